@@ -1,4 +1,4 @@
-"""Small tables for the tests, with the columns of the store's views."""
+"""Build small tables for the tests, with the columns of the store's views."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def _frame(table: str, rows: list[Mapping[str, object]]) -> pd.DataFrame:
     for name in NUMBERS.intersection(columns):
         out[name] = pd.to_numeric(out[name])
         if name in ("pid", "count", "calls"):
-            out[name] = out[name].astype("Int64")  # as DuckDB hands over integers that may be missing
+            out[name] = out[name].astype("Int64")  # as DuckDB returns integers that may be missing
     return out
 
 
 def tables(run: str = "r", **given: Iterable[Mapping[str, object]]) -> Tables:
-    """The tables with these rows; problems and links follow from the problems that the rows name."""
+    """Return tables with the given rows. The tables of problems and links follow from the problems in the rows."""
     frames = {name: frame(name, given.get(name, ())) for name in COLUMNS}
     if "sources" not in given:
         ids = sorted({row["source_id"] for rows in given.values() for row in rows if row.get("source_id")})  # type: ignore[type-var]

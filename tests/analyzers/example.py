@@ -1,4 +1,4 @@
-"""A run in which several analyzers find something, and problems to build others from."""
+"""Build a run in which several analyzers find something, and the problems that tests vary."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ W = ConvProblem(
     groups=32,
     bias=0,
     mode="convolution",
-)  # the worst layer of the shipped MI300X find-db: ResNeXt's 3x3 with 32 groups
+)  # the slowest layer of the shipped MI300X find-db: ResNeXt's 3x3 with 32 groups
 F, B = replace(W, direction="F"), replace(W, direction="B")
 
 
 def plain(**fields: object) -> GemmProblem:
-    """A product with these fields that asks for nothing unusual."""
+    """Return a GEMM with these fields and the default value in every other field."""
     return GemmProblem(**with_plain(fields))
 
 
@@ -66,7 +66,11 @@ def gemm(m: int = 4096, **more: object) -> GemmProblem:
 
 
 def everything() -> Tables:
-    """ResNeXt's slow W in an MI300X find-db, a log of hipBLASLt's picks beside a verbose TunableOp log, and queries."""
+    """Return the tables of a run in which several analyzers find something.
+
+    It has ResNeXt's slow W from an MI300X find-db, a log of hipBLASLt's picks, a verbose TunableOp log, and heuristic
+    queries.
+    """
     one, two, three = gemm().text, gemm(2048).text, gemm(1024).text
     build = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
     heuristic = "rocblaslt_matmul_algo_get_heuristic"

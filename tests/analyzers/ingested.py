@@ -1,4 +1,4 @@
-"""Small stores for the analyzers, made by the real ingest of texts and the real recorder of replays."""
+"""Build small stores for the analyzers: the real ingest reads texts, and the real recorder writes replays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HERE = {"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}
 
 
 def read(store: Store, folder: Path, files: Mapping[str, str]) -> Tables:
-    """The tables of one run of these files, name → text."""
+    """Ingest files (name → text) as one run and return the run's tables."""
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     ingest([str(folder / name) for name in files], store, run="run")
@@ -33,17 +33,17 @@ def read(store: Store, folder: Path, files: Mapping[str, str]) -> Tables:
 
 
 def tunableop(*rows: tuple[str, str, float], validators: Sequence[str] = VALIDATORS) -> str:
-    """A TunableOp results file: key, solution and milliseconds of each row."""
+    """Return a TunableOp results file. Each row is (key, solution, milliseconds)."""
     return "\n".join([*validators, *(f"{key},{solution},{ms}" for key, solution, ms in rows)]) + "\n"
 
 
 def key(n: int, m: int = 4096, k: int = 8192, ldb: int | None = None, op: str = "Gemm") -> str:
-    """TunableOp's key of a bf16 product of layout TN."""
+    """Return TunableOp's key of a bf16 product of layout TN."""
     return f"{op}TunableOp_BFloat16_TN,tn_{m}_{n}_{k}_ld_{k}_{ldb or k}_{m}"
 
 
 def bench(m: int, n: int, k: int, *, ldb: int | None = None, count: int = 1, dtype: str = "bf16_r") -> str:
-    """As many bench lines as calls, as hipBLASLt logs them under mask 32."""
+    """Return ``count`` equal bench lines, one per call, as hipBLASLt logs them under mask 32."""
     line = (
         f"hipblaslt-bench --api_method c -m {m} -n {n} -k {k} --lda {k} --ldb {ldb or k} --ldc {m} --ldd {m} "
         "--stride_a 0 --stride_b 0 --stride_c 0 --stride_d 0 --alpha 1.000000 --beta 0.000000 --transA T --transB N "
@@ -64,7 +64,7 @@ def replayed(
     errors: Mapping[str, float] | None = None,
     pick: str = "Default",
 ) -> None:
-    """What a replay would have recorded: a race of these times (µs), and the confirmation of one solution."""
+    """Record what a replay would record: a race (solution → µs) and, if ``confirmed`` is given, its confirmation."""
     known = [*(Fact(name, value) for name, value in facts.items()), Fact("pick", pick)]
     rows: list[Record] = [
         measured(problem, solution_from_text(text), [us, us], origin=RACE, error=(errors or {}).get(text))
@@ -73,7 +73,7 @@ def replayed(
     record(store, [*known, *rows], run="run", name=f"race of {problem.text}", format="replay")
     if confirmed is None:
         return
-    # Twelve pairs that differ a little from one another, and by the same factor within each.
+    # Twelve pairs: times vary a little from pair to pair, and the two times of a pair vary by the same factor.
     drift = [1 + 0.002 * (i - 5.5) for i in range(12)]
     pair = [
         measured(problem, solution, [us * x for x in drift], origin=CONFIRM)
@@ -86,7 +86,7 @@ def replayed(
 
 
 def count_units(store: Store, run: str) -> None:
-    """The traces of the run hold two of its 40 steps, which it did seven times without logs, too."""
+    """Record units of work: a trace has two of the run's 40 steps. A second run without logs took seven steps."""
     record(store, [Fact("unit_kinds", '{"a": 2}')], run=run, name="kinds", format="torch-profiler")
     for name, count in (("logged", 40), ("unit_alone", 7)):
         kind = json.dumps({"count": count, "traced": 2, "us": []})
@@ -95,7 +95,7 @@ def count_units(store: Store, run: str) -> None:
 
 
 def product(m: int, n: int, k: int, **more: object) -> GemmProblem:
-    """The problem that ``bench`` logs."""
+    """Return the problem that ``bench`` logs."""
     given: dict[str, object] = {
         "trans_a": "T",
         "trans_b": "N",

@@ -1,8 +1,13 @@
-"""A replay in which every solution is the default: what it would write into the store, with the noise of a real GPU.
+"""Simulate a replay in which every solution takes the same time, and write what the replay would write into the store.
 
-A sample is the true time × a clock that wanders slowly × short-term noise, and now and then an outlier.  The sizes are
-assumed, and on the high side for a GPU without other users: 1 % from sample to sample, 2 % of wandering, +30 % once
-in 50 samples.  Between processes the ratio of a pair varies by 0.32 %, as on an H200.
+A sample is the true time × a slowly drifting clock × short-term noise, with an outlier now and then. The sizes are
+assumptions. They are on the high side for a GPU without other users:
+
+* 1 % from sample to sample
+* 2 % of drift
+* +30 % once in 50 samples
+
+Between processes the ratio of a pair varies by 0.32 %, as on an H200.
 """
 
 from __future__ import annotations
@@ -25,11 +30,11 @@ from tests.analyzers.example import gemm
 
 NOISE, WANDER, HICCUP, HICCUPS, BETWEEN = 0.01, 0.02, 0.3, 1 / 50, 0.0032
 RACED, SAMPLES = 12, 3
-"""Solutions of a race and samples of each."""
+"""Solutions in a race, and samples of each solution."""
 
 
 def clock(generator: np.random.Generator, time_us: float) -> Callable[[], float]:
-    """A device on which every solution takes ``time_us``."""
+    """Return a sampler of times (µs) on a device where every solution takes ``time_us``."""
     drift = 0.0
 
     def sample() -> float:
@@ -44,7 +49,7 @@ def clock(generator: np.random.Generator, time_us: float) -> Callable[[], float]
 def confirmations(
     generator: np.random.Generator, problems: int, floor: float
 ) -> Iterator[tuple[GemmProblem, str, Pairs]]:
-    """The pairs of every problem whose race another solution than the pick won."""
+    """Yield the pairs of every problem whose race was won by another solution than the pick."""
     for index in range(problems):
         sample = clock(generator, float(generator.uniform(20.0, 2000.0)))
         times = [median([sample() for _ in range(SAMPLES)]) for _ in range(RACED)]
@@ -54,7 +59,10 @@ def confirmations(
 
 
 def processes(generator: np.random.Generator, sample: Callable[[], float], floor: float, count: int = 3) -> Pairs:
-    """A pair as so many processes measure it: in each the winner is a little faster or slower throughout."""
+    """Return one pair measured by ``count`` processes.
+
+    In each process the winner is faster or slower by a random factor that holds for the whole process.
+    """
     pairs = Pairs((), ())
     for _ in range(count):
         bias = float(np.exp(generator.normal(0.0, BETWEEN)))
@@ -72,7 +80,8 @@ def processes(generator: np.random.Generator, sample: Callable[[], float], floor
 
 
 def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
-    """One store: its workload, and the confirmations of a replay of nothing but defaults."""
+    """Return the tables of one store: its workload, and the confirmations of a replay in which all solutions are equal.
+    """
     generator = np.random.default_rng(seed)
     rows, found = [], []
     for problem, winner, pairs in confirmations(generator, problems, floor):
@@ -94,10 +103,10 @@ def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
 
 @cache
 def _called(problems: int) -> Tables:
-    """The tables of the workload alone, common to all stores."""
+    """Return tables with only the workload, which is the same in all stores."""
     return tables(workload=[work(gemm(64 * (i + 1)).text, 100) for i in range(problems)])
 
 
 def confirmation(problem: GemmProblem, winner: str, pairs: Pairs, floor: float = 0.03) -> str:
-    """The fact ``confirmation`` as a replay writes it."""
+    """Return the value of the fact ``confirmation`` as a replay writes it."""
     return confirmation_text(problem.text, "Default", winner, pairs, judge(pairs, floor=floor))

@@ -1,4 +1,4 @@
-"""Attention on another backend: what is timed, how results are compared, and a training step on a CPU."""
+"""Attention on another backend: which solutions are timed, how results are compared, and a training step on a CPU."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FORWARD = OperatorProblem(CPU, (Q, Q, Q, "0.", "True", "", ""))
 BACKWARD = OperatorProblem(f"{CPU}_backward", (Q, Q, Q, Q, Q, LSE, "0.", "True", "", ""))
 SHARED = OperatorProblem(CPU, (Q, tensor(2, 2, 24, 16), tensor(2, 2, 24, 16), "0.", "False", "", "0.5"))
 MASKED = OperatorProblem(CPU, (Q, Q, Q, "0.", "False", Operand("bool", (2, 1, 24, 24), (576, 576, 24, 1)), ""))
-ROCM = OperatorProblem(  # of an MI300X, as PyTorch of 2024 recorded it
+ROCM = OperatorProblem(  # recorded on an MI300X with a PyTorch of 2024
     "aten::_flash_attention_forward",
     (HALF, HALF, HALF, "", "", "197", "197", "0.", "False", "False", "0.125", "", "", "", ""),
 )
@@ -70,7 +70,7 @@ def test_every_backend_of_a_cpu_computes_the_same(backend: Any, problem: Operato
 
 
 def test_what_a_backend_refuses_has_its_reason(backend: Any) -> None:
-    """Flash on a CPU takes no values of another size than the keys."""
+    """Flash attention on a CPU refuses values whose head size differs from the head size of the keys."""
     values = tensor(2, 4, 24, 8)
     problem = OperatorProblem(CPU, (Q, Q, values, "0.", "False", "", ""))
     with pytest.raises(UnsupportedError, match=r"No available kernel|No viable backend|same"):
@@ -137,7 +137,7 @@ def test_the_calls_of_other_backends_change() -> None:
 
 
 def test_the_lines_prefer_a_backend_and_keep_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The module may be dropped once they ran, as `logparse run --with` does, and the choice holds all the same."""
+    """The chosen order must outlive the module, because `logparse run --with` may drop the module after running it."""
     application = ACTIONS["attention_math"].application(job("_efficient_attention_forward"))
     assert application is not None
     at_exit: list[Callable[[], object]] = []

@@ -1,4 +1,7 @@
-"""Products with what follows them: which forms are timed, that each computes the same, and what the actions state."""
+"""Products fused with the operators after them.
+
+The tests check which forms are timed, that each form computes the same result, and what the actions state.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,11 @@ def test_every_form_computes_the_same(activation: str, bias: bool) -> None:
 
 
 def traced(store: Store, folder: Path, steps: list[tuple[Any, ...]], trains: bool = False) -> None:
-    """Two calls of a linear layer of 20 µs, after one of them these operators of 10 µs each."""
+    """Ingest a trace with two calls of a linear layer, 20 µs each.
+
+    The operators in ``steps`` follow the first call, 10 µs each. With ``trains`` the operators of ``GRADIENT`` follow,
+    too, 5 µs each.
+    """
     events = [after(2 + i, name, dims, 10.0, *values) for i, (name, dims, *values) in enumerate(steps)]
     back = [y for i, x in enumerate(GRADIENT) for y in after(90 + i, f"aten::{x}", OUT, 5.0)] if trains else []
     text = trace(addmm(1), *events, addmm(50), back)
@@ -95,7 +102,10 @@ def stated(store: Store, action: Any) -> ActionResult | None:
 
 RELU = ("aten::relu", OUT)
 GRADIENT = ("mul", "mul", "tanh_backward", "mul", "mul", "pow", "mul", "mul", "add")
-"""Of a GELU that is written out, or of another function with a hyperbolic tangent and a power."""
+"""Operators of the gradient of a GELU that is written out.
+
+Another function with a hyperbolic tangent and a power has the same operators.
+"""
 WRITTEN = [(f"aten::{x}", OUT) for x in BY_HAND]
 
 
@@ -177,7 +187,7 @@ def test_what_can_be_fused(
 
 
 def changes(name: str) -> Any:
-    """The module whose definitions ``apply.py`` holds."""
+    """Import the module whose definitions ``apply.py`` contains."""
     pytest.importorskip("torch")
     return importlib.import_module(f"logparse.capture.in_job.logparse_in_job.changes.{name}")
 

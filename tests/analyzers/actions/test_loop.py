@@ -1,4 +1,4 @@
-"""The whole loop on a CPU: a training step is traced, replayed, its actions applied by ``apply.py``, and judged."""
+"""The whole loop on a CPU: trace a training step, replay it, apply its actions with ``apply.py``, judge the result."""
 
 from __future__ import annotations
 
@@ -62,7 +62,11 @@ def traced(model: Any, path: Path, as_device: Any) -> None:
 
 @pytest.fixture(scope="module")
 def loop(tmp_path_factory: pytest.TempPathFactory, torch_processes: None) -> tuple[Store, Path, Any]:
-    """A store with the run before, replayed; the folder of the recommendation's files; a trace as of a device."""
+    """Return (store, folder, as_device).
+
+    The store has the run ``before`` and its replay. The folder is for the recommendation's files. ``as_device`` turns
+    the trace of a CPU into the trace of a device.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "benchmarks"))
         as_device = importlib.import_module("action_runs").as_device
@@ -131,7 +135,10 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
 
 
 def test_another_run_is_weighed_by_what_was_timed_for_the_first(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
-    """The job after a tuning is another run of the store, and no replay of its own weighs what is left to do."""
+    """A job after tuning is another run of the store, and no replay of that run exists.
+
+    The samples of the first run's replay must weigh the actions that remain.
+    """
     store, out, _ = loop
     (tmp_path / "again.json").write_bytes((out.parent / "before.json").read_bytes())
     ingest([str(tmp_path / "again.json")], store, run="again")
@@ -152,7 +159,10 @@ def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any], monkey
 
 
 def test_products_of_a_job_in_tf32_are_timed_in_it(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
-    """A setting in force is what the default runs under; its times are never compared with those without it."""
+    """The default runs under the settings in force, here TF32.
+
+    Its times are never compared with times measured without these settings.
+    """
     store, out, _ = loop
     (tmp_path / "short.json").write_bytes((out.parent / "before.json").read_bytes())
     ingest([str(tmp_path / "short.json")], store, run="short")
@@ -175,7 +185,10 @@ def test_products_of_a_job_in_tf32_are_timed_in_it(loop: tuple[Store, Path, Any]
 
 
 def test_what_the_host_took_comes_from_the_store(loop: tuple[Store, Path, Any]) -> None:
-    """Samples of the host stand beside those of a device; no verb takes them for times of a call."""
+    """A store has samples of host time beside samples of device time.
+
+    No verb may take host time for the time of a call.
+    """
     store, _, _ = loop
     taken, facts = store.measurements(), store.facts()
     taken = taken[(taken["origin"] == ACTION) & taken["problem"].str.startswith("conv F")]

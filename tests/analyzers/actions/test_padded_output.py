@@ -1,4 +1,4 @@
-"""An output layer padded by ``apply.py``: models as other people write them compute and train as before."""
+"""An output layer padded by ``apply.py``: models written by others must compute and train as before."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def job(*problems: Problem, trains: bool = True) -> Job:
 
 @pytest.fixture
 def applied(tmp_path: Path) -> Any:
-    """The module ``apply.py`` whose action is the padded output layer."""
+    """Import the module ``apply.py`` whose action is the padded output layer."""
     application = padded_output.ACTION.application(job(*linear(VOCABULARY, WIDTH, ROWS)))
     assert application is not None
     times = {"now_us": 2.0, "then_us": 1.0, "low_us": 1.0, "high_us": 1.0}
@@ -44,7 +44,7 @@ def applied(tmp_path: Path) -> Any:
 
 
 class Masked(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """The embedding's weights in the output layer, whose bias a parent names too (BERT's head)."""
+    """A model whose output layer shares the embedding's weights and whose parent also names the bias (BERT's head)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Masked(torch.nn.Module):  # type: ignore[misc, name-defined]
 
 
 class Summed(Masked):
-    """A buffer of the vocabulary's size is added to the outputs (BART's head)."""
+    """A model that adds a buffer of the vocabulary's size to the outputs (BART's head)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,10 @@ def optimized(model: Any) -> Any:
 
 
 def losses(model: Any, optimizer: Any, steps: int = 4) -> list[float]:
-    """The loss of each step, computed as the libraries do: the outputs are viewed by the vocabulary that they know."""
+    """Return the loss of each step.
+
+    As in the libraries, the outputs are viewed with the vocabulary size that the library knows, not the padded size.
+    """
     source = torch.Generator().manual_seed(1)
     ids, labels = (torch.randint(0, VOCABULARY, (2, ROWS // 2), generator=source) for _ in range(2))
     out = []
@@ -90,7 +93,7 @@ def losses(model: Any, optimizer: Any, steps: int = 4) -> list[float]:
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("kind", [Masked, Summed])
 def test_training_is_as_before(kind: Any, early: bool, applied: Any) -> None:
-    """Also where the optimizer was made before: it has the model's parameters already."""
+    """With ``early`` the optimizer is made before padding, so that it already refers to the model's parameters."""
     torch.manual_seed(0)
     plain = kind()
     model = copy.deepcopy(plain)
@@ -135,7 +138,7 @@ def test_products_and_weights_change_and_the_view_s_gradient_is_charged() -> Non
     known = job(*layer, *casts, softmax)
     assert [x and x.problem for x in (padded_output.ACTION.change(x, known) for x in known.work[3:])] == [
         OperatorProblem("aten::copy_", (other, view, "False")),
-        None,  # the gradient's cast
+        None,  # the cast of the gradient
         OperatorProblem("aten::_log_softmax", (view, "1", "False")),
     ]
 

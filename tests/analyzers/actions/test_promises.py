@@ -1,4 +1,4 @@
-"""What ``benchmarks/actions.py`` owes, and what actions do to problems: all that needs no device."""
+"""Claims that rest on ``benchmarks/actions.py``, and the problems that actions change. No test needs a device."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
 
 
 def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
-    """DeepLabV3 resizes one of five parts, whose gradient is a slice of the whole's channels."""
+    """DeepLabV3 resizes one of five parts. The gradient of the part is a slice of the channels of the whole."""
     part = Operand("float16", (2, 3, 4, 4), (128, 16, 4, 1))
     resized = OperatorProblem("aten::upsample_bilinear2d_backward", (part, "[4, 4]", "[2, 3, 1, 1]", "False", "", ""))
     known = job((CONV, 9.0), (resized, 1.0))
@@ -79,7 +79,7 @@ def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
 
 
 def test_the_gradient_of_a_mean_stays_in_nchw_and_its_sum_is_charged() -> None:
-    """Squeeze and excitation: the division of an expanded gradient shows no layout."""
+    """Squeeze and excitation: the strides of an expanded gradient show no layout."""
     mean = OperatorProblem("aten::div", (Operand("float16", (2, 8, 4, 4), (8, 1, 0, 0)), Operand("int64", (), ())))
     total = OperatorProblem("aten::add_", (PLAIN, PLAIN, "1"))
     turned = OperatorProblem("aten::copy_", (LAST, PLAIN, "False"))
@@ -122,7 +122,10 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
 
 
 def test_a_step_lies_in_the_interval_that_is_printed() -> None:
-    """Against whole steps under 97 actions on an H200; the samples of one replay alone hold few of them."""
+    """The data are times of whole steps under 97 actions on an H200.
+
+    The interval from the samples of one replay contains only 17 of the 97 measured times.
+    """
     held, alone, small, pays = [], [], [], []
     for name in ("actions", "actions-others"):
         path = ROOT / "benchmarks" / "results" / f"{name}-NVIDIA-H200-2026-11-23.json"
@@ -166,7 +169,7 @@ def test_a_gain_below_the_noise_of_a_step_does_not_pay() -> None:
 
 
 def test_what_caches_spare_a_convolution_is_a_time() -> None:
-    """Against the calls of six models in training on an H200, as they ran before and after a change of layout."""
+    """The data are the calls of six models in training on an H200, before and after a change of layout."""
     path = ROOT / "benchmarks" / "results" / "in-job-NVIDIA-H200-2026-11-22.json.gz"
     pairs = [x for x in json.loads(gzip.decompress(path.read_bytes()))["pairs"] if x["changed"]]
     shares, kept = [], []
@@ -195,7 +198,10 @@ def test_a_call_that_is_no_shorter_in_the_job_keeps_its_ratio() -> None:
 
 
 def test_calls_that_are_not_made_any_more_are_no_action_of_their_own() -> None:
-    """A trace alone shows copies that channels_last would drop, and nothing of what the convolutions do then."""
+    """A trace alone shows copies that channels_last would drop.
+
+    It does not show how long the convolutions would take.
+    """
     turn = OperatorProblem("aten::copy_", (TURNED, VIEW, "False"))
     known = job((CONV, 10.0), (turn, 2.0))
     assert result(channels_last.ACTION, known, {}) is None
@@ -214,14 +220,14 @@ def test_the_output_layer_is_what_is_padded() -> None:
 
 
 def test_queries_keys_and_values_are_no_output_layer() -> None:
-    """Swin's first blocks: 288 = 3 × 96 values in heads of 32, of which nothing computes a sum."""
+    """Swin's first blocks have 288 = 3 × 96 outputs in heads of 32. No other layer has an inner size of 288."""
     known = job(*((x, 9.0) for x in linear(288, 96)), *((x, 0.1) for x in linear(1000, 768)))
     assert padded_output.odd_output(known) == 1000
     assert padded_output.odd_output(job(*((x, 9.0) for x in linear(288, 96)))) is None
 
 
 def test_where_a_softmax_runs_over_outputs_of_layers_only_those_are_output_layers() -> None:
-    """Grouped queries: 360 = 5 × 72 values, of 192 inputs."""
+    """With grouped queries a layer has 360 = 5 × 72 outputs and 192 inputs."""
     layers = [(x, 9.0) for x in linear(360, 192)] + [(x, 0.1) for x in linear(1000, 768)]
     loss = OperatorProblem("aten::_log_softmax", (Operand("float32", (512, 1000), (1000, 1)), "1", "False"))
     assert padded_output.odd_output(job(*layers)) == 360
@@ -229,7 +235,7 @@ def test_where_a_softmax_runs_over_outputs_of_layers_only_those_are_output_layer
 
 
 def linear(outputs: int, inputs: int, rows: int = 512) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
-    """Forward, input gradient and weight gradient of a layer."""
+    """Return the forward product, the dgrad product and the wgrad product of a linear layer."""
     return (
         gemm(m=outputs, n=rows, k=inputs, lda=inputs, ldb=inputs, ldd=outputs, trans_a="T", trans_b="N"),
         gemm(m=inputs, n=rows, k=outputs, lda=inputs, ldb=outputs, ldd=inputs, trans_a="N", trans_b="N"),

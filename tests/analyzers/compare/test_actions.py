@@ -1,4 +1,7 @@
-"""Actions judged on planted jobs whose answers are computed by hand: equal units, computation apart, wall time."""
+"""Actions judged on planted jobs whose answers are computed by hand.
+
+The tests compare equal kinds of units, separate computation from communication, and check wall time.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from tests.analyzers.build import measurement, tables
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 FASTER = 0.8
-"""What a convolution takes with every plan tried, over what it takes now."""
+"""Time of a convolution with every plan tried / its present time."""
 
 
 def conv(batch: int) -> ConvProblem:
@@ -42,7 +45,11 @@ def conv(batch: int) -> ConvProblem:
 
 
 class Kind:
-    """Units of one kind in µs: convolutions, other kernels that compute and collectives of one, and wall times."""
+    """Units of work of one kind. Times are in µs.
+
+    ``conv_us``, ``other_us`` and ``talk_us`` are the times of convolutions, other computation and collectives in one
+    unit. ``wall`` has the wall times of units.
+    """
 
     def __init__(
         self, batch: int, count: int, traced: int, conv_us: float, other_us: float = 0.0, talk_us: float = 0.0,
@@ -69,7 +76,7 @@ class Kind:
 
 
 def steady(us: float, spread: float = 0.002) -> list[float]:
-    """Forty times around a mean."""
+    """Return forty times around a mean."""
     return [us * (1 + spread * (-1) ** i * (1 + i % 3)) for i in range(40)]
 
 
@@ -80,7 +87,10 @@ def job(
     more: Mapping[str, Mapping[str, object]] | None = None,
     ratios: Mapping[str, float] | None = None,
 ) -> Tables:
-    """A run with these units, whose convolutions a replay timed; ``more`` facts by source, ``ratios`` by solution."""
+    """Return the tables of a run with these units, whose convolutions a replay timed.
+
+    ``more`` maps a source to its facts. ``ratios`` maps a solution to its time / the default's time.
+    """
     held = {x.name: json.dumps({"count": x.count, "traced": x.traced, "us": x.wall}) for x in kinds}
     facts: dict[str, dict[str, object]] = {
         "units": {"unit": "optimizer", "unit_tracing": "settled"} | {f"unit:{name}": x for name, x in held.items()},
@@ -139,7 +149,7 @@ def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Ta
 
 
 def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> None:
-    """Of 2 ms of kernels one are convolutions, of which a fifth is promised and gained."""
+    """Convolutions take 1 ms of 2 ms of kernels. A fifth of that 1 ms is promised, and gained."""
     found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
     assert found.verdict == "verified"
     assert (found.unit, found.before_us, found.promised_us, found.after_us) == ("step", 2000, 1800, 1800)
@@ -150,7 +160,10 @@ def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> N
 
 
 def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
-    """DDP: of 52.1 → 43.1 ms of kernels 7.7 are NCCL's, and the step is no faster."""
+    """DDP: kernels took 52.1 ms before and 43.1 ms after. NCCL's kernels make up 7.7 ms of the difference.
+
+    The step is no faster.
+    """
     before = job("before", Kind(8, 100, 6, 15000, 15000, 22100, steady(39700)), ratio=0.95)
     after = job("after", Kind(8, 100, 6, 13700, 15000, 14400, steady(41500)), ratio=0.95)
     found = judged(before, after)
@@ -164,7 +177,7 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
 
 
 def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
-    """Neither to a program that sets ``cudnn.benchmark`` by itself nor to the run that applied the recommendation."""
+    """There are two such programs: one sets ``cudnn.benchmark`` by itself, the other applied the recommendation."""
     kinds = Kind(8, 100, 6, 1000, 1000, 0, steady(2500))
     channels = {"torch:layout=NHWC,stored": 0.7, "torch:layout=NHWC,stored,benchmark": 0.6, "torch:benchmark": 0.8}
 
@@ -180,7 +193,7 @@ def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
 
 
 def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float) -> Tables:
-    """Batches of 1, 4 and 16, half of whose kernels' time are convolutions."""
+    """Return a run with batches of 1, 4 and 16. At ratio 1 convolutions take half of the kernels' time."""
     each = zip((1, 4, 16), counts, traced, (200, 400, 1200), (1000, 1500, 3000), strict=True)
     kinds = (
         Kind(batch, n, held, us * ratio, us, 0, steady(wall * (0.5 + ratio / 2))) for batch, n, held, us, wall in each
@@ -189,9 +202,10 @@ def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float)
 
 
 def test_another_mix_of_batches_is_no_gain() -> None:
-    """Of the run before 60 %, 30 % and 10 % are batches 1, 4 and 16: 0.6 · 400 + 0.3 · 800 + 0.1 · 2400 = 720 µs.
+    """The run before has 60 %, 30 % and 10 % of batches 1, 4 and 16: 0.6 · 400 + 0.3 · 800 + 0.1 · 2400 = 720 µs.
 
-    A fifth of the convolutions, half of that, is gained: 72 µs; the traces alone show 1680 → 864.
+    Convolutions take half of the 720 µs, and a fifth of their time is gained: 72 µs.
+    The traces alone show 1680 µs before and 864 µs after.
     """
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 1), 0.8)
     found = judged(before, after)
@@ -204,7 +218,7 @@ def test_another_mix_of_batches_is_no_gain() -> None:
 
 
 def test_kinds_that_one_run_lacks_are_left_out_and_stated() -> None:
-    """Batch 16 is 300 of 1350 µs of the units' time; without it the promise is that of the others."""
+    """Batch 16 takes 300 of 1350 µs of the units' time. Without it only the promises for the other batches count."""
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 0), 0.8)
     found = judged(before, after)
     assert found.share == pytest.approx(1050 / 1350, rel=0.01)
@@ -222,7 +236,7 @@ def test_runs_that_do_other_units_are_another_workload() -> None:
 
 
 def test_a_step_and_a_call_are_not_compared() -> None:
-    """Both are told apart by the sizes of the same tensors, so their kinds have one name."""
+    """Sizes of tensors name the kinds of units, so that a step and a call can have kinds of the same name."""
     call = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"unit": "module"}})
     found = judged(simple("before", 1000, steady(2500)), call)
     assert (found.verdict, found.share) == ("another workload", 0)
@@ -254,7 +268,10 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
 
 
 def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
-    """Promised are 200 µs; 40 are more than two runs of one job differ by, and below the interval."""
+    """The promise is 200 µs.
+
+    A gain of 40 µs is more than two runs of one job differ by, but below the promised interval.
+    """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 960, steady(2450)))
     assert found.verdict == "faster, not as promised"
     assert not found.refuted, "the step is faster, so what was applied stays"
@@ -265,8 +282,10 @@ def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
 
 @pytest.mark.parametrize("wall_us", [3000, 1900])
 def test_what_kernels_do_not_explain_of_two_runs_at_two_times_is_of_the_host(wall_us: float) -> None:
-    """DDP on H200s: computation gained 1.74 ms as promised, and the step lost 18.8 of 32.7 ms, which was a neighbour;
-    FSDP: 10.3 ms, and the step gained 14.7 of 51.3 ms, which by turns were 3.
+    """Two measurements on H200s show the case.
+
+    * DDP: computation gained 1.74 ms as promised, but a neighbour on the host made the step lose 18.8 of 32.7 ms.
+    * FSDP: computation gained 10.3 ms. The step gained 14.7 of 51.3 ms, but only 3 ms in runs by turns.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(wall_us))
     found = judged(before, after)
@@ -287,7 +306,10 @@ def simulated(
 
 
 def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gain of 200 µs of kernels, behind communication: of the step 20 are promised, the rest is another host's."""
+    """Kernels gain 200 µs behind communication.
+
+    The simulation promises 20 µs of the step. The rest of the measured gain comes from a difference between hosts.
+    """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
     monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2480, 2000, 0.01))
     found = judged(before, after)
@@ -301,17 +323,20 @@ def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pyt
     ("free_us", "before_us", "fewer_us", "verdict"),
     [
         (2490, (2500, 2900, 2600), 0, "took effect, not faster"),
-        (2300, (2500, 2900, 2600), 0, "time unknown"),  # kernels may gain what the units' spread hides
-        (2490, (2800, 2801, 2802), 0, "time unknown"),  # it seems to be faster, and by kernels it cannot be
+        (2300, (2500, 2900, 2600), 0, "time unknown"),  # the spread of the units may hide what kernels gain
+        # The step seems to be faster, but kernels cannot be the reason.
+        (2490, (2800, 2801, 2802), 0, "time unknown"),
         (2490, (2500, 2900, 2600), 89, "took effect, not faster"),
-        (2490, (2500, 2900, 2600), 91, "time unknown"),  # the host launches so much less that it may be faster
+        # The host launches so much less that the step may be faster.
+        (2490, (2500, 2900, 2600), 91, "time unknown"),
     ],
 )
 def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     free_us: float, before_us: tuple[float, ...], fewer_us: float, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On an H200 a step of 26.3 ms with 3.6 ms of kernels was "time unknown", since its units differ by 5 %, and later
-    one since it launched 60 of 2,404 kernels less, at 3.6 µs.
+    """On an H200 a step of 26.3 ms with 3.6 ms of kernels was wrongly "time unknown", for two reasons in turn.
+
+    First its units differed by 5 %. Later it launched 60 of 2,404 kernels less, at 3.6 µs per launch.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.9))
@@ -334,13 +359,15 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     [
         (995, 1, "had no effect"),
         (1005, 1, "had no effect"),
-        (960, 1, "time unknown"),  # 2 % of a step are hidden by the spread of its units, but kernels have them
+        # The spread of the units hides 2 % of a step, but the kernels show a gain.
+        (960, 1, "time unknown"),
         (800, 1, "time unknown"),
-        (995, 0.9, "time unknown"),  # the host launches less, which may be faster
+        # The host launches less, which may make the step faster.
+        (995, 0.9, "time unknown"),
     ],
 )
 def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, launched: float, verdict: str) -> None:
-    """On an H200 kernels of 20.0 ms took 19.9 with moe's action, and its steps of 33 ms differ by 8 %."""
+    """On an H200 kernels of 20.0 ms took 19.9 ms with moe's action, while its steps of 33 ms differ by 8 %."""
     before, after = simple("before", 1000, steady(2500)), simple("after", after_us, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
     found = judged(before, after, times=(timed("a", 2500, 2900, 2600), timed("b", 2500, 2600, 2450)))
@@ -351,12 +378,15 @@ def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, lau
 
 
 def prefill(run: str, conv_us: float, walls: Sequence[float]) -> Tables:
-    """Ninety decodes of 1 ms, and ten prefills, in which nearly all of the time is."""
+    """Return a run of ninety decodes of 1 ms and ten prefills. The prefills take nearly all of the time."""
     return job(run, Kind(1, 90, 4, 100, 300, 0, steady(1000)), Kind(16, 10, 2, conv_us, 10000, 0, walls))
 
 
 def test_kinds_of_units_with_most_of_the_time_decide() -> None:
-    """Of a kind that came first once units were no longer timed no time is known: the others' is no word on it."""
+    """The prefills came first once units were no longer timed, so that their time is unknown.
+
+    The time of the decodes says nothing about it.
+    """
     untimed = judged(prefill("before", 90_000, []), prefill("after", 72_000, []))
     assert (untimed.verdict, untimed.wall, untimed.refuted) == ("time unknown", None, False)
     timed_too = prefill("before", 90_000, steady(100_000)), prefill("after", 72_000, steady(82_000))
@@ -388,7 +418,10 @@ def test_a_job_that_ends_before_it_settles_has_a_sentence() -> None:
 
 
 def ranks(run: str, ratio: float, other: Mapping[str, object], alive: bool = True) -> Tables:
-    """Two ranks of which the second has these facts of units; its trace is there or not."""
+    """Return a run of two ranks.
+
+    ``other`` adds facts to the units of the second rank. Without ``alive`` the second rank has no trace.
+    """
     more: dict[str, Mapping[str, object]] = {
         "units": {"rank": 0, "ranks": 2},
         "trace": {"rank": 0},
@@ -426,7 +459,10 @@ def timed(run: str, *walls: float) -> list[Units]:
 
 
 def test_runs_by_turns_have_the_interval_of_their_means() -> None:
-    """Means 100, 101, 102 and 97, 98, 99: both variances of the mean are 1/3, so 4 degrees, and 3 ± t · √(2/3)."""
+    """The means of the runs are 100, 101, 102 and 97, 98, 99.
+
+    Both variances of the mean are 1/3. So there are 4 degrees of freedom, and the interval is 3 ± t · √(2/3).
+    """
     found = unit_time(timed("a", 100, 101, 102), timed("b", 97, 98, 99), {"float16[8, 3]": 100})
     off = student_t_quantile(0.975, 4) * (2 / 3) ** 0.5
     kinds = ("float16[8, 3]",)
@@ -442,7 +478,10 @@ def by_turns(*us: float, kind: str = "float16[8, 3]") -> list[dict[str, float]]:
 
 
 def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
-    """Some turns of each side are disturbed, and the host is slower for a while: 100 and 80 are what the sides take."""
+    """Some turns of each side are disturbed, and the host is slower for a while.
+
+    Without the disturbances the sides take 100 and 80.
+    """
     slow = [1.0] * 24 + [1.7] * 8
     before = by_turns(*(x * y for x, y in zip([100, 101, 99, 190, 100, 100, 160, 100] * 4, slow, strict=True)))
     after = by_turns(*(x * y for x, y in zip([80, 240, 80, 81, 79, 120, 80, 80] * 4, slow, strict=True)))
@@ -458,7 +497,10 @@ def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
 
 
 def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
-    """Pairs that gained 3 and 1 %: their mean has a standard error of 1 %, one degree of freedom; turns are alike."""
+    """The pairs gained 3 % and 1 %. Their mean has a standard error of 1 % with one degree of freedom.
+
+    The turns within a pair are all equal.
+    """
     a, b, c, d = (by_turns(*[100.0 * math.exp(x)] * 20) for x in (0.0, 0.02, -0.03, 0.01))
     found = SideBySide(((a, c), (b, d))).unit_time({"float16[8, 3]": 1})
     off, before = student_t_quantile(0.975, 1) * 0.01, 100 * math.exp(0.01)
@@ -473,7 +515,7 @@ def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
 
 
 def test_intervals_of_two_pairs_hold_the_truth_as_often_as_they_say() -> None:
-    """Starts that differ by 5 % and turns by 2 %: nineteen of twenty intervals hold a gain of 3 %."""
+    """Starts differ by 5 % and turns by 2 %. Nineteen of twenty intervals must contain the true gain of 3 %."""
     chance = random.Random(7)
     kind = "float16[8, 3]"
 
@@ -500,7 +542,7 @@ def test_kinds_that_few_turns_had_are_no_part_of_the_comparison() -> None:
 
 
 def test_one_long_run_has_the_interval_of_its_blocks() -> None:
-    """Times that drift: blocks of neighbours spread more than single units would suggest."""
+    """If times drift, the means of blocks of neighbours spread more than single units would suggest."""
     late = [100.0 + 10 * (i // 50 % 2) for i in range(500)]
     before = job("before", Kind(8, 1000, 6, 1000, 0, 0, [*[500.0] * 500, *late]))
     found = unit_time(*([x] if (x := units(before)) else [] for _ in range(2)), {"float16[8, 3]": 1})
@@ -520,8 +562,9 @@ def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
 
 @pytest.mark.parametrize("conv_us", [1000, 800])
 def test_an_interval_that_holds_no_gain_and_a_large_one_decides_nothing(conv_us: float) -> None:
-    """On two H100s verify reported "had no effect" with an interval of [-29.6, 21.2] ms for a step of 65 ms, but the
-    program was 27 % faster.
+    """On two H100s verify wrongly reported "had no effect" for a program that was 27 % faster.
+
+    The interval was [-29.6, 21.2] ms for a step of 65 ms.
     """
     before, after = (simple(run, us, steady(2500), talk_us=300) for run, us in (("before", 1000), ("after", conv_us)))
     others = replace(after, kernels=after.kernels.assign(kernel=after.kernels["kernel"] + "_2"))
@@ -555,7 +598,7 @@ def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() 
 
 
 def test_override_files_are_judged_with_the_actions() -> None:
-    """Files that save 10 % of the job where no action changes the same problem; else their gain may be all lost."""
+    """The files save 10 % of the job if no action changes the same problem. Otherwise their whole gain may be lost."""
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300), other_us=800.0)
 
     [setting] = [x for x in results(before, ACTIONS, Settings()) if x.action.name == "cudnn_benchmark"]
@@ -571,7 +614,7 @@ def test_override_files_are_judged_with_the_actions() -> None:
 
 
 def marked(run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object) -> Tables:
-    """A run that ``capture --trace`` read marks of; these facts are some."""
+    """Return a run with a source of marks that ``capture --trace`` read. ``facts`` are added to this source."""
     seen = {"applied_asked": json.dumps({"settings": [*asked], "scripts": []}), **facts}
     return job(run, Kind(8, 100, 6, conv_us, 1000.0, 0.0, wall), more={"marks": seen})
 
@@ -585,14 +628,14 @@ def test_a_run_that_left_its_mark_is_judged_as_ever() -> None:
 
 
 def test_a_run_that_left_no_mark_of_what_it_was_asked_for_has_no_verdict() -> None:
-    """The job ran as it was, on a quieter machine."""
+    """The job ran without the action, on a quieter machine."""
     found = judged(simple("before", 1000, steady(2500)), marked("after", 800, steady(2300), asked=["cudnn_benchmark"]))
     assert found.verdict == "time unknown"
     assert "after left no mark that cudnn_benchmark was applied: it ran as it was" in stripped(found)
 
 
 def test_without_a_mark_equal_kernels_are_no_gain_of_an_action() -> None:
-    """Nobody asked logparse to apply it: the program was to do so by itself."""
+    """The job did not ask logparse to apply the action. The program was expected to apply the action itself."""
     before, after = simple("before", 1000, steady(2500)), marked("after", 985, steady(2300))
     found = judged(before, after, times=([units(before)] * 3, [units(after)] * 3))
     assert found.same

@@ -1,4 +1,4 @@
-"""Which calls a file serves: counts, time, near misses, unknown keys, and rows that share a key."""
+"""The calls that a file serves: counts, time, near misses, unknown keys, and rows that share a key."""
 
 from __future__ import annotations
 
@@ -130,7 +130,10 @@ def test_calls_that_share_an_entry() -> None:
 
 
 def test_a_solution_loses_against_what_the_library_itself_picked_there() -> None:
-    """A replay through another library than PyTorch names its pick in a fact; its ``Default`` is then PyTorch's."""
+    """A replay through another library than PyTorch names its pick in a fact.
+
+    Its ``Default`` is then PyTorch's pick.
+    """
     target = {"arch": ARCH, "hipblaslt_revision": "r"}
     made = tuning_file.write([Override(problem=ONE, solution=Solution("hipblaslt", "7"), target=target)], target)
     times = {"hipblaslt:5": 40.0, "hipblaslt:7": 50.0, "Default": 60.0}
@@ -215,7 +218,7 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
 
 
 def test_a_servers_log_states_what_aiter_looks_up(store: Store, tmp_path: Path) -> None:
-    """Which shapes of an 8-bit table miss, and which padded M would serve them."""
+    """Coverage names the shapes that an 8-bit table lacks, and each padded M that would serve them."""
     table, missed = "a8w8_bpreshuffle_tuned_gemm.csv", "not found tuned config in /x/{}, will use default config!"
     log = tmp_path / "server.log"
     sizes = ((1, table), (30, table), (300, table), (64, "a8w8_blockscale_tuned_gemm.csv"))

@@ -1,4 +1,4 @@
-"""Diff finds what was planted and nothing else; the upgrade plan decides every row; goldens of its renderings."""
+"""Diff: it finds planted changes and nothing else. The upgrade plan decides every row. Goldens fix the renderings."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_changes_below_the_floor_count_as_the_same() -> None:
 
 
 def test_nothing_compared_is_reported() -> None:
-    """A gate that had nothing to compare must not read as one that was passed."""
+    """A gate that had nothing to compare must not look like a gate that passed."""
     picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
     found = diff(*picks)
     assert (found.ok, found.compared) == (False, 0)
@@ -163,7 +163,7 @@ def test_renderings() -> None:
     ],
 )
 def test_winners_that_flip(sample: str, old: str, new: str, flips: str, store: Store, tmp_path: Path) -> None:
-    """Of two tunes of one machine, whatever the file."""
+    """Both runs are tunes on one machine. The file can be of any kind."""
     text = (SAMPLES / sample).read_text(encoding="utf-8")
     for run, content in (("a", text), ("b", text.replace(old, new, 1))):
         (tmp_path / run).mkdir()
@@ -211,7 +211,10 @@ def test_the_only_problem_that_may_be_meant_is_compared() -> None:
 
 
 def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
-    """Files and kinds of units add up to calls; the kernels of one call do not."""
+    """The times of files and of kinds of units add to several calls, whose average counts.
+
+    Several kernels of one call add to the time of that call.
+    """
 
     def traced(*files: float) -> Tables:
         rows = [
@@ -227,7 +230,10 @@ def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
 
 
 def test_what_a_replay_alone_timed_is_not_the_runs_own() -> None:
-    """A what-if of the run before neither vanished nor is it compared; a store of replays alone is compared."""
+    """A replay of the run before may time solutions that the job did not run.
+
+    These problems neither vanish nor are compared. A store with nothing but replays is compared.
+    """
     rows = [measurement(g, "Default", 9.0, origin=x) for g in G[:2] for x in ("replay", "replay-confirm")]
     rows.append(measurement(G[2], "torch:pad=8", 9.0, origin="replay-action"))
     a, b = (tables(workload=[work(G[0], 3)], measurements=held) for held in (rows, []))
@@ -245,7 +251,7 @@ def test_a_text_of_a_problem_that_both_runs_call_is_not_gone() -> None:
 
 
 def test_traced_calls_count_for_the_whole_run(store: Store) -> None:
-    """Two of 40 steps were traced; the process without logs counts for none."""
+    """Two of 40 steps were traced. The process that ran without logs does not count."""
     ingest([str(SAMPLES / "traces" / "job.trace.json")], store, run="run")
     traced = times_of_run(store)
     count_units(store, "run")
@@ -254,7 +260,7 @@ def test_traced_calls_count_for_the_whole_run(store: Store) -> None:
     assert (rows["calls_a"] * 20).equals(rows["calls_b"])
 
 
-@settings(max_examples=sized(5, 100))  # each is two runs of all analyzers' tables
+@settings(max_examples=sized(5, 100))  # each example computes the tables of all analyzers for two runs
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=6), st.floats(0.001, 0.5))
 def test_a_run_against_itself_has_no_change(times: list[float], fail_on: float) -> None:
     t = tables(
@@ -320,7 +326,7 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
 
 
 def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
-    """Origin → time and solution: of the pick, else of a confirmation's default, else of the fastest."""
+    """Return origin → (time, solution): the pick's, else the confirmation's default, else the fastest solution's."""
     out: dict[str | None, tuple[float, str]] = {}
     for origin in {x for _, x, _, _ in rows} - {"replay"}:
         mine = [(us, solution) for p, x, solution, us in rows if us and (p, x) == (problem, origin)]
@@ -451,7 +457,7 @@ def test_a_run_that_holds_two_algorithms_of_one_problem(
 
 
 def test_a_log_with_two_picks_of_one_problem() -> None:
-    """The one that was picked most often is compared; that there are others is stated."""
+    """The solution that was picked most often is compared. The output states that there are others."""
     one, both = (
         tables(workload=[work(G[0], 9)], calls=[call(G[0], x, n) for x, n in picked])
         for picked in ([("hipblaslt:1", 9)], [("hipblaslt:1", 6), ("hipblaslt:2", 3)])

@@ -1,4 +1,4 @@
-"""What ``verify`` prints by default, case by case, as reviewed texts."""
+"""Default output of ``verify``, case by case, as reviewed texts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ MANY = [gemm(64 * n) for n in range(1, 31)]
 
 
 def of_files(one: tuple[str, str], two: tuple[str, str], times: tuple[float, float]) -> Answer:
-    """The picks of two products before and after, and what their calls took after."""
+    """Return the answer for two products.
+
+    ``one`` and ``two`` are the picks of each product before and after. ``times`` are their times after.
+    """
     before, after = test_verify.run("a", *one, SLOW), test_verify.run("b", *two, times)
     return verify.answer(verify.verify(before, after, [test_verify.file()], {test_verify.ONE.text: 25.0}))
 
 
 def many(fast: float) -> Answer:
-    """Thirty rows, of which the last ten run another solution."""
+    """Return the answer for thirty rows. The last ten still run another solution."""
     wanted = [Override(problem=p, solution=Solution("hipblaslt", "7"), target=test_verify.HERE) for p in MANY]
     file = inspect("tuning.txt", tuning_file.write(wanted, test_verify.HERE)[0].data, test_verify.HERE)
     runs = [

@@ -1,4 +1,4 @@
-"""From sample files to verdicts, as the verbs do it."""
+"""From sample files to verdicts, along the path of the verbs."""
 
 from __future__ import annotations
 
@@ -185,7 +185,10 @@ def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
 
 
 def test_an_old_file_in_the_run_does_not_lend_its_validators(store: Store) -> None:
-    """PyTorch compares whole sets: one key more, of another file of the run, would refuse every file."""
+    """PyTorch compares whole sets of validators.
+
+    If another file of the run added one validator key, PyTorch would refuse every file.
+    """
     ingest([LOG, TUNED, str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")], store, run="job")
     tables = tables_of(store)
     for words in ([TUNED], []):

@@ -1,4 +1,4 @@
-"""What took effect, what it gained against the promise, and every way in which a verification fails."""
+"""Verification: rows that took effect, gains against promises, and every way to fail."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_another_solution_ran() -> None:
 
 
 def test_a_solution_that_ran_before_too_proves_nothing() -> None:
-    """The library picks it whether or not it reads the file; a row that changes something shows that it does."""
+    """The library picks this solution whether or not it reads the file. Only a row that changes the pick is a proof."""
     times = (1000.0, 500.0)
     found = verify(run("a", "7", "7", times), run("b", "7", "7", times), [file()])
     assert {x.effect for x in found.outcomes} == {"as before"}
@@ -142,7 +142,10 @@ def test_a_refused_file_and_the_logs_complaints() -> None:
 
 
 def test_shapes_without_a_row_are_no_failure() -> None:
-    """Under mask 8 hipBLASLt prints this of every shape that the file has no row for, whatever became of the others."""
+    """Under mask 8 hipBLASLt prints this message for every shape without a row in the file.
+
+    The message says nothing about the other shapes.
+    """
     a, b = run("a", "1", "1", (1000.0, 500.0)), run("b", "1", "1", (1000.0, 500.0))
     message = {"source_id": "log", "run": "b", "category": "info", "function": "problem_override_from_file", "pid": 1}
     text = "No valid solution index found in override file."
@@ -154,7 +157,7 @@ def test_shapes_without_a_row_are_no_failure() -> None:
 
 
 KEPT = replace(ONE, activation="gelu", aux=True, aux_type="bf16_r")
-"""A call of the key of ``ONE``, which needs other kernels."""
+"""A call with the key of ``ONE`` that needs other kernels."""
 
 
 def two_kinds(label: str, plain: str, kept: str) -> Tables:
@@ -169,7 +172,8 @@ def two_kinds(label: str, plain: str, kept: str) -> Tables:
     [
         (("1", "2"), ("7", "2"), [ONE], [], {ONE: "hit", KEPT: "miss"}),
         (("1", "2"), ("1", "7"), [KEPT], [], {ONE: "miss", KEPT: "hit"}),
-        (("1", "2"), ("1", "2"), [], [ONE, KEPT], {ONE: "hit", KEPT: "unknown"}),  # nothing shows its kind
+        # Nothing shows the kind of kernel.
+        (("1", "2"), ("1", "2"), [], [ONE, KEPT], {ONE: "hit", KEPT: "unknown"}),
     ],
 )
 def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
@@ -179,7 +183,10 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
     not_applied: list[Problem],
     covered: dict[Problem, str],
 ) -> None:
-    """An index of hipBLASLt has kernels with or without an auxiliary matrix; its key and its file state neither."""
+    """An index of hipBLASLt stands for kernels with or without an auxiliary matrix.
+
+    Neither the key nor the file says which.
+    """
     found = verify(two_kinds("a", *before), two_kinds("b", *after), [file()])
     effects = {(x.problem, x.effect) for x in found.outcomes}
     expected = {(x.text, "applied") for x in applied} | {(x.text, "not applied") for x in not_applied}
@@ -208,7 +215,10 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
 def test_a_call_with_too_little_workspace_does_not_take_the_row(
     need: int | None, given: list[int | None], state: str, reason: str
 ) -> None:
-    """hipBLASLt passes over a solution that needs more; its index and the file state nothing of it."""
+    """hipBLASLt skips a solution that needs more workspace than the call gives.
+
+    Neither the solution's index nor the file states how much it needs.
+    """
     after = with_workspace("hipblaslt:1", need, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
     assert use.state == state
@@ -221,7 +231,10 @@ def test_a_call_with_too_little_workspace_does_not_take_the_row(
 
 @pytest.mark.parametrize(("given", "covered"), [([0], ("hit", "")), ([0, 8192], None)])
 def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[str, str] | None) -> None:
-    """Whatever is stated of the call: the log names the solution; of several calls it does not tell which."""
+    """The log names the solution that ran, so that the row took effect whatever workspace the calls state.
+
+    If there are several calls, the log does not tell which of them ran it.
+    """
     after = with_workspace("hipblaslt:7", 4096, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
     assert covered is None or (use.state, use.reason) == covered
@@ -230,7 +243,11 @@ def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[s
 
 
 def with_workspace(pick: str, need: int | None, given: list[int | None]) -> Tables:
-    """A run whose calls of ``ONE`` ran ``pick`` and give these bytes, where a replay measured the row's need."""
+    """Return a run whose calls of ``ONE`` ran ``pick``.
+
+    ``given`` has the workspace of each call in bytes. ``need`` is the row's workspace in bytes, as a replay measured
+    it.
+    """
     trace = [call(ONE.text, None, 1, run="b", category="trace", workspace_bytes=x) for x in given]
     return tables(
         "b",
@@ -274,7 +291,7 @@ def test_whole_runs_are_compared_where_their_traces_did_the_same_work() -> None:
 
 
 def test_promises_are_per_call() -> None:
-    """Whatever the calls of the run that they were found in: the run before may be another one."""
+    """The findings may come from another run than the run before, so that their number of calls must not count."""
     columns = {"problem": [ONE.text, TWO.text, None, ONE.text], "per_call_us": [25.0, None, 9.0, 20.0], "calls": 77}
     assert promises(pd.DataFrame(columns)) == {ONE.text: 25.0}
 
@@ -294,7 +311,10 @@ def test_lint_renderings() -> None:
 
 
 def test_tables_of_aiter_are_judged_by_a_servers_log(store: Store, tmp_path: Path) -> None:
-    """It names kernels, not indices: a row took effect where the log names its kernel, or names none."""
+    """The log names kernels, not indices.
+
+    A row took effect if the log's line for the shape names the row's kernel or no kernel.
+    """
     table = "a8w8_bpreshuffle_tuned_gemm.csv"
     shape = "[aiter] shape is M:{}, N:1280, K:8192, q_dtype_w:torch.float8_e4m3fnuz,"
     missed = f" not found tuned config in /x/{table}, will use default config!\n"
@@ -316,5 +336,5 @@ def test_tables_of_aiter_are_judged_by_a_servers_log(store: Store, tmp_path: Pat
     tuned = inspect(table, (head + body).encode(), {"arch": "gfx942", "cu_count": "304"})
     a, b = (Tables(run=run_, **store.frames(run_)) for run_ in "ab")
     effects = {problem_from_text(x.problem).n: x.effect for x in verify(a, b, [tuned]).outcomes}  # type: ignore[union-attr]
-    assert effects == {1: "applied", 30: "not applied", 300: "not applied"}  # a kernel of another table; none
+    assert effects == {1: "applied", 30: "not applied", 300: "not applied"}  # 30: another kernel ran; 300: no row
     assert {x.effect for x in verify(a, a, [tuned]).outcomes} == {"not applied"}
