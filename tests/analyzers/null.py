@@ -80,8 +80,7 @@ def processes(generator: np.random.Generator, sample: Callable[[], float], floor
 
 
 def null_tables(seed: int, problems: int = 20, floor: float = 0.03) -> Tables:
-    """Return the tables of one store: its workload, and the confirmations of a replay in which all solutions are equal.
-    """
+    """Return the tables of one store: its workload and the confirmations of a replay of equal solutions."""
     generator = np.random.default_rng(seed)
     rows, found = [], []
     for problem, winner, pairs in confirmations(generator, problems, floor):

@@ -32,7 +32,7 @@ def rows(scale: float = 1.0, source: str = "own", step: int = 1) -> pd.DataFrame
 
 
 def test_only_winners_are_best() -> None:
-    """A tuner's row counts alone; of other files the fastest of two solutions."""
+    """A time from a tuner's file counts even if it is alone. In other files the fastest of two solutions counts."""
     one, two, three = (half(m, 64, 64).text for m in (1, 2, 3))
     given = tables(
         measurements=[

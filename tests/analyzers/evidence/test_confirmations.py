@@ -1,7 +1,7 @@
-"""What confirmations promise, simulated with the deviations that an H200 showed (``docs/measurement.md``).
+"""Claims of confirmations, simulated with the deviations that an H200 showed (``docs/measurement.md``).
 
-Between processes the log ratio of a pair has a standard deviation of 0.32 %; a single process knows its own to 0.11 %,
-from 12 blocks of 0.3 %.
+Between processes the log ratio of a pair has a standard deviation of 0.32 %. A single process knows its own log ratio
+to 0.11 %, from 12 blocks of 0.3 %.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GENERATOR = np.random.default_rng
 def measured(
     generator: np.random.Generator, speedup: float, processes: int = PROCESSES, between: float = BETWEEN
 ) -> Pairs:
-    """A pair as fresh processes measure it, each with a deviation of its own."""
+    """Simulate one pair measured by fresh processes, each with its own random deviation."""
     ratios = (
         math.log(speedup)
         + generator.normal(0, between, (processes, 1))
@@ -34,7 +34,7 @@ def measured(
 
 
 def run(generator: np.random.Generator, speedups: list[float], **more: float) -> list[Confirmation]:
-    """All pairs of one replay, judged together."""
+    """Simulate all pairs of one replay and judge them together."""
     pairs = {i: measured(generator, x, **more) for i, x in enumerate(speedups)}  # type: ignore[arg-type]
     return list(judge_all(pairs)[0].values())
 
@@ -76,7 +76,10 @@ def test_findings_between_3_and_5_percent_come_again_in_at_least_90_percent() ->
 
 @pytest.mark.parametrize("real", [1, 5])
 def test_a_few_true_effects_are_found_among_a_thousand_at_the_floor(real: int) -> None:
-    """All others are at exactly the floor, where the test errs most often; one block with the deviation of 12."""
+    """All other pairs are exactly at the floor, where the test errs most often.
+
+    To save time each process has one block, with the deviation of the mean of 12.
+    """
     generator, found, shares, tail, runs = GENERATOR(real), 0, [], 0, sized(8, 60)
     truth = np.where(np.arange(1000) < real, math.log(1.05), math.log(1.03))
     for _ in range(runs):
@@ -94,7 +97,10 @@ def test_a_few_true_effects_are_found_among_a_thousand_at_the_floor(real: int) -
 
 
 def test_true_deviations_that_differ_keep_the_intervals_right() -> None:
-    """Large and small kernels differ in their deviation; what they borrow from each other must not mislead."""
+    """Large and small kernels have different deviations.
+
+    Pooling them in one estimate must not make the intervals wrong.
+    """
     generator, wrong, total = GENERATOR(6), 0, 0
     for _ in range(100):
         deviations = BETWEEN * np.exp(generator.normal(0, 0.4, 20))
@@ -107,7 +113,10 @@ def test_true_deviations_that_differ_keep_the_intervals_right() -> None:
 @pytest.mark.parametrize("shape", ["two points", "exponential", "one process in twenty is ten times as far off"])
 @pytest.mark.parametrize("pairs_of_a_run", [1, 10])
 def test_deviations_that_are_far_from_normal_exclude_one_in_at_most_15_percent(shape: str, pairs_of_a_run: int) -> None:
-    """Four values of two points agree by chance in one case of eight: no interval of so few values can be exact."""
+    """Four values from two points are all equal by chance in one case of eight.
+
+    So no interval from so few values can be exact.
+    """
     generator, wrong, trials = GENERATOR(8), 0, 600 // pairs_of_a_run
     size = (pairs_of_a_run, PROCESSES)
     for _ in range(trials):
@@ -131,7 +140,10 @@ def test_devices_do_not_lend_each_other_their_deviation() -> None:
 
 
 def test_a_record_of_one_process_has_the_deviation_between_processes_added() -> None:
-    """Records before there were several processes: 12 blocks that agree to 0.01 % still do not know more than 0.3 %."""
+    """Old records are of one process.
+
+    Even if their 12 blocks agree to 0.01 %, they do not know the ratio better than to 0.3 %.
+    """
     old = Pairs(tuple(100.0 + 0.01 * (i % 3) for i in range(12)), (100.0,) * 12)
     judged = judge(old)
     assert judged.processes == 1

@@ -12,7 +12,7 @@ RANDOM = np.random.default_rng(3)
 
 
 def measured(count: int = 400, noise: float = 0.02) -> Comparable:
-    """Products of random sizes whose efficiency changes smoothly with their sizes."""
+    """Return products of random sizes, with times whose efficiency changes smoothly with the sizes."""
     at = RANDOM.uniform(4, 14, (count, 3))
     base = base_time_us(2 * np.exp2(at.sum(axis=1)), np.exp2(at.max(axis=1) + 8), 1300.0, 5300.0)
     ratio = 1.2 + 0.05 * at[:, 0] + 0.03 * np.abs(at[:, 1] - at[:, 2])

@@ -69,7 +69,7 @@ def test_operators_and_groups_of_products_have_no_family() -> None:
 
 
 def test_work_is_that_of_the_problem(samples: Store) -> None:
-    """The columns hold what the objects compute, over all problems of the samples."""
+    """For all problems of the samples the columns hold the FLOPs and bytes that the problem objects compute."""
     texts = [*samples.frames(None)["gemm_problems"]["problem"], *samples.frames(None)["conv_problems"]["problem"]]
     seen = 0
     for kind in sized(texts):
@@ -77,7 +77,7 @@ def test_work_is_that_of_the_problem(samples: Store) -> None:
             problem = problem_from_text(texts[row])
             assert isinstance(problem, GemmProblem | ConvProblem)
             assert kind.flops[i] == problem.flops
-            # An operand of stride 0 is one matrix for the whole batch, which only the object knows.
+            # Only the problem object knows that an operand of stride 0 is one matrix for the whole batch.
             shared = isinstance(problem, GemmProblem) and 0 in (problem.stride_a, problem.stride_b)
             assert kind.bytes[i] == problem.bytes or shared
             seen += 1

@@ -1,4 +1,4 @@
-"""Kinds of GPU work by problem, operator and kernel, and sums over traces."""
+"""Kinds of GPU work by problem, operator and kernel, and their sums over traces."""
 
 from __future__ import annotations
 
@@ -89,7 +89,10 @@ def test_nothing_without_kernels() -> None:
 
 
 def test_the_kernel_with_the_most_time_names_the_call() -> None:
-    """Its time stands in several rows, and a helper's in one; helpers name nothing that a main kernel computes."""
+    """The main kernel's time is spread over several rows, while the helper has the longest single row.
+
+    A helper never names a call that has a main kernel, even if the helper takes longer.
+    """
     text, main, helper = gemm(1).text, "igemm_fwd_gtcx3_nhwc_fp16", "SubTensorOpWithScalar1d"
     rows = [
         kernel("aten::a", main, 5.0, text),

@@ -1,4 +1,7 @@
-"""Rows for the sizes between two that were timed: which are written, and what a replay times for them."""
+"""Override rows for the sizes between two timed sizes.
+
+The tests check which rows are written, and what a replay times for them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ STEP = Settings(ladder=128)
 
 
 def calls(store: Store, folder: Path, *sizes: int) -> None:
-    """A job that calls one product at these n."""
+    """Ingest the log of a job that calls one product at these n."""
     read(store, folder, {"job.log": "".join(bench(4096, n, 1024, count=10) for n in sizes)})
 
 
@@ -43,7 +46,7 @@ def found_of(store: Store, settings: Settings = STEP) -> Recommendation:
 
 
 def sizes_written(found: Recommendation, settings: Settings = STEP) -> dict[int, str]:
-    """n → solution of each row of the tuning file, which the target's library reads."""
+    """Return n → solution of the rows in the tuning file, as the target's library reads it."""
     made = emissions(found, TARGET, [WRITER], settings)
     data = next((x.data for x in made.files if x.name == "hipblaslt_tuning.txt"), b"")
     file = inspect("t.txt", data, TARGET)

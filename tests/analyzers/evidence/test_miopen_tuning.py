@@ -1,4 +1,4 @@
-"""A MIOpen override comes with its solver's parameters and with a second solver, and both are written."""
+"""A MIOpen override comes with its solver's parameters and with a second solver. Both are written."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tuned(source: str, parameters: str, solver: str = CK) -> dict[str, object]:
 
 
 def run(*perf: Mapping[str, object], **of: Mapping[str, str]) -> Tables:
-    """A log in which the slow solver was chosen, and a user find-db that knows three."""
+    """Return the tables of a log in which MIOpen chose the slow solver, and of a user find-db with three solvers."""
     chosen = measurement(W.text, f"miopen:{GEMM}", None, origin="miopen-chosen", source_id="log")
     found = [record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)]
     found.append(record(CK, 200.0, "ImplicitGEMM", 128))
@@ -83,7 +83,8 @@ def test_both_files_are_written() -> None:
 @pytest.mark.parametrize(
     ("told", "taken"),
     [
-        (DEVICE, "theirs"),  # a system perf-db's name states no build
+        # The name of a system perf-db states no build.
+        (DEVICE, "theirs"),
         (DEVICE | BUILD | {"miopen_tweak": "other"}, "theirs"),
         (DEVICE | BUILD | {"miopen_version": "3.3.0"}, None),
         (DEVICE | {"cu_count": "80"}, None),
@@ -105,7 +106,7 @@ def test_a_solver_without_parameters_asks_for_none() -> None:
 
 
 def test_a_confirmed_winner_has_the_workspace_of_the_build_s_other_files() -> None:
-    """A confirmation is of paired times alone."""
+    """A confirmation has paired times and nothing else, so that the workspace must come from other files."""
     t = run(tuned("udb", "x"), udb=DEVICE | BUILD)
     confirmed = Finding(
         analyzer="suboptimal-pick",
@@ -123,7 +124,10 @@ OTHER = "ConvMlirIgemmWrWXdlops"
 
 
 def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
-    """An override that rests on a shipped find-db, whose build is unknown, beside a user find-db of the target's."""
+    """Complete an override that rests on a shipped find-db of an unknown build.
+
+    ``users`` are the rows of a user find-db that the target's build wrote.
+    """
     shipped = [record(CK, 200.0, "ImplicitGEMM", 128), record(OTHER, 300.0, "ImplicitGEMM", 0)]
     t = tables(
         measurements=[*(row | {"source_id": "fdb"} for row in shipped), *users],
@@ -145,7 +149,11 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
 
 
 def test_one_of_the_two_solvers_is_known_to_be_in_the_build() -> None:
-    """MIOpen overwrites a record of which it has no solver, and the shipped record may be of another build."""
+    """MIOpen overwrites a record if its build has none of the record's solvers.
+
+    The shipped record may be of another build, so that one of the two solvers must be known to be in the target's
+    build.
+    """
     slow, naive = record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)
     for users, second in (
         ((slow, naive), GEMM),
@@ -167,7 +175,7 @@ def test_without_a_solver_of_the_build_nothing_is_proposed() -> None:
 
 @pytest.mark.parametrize(("solver", "origin", "noted"), [(GEMM, "find-db", 1), (CK, "find-db", 0), (GEMM, "driver", 0)])
 def test_what_find_does_not_time_is_noted(solver: str, origin: str, noted: int) -> None:
-    """A GEMM solver of backward weights sets dW to zero first; a call takes that time too."""
+    """A GEMM solver of backward weights sets dW to zero first. A call takes that time, but find does not measure it."""
     row = record(solver, 200.0, "GEMM", 128) | {"origin": origin}
     given = tables(
         measurements=[

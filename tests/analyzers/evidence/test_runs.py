@@ -1,4 +1,4 @@
-"""The tables that analyzers are given hold everything that any of them can use."""
+"""The narrowed tables for the analyzers contain everything that any analyzer can use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OVERRIDES = [str(next(SAMPLES.rglob(name))) for name in ("*.ufdb.txt", "tunableo
 
 
 def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: Path) -> None:
-    """Its interval is of the paired samples, which the page's reader once left out."""
+    """The interval comes from the paired samples, which the page's reader once left out."""
     read(store, tmp_path, {"bench.log": bench(1023, 512, 512, count=40)})
     replayed(store, product(1023, 512, 512), {"Default": 90.0, "torch:pad=8": 60.0}, "torch:pad=8")
     whole, narrow = (recommend(x, Settings()) for x in (tables_of(store), tables_to_analyse(store)))
@@ -39,7 +39,10 @@ def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: 
 
 
 def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store) -> None:
-    """Overrides too: a solver without the parameters of its perf-db row runs several times slower than measured."""
+    """Overrides are compared, too.
+
+    A solver without the parameters of its perf-db row runs several times slower than measured.
+    """
     whole = recommend(tables_of(samples), Settings())
     narrowed = recommend(tables_to_analyse(samples), Settings())
     assert any(x.parameters for x in whole.overrides)
@@ -49,7 +52,10 @@ def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store
 
 @pytest.mark.parametrize("seed", range(sized(1, 40)))
 def test_narrowed_tables_of_random_stores_give_the_same_findings_and_differences(seed: int, tmp_path: Path) -> None:
-    """Two runs, of random sample logs and of random find-db records, in which times, picks and devices differ."""
+    """The store has two runs of random sample logs and random find-db records.
+
+    Their times, picks and devices differ.
+    """
     draw = random.Random(seed)
     files = sorted(str(x) for x in SAMPLES.rglob("*") if x.is_file() and x.stat().st_size < 100_000)
     store = open_store(tmp_path / "store", create=True)
@@ -73,7 +79,7 @@ def test_narrowed_tables_of_random_stores_give_the_same_findings_and_differences
 
 
 def check(whole: Tables, narrowed: Tables, files: Sequence[str]) -> None:
-    """Of both tables the same calls that files cover, and the same notes on them."""
+    """Check that both sets of tables give the same calls that files cover, and the same notes."""
     for path in files:
         one, two = (coverage(lint(path, None, tables), tables) for tables in (narrowed, whole))
         assert one == two
@@ -81,7 +87,7 @@ def check(whole: Tables, narrowed: Tables, files: Sequence[str]) -> None:
 
 
 def random_find_db(draw: random.Random) -> str:
-    """Records of some layers in some directions, with equal, zero and negative times among them."""
+    """Return find-db records of random layers and directions, with equal, zero and negative times among them."""
     algorithms = {"ConvDirectNaiveConv{}": "Direct", "Gemm{}Rest": "GEMM", "ConvHipImplicitGemmGroup{}Xdlops": "GEMM"}
     lines = []
     for layer in draw.sample(range(40), 20):

@@ -57,7 +57,7 @@ def test_quantiles_of_student_are_those_of_the_tables(degrees: float, p: float, 
 
 
 def test_tails_of_student_stay_right_where_they_are_small() -> None:
-    """Two degrees have a closed form: P(T > t) = (1 − t/√(2 + t²)) / 2."""
+    """With two degrees of freedom the tail has a closed form: P(T > t) = (1 − t/√(2 + t²)) / 2."""
     for t in (5.0, 100.0, 1e4):
         assert student_t_tail(t, 2) == pytest.approx(1 / (2 + t * t) / (1 + t / math.sqrt(2 + t * t)), rel=1e-6)
     assert student_t_tail(math.inf, 2) == 0.0

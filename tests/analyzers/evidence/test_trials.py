@@ -1,4 +1,4 @@
-"""What trials say of an action, from the records of several processes."""
+"""Outcome of a trial of an action, from the records of several processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from logparse.libraries.own.job_trials import Record, Seen
 
 
 def seen(ratio: float, pairs: int = 16, noise: float = 0.01, control: float = 0.0, seed: int = 0, **more: Any) -> Seen:
-    """A process that found this ratio, and that of its controls."""
+    """Return the record of a process that found this ratio.
+
+    ``control`` is the log ratio of its controls.
+    """
     draw = random.Random(seed)
     logs = [math.log(ratio) + draw.gauss(0.0, noise) for _ in range(pairs)]
     made = {"name": "channels_last", "ended": "decided", "seconds": 5.0, "same": (1e-7, 1e-6, "output"), **more}
@@ -55,7 +58,7 @@ def test_times_are_of_the_ratio_and_the_unit_as_it_is() -> None:
 
 
 def test_a_process_of_its_own_bias_widens_the_interval() -> None:
-    """Two processes whose middles differ by 6 %: the interval reaches both."""
+    """Two processes have middles that differ by 6 %. The interval must reach both."""
     alike = Tried("x", (seen(0.75, noise=0.001), seen(0.75, noise=0.001, seed=1))).ratio
     apart = Tried("x", (seen(0.73, noise=0.001), seen(0.775, noise=0.001, seed=1))).ratio
     biased = Tried("x", (seen(0.75, noise=0.001, control=0.03), seen(0.75, noise=0.001, seed=1, control=0.03))).ratio

@@ -1,4 +1,4 @@
-"""Units of work: kinds weighed by how often the run did each, and streams that overlap."""
+"""Units of work: each kind counts by how often the run did it. Streams may overlap."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def kind(count: int, traced: int, *us: float) -> str:
 
 
 def server(large: int = 30, small: int = 10) -> Tables:
-    """A server of batches 16 (100 µs of kernels) and 1 (10 µs); the trace holds one and three of them."""
+    """Return a server with batches of 16 (100 µs of kernels) and of 1 (10 µs).
+
+    The trace has one unit of batch 16 and three of batch 1.
+    """
     kernels = [
         {"op": "aten::mm", "kernel": "gemm", "calls": 2, "total_us": 100.0, "unit": "16"},
         {"op": "aten::mm", "kernel": "gemm", "calls": 3, "total_us": 30.0, "unit": "1"},
@@ -44,7 +47,10 @@ def server(large: int = 30, small: int = 10) -> Tables:
 
 
 def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
-    """Of 40 units 30 are large: an average one has 0.75 · 100 + 0.25 · 10 µs, and four were traced."""
+    """30 of the run's 40 units are large, so that an average unit takes 0.75 · 100 + 0.25 · 10 µs.
+
+    Four units were traced.
+    """
     kernels = weighed(server()).kernels
     assert kernels["total_us"].sum() == pytest.approx(4 * 77.5)
     assert kernels["calls"].tolist() == pytest.approx([4 * 0.75 * 2, 4 * 0.25 * 1])
@@ -52,7 +58,7 @@ def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
 
 
 def test_a_problem_counts_as_the_units_that_made_it() -> None:
-    """Of four units of the traces one was large, and three of four of the run are."""
+    """One of four traced units was large, but three of four units of the run are large."""
     given = server()
     given = replace(given, kernels=given.kernels.assign(problem=["gemm large", "gemm small"]))
     assert problem_weights(weighed(given)).to_dict() == pytest.approx({"gemm large": 3.0, "gemm small": 1 / 3})
@@ -63,7 +69,7 @@ def test_a_problem_counts_as_the_units_that_made_it() -> None:
     [
         ([], "step"),
         ([fact("u", "unit", "time")], "window"),
-        ([fact("u", "unit", "request")], "step"),  # none was counted
+        ([fact("u", "unit", "request")], "step"),  # no unit was counted
         ([fact("u", "unit", "request"), fact("u", "unit:a", kind(3, 1, 9.0)), fact("v", "unit", "time")], "request"),
     ],
 )
@@ -111,7 +117,7 @@ def test_streams_that_overlap_share_their_time() -> None:
 
 
 def test_the_later_half_of_several_processes_is_that_of_each() -> None:
-    """Two processes, each of which warmed up in its first half."""
+    """Each of the two processes warmed up in its first half."""
     rows = [
         fact(source, name, value)
         for source, us in (("u0", (900.0, 800.0, 10.0, 10.0)), ("u1", (500.0, 400.0, 20.0, 20.0)))
@@ -132,7 +138,10 @@ def test_weighed_tables_can_be_weighed_by_other_counts() -> None:
 
 
 def test_times_of_a_run_without_logs_count_and_its_units_do_not() -> None:
-    """The logged run was slower, and another number of units ran without logs."""
+    """The logged run was slower, so that the times come from the run without logs.
+
+    The run without logs did another number of units, so that the counts come from the logged run.
+    """
     held = server()
     alone = json.dumps({"count": 90, "traced": 0, "us": [400.0, 100.0, 110.0], "host_us": [90.0, 60.0, 61.0, 62.0]})
     more = [fact("v", "unit", "module"), fact("v", "unit_alone", "1"), fact("v", "unit:16", alone)]
@@ -161,7 +170,10 @@ def test_a_run_beside_logs_gets_the_times_of_one_before_without_them() -> None:
 
 
 def test_calls_of_traces_are_of_the_whole_run_where_a_log_counts_others() -> None:
-    """The log has all 40 units, the trace four of them: its convolutions had a tenth of their worth."""
+    """The log has all 40 units, the trace only four.
+
+    Without weighting the traced convolutions would count for a tenth of their true time.
+    """
     rows = [work(gemm().text, 80), work(W.text, 8, calls_from="profiler")]
     held = weighed(replace(server(), workload=tables(workload=rows).workload)).workload
     assert held["calls"].tolist() == [80, 80]

@@ -1,4 +1,4 @@
-"""What is measured about backward weights that are slow in a system find-db: another layout, and a user's find-db."""
+"""Measured alternatives to backward weights that are slow in a system find-db: another layout, and a user's find-db."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_solver_of_the_users_find_db(ms: float, found: bool, store: Store, tmp
         "gfx942130.HIP.3_4_0_x.ufdb.txt": USER.format(ms),
     }
     after = of(read(store, tmp_path, files))
-    if not found:  # within 3 % of the system's, or slower
+    if not found:  # within 3 % of the system's time, or slower
         assert [(x.message, x.saving_us) for x in after] == [(before.message, before.saving_us)]
         return
     (better,) = after

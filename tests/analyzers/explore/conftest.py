@@ -31,7 +31,7 @@ LINK = '<a href="http://outside.example/">x</a>'
 
 
 def part(client: FlaskClient, name: str, **given: object) -> dict[str, Any]:
-    """A part of the page, asked for as the browser asks."""
+    """Request a part of the page as the browser does, and return its JSON."""
     answer = client.post(f"/part/{name}", json=given)
     assert answer.status_code == 200, answer.text
     return dict(answer.get_json())
@@ -47,7 +47,7 @@ def measured(problem: ConvProblem, solver: str, time_us: float, error: str | Non
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Markup in a file's name, solver names, an error, facts and a message."""
+    """Return a store with markup in a file's name, solver names, an error, facts and a message."""
     store = open_store(tmp_path_factory.mktemp("planted") / "store", create=True)
     records = [
         measured(F, "ConvAsm", 187.0),
@@ -64,7 +64,10 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def after(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """The problems of ``planted`` after a change: F faster, B as before, W slower; markup wherever a store has text."""
+    """Return a store with the problems of ``planted`` after a change: F faster, B as before, W slower.
+
+    Every text in the store is markup, wherever a store has text.
+    """
     store = open_store(tmp_path_factory.mktemp("after") / PLANTED, create=True)
     records = [measured(F, PLANTED, 93.5), measured(B, PLANTED, 220.0), measured(W, f"Slow{LINK}", 10910.0)]
     record(store, records, run=f"later {PLANTED}", name=f"after {PLANTED}.HIP.fdb.txt", format="miopen-find-db")
@@ -73,7 +76,7 @@ def after(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def sampled(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """The sample logs of one training job."""
+    """Return a store of the sample logs of one training job."""
 
     def make(store: Store) -> None:
         patterns = ("hipblaslt/*.log", "miopen/*.txt", "miopen/*.log", "tunableop/*.csv", "tunableop/*.log")
@@ -87,12 +90,15 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def sampled_points(sampled: Store) -> pd.DataFrame:
-    """The page's table of ``sampled``; for reading only."""
+    """Return the page's table of ``sampled``. Tests must not change it."""
     return store_points(sampled)
 
 
 class _Here:
-    """Stands for a process that reads a store, and reads it in this one, which has imported all that it needs."""
+    """Stand-in for the process that reads a store.
+
+    It reads the store in the current process, which has already imported all modules.
+    """
 
     def __init__(self, job: Job) -> None:
         self.stdout = (json.dumps(step) for step in child._steps(job))
@@ -101,7 +107,7 @@ class _Here:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The one DuckDB of this process is as before: later tests would have 150 MB of memory."""
+        """Reset DuckDB's settings, because later tests in this process would otherwise run with 150 MB of memory."""
         for setting in ("memory_limit", "threads"):
             shared_database().execute(f"reset {setting}")
 
@@ -110,9 +116,10 @@ class _Here:
 
 @contextmanager
 def reading_here() -> Iterator[None]:
-    """Pages read their stores in this process: the two processes of each would import for seconds.
+    """Let pages read their stores in the current process.
 
-    What is of a process is left out: to be nice.
+    A page normally starts two processes, which would import for seconds. ``os.nice`` is left out, because it would slow
+    down the current process.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_started", _Here)
@@ -128,7 +135,7 @@ def read_here() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def example_views() -> dict[str, pd.DataFrame]:
-    """The views of the run in which every analyzer finds something, with all fields of its problems."""
+    """Return the views of the run in which every analyzer finds something, with all fields of its problems."""
     tables = everything()
     convs = [F, B, W]
     fields = [{"problem": x.text, "shape": x.shape, "layer": x.layer, **_fields(x), "flops": x.flops} for x in convs]

@@ -1,4 +1,4 @@
-"""The table ``points`` of DataFrames, which stand for the views of a store."""
+"""Build the table ``points`` from DataFrames, which stand for the views of a store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "facts": dict.fromkeys(("source_id", "run", "name", "value"), _TEXT),
 }
-"""Columns of the views that are read here; one that a given frame lacks counts as unknown."""
+"""Columns of the views that the table needs. A column that a given frame lacks counts as unknown."""
 
 
 def points(
@@ -55,10 +55,11 @@ def points(
     compared: pd.DataFrame | None = None,
     findings: Sequence[Finding] = (),
 ) -> pd.DataFrame:
-    """The table from DataFrames with the views' columns; ``problems`` is ``gemm_problems``, ``conv_problems`` or both.
+    """Return the table ``points``, made of DataFrames with the views' columns.
 
-    ``calls`` and ``links`` decide which texts count for another one (as for ``logparse top``); ``compared`` is the
-    result of ``analyzers.evidence.picks.picks_vs_best``; without it only a timed ``Default`` counts as a pick.
+    ``problems`` is ``gemm_problems``, ``conv_problems`` or both. ``calls`` and ``links`` decide which texts count as
+    one problem, as in ``logparse top``. ``compared`` is the result of ``analyzers.evidence.picks.picks_vs_best``.
+    Without ``compared`` only a timed ``Default`` counts as a pick.
     """
     given = {"measurements": measurements, "workload": workload, "calls": calls, "links": links, "facts": facts}
     for frame in [problems] if isinstance(problems, pd.DataFrame) else problems:

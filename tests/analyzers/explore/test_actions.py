@@ -1,4 +1,4 @@
-"""The recommendation as actions, where the time lies, and the files as one zip."""
+"""The recommendation as actions, the distribution of time, and the files as one zip."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_cards_are_the_list_of_recommend() -> None:
 
 
 def test_findings_of_one_remedy_are_one_card_and_a_problem_counts_once() -> None:
-    timed = Evidence(sureness="measured alone", now_us=50.0)  # of these no search is proposed
+    timed = Evidence(sureness="measured alone", now_us=50.0)  # no search is proposed for such findings
     texts = {"message": "", "advice": "Fuse the epilogue.", "evidence": timed}
     found = (
         Finding(analyzer="a", problem=F, saving_us=10.0, per_call_us=10.0, **texts),
@@ -81,7 +81,10 @@ def test_the_files_are_one_zip_without_a_path_of_this_machine(sampled: Store, tm
 
 @pytest.fixture
 def con() -> duckdb.DuckDBPyConnection:
-    """Problems: one with two solutions, one that is only timed, one without a time, one with a timed pick."""
+    """Return a connection with four problems.
+
+    One has two solutions, one is only timed, one has no time, and one has a timed pick.
+    """
     made = duckdb.connect()
     made.execute("create table points as select * from (values ('p', 2, null, null, 300.0, 3.0),"
                  " ('q', 1, null, null, 200.0, 2.0), ('s', 0, null, null, null, 7.0),"

@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_the_page_agrees_with_recommend(sampled: Store) -> None:
-    """It hands the analyzers less than the whole store, and nothing of what they find may change by that."""
+    """The page gives the analyzers less than the whole store. Their findings must stay the same."""
     settings = Settings()
     tables = Tables(run="demo", **sampled.frames())
     result, said = recommend(tables, settings), analyse(sampled)
@@ -55,7 +55,7 @@ def test_the_page_of_a_find_db_agrees_with_recommend(store: Store) -> None:
 
 
 def test_the_page_of_traces_has_the_list_of_the_simulated_step(tmp_path: Path) -> None:
-    """Of a host-bound call on an H200 the page promised kernel time that the step does not gain."""
+    """For a host-bound call on an H200 the page once promised kernel time that the step does not gain."""
     made = open_store(tmp_path / "store", create=True)
     ingest([str(SAMPLES / "traces" / "job.trace.json")], made, run="demo", jobs=1)
     seen, said = verdict(advise(made, Settings())), analyse(made)

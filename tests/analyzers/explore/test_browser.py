@@ -1,7 +1,7 @@
-"""The page and the report in a real headless Chromium: six journeys, each what a user does in one sitting.
+"""The page and the report in a real headless Chromium: six journeys, each as a user works in one sitting.
 
-Needs Playwright and Debian's chromium (``apt-get install chromium``).  Where CI is set both must be there: a browser
-test that skips itself would show nothing.
+The tests need Playwright and Debian's chromium (``apt-get install chromium``). If CI is set, both must be there,
+because a browser test that skips itself shows nothing.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/c
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
          "--no-first-run", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")  # fmt: skip
-SECONDS = 120_000  # of waiting at most: a machine that does other things, too, is slow
+SECONDS = 120_000  # upper limit of a wait, in ms: a machine with other work is slow
 ASKING = """window.store?.getState().isLoading || !!document.querySelector('#content[aria-busy=true]')"""
-"""Dash's own word for it, and the page's; a report has none."""
+"""JavaScript that is true while Dash or the page waits for an answer. A report has neither sign."""
 
 
 WINDOW: ViewportSize = {"width": 1400, "height": 1000}
@@ -56,7 +56,7 @@ def browser() -> Iterator[Browser]:
 
 @dataclass
 class Visit:
-    """A page, and what it did that it should not: errors, requests to other hosts."""
+    """A page with its faults: errors, and requests to other hosts."""
 
     page: Page
     errors: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ def visit(browser: Browser) -> Visit:
         if not re.match(r"(http://127\.0\.0\.1:|file:|data:|blob:)", request.url):
             made.outside.append(request.url)
 
-    context.on("request", note)  # FLAGS let none out; a route would switch Chromium's cache off
+    context.on("request", note)  # FLAGS block other hosts; a route would switch off Chromium's cache
     made.page.on("console", lambda x: made.errors.append(x.text) if x.type == "error" else None)
     made.page.on("pageerror", lambda x: made.errors.append(str(x)))
     return made
@@ -87,7 +87,10 @@ def visit(browser: Browser) -> Visit:
 
 @pytest.fixture(scope="module")
 def tab(browser: Browser) -> Iterator[Visit]:
-    """The tab that journeys use one after another: loading the page takes 4 s of CPU, going to a view of it 0.4 s."""
+    """Return the tab that journeys use one after another.
+
+    Loading the page takes 4 s of CPU. Going to another view of a loaded page takes 0.4 s.
+    """
     made = visit(browser)
     yield made
     made.page.context.close()
@@ -95,7 +98,7 @@ def tab(browser: Browser) -> Iterator[Visit]:
 
 @pytest.fixture
 def seen(browser: Browser, tab: Visit) -> Iterator[Visit]:
-    """The tab as a journey wants it.  At full size each has a tab of its own."""
+    """Return the tab, reset for a journey. At full size each journey has a tab of its own."""
     made = visit(browser) if NIGHTLY else tab
     made.errors.clear()
     made.outside.clear()
@@ -108,7 +111,7 @@ def seen(browser: Browser, tab: Visit) -> Iterator[Visit]:
 
 @pytest.fixture
 def alone(browser: Browser) -> Iterator[Visit]:
-    """A tab that no other journey sees."""
+    """Return a tab that no other journey uses."""
     made = visit(browser)
     yield made
     made.page.context.close()
@@ -150,20 +153,21 @@ def both(planted: Store, after: Store, browser: Browser) -> Iterator[Served]:
 
 
 def ready(page: Page) -> None:
-    """Everything of the view is drawn, and the analyzers' results are there."""
+    """Wait until the whole view is drawn and the analyzers' results are there."""
     drawn = ("#charts .main-svg:visible", "#charts .no-webgl", ".overview", "#answer p:has-text('--compare')")
     page.wait_for_selector(", ".join(drawn))
     page.wait_for_selector("#verdict strong")
     page.wait_for_function("!document.querySelector('#verdict').textContent.includes('Reading')")
-    page.wait_for_selector("#table .ag-row")  # also rows that are being fetched
+    page.wait_for_selector("#table .ag-row")  # rows that are still being fetched count, too
     page.wait_for_selector("#table-note:not(:empty)")
     page.wait_for_function(f"!({ASKING})")
 
 
 def show(page: Page, address: str) -> None:
-    """Go to a view of the page: within it, as its own links do, where the tab holds a page of this server.
+    """Go to a view of the page.
 
-    That is over once the page has asked for nothing for a quarter of a second.
+    If the tab already holds a page of this server, go within the page, as its own links do. The function returns once
+    the page has asked for nothing for a quarter of a second.
     """
     server, _, search = address.partition("?")
     if NIGHTLY or page.url.partition("?")[0] != server:
@@ -187,8 +191,10 @@ def show(page: Page, address: str) -> None:
 
 
 def still(page: Page, found: Locator) -> FloatRect:
-    """Where it stands, in the window, once the page neither scrolls nor asks for what it draws: closing a problem does
-    both, and so does the verdict's arrival.
+    """Return the element's box in the window once the page is at rest.
+
+    The page is at rest if it neither scrolls nor asks for anything to draw. Closing a problem causes both, and so does
+    the verdict's arrival.
     """
     found.scroll_into_view_if_needed()
     box, now = None, found.bounding_box()
@@ -199,7 +205,10 @@ def still(page: Page, found: Locator) -> FloatRect:
 
 
 def click_mark(page: Page, where: str) -> None:
-    """Click the first mark of these where plotly sees it: under the pointer."""
+    """Click the first mark that matches ``where``.
+
+    The pointer moves there first, because plotly clicks what it hovers over.
+    """
     box = still(page, page.locator(where).first)
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x - 9, y - 3)
@@ -208,7 +217,10 @@ def click_mark(page: Page, where: str) -> None:
 
 
 def click_point(page: Page, chart: str, trace: str = "") -> str:
-    """Click the first point (of this trace), which WebGL draws without an element of its own; the id of its problem."""
+    """Click the first point of a chart, or of the named trace, and return the id of its problem.
+
+    WebGL draws points without an element of their own, so that the place is computed from the axes.
+    """
     still(page, page.locator(chart))
     x, y, problem = page.evaluate(
         """([chart, name]) => {
@@ -229,7 +241,7 @@ def click_point(page: Page, chart: str, trace: str = "") -> str:
 
 
 def drag(page: Page, where: str, left: float, top: float, right: float, bottom: float) -> None:
-    """A box in the plot of a chart, its corners as shares of the plot."""
+    """Drag a box in the plot of a chart. The corners are shares of the plot's width and height (0 to 1)."""
     box = still(page, page.locator(f"{where} .nsewdrag").first)
     page.mouse.move(box["x"] + left * box["width"], box["y"] + top * box["height"])
     page.mouse.down()
@@ -238,7 +250,7 @@ def drag(page: Page, where: str, left: float, top: float, right: float, bottom: 
 
 
 def hovered(page: Page, where: str) -> str:
-    """The hover text of the first mark of a chart, as it is shown."""
+    """Return the hover text of a chart's first mark, as the page shows it."""
     page.emulate_media(reduced_motion="reduce")
     box = still(page, page.locator(f"{where} .scatterlayer .point").first)
     page.mouse.move(box["x"] + box["width"] / 2 + 30, box["y"])
@@ -248,7 +260,7 @@ def hovered(page: Page, where: str) -> str:
 
 
 def count(page: Page) -> int:
-    """How many problems the table has, by its own note."""
+    """Return the number of problems in the table, as the table's note states it."""
     return int(page.inner_text("#table-note").split()[0].replace(",", ""))
 
 
@@ -261,11 +273,14 @@ def fewer(page: Page, before: int) -> None:
 def close(page: Page) -> None:
     page.click("#problem .close")
     page.wait_for_selector("#problem", state="detached")
-    page.wait_for_function("!location.search.includes('problem=')")  # the panel goes before the address
+    page.wait_for_function("!location.search.includes('problem=')")  # the panel goes before the address changes
 
 
 def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo: Served) -> None:
-    """The time bar, the actions and the first rows stand on the first screen; then a filter, a row, a copy."""
+    """The first screen has the time bar, the actions and the first rows.
+
+    The three clicks are a filter, a row and a copy.
+    """
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
     show(page, demo.url)
@@ -325,16 +340,19 @@ QUICKLY = """() => {
     setTimeout(() => key('4'));
     key('6');
 }"""
-"""A text typed on a busy machine, where Dash moves the caret back only once the next key was pressed."""
+"""Typing on a busy machine: Dash moves the caret back only after the next key was pressed."""
 FILTER = """() => {
     dash_ag_grid.getApi('table').setFilterModel({time_us: {type: 'greaterThan', filter: 1000}});
     dash_clientside.explore.arrange(new URLSearchParams(location.search).get('table'));
 }"""
-"""A filter that is set while the page still follows the URL of before."""
+"""A filter that is set while the page still follows the previous URL."""
 
 
 def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, demo: Served) -> None:
-    """A link that somebody sent; filters, search, table and card by keyboard; sorting, column filters and export."""
+    """The journey begins with a link from somebody else.
+
+    Filters, search, table and card are used by keyboard. Sorting, column filters and export come last.
+    """
     page = seen.page
     page.goto(demo.url + "?view=regret&operation=GEMM&search=NT+4096")
     ready(page)
@@ -363,7 +381,7 @@ def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, dem
     page.wait_for_selector(".chip >> nth=1")
     page.keyboard.press("Escape")
     page.wait_for_function("document.activeElement.id !== 'search'")
-    page.locator("#table .ag-row[row-index='0'] [col-id=label]", has_text="W 64").focus()  # not one of before
+    page.locator("#table .ag-row[row-index='0'] [col-id=label]", has_text="W 64").focus()  # not the previous view's
     page.keyboard.press("Enter")
     page.wait_for_selector("#text-bench")
     page.focus("#copy-bench")
@@ -385,7 +403,7 @@ def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, dem
 
     show(page, demo.url + "?view=overview&direction=W")
     page.click("#table .ag-header-cell[col-id=time_us] .ag-header-cell-text")
-    page.wait_for_selector("#table .ag-header-cell[col-id=time_us][aria-sort=descending]")  # the largest are asked for
+    page.wait_for_selector("#table .ag-header-cell[col-id=time_us][aria-sort=descending]")  # largest times first
     page.wait_for_url("**table=*time_us*")
     page.wait_for_selector("#table .ag-row")
     shown = count(page)
@@ -419,7 +437,10 @@ ASKED_FIRST = """document.addEventListener('load', (event) => {
         return arrange(wanted);
     };
 }, true)"""
-"""The page is slower than Dash, whose own source of the table's rows is asked first, and never answers."""
+"""A page that is slower than Dash.
+
+The grid first asks Dash's own source for the table's rows, which never answers.
+"""
 AGAIN = "dash_ag_grid.getApi('table').refreshInfiniteCache()"
 
 
@@ -430,11 +451,11 @@ def test_no_question_of_the_table_holds_up_a_later_one(alone: Visit, demo: Serve
     page.goto(f"{demo.url}?{urlencode({'table': json.dumps(table)})}")
     ready(page)
     page.route(asked, lambda route: route.fulfill(status=503))
-    for _ in range(4):  # more than the grid asks at a time
+    for _ in range(4):  # more requests than the grid makes at a time
         with page.expect_response(asked):
             page.evaluate(AGAIN)
     page.unroute(asked)
-    page.route(asked, lambda _: None)  # no answer: each takes the place of the one before
+    page.route(asked, lambda _: None)  # no answer: each request takes the place of the one before
     for _ in range(4):
         with page.expect_request(asked):
             page.evaluate(AGAIN)
@@ -469,7 +490,7 @@ def test_charts_and_table_suit_every_window_and_theme(seen: Visit, demo: Served)
             assert set(names) - set(SPARED) <= set(shown) <= {"label", *names}, (title, width)
             assert title != "What to do" or ("device" in shown) == (width == 1440)
     page.evaluate(CHOOSE, "All")
-    page.wait_for_function(CUT_OFF, arg=True)  # what is chosen beyond the sets is shown whole
+    page.wait_for_function(CUT_OFF, arg=True)  # columns that are chosen beyond the sets are shown whole
     page.evaluate(CHOOSE, "What to do")
 
     page.click("#switch")
@@ -507,7 +528,7 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
     assert PLANTED in page.inner_text("#verdict"), "the run's name is shown as it is"
     problem = click_point(page, "#chart")
     page.wait_for_selector("#problem h2:has-text('W 64×256×56×56')")
-    page.wait_for_url(f"**problem={problem}*")  # the panel may be there before the address
+    page.wait_for_url(f"**problem={problem}*")  # the panel may be there before the address changes
     page.wait_for_selector("#solutions .scatterlayer .point >> nth=1")
     solvers = page.text_content("#solutions .yaxislayer-above") or ""
     assert PLANTED[:20] in solvers
@@ -534,7 +555,7 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
         page.wait_for_url(f"**problem={problem}*")
         assert page.inner_text("#problem dl div:last-child dd") == "5.46 ms → 10.9 ms"
         close(page)
-    drag(page, "#chart", 0.01, 0.5, 0.5, 0.99)  # F and B, which take a twentieth of the time of W
+    drag(page, "#chart", 0.01, 0.5, 0.5, 0.99)  # F and B, which take a twentieth of W's time
     page.wait_for_selector(".chip >> nth=1")
     page.wait_for_function("document.querySelector('#table-note').textContent.startsWith('2 problems')")
     page.wait_for_url("**other_us=*")
@@ -544,7 +565,10 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
 
 @pytest.fixture(scope="module")
 def reports(planted: Store, sampled: Store, after: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Of the samples, and of two stores beside each other, in which every text of a log is an attack."""
+    """Write two reports.
+
+    ``demo`` is of the samples. ``beside`` compares two stores in which every text of a log is an attack.
+    """
     from typer.testing import CliRunner
 
     from analyzers.explore.report import LIMIT_BYTES
@@ -644,7 +668,7 @@ def test_points_are_drawn_where_there_is_no_webgl(alone: Visit, both: Served, re
 
 @pytest.mark.nightly
 def test_a_report_prints_whole(seen: Visit, reports: dict[str, Path]) -> None:
-    """On paper: every chart and row in the light colours, within the page; back on the screen as it was."""
+    """On paper every chart and row has light colours and fits the page. Afterwards the screen looks as before."""
     page = seen.page
     page.goto(reports["demo"].as_uri())
     page.click("#switch")

@@ -1,4 +1,4 @@
-"""What the page states of one problem, and of one remedy, cannot contradict itself: held over random stores."""
+"""Statements of the page about one problem or one remedy never contradict each other. Random stores test this."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def traced(problem: Problem, us: float, calls: int) -> list[object]:
 
 
 def some(draw: random.Random, problems: Sequence[ConvProblem]) -> list[object]:
-    """Times of some solutions of some problems; of each problem they differ by some tens of percent."""
+    """Return times of up to three random solutions per problem.
+
+    The times of one problem differ by some tens of percent.
+    """
     out: list[object] = []
     for problem in problems:
         about, origin = 10 ** draw.uniform(1, 3), draw.choice(("table", "replay-confirm", "find-db"))
@@ -72,7 +75,10 @@ def written(store: Store, name: str, run: str, rows: Sequence[Any], device: str)
 
 
 def of_seed(seed: int, folder: Path, devices: Sequence[str]) -> Store:
-    """Traces, logs and times, hot and cold, of files that state one of these devices or none, in two runs."""
+    """Return a random store with two runs of traces, logs and times, both hot and cold.
+
+    Each file states one of the devices or none.
+    """
     draw, store = random.Random(seed), open_store(folder / "store", create=True)
     for run in ("earlier", "run"):
         for device in devices:
@@ -91,7 +97,7 @@ def rows_of(store: Store, made: Analysis) -> list[dict[Any, Any]]:
 
 
 def texts(component: Any) -> str:
-    """All text of a component of Dash."""
+    """Return all text of a Dash component."""
     if isinstance(component, list | tuple):
         return " ".join(texts(x) for x in component)
     children = getattr(component, "children", component)
@@ -119,7 +125,10 @@ def test_a_problem_states_one_now_one_best_and_one_saving(tmp_path: Path, seed: 
 
 
 def test_a_hot_trace_beside_a_cold_replay_keeps_the_ratio(store: Store) -> None:
-    """The replay's best takes longer than the trace's call: the card has both in the terms of the trace."""
+    """The replay's best time is longer than the call in the trace.
+
+    The card scales both times of the replay to the trace.
+    """
     rows = [
         *traced(W, 17.0, 5),
         timed(W, "Default", 20.0, "replay-confirm"),
@@ -146,7 +155,7 @@ def test_a_time_alone_saves_nothing(store: Store) -> None:
 
 @pytest.mark.parametrize("others", [[], ["skipped"], ["failed"], ["ok"]], ids=["alone", "skipped", "failed", "slower"])
 def test_what_a_pick_loses_is_known_where_another_solution_was_tried(store: Store, others: Sequence[Status]) -> None:
-    """In table, CSV, card, sums and ``regret``: nothing to compare with is not the same as nothing to save."""
+    """Table, CSV, card, sums and ``regret`` must all distinguish "nothing to compare with" from "nothing to save"."""
     tries = [
         Measurement(
             problem=W,

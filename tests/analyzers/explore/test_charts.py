@@ -1,4 +1,4 @@
-"""Figures as data: traces and axes against reviewed goldens, laws over all of them."""
+"""Figures as data: traces and axes against reviewed goldens, and laws over all figures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHARTS = (*OF_POINTS, "compare", "solutions")
 
 
 def plain(value: Any) -> Any:
-    """A figure's parts as JSON, numbers rounded, what only is look left out."""
+    """Return a figure's parts as JSON with rounded numbers, without parts that only change the look."""
     if isinstance(value, dict):
         return {
             k: plain(v) for k, v in sorted(value.items()) if k not in ("font", "hoverlabel", "colorway", "colorscale")
@@ -59,7 +59,7 @@ def described(figure: go.Figure) -> dict[str, Any]:
 
 
 def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("before", "after")) -> go.Figure:
-    """Two tables of points side by side."""
+    """Return the comparison chart of two tables of points."""
     other = here["problem"].map(there.groupby("problem")["time_us"].min()).astype("float64")
     ratio = other / here["time_us"]
     moved = np.select([ratio > 1 + NOISE, ratio < 1 - NOISE], ["slower", "faster"], "same")
@@ -70,7 +70,7 @@ def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("
 
 
 def judged(points: pd.DataFrame) -> pd.DataFrame:
-    """The example with a timed pick that loses, another store's times, and a saving."""
+    """Return the example with a timed pick that loses, the times of another store, and a saving."""
     slow = points["problem"] == W.text
     made = points.assign(other_us=points["time_us"] * np.where(slow, 0.5, 1.02))
     made["pick"] = "miopen:ConvDirectNaiveConvWrw"

@@ -1,4 +1,4 @@
-"""The server without a browser: who is answered, what is sent, what a CSV holds."""
+"""The server without a browser: who gets an answer, what is sent, and what a CSV contains."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def client(planted: Store) -> Iterator[FlaskClient]:
 
 
 def test_no_callback_waits_for_one_that_waits_for_it(client: FlaskClient) -> None:
-    """Two such callbacks, asked for at once, wait for each other for ever: the page stands still."""
+    """If two callbacks need each other's output, both wait for ever and the page stands still."""
     after: TopologicalSorter[str] = TopologicalSorter()
     for callback in client.get("/_dash-dependencies").get_json():
         needed = [f"{x['id']}.{x['property']}" for x in callback["inputs"]]
@@ -71,7 +71,7 @@ def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
 
 
 def test_rows_come_as_the_table_asks(client: FlaskClient) -> None:
-    """Whatever a request holds that AG Grid does not send is left out."""
+    """The server ignores anything in a request that AG Grid never sends."""
     by_time = part(client, "rows", search="", start=0, end=100, sort=[{"colId": "time_us", "sort": "asc"}], filter={})
     times = [x["time_us"] for x in by_time["rows"]]
     assert times == sorted(times)
@@ -152,7 +152,7 @@ def test_an_unreadable_store_states_the_reason(tmp_path: object) -> None:
 
 @pytest.mark.usefixtures("read_here")
 def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -> None:
-    """The analyzers' picks count for both stores: a time "now" in one is a time "now" in the other."""
+    """The analyzers' picks count for both stores, so that the present time of a problem is the same in both."""
     url = shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore"))
     data = PageData(str(url), other=str(url))
     try:
@@ -170,7 +170,7 @@ def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -
 
 @pytest.fixture(scope="module")
 def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Before and after a change in one store: F faster, B the same, W slower."""
+    """Return one store with two runs, before and after a change: F faster, B the same, W slower."""
     store = open_store(tmp_path_factory.mktemp("two") / "store", create=True)
     for run, times in (("before", (187.0, 219.0, 5455.0)), ("after", (93.5, 220.0, 10910.0))):
         records = [measured(problem, "ConvAsm", us) for problem, us in zip((F, B, W), times, strict=True)]
@@ -230,7 +230,7 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
 
 @pytest.mark.parametrize("open_run", ["before", "after"])
 def test_compare_joins_an_unknown_layout_as_diff_does(tmp_path: Path, open_run: str) -> None:
-    """The only problem that may be meant is the same one, whichever of the two runs names its layout."""
+    """A problem without a layout joins the only problem that it can mean. Either run may name the layout."""
     store = open_store(tmp_path / "store", create=True)
     for run, us in (("before", 100.0), ("after", 60.0)):
         unknown: dict[str, Any] = {}
@@ -269,7 +269,8 @@ def test_csv_and_table_show_control_and_direction_characters_escaped() -> None:
         ("Default", "Default"),
         ("kernel:void cutlass::Kernel2<cutlass_80_nn_align1>(cutlass_80_nn_align1::Params)", "cutlass_80_nn_align1"),
         ("kernel:void at::f<4, (anonymous namespace)::g>(int, T1)", "at::f<4, (anonymous namespace)::g>"),
-        ("kernel:void f(int, void (*)(int))", "void f(int, void (*)(int))"),  # rather whole than cut at the wrong place
+        # Better the whole name than a name cut at the wrong place.
+        ("kernel:void f(int, void (*)(int))", "void f(int, void (*)(int))"),
     ],
 )
 def test_a_short_solution_name_is_what_distinguishes_it(solution: str, name: str) -> None:
@@ -307,7 +308,7 @@ def test_a_click_is_a_url(view: str, data: dict[str, object], boxed: bool, url: 
     [
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}, 403),
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
-        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),  # a link in a mail
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),  # a link in an e-mail
         ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
         ({"Sec-Fetch-Site": "none"}, 200),
     ],

@@ -1,4 +1,4 @@
-"""What stands beside one problem: a sentence, a command and an override row, or the reason why it has no such row."""
+"""Advice for one problem: a sentence, a command and an override row, or the reason why there is no such row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = {"arch": "gfx942", "cu_count": "304", "miopen_version": "3.4.0", "miopen_
 
 @pytest.fixture
 def told(example_points: pd.DataFrame) -> pd.Series:
-    """The row of the backward-weight problem, of which ``recommend`` proposes the best known solution."""
+    """Return the row of the backward-weight problem. The pick is three times as slow as the best known solution."""
     row = example_points[example_points["problem"] == W.text].iloc[0].copy()
     row["pick"], row["pick_us"], row["finding"] = "miopen:ConvDirectNaiveConvWrw", row["best_us"] * 3, None
     row["loss_us"], row["proposed"] = row["best_us"] * 2, None
@@ -27,7 +27,7 @@ def told(example_points: pd.DataFrame) -> pd.Series:
 
 
 def proposed(problem: Problem, solution: Solution, target: dict[str, str]) -> str:
-    """As ``found`` has it of a finding with an override."""
+    """Return the text that ``found`` gives in its column ``proposed`` for a finding with this override."""
     override = Override(problem=problem, solution=solution, target=target, time_us=10.0, workspace_bytes=0)
     finding = Finding(analyzer="a", message="", problem=problem, remedy=UseRows(override))
     return str(found([finding])["proposed"].item())
@@ -49,7 +49,7 @@ def test_a_losing_pick_gets_the_row_that_the_library_reads(told: pd.Series) -> N
 
 
 def test_what_recommend_does_not_propose_has_no_row(told: pd.Series) -> None:
-    """The page has no gates of its own: the best known time alone is no proven gain."""
+    """The page has no gates of its own. The best known time alone is no proven gain."""
     told["proposed"] = None
     made = advice(told, HERE, PageVerdict())
     assert (made.override.text, made.override.note) == (
@@ -86,7 +86,7 @@ def test_a_pick_alone_is_not_called_the_best(told: pd.Series) -> None:
     made = advice(told, {}, PageVerdict())
     assert "nothing to compare with" in made.sentence
     assert made.override.note == "no override: only the pick is timed"
-    told["basis"] = "incomparable"  # the same index of another build is another solution
+    told["basis"] = "incomparable"  # the same index in another build is another solution
     assert "what the library picks is not timed" in advice(told, {}, PageVerdict()).sentence
 
 
@@ -102,7 +102,10 @@ def test_a_finding_is_a_sentence_with_its_remedy(told: pd.Series) -> None:
 
 
 def test_a_call_through_the_object_gets_its_row_too() -> None:
-    """``--api_method cpp``: up to hipBLASLt 1.2.2 such a call of bf16 is looked up under another compute type."""
+    """The call's log line has ``--api_method cpp``.
+
+    Up to hipBLASLt 1.2.2 such a call of bf16 is looked up under another compute type.
+    """
     problem = gemm(a_type="bf16_r")
     texts = {"problem": problem.text, "best": "hipblaslt:7", "pick": "hipblaslt:1", "finding": None, "basis": "trace"}
     row = {**texts, "best_us": 10.0, "pick_us": 20.0, "time_us": 20.0, "then_us": 10.0, "loss_us": 10.0}

@@ -49,7 +49,7 @@ def test_label_flops_and_bytes_are_the_models(sampled_points: pd.DataFrame) -> N
 
 
 def test_a_column_without_a_value_is_of_texts() -> None:
-    """DuckDB 1.5, the newest for Python 3.10, takes one of ``None`` for integers."""
+    """DuckDB 1.5, the newest for Python 3.10, takes a column of ``None`` for integers."""
     given = pd.DataFrame({"file": pd.Series([None, None], dtype=object), "us": [1.0, None], "some": ["a", None]})
     made = queries.readable(given)
     assert [str(made[name].dtype) for name in given] == ["string", "float64", str(given["some"].dtype)]
@@ -65,7 +65,7 @@ def test_w_stands_beside_its_own_f_and_b(example_points: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize(("names", "times"), [(2, 3), (130, 130), (130, 131)])
 def test_a_solution_counts_once(example_views: dict[str, pd.DataFrame], names: int, times: int) -> None:
-    """Also beside so many others that two share a class of the count."""
+    """The cases with many names have two solutions that share a class of the count."""
     mine = example_views["measurements"].query("problem == @W.text and status == 'ok'").head(1)
     rows = [mine.assign(solution=f"miopen:S{i % names}", time_us=1000.0 - i % names) for i in range(times)]
     made = points(example_views["conv_problems"], pd.concat(rows, ignore_index=True))
@@ -94,7 +94,7 @@ def test_workload_takes_the_place_of_what_is_only_measured(example_views: dict[s
 
 
 def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict[str, pd.DataFrame]) -> None:
-    """A trace counts other calls than a log: the table must not show another saving than ``recommend``."""
+    """A trace counts other calls than a log. The table must show the same saving as ``recommend``."""
     v = example_views
     finding = Finding(analyzer="x", message="slow", problem=W, saving_us=200.0, per_call_us=100.0, calls=2)
     made = points(v["conv_problems"], v["measurements"], workload=v["workload"], findings=[finding])
@@ -105,7 +105,10 @@ def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict
 def test_a_finding_of_two_measured_times_is_no_estimate(
     example_views: dict[str, pd.DataFrame], sureness: Sureness
 ) -> None:
-    """As in ``recommend``: a user find-db's solver beside the system's, where no log names the pick."""
+    """A user find-db may have a faster solver than the system find-db, although no log names the pick.
+
+    Such a finding has two measured times, in the table as in ``recommend``.
+    """
     v, evidence = example_views, Evidence(sureness=sureness)
     finding = Finding(
         analyzer="x", message="slow", problem=W, saving_us=9.0, per_call_us=3.0, calls=3, evidence=evidence
@@ -218,7 +221,7 @@ def test_store_and_frames_give_one_table(sampled: Store) -> None:
 
 
 def test_two_texts_of_one_problem_are_one_row_as_in_top(sampled: Store, sampled_points: pd.DataFrame) -> None:
-    """A log names the pick for one text of a problem, and another counts its calls for another text."""
+    """One log names the pick for one text of the problem. Another log counts its calls under another text."""
     called = sampled_points[sampled_points["calls_from"] != "–"]
     ranked = top(sampled, n=10_000)
     ranked = ranked[ranked["calls_from"].notna()]
@@ -243,7 +246,7 @@ def traced(problem: ConvProblem, us: float, calls: int) -> list[object]:
 
 
 def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
-    """Another run's replay is evidence, and its file names that run."""
+    """The replay of another run is evidence, and the column ``file`` names that run."""
     stored(store, "a", timed(W, "Default", 300.0), timed(W, "torch:benchmark", 150.0), arch="gfx942", cu_count="304")
     stored(store, "b", *traced(W, 822.0, 5), arch="gfx942", cu_count="304")
     [row] = store_points(store, "b").to_dict("records")
@@ -258,7 +261,7 @@ def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
 
 
 def test_a_trace_of_some_calls_times_all(store: Store) -> None:
-    """Another process's log has more calls of the problem than the trace that timed it."""
+    """A log of another process has more calls of the problem than the trace that timed it."""
     stored(store, "a", Call(problem=W, category="bench", count=5, pid=7), *traced(W, 800.0, 2))
     [row] = store_points(store, "a").to_dict("records")
     assert (row["calls"], row["time_us"], row["total_us"]) == (7, 800.0, 7 * 800.0)
@@ -276,7 +279,10 @@ def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(sto
 
 
 def test_calls_of_a_trace_are_of_the_whole_run_where_a_log_counts_others(store: Store) -> None:
-    """A log has 40 units, the trace four: six calls of theirs are 60, as for ``recommend``, whose saving they weigh."""
+    """A log has 40 units, the trace four. So six traced calls count as 60.
+
+    ``recommend`` weighs its saving by the same 60 calls.
+    """
     unit = {"unit": "module", "unit:16": json.dumps({"count": 40, "traced": 4, "us": []})}
     logged = Call(problem=F, category="bench", count=5, pid=7)
     stored(store, "r", *traced(W, 800.0, 6), logged, unit_kinds=json.dumps({"16": 4}), **unit)
@@ -302,7 +308,10 @@ def test_an_unknown_layout_is_named_with_its_reason(store: Store) -> None:
 
 
 def test_devices_share_no_times(store: Store) -> None:
-    """Three find-dbs of three devices in one store: each has its own times, and a run takes none of another device."""
+    """The store has find-dbs of three devices.
+
+    Each device has its own times, and a run takes no times of another device.
+    """
     times = {"gfx942": 100.0, "gfx90a": 400.0, "gfx1030": 900.0}
     for arch, us in times.items():
         stored(store, arch, timed(W, "Default", us), timed(W, "miopen:A", us / 2), arch=arch)
@@ -339,7 +348,8 @@ def test_top_mixes_no_devices(store: Store) -> None:
     assert (row["pick_us"], row["best_us"], row["total_us"]) == (400.0, 200.0, 800.0)
     stored(store, "other", Call(problem=W, category="bench", count=2), arch="gfx1100")
     assert math.isnan(top(store, run="other")["best_us"].item())
-    for arch, us in times.items():  # one run of several devices: the times of a row are of one of them
+    # One run of several devices: all times of a row are of the same device.
+    for arch, us in times.items():
         known = [Fact("arch", arch), timed(W, "Default", us), timed(W, "miopen:A", us / 2)]
         record(store, known, run="all", name=f"{arch}.csv", format="table")
     [row] = top(store, run="all").to_dict("records")

@@ -1,4 +1,4 @@
-"""The selection comes back from its own URL, and takes nothing strange from anybody else's."""
+"""A selection survives the round trip through its own URL. Other URLs bring nothing strange into it."""
 
 from __future__ import annotations
 

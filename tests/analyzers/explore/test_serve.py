@@ -1,4 +1,4 @@
-"""From the command to the first answer: what waits for what."""
+"""From the command to the first answer: the order of the steps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.analyzers.explore.conftest import part
 
 
 def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first request waits in the socket, and is answered."""
+    """The browser's first request waits in the socket and gets its answer later."""
     asked, answered, servers = threading.Event(), list[int](), list[Any]()
     files, said = list[tuple[str, Path, int, int]](), list[str]()
 
@@ -76,7 +76,7 @@ def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, m
 
 
 def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> None:
-    """A progress bar of DuckDB's on standard output ended the page of a large store."""
+    """A progress bar that DuckDB printed on standard output once ended the page of a large store."""
     with child._reports() as reports:
         os.write(1, b"50%")
         print('["ready", ""]', file=reports, flush=True)
@@ -85,7 +85,7 @@ def test_what_a_library_prints_is_no_step(capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_ctrl_c_does_not_end_a_reader_while_it_starts(sampled: Store) -> None:
-    """It is sent to all processes of a terminal, and a reader that imported printed a traceback."""
+    """A terminal sends Ctrl-C to all its processes. A reader that was still importing once printed a traceback."""
     reading = StoreReading(sampled.url)
     try:
         reading._process.send_signal(signal.SIGINT)
@@ -96,7 +96,7 @@ def test_ctrl_c_does_not_end_a_reader_while_it_starts(sampled: Store) -> None:
 
 
 class Stepwise(StoreReading):
-    """Tells each step only when it is asked for the next one."""
+    """Reader of a store that tells each step only when the test asks for the next one."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
