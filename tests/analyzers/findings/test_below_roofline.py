@@ -27,7 +27,7 @@ def least(problem: GemmProblem | ConvProblem) -> float:
 
 
 def traced(times: list[tuple[GemmProblem | ConvProblem, float]], calls: int = 4, source: str = "trace") -> Tables:
-    """A trace in which a call of each problem takes so many µs."""
+    """Return the tables of a trace in which one call of each problem takes the given µs."""
     rows = [
         {"source_id": source, "run": "r", "op": "aten::mm", "problem": p.text, "kernel": "Cijk_", "calls": calls}
         | {"total_us": us * calls, "min_us": us, "max_us": us}
@@ -42,7 +42,7 @@ def traced(times: list[tuple[GemmProblem | ConvProblem, float]], calls: int = 4,
 
 
 def planted() -> Tables:
-    """Six products of nearly one size: five reach 80 % of the roofline, one 10 %."""
+    """Return a trace of six products of nearly one size: five reach 80 % of the roofline, one reaches 10 %."""
     return traced([(p, least(p) / (0.1 if i == 0 else 0.8)) for i, p in enumerate(LARGE)])
 
 
@@ -62,7 +62,7 @@ def test_held_against_comparable_problems() -> None:
 
 
 def test_calls_are_those_of_the_run_not_of_the_steps_that_a_trace_is_of() -> None:
-    """`capture --trace` traces a few steps of a job whose log counts all of them."""
+    """`capture --trace` traces a few steps of a job, but the job's log counts the calls of all steps."""
     whole = [work(p.text, 20, calls_from="bench") for p in LARGE]
     [one] = found(replace(planted(), workload=tables(workload=whole).workload))
     assert one.per_call_us is not None
@@ -93,7 +93,7 @@ def test_an_unknown_device_has_no_roofline() -> None:
 
 
 def test_convolutions_compare_within_their_direction() -> None:
-    unknown = replace(W, mode="transposed")  # of which no measured times are shipped
+    unknown = replace(W, mode="transposed")  # no measured times of such a convolution are shipped
     [one] = found(traced([(unknown, 40 * least(unknown)), *((p, least(p)) for p in LARGE)]))
     assert one.problem is not None
     assert one.problem.text == unknown.text

@@ -11,7 +11,7 @@ from tests.analyzers.example import gemm
 
 
 def planted() -> Tables:
-    """Lines that LEVEL writes alone would be, and a process of fewer calls than the others."""
+    """Return a log with an api line, which LEVEL alone would write, and a process with fewer calls than the others."""
     one, two = gemm(1).text, gemm(2).text
     return tables(
         messages=[message("api")],
@@ -37,7 +37,10 @@ def test_level_may_have_disabled_the_mask() -> None:
 
 
 def test_a_log_of_cublaslt_has_no_level_of_hipblaslt() -> None:
-    """Its trace lines are calls, by the algorithm or by the backend that another file of the run states."""
+    """cuBLASLt's trace lines are calls, so that hipBLASLt's level does not matter.
+
+    The log is cuBLASLt's if its calls name a cuBLASLt algorithm, or if another file of the run states the backend CUDA.
+    """
     calls = [call(gemm().text, category="trace")]
     assert "HIPBLASLT_LOG_LEVEL" in said(tables(calls=calls))
     assert said(tables(calls=calls, facts=facts("other", backend="CUDA"))) == ""

@@ -35,7 +35,7 @@ def traced(alone_us: float, **more: str) -> Tables:
 
 
 def planted() -> Tables:
-    """Two steps of 500 µs, in which only collectives run for 300 µs altogether."""
+    """Return two steps of 500 µs. In 300 µs of their sum only collectives run."""
     return traced(300.0, profiler_steps="2", profiler_steps_us="1000.0")
 
 
@@ -77,7 +77,7 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     ],
 )
 def test_what_to_change_is_of_those_collectives(name: str, trains: bool, change: str) -> None:
-    """The knobs of DistributedDataParallel do nothing for FSDP or tensor parallelism."""
+    """Options of DistributedDataParallel have no effect on FSDP or tensor parallelism."""
     known = facts("trace", gpu_busy_us="900", gpu_window_us="900", gpu_communication_alone_us="300")
     rows = [
         kernel(300.0, 2, KERNEL, "record_param_comms", GRADIENTS.replace("allreduce", name)),
@@ -101,7 +101,7 @@ def test_a_store_of_before_holds_no_message() -> None:
 
 
 def collective(at: float, args: dict[str, Any]) -> list[dict[str, Any]]:
-    """A collective of 100 µs whose operator has these arguments, and its kernel."""
+    """Return the trace events of a collective of 100 µs: its operator with these arguments, and its kernel."""
     event = {"ph": "X", "pid": 1, "tid": 1}
     known = {"External id": int(at), "Record function id": 0} | args
     return [

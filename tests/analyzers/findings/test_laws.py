@@ -1,6 +1,6 @@
-"""Laws over ANALYZERS: empty in, empty out; row order does not matter; the input stays as it was.
+"""Laws over ANALYZERS: empty input gives no findings, the order of rows does not matter, and the input is not changed.
 
-Each analyzer's own test gives its ``planted`` case, in which it finds something.
+The test module of each analyzer has a function ``planted``. It returns a case in which the analyzer finds something.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tests.conftest import NIGHTLY, sized
 by_name = pytest.mark.parametrize("analyzer", ANALYZERS, ids=lambda x: x.name)
 ORDERS = ("reversed", "shuffled")
 OPEN = NUMBERS | {"raw", "algorithm", "error", "key_text", "samples_us", "workspace_bytes", "device", "function"}
-"""Columns that a format may leave open."""
+"""Columns that a format may leave without a value."""
 FRAMES = [field.name for field in fields(Tables) if field.name != "run" and field.default is MISSING]
 
 
 @cache
 def planted(analyzer: Analyzer) -> Tables:
-    """The case that ``tests/analyzers/test_<finding>.py`` gives."""
+    """Return the case of the module ``test_<finding>.py`` beside this file."""
     case: Tables = import_module(f"{__package__}.test_{analyzer.name.replace('-', '_')}").planted()
     return case
 
@@ -48,7 +48,10 @@ for _analyzer in ANALYZERS:  # now, since a module with properties cannot be imp
 
 @cache
 def together() -> Tables:
-    """``everything`` and all planted cases as one run; what two cases call by one name remain two sources."""
+    """Return ``everything`` and all planted cases as one run.
+
+    If two cases have sources of the same name, the sources remain two.
+    """
     cases = {"everything": everything()} | {analyzer.name: planted(analyzer) for analyzer in ANALYZERS}
     return tables(
         **{name: [row for case in cases for row in rows(case, getattr(cases[case], name))] for name in FRAMES}
@@ -56,13 +59,13 @@ def together() -> Tables:
 
 
 def rows(case: str, frame: pd.DataFrame) -> list[dict[str, object]]:
-    """The frame's rows, of sources that bear the case's name."""
+    """Return the frame's rows as dictionaries. The name of the case is put before each row's source."""
     named = {"source_id": case + "/" + frame["source_id"]} if "source_id" in frame else {}
     return frame.assign(**named).to_dict("records")
 
 
 def check(analyzer: Analyzer, given: Tables) -> None:
-    """The laws of a case in which the analyzer finds something."""
+    """Check the laws for a case in which the analyzer finds something."""
     before = {name: getattr(given, name).copy(deep=True) for name in FRAMES}
     found = list(analyzer.find(given, Settings()))
     for name in FRAMES:
@@ -91,7 +94,7 @@ def test_planted_case(analyzer: Analyzer) -> None:
 
 @by_name
 def test_every_finding_says_what_a_person_does(analyzer: Analyzer) -> None:
-    """A finding whose remedy is advice has that advice, or is a remark about the run."""
+    """A finding whose remedy is advice has the text of the advice, or it is a remark about the run."""
     for finding in analyzer.find(planted(analyzer), Settings()):
         assert not isinstance(finding.remedy, Advise) or finding.advice or finding.problem is None
 
@@ -103,7 +106,7 @@ def test_all_cases_together() -> None:
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
-    """What a file leaves open is unknown in every row; and DuckDB hands columns of texts over as objects."""
+    """A value that a file does not state is unknown in every row, and DuckDB returns columns of texts as objects."""
     given = together()
     frame = getattr(given, name)
     unknown = {column: pd.Series(pd.NA, frame.index, dtype="object") for column in set(frame) & OPEN}
@@ -114,7 +117,7 @@ def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
 
 
 def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
-    """The tables as if only these sources had been ingested."""
+    """Return the tables as if only these sources had been ingested."""
     kept = {
         name: frame[frame["source_id"].isin(sources)]
         for name in FRAMES
@@ -125,7 +128,10 @@ def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
 
 
 def test_any_two_samples_alone(samples: Store) -> None:
-    """Whatever two files a run holds, every analyzer answers, and no list of measured savings passes the ceiling."""
+    """Whatever two files a run holds, every analyzer answers.
+
+    No list of measured savings is larger than the ceiling.
+    """
     given = tables_of(samples)
     names = sorted(given.sources["source_id"])
     draw = random.Random(5)
@@ -156,7 +162,7 @@ def test_any_two_tables_may_be_empty_of_one_row_or_unknown(how: str) -> None:
 
 
 def test_logs_and_measurements_without_a_common_problem() -> None:
-    """Nothing can be compared, which once raised KeyError."""
+    """The analyzers have nothing to compare. This case once raised KeyError."""
     one, two = gemm().text, gemm(7).text
     rows = [measurement(two, "hipblaslt:1", 9.0), measurement(two, "Default", 9.0)]
     given = tables(workload=[work(one, 3)], calls=[call(one, "hipblaslt:3", 3)], measurements=rows)
@@ -166,7 +172,10 @@ def test_logs_and_measurements_without_a_common_problem() -> None:
 
 @st.composite
 def of_another_device(draw: st.DrawFn) -> tuple[Tables, Tables]:
-    """Every measurement of all cases again, in files of another device and with other times."""
+    """Return the known tables, and the same tables with more files of another device.
+
+    The further files repeat every measurement of all cases with other times.
+    """
     given = together()
     stated = set(given.facts.loc[given.facts["name"] == "arch", "source_id"])
     here = [y for x in given.sources["source_id"] if x not in stated for y in facts(x, arch="gfx942", cu_count="304")]
@@ -185,7 +194,7 @@ def of_another_device(draw: st.DrawFn) -> tuple[Tables, Tables]:
 
 
 def without_other_devices(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings without what slow-wrw says of another device: that it has a faster solver there."""
+    """Return the findings without slow-wrw's statement that another device has a faster solver."""
     return [
         replace(
             x, message=x.message.partition("; on gfx")[0], advice=x.advice and x.advice.replace(TUNE_ELSEWHERE, TUNE)

@@ -25,12 +25,15 @@ BF16 = "c10::BFloat16"
 
 
 def planted() -> Tables:
-    """A product after which kernels of their own add a bias and apply ReLU."""
+    """Return a run in which separate kernels add a bias and apply ReLU after a product."""
     return tables(facts=[tail(product(1024, 512, 512).text, ["bias", "relu"], 3, [9.0, 6.0])])
 
 
 def tail(problem: str, steps: list[str], calls: int, us: list[float]) -> dict[str, object]:
-    """The fact of a trace ``t`` that these steps follow the product, with the time of each in all calls."""
+    """Return the fact, from a trace ``t``, that these steps follow the product.
+
+    ``us`` has the time of each step, summed over all calls.
+    """
     value = json.dumps({"problem": problem, "tail": steps, "calls": calls, "us": us})
     return {"source_id": "t", "run": "r", "name": "epilogue_kernels", "value": value}
 
@@ -49,7 +52,7 @@ def kernel(id: int, us: float, name: str = "k", at: float = 0) -> dict[str, Any]
 
 
 def addmm(id: int) -> list[dict[str, Any]]:
-    """A linear layer: N rows of K into M columns."""
+    """Return the events of a linear layer from N rows of K values to M columns."""
     dims = [[M], [N, K], [K, M], [], []]
     return [operator(id, "aten::addmm", dims, ["", "", "", "1", "1"]), kernel(id, 20.0, "gemm")]
 
@@ -104,8 +107,8 @@ def test_relu_in_training_needs_the_form_that_has_a_gradient(store: Store, tmp_p
         ([("aten::gelu", OUT, ["", "tanh"]), ("aten::mul", [[N, M], [N, M]])], ("gelu_tanh",)),
         ([(f"aten::{x}", OUT) for x in BY_HAND], BY_HAND),
         ([("aten::add", [[N, M], [N, M], []])], None),  # a residual
-        ([("aten::silu", OUT)], None),  # no epilogue of cuBLASLt
-        ([("aten::relu", [[N, K]])], None),  # another tensor's
+        ([("aten::silu", OUT)], None),  # cuBLASLt has no such epilogue
+        ([("aten::relu", [[N, K]])], None),  # the operator reads another tensor
         ([("aten::copy_", OUT), ("aten::relu", OUT)], None),
     ],
 )
@@ -143,7 +146,7 @@ def test_no_saving_without_a_measurement(steps: list[str], calls: int, us: float
 
 @needs_corpus
 def test_gpt2_writes_its_gelu_out(store: Store, tmp_path: Path) -> None:
-    """The kernels are read here once more, by an independent few lines."""
+    """A few independent lines read the kernels of the trace once more."""
     path = CORPUS / "h200" / "gpt2.trace.json.gz"
     with gzip.open(path) as file:
         events = json.load(file)["traceEvents"]

@@ -26,7 +26,7 @@ SOLVER = {x: f"miopen:ConvDirectNaiveConv{word}" for x, word in zip("FBW", ("Fwd
 
 
 def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known: str) -> Tables:
-    """A trace in which kernels of a problem ran so often, for so many µs each."""
+    """Return the tables of a trace. Each row is (problem, kernel, number of launches, µs per launch)."""
     problems = sorted({x.text for x, *_ in rows})
     return tables(
         kernels=[
@@ -41,7 +41,7 @@ def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known:
 
 
 def planted() -> Tables:
-    """A call of a trace that names no device: small beside other analyzers' cases."""
+    """Return one call in a trace that names no device. Its time is small compared with other analyzers' cases."""
     return traced((VIDEO, NAIVE["F"], 1, 2e4), (VIDEO, "add_bias", 1, 50.0), calls=1)
 
 
@@ -50,7 +50,7 @@ def found(given: Tables) -> list[Finding]:
 
 
 def test_a_forward_pass_of_a_trace() -> None:
-    """Of a device whose peaks are known, half of its roofline is taken to be within reach."""
+    """The peaks of the device are known, so that half of its roofline is taken as reachable."""
     given = traced((VIDEO, NAIVE["F"], 10, 2e6), (VIDEO, "add_bias", 10, 50.0), **RADEON)
     (one,) = found(given)
     assert (one.problem, one.calls) == (VIDEO, 10)
@@ -109,7 +109,7 @@ RAN = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{DRIVER}\n"
 
 
 def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) -> None:
-    """Nothing times it: the remedy is room or a split, and a search would find nothing."""
+    """No replay can time this solver. The remedy is free memory or a split, because a search would find nothing."""
     (one,) = found(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
     assert (one.problem, one.calls) == (VIDEO, 7)
     assert "MIOpen passed over GemmFwdRest, which needs 3.04 GiB of workspace and was given less" in one.message
@@ -120,7 +120,10 @@ def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) ->
 
 
 def test_the_nearest_problem_of_the_users_find_db_shows_what_it_could_take(store: Store, tmp_path: Path) -> None:
-    """The workspace of fewer slices was given, and its solver's time is scaled by arithmetic."""
+    """The solver got its workspace for a problem with fewer slices.
+
+    Its time for that problem is scaled to this problem by arithmetic.
+    """
     key = "64-{}-200-300-3x3x3-64-{}-198-298-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F"
     naive = "ConvDirectNaiveConvFwd:{},0,miopenConvolutionFwdAlgoDirect"
     rows = [
@@ -153,7 +156,7 @@ def test_a_pick_that_is_naive_now_and_then_is_not_the_pass() -> None:
 
 
 def test_the_workspace_of_the_gemm_solver() -> None:
-    """As MIOpen wrote it for these keys."""
+    """MIOpen wrote these sizes for these keys."""
     for key, size in (
         ("96-5-482-834-3x3x3-96-3-480-832-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F", 12_421_693_440),
         ("3-224-224-7x7-64-112-112-16-3x3-2x2-1x1-0-NCHW-FP32-F", 7_375_872),

@@ -35,14 +35,14 @@ def slow(t: Tables, settings: Settings | None = None) -> list[Finding]:
     [
         (100.0, 200.0, 601.0, 401.0),  # above three times the slower sibling
         (100.0, 200.0, 600.0, None),  # exactly three times is not above
-        (100.1, 0.1, 300.3, None),  # also where the product of doubles is below it
+        (100.1, 0.1, 300.3, None),  # also if the product of doubles is below it
         (200.0, 100.0, 601.0, 401.0),
         (100.0, None, 301.0, 201.0),  # one sibling is enough
         (None, 100.0, 301.0, 201.0),
         (10.0, 10.0, 50.0, None),  # five times, but not above 0.05 ms
         (10.0, 10.0, 50.1, 40.1),
-        (-1.0, 100.0, 301.0, 201.0),  # times that are not positive are no times
-        (0.0, None, 301.0, None),  # … and then no sibling is left, nor is the device known
+        (-1.0, 100.0, 301.0, 201.0),  # times that are not positive do not count
+        (0.0, None, 301.0, None),  # neither a sibling nor the device is known then
     ],
 )
 def test_criterion(f: float | None, b: float | None, w: float, loss: float | None) -> None:
@@ -51,7 +51,7 @@ def test_criterion(f: float | None, b: float | None, w: float, loss: float | Non
 
 
 def test_remarks_are_of_the_runs_own_files_and_calls() -> None:
-    """A file of another run is only remarked on as far as the run calls what it has."""
+    """A file of another run gets a remark only about the problems that the present run calls."""
     of_other = {"source_id": "s", "run": "other", "path": "db.txt"}
     calls = {name: [work(p.text, 8)] for name, p in (("W", W), ("F", F))}
     found = {
@@ -94,13 +94,16 @@ def test_estimates_and_picks_are_no_measurements() -> None:
     ("ran", "us", "elsewhere", "still"),
     [
         ("miopen:B", 150.0, "gfx942", False),
-        ("miopen:B", 350.0, "gfx942", True),  # not fine either
-        ("miopen:A", 150.0, "gfx942", True),  # the slow one runs
+        ("miopen:B", 350.0, "gfx942", True),  # not fast enough either
+        ("miopen:A", 150.0, "gfx942", True),  # the slow solver runs
         ("miopen:B", 150.0, "gfx90a", True),
     ],
 )
 def test_what_the_job_does_not_run_is_no_finding(ran: str, us: float, elsewhere: str, still: bool) -> None:
-    """A shipped record is slow, and the job's log shows that it ran another solver, which a file has a time of."""
+    """A shipped record is slow, but the log shows that the job ran another solver.
+
+    A file has a time for that solver.
+    """
     rows = [
         measurement(F.text, "miopen:A", 100.0),
         measurement(W.text, "miopen:A", 900.0),
@@ -127,7 +130,7 @@ def test_siblings_are_of_the_same_file() -> None:
 
 
 def test_what_comparable_w_take_is_of_other_layers_of_the_device() -> None:
-    """The slow W itself does not count, and another device's times do not."""
+    """Neither the slow W itself nor the times of another device count."""
     layers = [replace(W, n=n, c=c, k=k, groups=1) for n in (8, 16, 40) for c in (64, 130, 300) for k in (64, 130, 300)]
     known = [(x, 5 + 1e-8 * float(x.flops or 0)) for x in layers]
     odd = replace(W, n=20, c=200, k=200, groups=1)
@@ -180,7 +183,7 @@ def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
 
 
 def test_a_device_without_its_number_of_cus_is_the_one_of_that_name() -> None:
-    """MIOpenDriver prints the device's name alone; a find-db is named after arch and CUs."""
+    """MIOpenDriver prints the device's name alone, while the name of a find-db states arch and CUs."""
     rows = [
         measurement(p.text, "miopen:A", t, source_id=s)
         for s, ts in (("db", (100.0, 500.0)), ("driver", (100.0, 800.0)))
@@ -193,7 +196,10 @@ def test_a_device_without_its_number_of_cus_is_the_one_of_that_name() -> None:
 
 @pytest.mark.parametrize("elsewhere", [{"arch": "gfx90a", "cu_count": "104"}, {"arch": "gfx942", "cu_count": "304"}])
 def test_a_run_is_judged_by_its_own_files(elsewhere: dict[str, str]) -> None:
-    """Another run of the store, of another device or before a change, neither hides a slow W nor its calls."""
+    """Another run of the store may be of another device, or from before a change.
+
+    It must hide neither a slow W of the present run nor its calls.
+    """
     rows = [
         measurement(p.text, "Default", t, source_id=s)
         for s, ts in (("m", (100.0, 500.0)), ("earlier", (100.0, 110.0)))
@@ -287,7 +293,7 @@ def test_devices() -> None:
         ({"device": "AMD Radeon RX 9070 XT"}, "RX 9070 XT"),
         ({"device": "AMD Radeon RX 9070"}, "RX 9070"),
         ({"arch": "gfx1201", "cu_count": "28"}, "RX 9070"),
-        ({"arch": "gfx1100", "cu_count": "48"}, "PRO W7900"),  # slower than the RX 7900 XTX of as many WGPs
+        ({"arch": "gfx1100", "cu_count": "48"}, "PRO W7900"),  # slower than the RX 7900 XTX, with as many WGPs
         ({"arch": "gfx1100", "cu_count": "96"}, None),
     ],
 )
@@ -310,7 +316,7 @@ def kernel(problem: str, name: str, us: float, calls: int = 4) -> dict[str, obje
 
 
 def traced(w_us: float, **known: str) -> Tables:
-    """Four steps of a job: W runs two kernels in each, another layer's calls are not there."""
+    """Return four steps of a job. W runs two kernels in each step. Calls of no other layer are there."""
     rows = [kernel(F.text, "igemm_fwd", 100.0), kernel(B.text, "igemm_bwd", 200.0)]
     rows += [kernel(W.text, "batched_transpose", 20.0), kernel(W.text, "igemm_wrw", w_us - 20.0)]
     return tables(
@@ -353,7 +359,7 @@ def test_a_trace_beside_a_find_db_of_its_device_is_weighted_too() -> None:
     ],
 )
 def test_the_known_issue_of_miopen_3_3_0_is_named(known: dict[str, str], named: bool) -> None:
-    """ROCm issue 4080: the remedy is another version."""
+    """The case is ROCm issue 4080. Its remedy is another version."""
     given = replace(planted(), facts=frame("facts", facts("m", **known)))
     (one,) = [x for x in slow_wrw.find(given, Settings()) if x.problem is not None]
     assert one.advice is not None

@@ -1,4 +1,4 @@
-"""The whole shipped find-dbs of two devices, read here by an independent few lines."""
+"""The whole shipped find-dbs of two devices, read by a few independent lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tests.conftest import CORPUS
 
 
 def records(path: Path) -> Iterator[tuple[str, str, list[tuple[str, float]]]]:
-    """Layer (the key in forward terms without its direction), direction and items of each line."""
+    """Yield (layer, direction, items) of each line.
+
+    The layer is the key in forward terms without its direction. An item is (solver, ms).
+    """
     with bz2.open(path, "rt") as file:
         for line in file:
             key, _, values = line.rstrip("\n").partition("=")
@@ -39,7 +42,7 @@ def load(name: str) -> Tables:
         pytest.skip("the corpus is not here")
     problems, measured = [], []
     for layer, direction, items in records(path):
-        text = f"conv {direction} {layer}"  # as the model's texts begin
+        text = f"conv {direction} {layer}"  # the beginning of the model's texts
         problems.append((text, direction, layer, 0))
         measured += [(text, f"miopen:{solver}", ms * 1e3) for solver, ms in items]
     rows = pd.DataFrame(measured, columns=["problem", "solution", "time_us"])

@@ -18,7 +18,7 @@ from tests.analyzers.ingested import product
 
 DEVICE = {"arch": "gfx942", "cu_count": "304"}
 UNSHIPPED = {"arch": "gfx90a", "cu_count": "77"}
-"""A device of which no times are shipped."""
+"""A device without shipped times."""
 SIZES = (128, 300, 700, 1500, 4000)
 
 
@@ -27,7 +27,7 @@ def half(m: int, n: int, k: int) -> GemmProblem:
 
 
 def us(m: int, n: int, k: int) -> float:
-    """A time that grows with the work, at an efficiency that grows with the sizes."""
+    """Return a time (µs) that grows with the work, at an efficiency that grows with the sizes."""
     return 5 + 2e-8 * m * n * k / (1 + 0.1 * math.log2(m * n * k)) + 1e-6 * (m * k + k * n + m * n)
 
 
@@ -37,7 +37,7 @@ def best() -> tuple[tuple[GemmProblem, float], ...]:
 
 
 def evidence(times: tuple[tuple[GemmProblem, float], ...]) -> list[dict[str, object]]:
-    """Two solutions of each: the default and a better one."""
+    """Return measurements of two solutions per problem. The default takes 1.4 times as long as the other solution."""
     return [
         measurement(x.text, solution, time_us, source_id="known", origin="bench")
         for x, best_us in times
@@ -53,7 +53,10 @@ SLOW, FINE = half(1000, 1000, 1000), half(1100, 900, 1000)
 
 
 def planted(times: tuple[tuple[GemmProblem, float], ...] | None = None) -> Tables:
-    """125 measured products, and two of which only the default's time is known: one takes five times too long."""
+    """Return 125 measured products and two products with only the default's time.
+
+    One of the two takes five times too long.
+    """
     rows = [*evidence(best() if times is None else times), lone(SLOW, 5 * us(1000, 1000, 1000))]
     rows.append(lone(FINE, 1.02 * us(1100, 900, 1000)))
     return tables(

@@ -27,7 +27,7 @@ ROWS = tunableop((key(512), "Gemm_Hipblaslt_1", 0.5), (key(1024), "Default", 0.7
 
 
 def planted() -> Tables:
-    """An override file of another device and build than the log's."""
+    """Return a run with an override file of another device and another build than the log's."""
     formats = {"old": TUNABLEOP, "log": "hipblaslt-bench"}
     return tables(
         sources=[{"source_id": x, "run": "r", "path": f"logs/{x}", "format": y} for x, y in formats.items()],
@@ -95,7 +95,7 @@ def test_a_users_find_db(name: str, count: int, store: Store, tmp_path: Path) ->
         ("rocm_version", "6.2.0", "6.2.4", False),
         ("hip_version", "70152802", "701", True),  # the runtime's number and the validator's
         ("hip_version", "70252802", "701", False),
-        ("hip_version", "7.2.53211", "702", True),  # as MIOpen's logs have it
+        ("hip_version", "7.2.53211", "702", True),  # as in MIOpen's logs
         ("hip_version", "7.2.53211-dd7f95766", "70253211", True),
         ("hip_version", "7.1.53211", "702", False),
         ("arch", "gfx942:sramecc+:xnack-", "gfx942:xnack+", False),

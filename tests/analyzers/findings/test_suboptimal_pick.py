@@ -73,7 +73,7 @@ def test_a_group_is_advised_for_the_program_because_no_file_chooses_for_it() -> 
 
 
 def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override() -> None:
-    """hipBLASLt would not take it from a file; a larger workspace is the program's."""
+    """hipBLASLt would not take such a solution from a file. Only the program can give a larger workspace."""
     rows = (measurement(G, "hipblaslt:7", 50.0), measurement(G, "hipblaslt:9", 40.0, workspace_bytes=4096))
     for stated, written in ((0, False), (4095, False), (4096, True)):
         trace = call(G, None, 100, category="trace", workspace_bytes=stated)
@@ -130,7 +130,7 @@ def test_a_tuners_lone_winner_shows_no_regret() -> None:
 
 @pytest.mark.parametrize(("status", "unmeasured"), [("failed", 0), ("wrong", 0), ("timeout", 0), ("skipped", 1)])
 def test_where_all_others_failed_the_pick_is_measured_and_the_best(status: str, unmeasured: int) -> None:
-    """What was skipped was not tried."""
+    """A skipped solution was not tried."""
     other = measurement(G, "hipblaslt:9", None, origin="replay", status=status)
     made = given(
         None, measurement(G, "hipblaslt:7", 50.0, origin="replay"), other, measured=BUILD | {"pick": "hipblaslt:7"}
@@ -265,7 +265,10 @@ def test_regret_is_a_distribution() -> None:
 
 
 def test_calls_are_those_of_top(store: Store) -> None:
-    """One definition: a text without a pick lends its calls to the one text that it may mean, here as in ``top``."""
+    """There is one definition of calls, here as in ``top``.
+
+    A text without a pick adds its calls to the only text that it can mean.
+    """
     names = ("hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/bench_output.txt", "tunableop/tunableop_verbose.log",
              "miopen/find.log", "miopen/miopen_cmd_4242.log", "miopen/gfx942130.HIP.fdb.txt")  # fmt: skip
     ingest([str(SAMPLES / name) for name in names], store, run="run")
@@ -278,14 +281,17 @@ def test_calls_are_those_of_top(store: Store) -> None:
 
 @pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "torch:pad=64", "kernel:mine:gemm", "cudnn:eng1_k2=0"])
 def test_what_no_file_can_express_is_advice(best: str) -> None:
-    """A formulation, a user's own kernel, a plan of cuDNN's: nothing reads these from a file."""
+    """A formulation, a user's own kernel and a plan of cuDNN: no library reads these from a file."""
     [found] = problems(given(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
     assert found.override is None
     assert found.advice
 
 
 def test_of_several_confirmations_the_latest_counts() -> None:
-    """The luckiest of them would flatter the winner."""
+    """The luckiest confirmation would flatter the winner.
+
+    A confirmation of more processes counts before a later one.
+    """
     text = gemm().text
     pairs = {"old": 50.0, "new": 80.0}
     given = tables(
@@ -307,7 +313,7 @@ def test_of_several_confirmations_the_latest_counts() -> None:
 
 
 def test_a_layout_that_a_call_may_have_already_is_not_proposed() -> None:
-    """A trace that leaves the layout open may be of a channels_last run."""
+    """A trace that does not state the layout may come from a channels_last run."""
     vague = replace(W, in_layout=None, weights_layout=None, out_layout=None)
     rows = [
         measurement(W.text, solution, us, source_id="m", origin="replay-confirm")

@@ -1,8 +1,12 @@
-"""A small machine that runs a program of launches, events and synchronisations, and traces it.
+"""Simulate and trace a small machine that runs launches, events and synchronisations.
 
-It shares no code with the simulation, and decides by its own clock what waits for what: host calls take their time,
-each stream runs its queue in order, a kernel starts ``LAUNCH`` µs after its call and ``GAP`` µs after the one before
-it, a wait for an event holds all later work of its stream, and a synchronisation returns ``BACK`` µs after its stream.
+The machine shares no code with the simulation of the analyzers. Its own clock decides which work waits for which:
+
+* A host call takes its time.
+* Each stream runs its queue in order.
+* A kernel starts at least ``LAUNCH`` µs after its call and ``GAP`` µs after the previous kernel.
+* A wait for an event delays all later work of its stream.
+* A synchronisation returns ``BACK`` µs after the end of its stream.
 """
 
 from __future__ import annotations
@@ -16,8 +20,13 @@ STREAMS = (7, 20)
 
 
 class Do(NamedTuple):
-    """``host`` work of ``us``, a ``launch`` of a kernel that takes ``us``, a ``record`` of the stream's event, a
-    ``wait`` of ``stream`` for the other one's event, or a ``sync`` with the stream.
+    """One instruction of a program. ``what`` names its kind:
+
+    * ``host``: host work of ``us``
+    * ``launch``: launch of a kernel that takes ``us``
+    * ``record``: record of the stream's event
+    * ``wait``: wait of ``stream`` for the event of the other stream
+    * ``sync``: synchronisation with the stream
     """
 
     what: str
@@ -27,7 +36,10 @@ class Do(NamedTuple):
 
 
 def program(seed: int) -> list[Do]:
-    """A step of a few dozen kernels, by chance bound by its host, by one of its streams, or by waits."""
+    """Return a random step of a few dozen kernels.
+
+    Its limit is the host, one of its streams, or waits.
+    """
     chance = random.Random(seed)
     host, device = chance.choice([5.0, 20.0, 60.0]), chance.choice([5.0, 20.0, 60.0])
     out = []
@@ -47,7 +59,10 @@ def program(seed: int) -> list[Do]:
 def run(
     steps: Sequence[Do], factors: Mapping[str, float], host: float, units: int = 3
 ) -> tuple[float, list[dict[str, Any]]]:
-    """The mean time of a unit but the first one, and the trace's events."""
+    """Run the steps as units. Return the mean time of a unit without the first one (µs), and the trace's events.
+
+    ``factors`` multiplies the time of a kernel by name. ``host`` multiplies the time of host work.
+    """
     now, free = 0.0, dict.fromkeys(STREAMS, float("-inf"))
     events: list[dict[str, Any]] = []
     recorded: dict[int, tuple[int, float]] = {}

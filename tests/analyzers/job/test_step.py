@@ -1,4 +1,4 @@
-"""The step simulated: planted traces whose times with other kernels are computed by hand."""
+"""The simulated step: planted traces whose times with other kernels are computed by hand."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 @dataclass
 class Text:
-    """A trace that is no file."""
+    """A trace in memory instead of a file."""
 
     data: bytes
     name: str = "trace.json"
@@ -115,13 +115,19 @@ def graph(*events: Event) -> Graph:
 
 
 def simulate(found: Graph, scale: Mapping[str, float] | None = None, host_factor: float = 1.0) -> float:
-    """The mean unit (µs) with these factors by a kernel's problem, operator or name."""
+    """Return the mean time of a unit (µs).
+
+    ``scale`` multiplies kernel times by the kernel's problem, operator or name. ``host_factor`` multiplies host times.
+    """
     changed = {name: Factor(x, x, x) for name, x in (scale or {}).items()}
     return Step([found], {}).us(lambda x: x.scaled(factors_of(x, changed)[0]), host_factor)
 
 
 def error(found: StepAnswer) -> float:
-    """By how much a changed step may differ from the simulated one, relative: in two starts, the host's part of it."""
+    """Return the relative error that a simulated step may have against the changed step.
+
+    The host's share of the step varies between two starts, and the error includes that.
+    """
     host = found.shares["host"] + found.shares["data loading"]
     return math.hypot(ERROR, 1.96 * math.sqrt(2) * STARTS * host)
 
@@ -157,7 +163,10 @@ STATED = {
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_two_streams_with_an_event(stated: bool) -> None:
-    """first ends at 55, so second runs from 56 to 106; the host returns 4 µs later and goes on for 5 µs."""
+    """With half of its time ``first`` ends at 55, so that ``second`` runs from 56 to 106.
+
+    The host returns 4 µs later and goes on for 5 µs.
+    """
     found = graph(*TWO_STREAMS, *[STATED] * stated)
     assert simulate(found) == pytest.approx(165)
     assert simulate(found, {"first": 0.5}) == pytest.approx(115)
@@ -165,7 +174,10 @@ def test_two_streams_with_an_event(stated: bool) -> None:
 
 
 def test_streams_without_an_event_run_side_by_side() -> None:
-    """second runs from 26 to 76 whatever first does; the host returns 5 µs after the last of both."""
+    """``second`` runs from 26 to 76 whatever ``first`` does.
+
+    The host returns 5 µs after the later end of both.
+    """
     events = [x for x in TWO_STREAMS if "Event" not in x["name"] and x["name"] not in ("second", "ProfilerStep#1")]
     found = graph(
         *[x for x in events if "Sync" not in x["name"]],
@@ -180,7 +192,10 @@ def test_streams_without_an_event_run_side_by_side() -> None:
 
 @pytest.mark.parametrize("vendor", ["cuda", "hip"])
 def test_a_stated_event_does_not_wait_for_later_work(vendor: str) -> None:
-    """The event was recorded before ``late``: without ids, what ended last before ``second`` is taken instead."""
+    """The event was recorded before ``late``, so that ``second`` does not wait for ``late``.
+
+    Without ids the work that ended last before ``second`` is taken instead.
+    """
     events = [
         mark(1, 0, 100),
         launch(1, 11),
@@ -200,7 +215,10 @@ def test_a_stated_event_does_not_wait_for_later_work(vendor: str) -> None:
 
 
 def ranks(clock: float = 0.0) -> Graph:
-    """Rank 1 computes for 80 µs, rank 0 for 20; the transfer takes 30."""
+    """Return a step of two ranks. Rank 1 computes for 80 µs, rank 0 for 20 µs. The transfer takes 30 µs.
+
+    ``clock`` is the offset of rank 1's clock.
+    """
 
     def of(rank: int, compute: float) -> RankTrace:
         meets = 5 + compute + 1
@@ -220,7 +238,10 @@ def ranks(clock: float = 0.0) -> Graph:
 
 @pytest.mark.parametrize("clock", [0.0, 1e6])
 def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
-    """With half of gemm rank 1 comes at 46: transfer until 76, host until 80 + 5; with all of it both come at 26."""
+    """With half of gemm's time rank 1 arrives at 46. The transfer lasts until 76, and the host until 80 + 5.
+
+    With a gemm of no time rank 0 is the last to arrive, at 26.
+    """
     found = ranks(clock)
     assert simulate(found) == pytest.approx(125)
     assert simulate(found, {"gemm": 0.5}) == pytest.approx(85)
@@ -233,7 +254,7 @@ def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
 
 
 def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
-    """It took 50 of 60 µs, since another rank began its trace; the step takes 30 without."""
+    """The collective took 50 of 60 µs, because another rank started its trace. The step takes 30 µs without tracing."""
     found = build([trace(mark(1, 0, 60), launch(1, 11), kernel(NCCL, 5, 55, 11), call("cudaDeviceSynchronize", 4, 57))])
     assert any("no trace of all their ranks" in note for note in found.notes)
     assert simulate(found) == pytest.approx(60)
@@ -246,7 +267,7 @@ def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
 
 @pytest.mark.parametrize(("factor", "us", "limit"), [(0.5, 100, "host"), (1.0, 100, "host"), (2.0, 181, "kernels")])
 def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: float, limit: str) -> None:
-    """It has 1,000 µs of work from before; kernels of 90 µs follow, one for each 100 µs of the host."""
+    """The device has 1,000 µs of earlier work. Then kernels of 90 µs follow, one per 100 µs of the host."""
     events = [kernel("before", 1, 1001, 5)]
     for i in range(3):
         at = 1002.0 + 91 * i
@@ -258,7 +279,7 @@ def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: 
 
 
 def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
-    """Each step launches ten kernels of 10 µs, one every 50 µs."""
+    """Return steps that launch ten kernels of 10 µs each, one every 50 µs."""
     events = [mark(1 + s, 500 * s, 500 * s + 500) for s in range(steps)]
     for i in range(10 * steps):
         events += [launch(50 * i + 1, 100 + i), kernel("k", 50 * i + 7, 50 * i + 17, 100 + i)]
@@ -266,7 +287,7 @@ def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
 
 
 def test_a_host_bound_loop() -> None:
-    """Faster kernels change nothing; kernels of 100 µs make a step of ten of them and their gaps of 1 µs."""
+    """Faster kernels change nothing. With kernels of 100 µs, ten kernels and their gaps of 1 µs make the step."""
     step = host_bound()
     (found,) = step.graphs
     assert simulate(found) == pytest.approx(500)
@@ -302,7 +323,10 @@ def test_the_factor_that_reaches_100_us(us: Callable[[float], float], factor: fl
 
 
 def test_the_host_is_scaled_to_the_untraced_step() -> None:
-    """300 of 500 µs: the host at 0.6.  A kernel factor of 5 gives 10 x (50 + 1), where the profiler's host hid it."""
+    """The untraced step takes 300 of 500 µs, so that the host factor is 0.6.
+
+    A kernel factor of 5 gives 10 × (50 + 1) µs. The slower host under the profiler would have hidden it.
+    """
     step = host_bound(untraced=300.0)
     assert host_factor_of(step) == pytest.approx(0.6, rel=1e-3)
     found = answer(step, {"k": Factor(5.0, 2.0, 6.0)})
@@ -316,7 +340,7 @@ def test_the_host_is_scaled_to_the_untraced_step() -> None:
 
 @pytest.mark.parametrize("slowed", [1.2, 1.8, 2.5])
 def test_the_profiler_is_taken_off_a_machine(slowed: float) -> None:
-    """Of programs that wait for their host, its factor is found from the untraced step alone."""
+    """If a program waits for its host, the untraced step alone determines the host factor."""
     found = 0
     for seed in range(20):
         steps = program(seed)
@@ -332,7 +356,10 @@ def test_the_profiler_is_taken_off_a_machine(slowed: float) -> None:
 
 
 def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
-    """One kernel of 400 µs per 100 µs of host: a step that took 5 % longer untraced tells nothing of the host."""
+    """There is one kernel of 400 µs per 100 µs of host.
+
+    If such a step takes 5 % longer untraced, that says nothing about the host.
+    """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
         events += [launch(100 * i + 1, 10 + i), kernel("k", 7 + 401 * i, 407 + 401 * i, 10 + i)]
@@ -361,7 +388,10 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
 
 @pytest.mark.parametrize(("most", "factor"), [(1.2, 0.58), (1.1, 0.5)])
 def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: float) -> None:
-    """The host took half of the traced 100 µs by itself, the units 58: it was slower, as far as it spreads."""
+    """The host took half of the traced 100 µs by itself, but the units took 58 µs.
+
+    So the host was slower than by itself, within the spread of its times.
+    """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
         events += [launch(100 * i + 1, 10 + i), kernel("k", 7 + 100 * i, 17 + 100 * i, 10 + i)]
@@ -370,7 +400,10 @@ def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: flo
 
 
 def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_to_both() -> None:
-    """100 µs of host per unit, and kernels of 10: without these, nothing changes, however slow the host is."""
+    """A unit has 100 µs of host and kernels of 10 µs.
+
+    Without the kernels nothing changes, however slow the host is.
+    """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
         events += [launch(100 * i + 1, 10 + i), kernel("k", 7 + 100 * i, 17 + 100 * i, 10 + i)]
@@ -383,7 +416,10 @@ def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_t
 
 
 def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
-    """50 µs of host per unit, which waits for nothing, and two launches of 2 µs: of one kernel, and of its turning."""
+    """A unit has 50 µs of host, which waits for nothing, and two launches of 2 µs.
+
+    One launch is of a kernel, the other of the kernel that transposes its input.
+    """
     events = [mark(1 + s, 50 * s, 50 * s + 50) for s in range(3)]
     for i in range(3):
         events += [launch(50 * i + 1, 10 + i), kernel("conv", 50 * i + 7, 50 * i + 9, 10 + i)]
@@ -405,16 +441,25 @@ def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
 
 
 def test_what_is_no_number_of_a_call_joins_nothing() -> None:
-    """A damaged trace, or another profiler's: such a call has no correlation, whatever was read before it."""
+    """A damaged trace or another profiler may have such a call.
+
+    The call has no correlation, whatever was read before it.
+    """
     odd = [kernel("k", 10, 20, 1) | {"args": {"device": 0, "stream": 7, "correlation": x}} for x in ([1], 1.0, True)]
     found = trace(mark(1, 0, 50), launch(1, 1), kernel("k", 5, 8, 1), *odd)
     assert sorted(x.correlation for x in found.works) == [-1, -1, -1, 1]
 
 
 def test_what_the_host_spent_on_launches() -> None:
-    """A convolution turns its images: a fill and the turning, 3 µs from its beginning to the end of that launch; then
-    its own launch, 4 µs after that; then 5 µs for the turning back.  The operator after it begins anew, and in that the
-    launch that waited for room in the queue counts up to its call.
+    """The host time of a launch counts from the end of the operator's previous launch, or else from its own beginning.
+
+    A convolution turns its images:
+
+    * A fill and the turning take 3 µs, from the beginning of the fill to the end of the turning's launch.
+    * The convolution's own launch takes 4 µs after that.
+    * The turning back takes 5 µs.
+
+    The next operator begins anew. Its second launch waited for room in the queue and counts only up to its call: 4 µs.
     """
     first, second = {"External id": 5}, {"External id": 6}
     turned, back = "nchwToNhwcKernel", "nhwcToNchwKernel"
@@ -437,7 +482,10 @@ def test_what_the_host_spent_on_launches() -> None:
 
 
 def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
-    """One kind waits for its host, 95 of 100; the other for kernels of ten times that."""
+    """One kind of unit waits for its host. The other waits for kernels of ten times the host's time.
+
+    If 95 of 100 units are of the first kind, the host is the limit. If 50 are, the kernels are.
+    """
     graphs = []
     for kind, us in (("host", 1.0), ("kernels", 1000.0)):
         events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(2)]
@@ -451,7 +499,10 @@ def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
 
 
 def test_a_graph_launch() -> None:
-    """Its second branch ends at 51 whatever the first does, and what follows begins a gap of 1 µs after both."""
+    """The second branch ends at 51 whatever the first branch does.
+
+    The next kernel begins a gap of 1 µs after both branches.
+    """
     found = graph(
         mark(1, 0, 80),
         call("cudaGraphLaunch", 10, 18, 11),
@@ -468,7 +519,10 @@ def test_a_graph_launch() -> None:
 
 
 def test_a_loader_wait() -> None:
-    """A batch comes every 1,000 µs, so no kernel's time matters until it takes as long; nor does the host's."""
+    """A batch comes every 1,000 µs.
+
+    So neither the kernels nor the host matter until they take as long.
+    """
     events = []
     for i in range(4):
         at = 1000.0 * i
@@ -488,7 +542,10 @@ def test_a_loader_wait() -> None:
 
 
 def test_waits_for_a_loader_are_those_of_all_units() -> None:
-    """The two units of a window waited 300 µs each, an average one takes 700 of their 1,000: 30 % less in all."""
+    """The two traced units take 1,000 µs each and wait for 700 µs of that. An average unit takes 700 µs: 30 % less.
+
+    The host's own work takes 300 µs, so that only the waits can be shorter in an average unit.
+    """
     events = []
     for i in range(2):
         at = 1000.0 * i
@@ -503,7 +560,7 @@ def test_waits_for_a_loader_are_those_of_all_units() -> None:
 
 
 def test_no_ceiling_is_above_the_step_of_now() -> None:
-    """With a host of no time the first unit ends 890 µs earlier, and the second one's batch comes when it came."""
+    """With a host of no time the first unit ends 890 µs earlier, but the second unit's batch comes at the same time."""
     name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     waits = [op(name, start, end) | {"cat": "user_annotation"} for start, end in ((5, 10), (910, 1500))]
     launched = [launch(880, 10), kernel("k", 885, 890, 10), launch(1510, 11), kernel("k", 1515, 1595, 11)]
@@ -514,7 +571,7 @@ def test_no_ceiling_is_above_the_step_of_now() -> None:
 
 
 def test_a_loader_without_workers_is_the_host() -> None:
-    """It loads for 800 of 1,000 µs, which an infinitely fast host would not."""
+    """The loader takes 800 of 1,000 µs in the host process, so that an infinitely fast host would save them."""
     name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     events = [mark(1, 0, 1000), op(name, 100, 900), launch(910, 11), kernel("k", 916, 926, 11)]
     step = Step([graph(*events)], {})
@@ -525,7 +582,10 @@ def test_a_loader_without_workers_is_the_host() -> None:
 
 
 def test_a_copy_to_the_host_waits() -> None:
-    """k ends at 55, the copy at 58, its call at 62; 20 µs later k is launched again, 6 µs later it runs for 25."""
+    """With half of its time k ends at 55, the copy at 58, and the copy's call at 62.
+
+    The host launches k again 20 µs later. k starts 6 µs after that and runs for 25 µs.
+    """
     found = graph(
         mark(1, 0, 200),
         launch(1, 11),
@@ -542,7 +602,10 @@ def test_a_copy_to_the_host_waits() -> None:
 
 
 def test_a_copy_that_waits_follows_its_own_call() -> None:
-    """The stream is idle when the copy is asked for: a host of half the speed asks later, and then the copy runs."""
+    """The stream is idle when the host asks for the copy.
+
+    A host of half the speed asks later, and the copy starts then.
+    """
     found = graph(
         mark(1, 0, 200),
         launch(1, 11),
@@ -571,7 +634,10 @@ def test_a_stream_synchronisation_waits_for_the_stream_of_the_last_launch() -> N
 
 
 def test_autograd_runs_on_its_thread_while_the_caller_waits() -> None:
-    """The backward pass follows the call, and the optimizer the pass: halving the host halves all of it."""
+    """The backward pass follows the call, and the optimizer follows the pass.
+
+    So a host of half the time halves all of it.
+    """
     found = graph(
         mark(1, 0, 400),
         op("aten::loss", 10, 90),
@@ -593,7 +659,10 @@ def test_autograd_runs_on_its_thread_while_the_caller_waits() -> None:
 
 
 def test_a_full_queue_holds_the_host() -> None:
-    """1,030 kernels of 1 ms, launched one per µs: the last launch waits for the sixth kernel, which ends at 6,006."""
+    """There are 1,030 kernels of 1 ms, launched one per µs.
+
+    The last launch waits for the sixth kernel, which ends at 6,006 µs.
+    """
     events, at = [], 0.0
     for i in range(1030):
         end = max(at + 1, 6 + 1000 * (i - 1023)) if i >= 1024 else at + 1
@@ -603,15 +672,17 @@ def test_a_full_queue_holds_the_host() -> None:
     assert at == 6006
     found = graph(mark(1, 0, at), *events)
     launches = found.kind == HOST
-    launches[found.bounds[0].last] = False  # the device's end as well
+    launches[found.bounds[0].last] = False  # without the end of the device's work
     for factor, end in ((1.0, 6006), (0.5, 3006), (2.0, 12006)):
         done = np.array(times(found, found.scaled(np.full(1030, factor))))
         assert done[launches].max() == pytest.approx(end)
 
 
 def test_a_queue_is_as_deep_as_most_of_its_launches_found_it() -> None:
-    """FP8 on an H200: launches went on when 1,022 works were left, and a condition two works earlier would count the
-    rest of their waits as the host's own work.
+    """FP8 on an H200: a launch went on when 1,022 works were left in the queue.
+
+    With an assumed depth of 1,024 a launch would seem to go on two works earlier. The rest of its wait would then count
+    as the host's own work.
     """
     events, at, depth = [], 0.0, 1022
     for i in range(1100):
@@ -640,7 +711,10 @@ def test_kernels_of_an_operator_are_known_by_their_problem() -> None:
 
 
 def test_kernels_of_other_operators_are_known_by_theirs() -> None:
-    """Attention in cuDNN's half of 100 µs: the simulated step had no part of any change of an operator."""
+    """Attention takes 100 µs, and half of that with cuDNN's backend.
+
+    The simulated step once ignored such a change of an operator.
+    """
     name, sizes, strides = "aten::_scaled_dot_product_flash_attention", [8, 16, 64, 64], [65536, 4096, 64, 1]
     inputs = {"Input Dims": [sizes] * 3, "Input type": ["c10::BFloat16"] * 3, "Input Strides": [strides] * 3}
     found = read_trace(
@@ -662,7 +736,10 @@ def test_kernels_of_other_operators_are_known_by_theirs() -> None:
 
 
 def test_the_layout_of_a_trace_does_not_matter_and_damage_costs_one_event() -> None:
-    """Blocks are parsed as a whole, without the events of which nothing is kept, or else event by event."""
+    """A whole block is parsed at once, without the events that are not needed.
+
+    If that fails, it is parsed event by event.
+    """
     kineto = (SAMPLES / "traces" / "job.trace.json").read_bytes()
     held = read_trace(Text(kineto))
     assert read_trace(Text(json.dumps(json.loads(kineto)).encode())) == held
@@ -683,7 +760,7 @@ HALF = {"gemm": Factor(0.5, 0.4, 0.6)}
 
 @pytest.fixture
 def two_ranks(store: Store, tmp_path: Path) -> Tables:
-    """A run of two ranks in one window, of which rank 1 decides."""
+    """Return a run of two ranks in one window. Rank 1 decides the time of the step."""
     files = {}
     for rank, compute in enumerate((20, 80)):
         events = (
@@ -700,7 +777,7 @@ def two_ranks(store: Store, tmp_path: Path) -> Tables:
 
 
 def of_an_older_store(held: Tables) -> Tables:
-    """The tables without what a step needs of its traces, which versions of 2026 did not store."""
+    """Return the tables without the stored timelines that a step needs. Versions of 2026 did not store them."""
     return replace(held, timeline=lambda source_id: None)
 
 
@@ -716,7 +793,7 @@ def test_a_step_needs_no_file_of_its_traces(two_ranks: Tables, tmp_path: Path) -
 
 
 def test_a_step_of_an_older_store_is_read_from_files_that_are_the_same(two_ranks: Tables, tmp_path: Path) -> None:
-    """A file that is gone, or another, is named with the remedy; without any there is no answer."""
+    """If a file is gone or has changed, a note names it with the remedy. Without any usable file there is no answer."""
     kept, held = step_of(two_ranks, HALF), of_an_older_store(two_ranks)
     found = step_of(held, HALF)
     assert isinstance(kept, StepAnswer)
@@ -749,7 +826,7 @@ def test_a_step_survives_compaction_and_a_temporary_store(store: Store, two_rank
 
 @given(st.integers(0, 1 << 30))
 def test_a_stored_trace_is_the_one_that_was_read(seed: int) -> None:
-    """Parquet gives back each number and text of a row, also where a list is empty."""
+    """Parquet returns every number and text of a row, also if a list is empty."""
     steps = program(seed)
     (row,) = (x for one in read_events(Text(text(*run(steps, {}, 1.4)[1]))) for x in one.tables.values())
     sink = io.BytesIO()
@@ -758,7 +835,7 @@ def test_a_stored_trace_is_the_one_that_was_read(seed: int) -> None:
 
 
 def test_a_step_that_its_traces_do_not_explain_is_unknown(store: Store, tmp_path: Path) -> None:
-    """A kernel of 100 µs, in a step that takes 20 without the profiler."""
+    """The trace has a kernel of 100 µs, but the step takes 20 µs without the profiler."""
     events = (mark(1, 0, 120), launch(1, 11), kernel("k", 5, 105, 11), call("cudaDeviceSynchronize", 8, 110, 12))
     found = step_of(read(store, tmp_path, {"trace_1.json": text(*events, logparse_untraced_step_us=20).decode()}), HALF)
     assert isinstance(found, StepUnknown)
@@ -774,7 +851,7 @@ def test_a_run_without_traces_has_no_step() -> None:
     "name", ["h200/gpt2.trace", "h200/resnet50.trace", "nvidia/convnext_tiny.trace", "tracelens/mi300_vit"]
 )
 def test_real_traces_give_their_own_time(name: str) -> None:
-    """Unchanged, every kernel of a real trace ends when it ended; with kernels of no time nothing ends later."""
+    """Unchanged, every kernel of a real trace ends when it ended. With kernels of no time nothing ends later."""
     held = read_trace(InputFile(str(CORPUS / f"{name}.json.gz")))
     step = build([held])
     at = np.array(times(step))
@@ -786,7 +863,10 @@ def test_real_traces_give_their_own_time(name: str) -> None:
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_a_machine_that_runs_again_takes_what_was_simulated(stated: bool) -> None:
-    """Programs traced with a host that the profiler slows by 1.4, then run without it and with other kernels."""
+    """Programs are traced with a host that the profiler slows by 1.4.
+
+    Then they run without the profiler and with other kernel times.
+    """
     errors = []
     for seed in range(sized(40, 400)):
         steps = program(seed)
@@ -796,7 +876,7 @@ def test_a_machine_that_runs_again_takes_what_was_simulated(stated: bool) -> Non
         found = graph(*[x for x in events if stated or x["cat"] != "cuda_sync"])
         measured, _ = run(steps, factors, 1.0)
         given = factors_of(found, {name: Factor(x, x, x) for name, x in factors.items()})[0]
-        at = times(found, found.scaled(given), 1 / 1.4)  # of these units, whether or not host and device are in step
+        at = times(found, found.scaled(given), 1 / 1.4)  # of the traced units, whether or not the device lags behind
         simulated = np.mean([at[x.last] - at[x.first] for x in found.bounds[1:]])
         errors.append(float(simulated) / measured - 1.0)
     assert np.mean(np.abs(errors)) < (1e-9 if stated else 0.01)

@@ -1,4 +1,4 @@
-"""What of several traces is the job, and what of a trace is its step: small traces through the real ingest."""
+"""Small traces through the real ingest: which of several traces are the job, and where the step of a trace begins."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tables(store: Store, *paths: str) -> Tables:
 
 
 def store_beside(store: Store) -> Store:
-    """Another store, which holds nothing yet."""
+    """Return another, empty store."""
     return open_store(tempfile.mkdtemp(dir=store.folder), create=True)
 
 
@@ -42,7 +42,7 @@ def time_of(store: Store, *paths: str) -> GpuTime:
 
 
 def advice(store: Store, *paths: str) -> tuple[Recommendation, str]:
-    """The recommendation on a run of these files, and the screen as one line."""
+    """Ingest these files as one run. Return its recommendation, and its screen as one line."""
     ingest([*paths], store, run="run")
     found = advise(store, Settings(), "run")
     return found, " ".join(" ".join(screen(found, Written(Path("out")))).split())
@@ -52,7 +52,7 @@ def advice(store: Store, *paths: str) -> tuple[Recommendation, str]:
 
 
 def late_kernels(first: float, name: str = "ProfilerStep#6") -> MadeTrace:
-    """A step of 390 ms that launches its first kernel after ``first`` µs."""
+    """Return a trace with a step of 390 ms that launches its first kernel after ``first`` µs."""
     trace = MadeTrace()
     trace.step(0, 390_000, name)
     for i in range(12):
@@ -86,7 +86,7 @@ def test_a_device_that_lags_behind_its_host(tmp_path: Path, store: Store) -> Non
 
 
 def decoding(pid: int = 7, **header: object) -> MadeTrace:
-    """A replay of a graph of 10 ms, without marks."""
+    """Return the trace of a replayed graph of 10 ms, without marks."""
     trace = MadeTrace(pid, **header)
     trace.operator("aten::mm", 0, [(GEMM, 100.0)])
     trace.graph(100, [("paged_attention", 4_900.0), (GEMM, 5_000.0)], at=110)
@@ -94,7 +94,7 @@ def decoding(pid: int = 7, **header: object) -> MadeTrace:
 
 
 def capturing(annotation: str = "", ran: int = 2, step: bool = False) -> MadeTrace:
-    """The capture of that graph, 60 ms of host time, with kernels that ran before and after it."""
+    """Return the trace of that graph's capture: 60 ms of host time, with kernels that ran before and after it."""
     trace = MadeTrace()
     for i in range(ran):
         trace.operator("aten::mm", 50_000.0 + 1000 * i if i else 0.0, [(GEMM, 9.0)])
@@ -129,7 +129,7 @@ def test_a_capture_without_kernels_is_not_worth_a_word(tmp_path: Path, store: St
 
 
 def test_a_job_that_captures_a_graph_itself(tmp_path: Path, store: Store) -> None:
-    """The time of the capture is left out of its window, and counted."""
+    """The time of the capture is left out of the window, and counted separately."""
     trace = MadeTrace()
     trace.operator("aten::mm", 0, [(GEMM, 1_000)])
     trace.capture(2_000, 62_000, [GEMM, GEMM])
@@ -145,7 +145,10 @@ FIND = [(NAIVE, 250_000.0), ("igemm_fwd_gtcx3_nhwc_fp16", 400.0), (WINOGRAD, 300
 
 
 def convolutions(search: bool, steps: bool, calls: int = 4) -> MadeTrace:
-    """Calls of 300 µs, one in each step of 500 µs; the first one also searches, for 251 ms."""
+    """Return calls of 300 µs, one in each step of 500 µs.
+
+    With ``search`` the first call also searches for 251 ms.
+    """
     trace = MadeTrace(hip_runtime_version=70253211)
     begin = 0.0
     for i in range(calls):
@@ -193,7 +196,7 @@ def test_the_remedy_of_a_search_is_told(tmp_path: Path, store: Store) -> None:
 
 
 def replays(kept: int, of: int) -> MadeTrace:
-    """Graph launches of 900 µs each ms, of which the profiler kept the kernels of some."""
+    """Return graph launches of 900 µs, one per ms. The profiler kept the kernels of only ``kept`` launches."""
     trace = MadeTrace()
     trace.step(0, of * 1_000)
     trace.operator("aten::mm", 0, [(GEMM, 50)])
@@ -215,7 +218,7 @@ def test_graphs_without_kernels_make_idle_unknown(tmp_path: Path, store: Store, 
 
 @pytest.mark.parametrize(("kept", "of"), [(26, 26), (99, 100)])
 def test_graphs_whose_kernels_are_kept(tmp_path: Path, store: Store, kept: int, of: int) -> None:
-    """One of a hundred launches may be the last one, which the profiler did not see end."""
+    """If one of a hundred launches has no kernels, it may be the last launch, whose end the profiler did not see."""
     found = time_of(store, replays(kept, of).write(tmp_path / "replays.json"))
     assert found.unknown_idle == ""
     assert found.idle_us == of * 1_000 - kept * 900 - 50
@@ -225,7 +228,7 @@ def test_graphs_whose_kernels_are_kept(tmp_path: Path, store: Store, kept: int, 
 
 
 def decode(gaps: int, us: float = 400_000.0) -> MadeTrace:
-    """Steps of 10 ms of kernels, of which the first ones wait in a copy."""
+    """Return four steps with 10 ms of kernels each. In the first ``gaps`` steps the GPU waits in a copy for ``us``."""
     trace = MadeTrace()
     begin = 0.0
     for i in range(4):
@@ -295,7 +298,7 @@ def test_work_that_was_launched_before_the_gap(tmp_path: Path, store: Store) -> 
 def job(
     pid: int = 7, m: int = 4096, device: dict[str, object] | None = None, begin: float = 0.0, **header: object
 ) -> MadeTrace:
-    """Two steps of 1 ms."""
+    """Return a trace with two steps of 1 ms."""
     trace = MadeTrace(pid, device, **header)
     for i in range(2):
         at = begin + 1_000 * i
