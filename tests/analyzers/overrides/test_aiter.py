@@ -1,4 +1,4 @@
-"""Each broken rule of aiter's table is named, and lint agrees with the reader itself: pandas, as aiter calls it."""
+"""aiter's table: lint names each broken rule and agrees with aiter's own reader, which is pandas as aiter calls it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ GROUPED = (
     "gfx1250,256,64,512,256,8,{topk},ActivationType.Silu,torch.bfloat16,torch.float4_e2m1fn_x2,torch.float4_e2m1fn_x2,"
     "QuantType.per_1x32,1,384,16,512,1,one,two,{us}\n"
 )
-"""The table of grouped fused MoE on gfx1250, which has most columns of the fused-MoE table."""
+"""The table of grouped fused MoE on gfx1250. It has most columns of the fused-MoE table."""
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -121,7 +121,7 @@ def test_rules_of_the_other_tables(kind: str, edit: tuple[str, str], wanted: lis
     file = inspect("x.csv", TABLES[kind].replace(*edit, 1).encode(), TARGET)
     found = [(n.line, n.severity, n.rule) for n in file.notes if n.rule != "compiled"]
     if (kind, wanted) == ("batched", [(1, "error", "columns")]):
-        wanted = [(1, "warning", "columns")]  # what an older aiter's batched bf16 GEMM has
+        wanted = [(1, "warning", "columns")]  # these are the columns of an older aiter's batched bf16 GEMM
     assert found == wanted
     assert file.rows[0].live is not any(x[1] == "error" for x in wanted)
 
@@ -208,7 +208,7 @@ gfx950,2,4,1024,4096,ck,311,1,7.8,opus_bmm_kernel,8.6,1075.87,0.0015
 
 
 def test_a_batched_table_of_mx_scales_goes_by_the_arch_alone() -> None:
-    """Its sizes have small letters, and ``lookup_mxscale_bmm_config`` has no CU count."""
+    """The table's size columns have small letters, and ``lookup_mxscale_bmm_config`` takes no CU count."""
     name = "dsv4_batched_gemm_a8w8_blockscale_mxscale_tuned.csv"
     here, away = (inspect(name, MXSCALE.encode(), {"arch": x, "cu_count": "304"}) for x in ("gfx950", "gfx942"))
     assert [(note.line, note.severity, note.rule) for note in here.notes] == [(3, "warning", "backend")]
@@ -219,7 +219,7 @@ def test_a_batched_table_of_mx_scales_goes_by_the_arch_alone() -> None:
 
 
 def test_a_table_with_blocks_of_mx_scales_is_not_judged() -> None:
-    """How later readers spell ``w_scale_block``, a part of their key, is not known here."""
+    """``w_scale_block`` is a part of the key of later readers. How they spell it is not known here."""
     with pytest.raises(InputError, match="a table of aiter that is not checked"):
         format_of("x_mxscale_tuned.csv", MXSCALE.replace(",k,", ",k,w_scale_block,").encode())
 
@@ -238,7 +238,7 @@ def test_a_row_without_a_time_may_route_to_triton() -> None:
 
 
 def test_calls_of_the_other_tables_are_unknown_not_missed() -> None:
-    """No log states which of aiter's operators a call came through."""
+    """No log states which of aiter's operators made a call."""
     (row,) = inspect("x.csv", TABLES["blockscale"].encode(), TARGET).rows
     assert row.problem is not None
     t = tables(workload=[work(row.problem.text, 5)])
@@ -253,7 +253,7 @@ FLAGS = ("False", "True")
 
 
 def read(text: str) -> Mapping[Hashable, object] | None:
-    """The dictionary that aiter looks calls up in; None where reading raises."""
+    """Return the dictionary in which aiter looks up calls. Return None if aiter's reader raises."""
     try:
         frame = pd.read_csv(io.StringIO(text)).drop_duplicates()
         out = frame.set_index(list(aiter.KEY_COLUMNS)).to_dict("index")
@@ -263,7 +263,7 @@ def read(text: str) -> Mapping[Hashable, object] | None:
 
 
 def asked(key: str) -> tuple[object, ...]:
-    """A call's key with the types that aiter's caller gives."""
+    """Return the key of a call with the types that aiter's caller gives."""
     gfx, cu, m, n, k, bias, dtype, out, scaled, shuffled = key.split(",")
     flags = [FLAGS.index(x) == 1 for x in (bias, scaled, shuffled)]
     return (gfx, int(cu), int(m), int(n), int(k), flags[0], dtype, out, flags[1], flags[2])
@@ -274,7 +274,7 @@ EDITS = (",", " ", "0", "1", ".0", "x", "True", "torch.float16", "gfx950", "\r",
 
 @given(st.lists(written, min_size=1, max_size=4), st.data())
 def test_a_dead_row_serves_no_call(entries: list[Override], data: st.DataObject) -> None:
-    """Damaged anywhere: where pandas hands aiter a row for a call, lint does not call that row dead."""
+    """If pandas gives aiter a row for a call, lint must not call that row dead, wherever the table is damaged."""
     lines = [HEAD.strip()]
     for number, override in enumerate(entries):
         lines.append(aiter.write([override], TARGET)[0].data.decode().splitlines()[1] + f"{number}")
@@ -357,7 +357,10 @@ def test_tables_of_aiter_have_no_errors(name: str) -> None:
 
 
 def test_a_table_without_indices_of_a_library(tmp_path: Path) -> None:
-    """hipBLASLt's indices are of one build; its heuristic and aiter's own kernels are not, and the next best stays."""
+    """hipBLASLt's indices belong to one build, so that their rows are replaced by the next best row or left out.
+
+    hipBLASLt's heuristic and aiter's own kernels belong to no build, so that their rows stay.
+    """
     call = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False,{},,,\n"
     rows = {64: "hipblaslt,7,0,10.0,", 8: "hipblaslt,8,0,6.0,", 32: "hipblaslt,-1,0,8.0,", 16: "asm,3,0,4.0,kernel"}
     others = ("hipblaslt,7,0,10.0,", "hipblaslt,9,0,11.0,", "opus,2,0,12.5,k", "torch,0,0,20.0,")

@@ -1,4 +1,4 @@
-"""``bisect``: the search against any check, the cuts of every format, and the verb with checks of a shell."""
+"""``bisect``: the search against any check, the cuts of every format, and the verb with checks written in shell."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ Sets = Sequence[frozenset[int]]
 
 
 def failing(guilty: Sets) -> Callable[[Sequence[int]], bool]:
-    """A check that fails by any of these sets."""
+    """Return a check that fails if the rows include all rows of any set in ``guilty``."""
     return lambda rows: any(x <= frozenset(rows) for x in guilty)
 
 
 def arbitrary(seed: int, every: int) -> Callable[[Sequence[int]], bool]:
-    """A check without any sense, but for both ends."""
+    """Return a check with random answers. Only the answers for no row and for all rows are fixed: pass and fail."""
     return lambda rows: len(rows) == every or (bool(rows) and random.Random(f"{seed} {sorted(rows)}").random() < 0.3)
 
 
@@ -72,7 +72,7 @@ def test_ddmin_fails_and_does_not_without_any_one_row(case: tuple[int, Callable[
 def test_the_search_is_minimal_whatever_is_skipped(
     case: tuple[int, Callable[[Sequence[int]], bool]], seed: int, skipped: float
 ) -> None:
-    """What is skipped does not fail, so the result is 1-minimal by what is known."""
+    """A skipped set of rows does not count as failing. So the result is 1-minimal by the known answers."""
     count, fails = case
 
     def ask(rows: Sequence[int], suspected: int = 0, needed: int = 0) -> Verdict:
@@ -88,7 +88,7 @@ def test_the_search_is_minimal_whatever_is_skipped(
 
 @pytest.mark.parametrize(("guilty", "most"), [([8_000], 15), ([17, 5_000], 30), ([1, 2_000, 8_335], 45)])
 def test_the_search_takes_few_runs(guilty: Sequence[int], most: int) -> None:
-    """Of the 8,336 rows of a real file."""
+    """The case has 8,336 rows, as a real file has."""
     fails, asked = failing([frozenset(guilty)]), set[tuple[int, ...]]()
 
     def ask(rows: Sequence[int], suspected: int = 0, needed: int = 0) -> Verdict:
@@ -97,14 +97,14 @@ def test_the_search_takes_few_runs(guilty: Sequence[int], most: int) -> None:
 
     part = narrowed(range(8_336), ask)
     assert list(ddmin(part, lambda rows: ask(rows) == "bad")) == guilty
-    assert len(asked) <= most + (1 << len(guilty)) - 2  # ddmin tries all parts of three rows
+    assert len(asked) <= most + (1 << len(guilty)) - 2  # ddmin tries all subsets of three rows
 
 
 # --------------------------------------------------------------------------------------------------------- the cuts
 
 
 def cut(format: OverrideFormat, file: Emission, kept: Callable[[int], bool]) -> tuple[bytes, int]:
-    """The file with some of its rows, by their places, and how many there are."""
+    """Return the file with the rows whose place ``kept`` accepts, and the number of rows in the whole file."""
     asked: list[bytes] = []
 
     def keep(line: int, text: bytes) -> bool:
@@ -123,7 +123,7 @@ EVERY = [(format.name, number) for format in OVERRIDE_FORMATS for number in rang
 
 @given(st.sampled_from(EVERY), st.integers(0, 1 << 30), st.sampled_from([b"", b"\r"]))
 def test_a_cut_has_these_rows_and_every_other_byte(of: tuple[str, int], wanted: int, end: bytes) -> None:
-    """Also with the line ends of another system."""
+    """The law holds for the line ends of other systems, too."""
     format, (file, _) = by_name(of[0]), samples()[of[0]][of[1]]
     file = Emission(file.name, file.data.replace(b"\n", end + b"\n"), Shell())
     every = texts(format, file, file.data)
@@ -150,7 +150,7 @@ def test_real_files_are_taken_apart(path: str) -> None:
 
 
 def copy_of(file: Emission) -> str:
-    """The path of the copy as the library of a file finds it, in the words of a shell."""
+    """Return the shell word for the path at which the library finds the copy of a file."""
     named = {
         "hipblaslt-tuning-file": "$HIPBLASLT_TUNING_OVERRIDE_FILE",
         "rocblas-tune": "$ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH",
@@ -166,12 +166,12 @@ def copy_of(file: Emission) -> str:
 
 
 def holds(file: Emission, *rows: str) -> str:
-    """A check that fails where the copy has all of these texts."""
+    """Return a shell check that fails if the copy has all texts in ``rows``."""
     return "! { " + " && ".join(f'grep -qF -e {shlex.quote(row)} "{copy_of(file)}"' for row in rows) + "; }"
 
 
 def unique(format: OverrideFormat, file: Emission) -> list[tuple[int, str]]:
-    """Place of those rows that a line of the file shows by a text that is in no other, and that text."""
+    """Return (place, text) of the rows whose text occurs in no other row of the file."""
     found: list[str] = []
 
     def keep(line: int, text: bytes) -> bool:
@@ -196,7 +196,10 @@ def printed(done: Done) -> list[str]:
 
 @pytest.fixture(params=OVERRIDE_FORMATS, ids=lambda format: format.name)
 def written(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[OverrideFormat, Emission, Path]:
-    """The sample of a format with the most rows, in a folder whose name needs quotes."""
+    """Write the format's sample with the most distinguishable rows to a folder whose name needs quotes.
+
+    Return the format, the file and its path.
+    """
     format = request.param
     files = [x for x, _ in samples()[format.name]]
     file = max(files, key=lambda x: len(unique(format, x)))
@@ -236,7 +239,7 @@ HEAD = "Validator,PT_VERSION,2.11.0\n"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """64 rows: that of line n + 2 has the solution 101 + n."""
+    """Write a file of 64 rows. The row in line n + 2 has the solution 101 + n."""
     path = tmp_path / "tunableop_results0.csv"
     path.write_text(HEAD + "".join(f"{row}\n" for row in ROWS))
     return path
@@ -284,7 +287,7 @@ def test_the_jobs_output_is_in_a_file_per_run(table: Path) -> None:
 
 
 def test_of_a_long_output_the_end_is_kept(table: Path) -> None:
-    """A job that prints all day filled the disk."""
+    """The output of a job that prints all day once filled the disk."""
     bisect(table, f"seq 100000; echo the last word; {bad(140)}")
     (folder,) = table.parent.glob(".*bisect*")
     text = "".join(f"{x}\n" for x in range(1, 100_001)) + "the last word\n"
@@ -299,7 +302,7 @@ def test_of_a_long_output_the_end_is_kept(table: Path) -> None:
 def test_what_leaves_the_group_of_the_check_does_not_hold_the_search(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may keep the pipe of the output open."""
+    """A process that leaves the group may keep the output's pipe open."""
     monkeypatch.setattr(searching, "_DRAIN_S", 0.01)
     done = bisect(table, f"setsid sleep 60 & echo $! >> {table.parent / 'left'}; {bad(140)}")
     assert done.returncode == 0
@@ -411,7 +414,7 @@ def test_a_check_that_answers_in_two_ways_is_reported_with_both(table: Path, tmp
 
 
 def test_files_beside_come_along_and_equal_ones_are_cut_alike(table: Path) -> None:
-    """TunableOp's files of other devices, under the name that the user's have."""
+    """Such files are TunableOp's files of other devices. The copies have the same names as the user's files."""
     table = table.rename(table.with_name("mine 10.csv"))
     for name, text in (("mine 11.csv", table.read_text()), ("mine 2.csv", HEAD), ("notes.txt", "foreign")):
         table.with_name(name).write_text(text)
@@ -447,13 +450,16 @@ def program(table: Path, check: str) -> subprocess.Popen[str]:
 
 
 def counting(number: int) -> str:
-    """A check that waits in its run of this number, and lists its processes and the sets of rows."""
+    """Return a check that lists its processes and the sets of rows, and waits in the run with this number."""
     waits = f"if [ $(wc -l < runs) -eq {number} ]; then sleep 100 & echo $! >> runs; wait; fi"
     return f'echo $$ >> runs; sha256sum < "$LOGPARSE_TABLE" >> sets; {waits}; {bad(140)}'
 
 
 def ended_at(number: int, table: Path, how: signal.Signals) -> tuple[int, str, list[int]]:
-    """Exit code and errors of a bisection that gets a signal in its run of this number, and the processes of that."""
+    """Send a signal to a bisection in the run with this number.
+
+    Return its exit code, its errors, and the process ids of that run.
+    """
     runs = table.parent / "runs"
     with program(table, counting(number)) as process:
         while not runs.exists() or len(runs.read_text().split()) <= number:
@@ -471,7 +477,7 @@ def alive(pid: int) -> bool:
 
 
 def ended(pids: list[int]) -> bool:
-    """Whether they end: on a busy machine a process that was killed stays for a moment."""
+    """Tell whether the processes end. On a busy machine a killed process stays for a moment."""
     return wait_until(lambda: not any(map(alive, pids)))
 
 
@@ -482,7 +488,10 @@ def inside(table: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def finished(table: Path) -> None:
-    """The same command goes on, and no set of rows but the interrupted and the confirmed one has run twice."""
+    """Check that the same command goes on from the known answers.
+
+    Only the interrupted set of rows and the confirmed set may have run twice.
+    """
     done = bisect(table, counting(5))
     assert "64 rows, 4 answers known;" in done.stderr
     assert printed(done)[1].startswith("  line 41: ")

@@ -1,4 +1,7 @@
-"""Conversions: the same index under another library's key, never across builds; what it cannot express is left out."""
+"""Conversion writes the same index under another library's key, never for another build.
+
+Rows that the other library cannot express are left out.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ FACTS = {**TARGET, "cu_count": "304"}
 
 
 def rows(made: Made) -> dict[str, str]:
-    """Key → solution of the one file that was written, by the rules of its own library."""
+    """Return key → solution of the only written file, judged by the rules of the file's own library."""
     (file,) = made.files
     judged = inspect(file.name, file.data, {**TARGET, "cu_count": "304"})
     assert judged.ok, judged.notes
@@ -60,7 +63,7 @@ def test_a_byte_order_mark_is_skipped_and_none_is_written(tmp_path: Path) -> Non
 
 
 def test_there_and_back() -> None:
-    """A tuning file through PyTorch's CSV is the same keys and indices."""
+    """A tuning file that is converted to PyTorch's CSV keeps its keys and indices."""
     before = inspect("t.txt", Path(TUNING).read_bytes(), TARGET)
     wanted = {row.key: row.solution.text for row in before.rows if row.solution}
     csv = convert([TUNING], "tunableop", TARGET)
@@ -93,7 +96,10 @@ def test_another_build_is_refused_and_an_unknown_one_needs_a_word(tmp_path: Path
 
 
 def test_a_row_that_its_own_library_drops_is_not_converted() -> None:
-    """The last row has no number for M, so pandas gives aiter texts in the whole column, and no call finds a row."""
+    """The last row has no number for M.
+
+    Because of that pandas gives aiter texts in the whole column, and no call finds any row.
+    """
     made = convert([AITER], "hipblaslt", FACTS, same_build=True)
     assert not made.files
     assert made.refused["no call equals M '8192': pandas gives the whole column another type"] == 1
@@ -111,7 +117,7 @@ def test_to_aiter() -> None:
 
 
 def test_rocblas_indices(tmp_path: Path) -> None:
-    """rocBLAS 5: a positive index is hipBLASLt's one higher; below -10 it is Tensile's."""
+    """In rocBLAS 5 a positive index is hipBLASLt's index + 1. An index below -10 is Tensile's."""
     text = Path(CSV).read_text().splitlines()
     head = [line for line in text if line.startswith("Validator")]
     key = "GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_1024_1024_4096"
@@ -183,7 +189,10 @@ problems = st.builds(
 def test_every_row_of_every_conversion_serves_its_own_problem(
     tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[GemmProblem, int, int]]
 ) -> None:
-    """Whatever is converted, the library's own key of the problem finds the index that the file gave for it."""
+    """The library computes its own key of the problem.
+
+    Under that key it must find the index that the file gave for the problem.
+    """
     overrides = {
         results.key_of(o, FACTS): o
         for o in (

@@ -1,4 +1,4 @@
-"""Rows of one key of hipBLASLt whose times are of different work (β = 0 and β ≠ 0): no verb compares them."""
+"""Rows under one key of hipBLASLt with times of different work (β = 0 and β ≠ 0). No verb compares these times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST = "Git Version: abc\n"
 
 
 def entry(index: int, us: float, m: int = 64, **cells: str) -> str:
-    """One row with its header; ``cells`` are those that differ from a plain bf16 product."""
+    """Return one row with its header. ``cells`` has the values that differ from a bf16 product without extras."""
     values = dict.fromkeys(TUNING_COLUMNS, "0") | dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "bf16_r")
     values |= dict(zip(("m", "n", "k", "lda", "ldb", "ldc", "ldd"), map(str, (m, 32, 96, m, 96, m, m)), strict=True))
     values |= {"transA": "N", "transB": "N", "batch_count": "1", "alpha": "1", "compute_type": "f32_r"}
@@ -48,7 +48,7 @@ def test_lint_keeps_both_and_asks_for_times_of_both() -> None:
 
 @pytest.mark.parametrize("name", ["one", "two"])
 def test_merge_compares_times_of_equal_work_only(tmp_path: Path, name: str) -> None:
-    """The times of β ≠ 0 do not decide for β = 0, and what is left out is named with its work."""
+    """Times of β ≠ 0 must not decide for β = 0. A note names each row that is left out, with its work."""
     rows = [entry(7, 9.0), entry(8, 5.0, beta="1"), entry(9, 8.0)]
     texts = {"one": [rows], "two": [rows[:1], rows[1:]]}[name]
     made = merge([file(tmp_path, f"{number}.txt", *text) for number, text in enumerate(texts)])
@@ -65,7 +65,10 @@ def test_labels_differ(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_comparison_pairs_problems_by_the_librarys_key(tmp_path: Path) -> None:
-    """Scale types are no part of hipBLASLt's key; of a key with and without β the equal work is paired."""
+    """Scale types are not in hipBLASLt's key.
+
+    If a key has rows with and without β, the rows of equal work are paired.
+    """
     scaled = {"scaleA": "1", "scaleB": "1", "a_type": "f8_r", "b_type": "f8_r"}
     plain = {**scaled, "scaleA": "0", "scaleB": "0"}
     before = [entry(1, 9.0, **scaled), entry(2, 8.0, 128, **scaled), entry(3, 5.0, 256, **scaled)]

@@ -1,4 +1,4 @@
-"""Exported problems come back as the same problems when their own reader reads them."""
+"""Exported problems are the same problems when their own reader reads them back."""
 
 from __future__ import annotations
 

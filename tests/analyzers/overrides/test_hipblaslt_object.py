@@ -1,6 +1,7 @@
-"""Calls through hipBLASLt's C++ object (``--api_method cpp``, as rocBLAS makes them), whose rows differ up to 1.2.2.
+"""Calls through hipBLASLt's C++ object. Up to version 1.2.2 they need other rows than calls of the C functions.
 
-What the real library takes of a file for them is compared in ``tests/conformance/test_hipblaslt_files.py``.
+A log line of such a call has ``--api_method cpp``. rocBLAS makes its calls so.
+``tests/conformance/test_hipblaslt_files.py`` compares which rows the real library takes for these calls.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ LOG = SAMPLES / "hipblaslt/hipblaslt_rank0_4242.log"
 
 
 def lines(count: int) -> list[str]:
-    """Bench lines of the sample, as the C++ object's calls write them."""
+    """Return bench lines of the sample as calls of the C++ object write them."""
     every = dict.fromkeys(x for x in LOG.read_text().splitlines() if x.startswith("hipblaslt-bench "))
     return [x.replace("--api_method c ", "--api_method cpp ") for x in every][:count]
 
@@ -49,7 +50,10 @@ def written(overrides: list[Override], target: dict[str, str]) -> OverrideFile:
 
 
 def called(store: Store, tmp_path: Path) -> tuple[GemmProblem, Tables]:
-    """A product of bf16 that a job called twice through the object."""
+    """Ingest the log of a bf16 product that a job called twice through the object.
+
+    Return the problem and the run's tables.
+    """
     (line,) = lines(1)
     path = tmp_path / "hipblaslt_1.log"
     path.write_text(f"{line}\n" * 2)
@@ -97,7 +101,10 @@ def test_a_row_of_f32_serves_no_call_of_16_bits(store: Store, tmp_path: Path) ->
 
 
 def test_a_second_row_is_written_for_the_object(store: Store, tmp_path: Path) -> None:
-    """Beside that of the C functions, and only for problems that are called so."""
+    """The second row stands beside the row for the C functions.
+
+    Only problems that are called through the object get it.
+    """
     problem, tables = called(store, tmp_path)
     other = override(replace(problem, m=4096))
     both = with_objects([override(problem), other], [problem], TARGET)
@@ -108,7 +115,10 @@ def test_a_second_row_is_written_for_the_object(store: Store, tmp_path: Path) ->
 
 
 def test_lint_and_merge_keep_both_rows(tmp_path: Path) -> None:
-    """Also where the version is unknown, as in a file alone: later versions would take the second for a duplicate."""
+    """Both rows stay even if the version is unknown, as in a file alone.
+
+    Later versions would take the second row for a duplicate.
+    """
     problem = gemm(a_type="bf16_r")
     (made,) = make(tuning_file.WRITER, with_objects([override(problem)], [problem], UNKNOWN), UNKNOWN).files
     paths = [str(tmp_path / f"{name}.txt") for name in "ab"]

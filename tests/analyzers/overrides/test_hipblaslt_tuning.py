@@ -1,6 +1,6 @@
-"""hipBLASLt's tuning files: what lint notes, by version and arch, and which rows are written.
+"""hipBLASLt's tuning files: which notes lint prints by version and arch, and which rows are written.
 
-What the real library takes of thousands of edited files is compared in ``tests/conformance/test_hipblaslt_files.py``.
+``tests/conformance/test_hipblaslt_files.py`` compares what the real library reads from thousands of edited files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def cell(column: str, value: str) -> str:
 
 
 def test_an_empty_revision_is_a_revision() -> None:
-    """Debian's builds have none: their files are read and written, and others are refused."""
+    """Debian's builds have an empty revision.
+
+    Their files are read and written, and files of other builds are refused.
+    """
     assert inspect("t.txt", (GIT + entry()).encode(), TARGET).accepted is True
     assert inspect("t.txt", ("Git Version: abc\n" + entry()).encode(), TARGET).accepted is False
     assert inspect("t.txt", (GIT + entry()).encode(), TARGET | {"hipblaslt_revision": "abc"}).accepted is False
@@ -63,7 +66,7 @@ def test_an_empty_revision_is_a_revision() -> None:
 @pytest.mark.parametrize(
     ("given", "arch", "version", "written"),
     [
-        ("f8_r", "gfx942", "100202", "f8_fnuz_r"),  # what a bench line of gfx942 calls f8_r
+        ("f8_r", "gfx942", "100202", "f8_fnuz_r"),  # the type that a bench line of gfx942 calls f8_r
         ("bf8_fnuz_r", "gfx942:sramecc+:xnack-", "100202", "bf8_fnuz_r"),
         ("f8_r", "gfx950", "100202", "f8_r"),
         ("f8_fnuz_r", "gfx942", "1200", "f8_r"),  # 6.4 has one name for both
@@ -95,7 +98,7 @@ def test_pytorch_and_aiter_call_gfx942s_floats_fnuz() -> None:
     [
         ("f32_f16_r", "100202", "f32_f16_r"),  # a key of its own, as recorded by the conformance suite
         ("f32_f16_r", "100500", "f32_r"),
-        ("f16_r", "100202", "f32_r"),  # as which the library runs such calls
+        ("f16_r", "100202", "f32_r"),  # the library runs such calls as f32_r
         ("f32_f8_r", "100202", None),
     ],
 )
@@ -159,7 +162,7 @@ def test_rules_about_rows() -> None:
     for old, new, rule in (
         (",105597,", ",0,", ("error", "index")),
         (",4096,512,", ",4096,five,", ("error", "number")),
-        (",bf16_r,bf16_r,f32_r,0", ",bf16_r,f33_r,f32_r,0", None),  # d_type is not read
+        (",bf16_r,bf16_r,f32_r,0", ",bf16_r,f33_r,f32_r,0", None),  # the reader does not read d_type
         ("bf16_r,bf16_r,bf16_r,bf16_r", "bf16_r,bf17_r,bf16_r,bf16_r", ("error", "type")),
         (",bf16_r,f32_r,0", ",bf16_r,f33_r,0", ("warning", "read-as")),
         ("    T,N,", "    T,Q,", ("warning", "read-as")),
@@ -176,8 +179,8 @@ def test_rules_about_rows() -> None:
 def test_several_rows_of_one_key() -> None:
     other = ROW.replace(",105597,", ",7,")
     assert rules(FIRST + NAMES + ROW + NAMES + ROW, NEW) == []
-    assert rules(FIRST + ROW + other, OLD) == [(2, "error", "conflict")]  # 6.4 tries the latest first
-    assert rules(FIRST + NAMES + ROW + NAMES + other, NEW) == [(5, "error", "conflict")]  # 7.0 tries the first first
+    assert rules(FIRST + ROW + other, OLD) == [(2, "error", "conflict")]  # 6.4 tries the latest row first
+    assert rules(FIRST + NAMES + ROW + NAMES + other, NEW) == [(5, "error", "conflict")]  # 7.0 tries the oldest row first
     assert [x[0] for x in rules(FIRST + NAMES + ROW + NAMES + other, {})] == [3, 5]
     format = by_name("hipblaslt-tuning-file")
     for text, target, line in ((FIRST + ROW + other, OLD, 3), (FIRST + NAMES + ROW + NAMES + other, NEW, 3)):
@@ -198,7 +201,7 @@ def test_a_file_of_rocm_6_4() -> None:
 
 
 def test_xf32_by_place_is_of_no_release() -> None:
-    """ROCm 6.4 (0.12) drops it; the last reader by place, of versions between 6.4 and 7.0, takes it for f32."""
+    """ROCm 6.4 (0.12) drops xf32. The last reader by place, of versions between 6.4 and 7.0, takes xf32 for f32."""
     text = (FIRST + f"    {','.join(VALUES.split(','))}\n").replace("f16_r,f32_r,0", "f16_r,xf32_r,0").encode()
     keys = [inspect("t.txt", text, OLD | {"hipblaslt_version": x}).rows[0].key[-6:] for x in ("1202", "1400")]
     assert keys == ["", ",f32_r"]
@@ -213,7 +216,10 @@ def test_xf32_by_place_is_of_no_release() -> None:
 
 
 def test_rows_copied_to_neighbouring_sizes_are_claims() -> None:
-    """Serving teams copy a measurement to the sizes below it: the row whose sizes fit its Gflop/s was timed."""
+    """Serving teams copy a measurement to the sizes below the measured size.
+
+    The row whose sizes fit its Gflop/s is the row that was timed.
+    """
     cells = VALUES.split(",")
     copies = [",".join([*cells[:5], str(n), *cells[6:]]) for n in (63, 64, 62, 64)]
     another = ",".join([*cells[:5], "128", *cells[6:31], "300000", cells[32], "3.579", *cells[34:]])
@@ -234,9 +240,9 @@ def test_rows_copied_to_neighbouring_sizes_are_claims() -> None:
 
 @needs_corpus
 def test_mlperfs_file() -> None:
-    """521 measurements copied to 8,336 rows, for a build that reads by place and names FNUZ types.
+    """521 measurements are copied to 8,336 rows, for a build that reads by place and names FNUZ types.
 
-    No source states its version: 0.13 and 0.15 are possible.
+    No source states the version of that build. 0.13 and 0.15 are possible.
     """
     data = gzip.decompress((CORPUS / "serving/mlperf_tuning_aa0bda7b.txt.gz").read_bytes())
     outcomes = list(tuning_file.read(Memory(data, "t.txt")))

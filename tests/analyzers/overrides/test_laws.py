@@ -1,4 +1,7 @@
-"""Laws of the override formats, over their list: what each writes it recognises, reads back, merges and keeps."""
+"""Laws of the override formats, tested over their list.
+
+A format recognises, reads back, merges and keeps every file that it writes.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,10 @@ from tests.test_emitted import CASES, TARGET, overrides_of, own_samples
 
 @cache
 def samples() -> dict[str, list[tuple[Emission, Facts]]]:
-    """Format → files that are written for it, each with its target; of formats without a writer those of
-    ``sample_logs/`` in which nothing is wrong.
+    """Return format → its sample files, each with its target.
+
+    The format's writer makes the files. For a format without a writer the files are those in ``sample_logs/`` without a
+    fault.
     """
     out: dict[str, list[tuple[Emission, Facts]]] = {}
     for format in OVERRIDE_FORMATS:
@@ -94,7 +99,7 @@ def test_nothing_raises_and_an_empty_file_has_no_row(format: OverrideFormat, dat
 
 @given(st.data())
 def test_no_damage_raises(data: st.DataObject) -> None:
-    """Damaged bytes of a format's own samples: cut, doubled, or with other bytes in them."""
+    """The damaged bytes come from a format's own samples: cut, doubled, or with other bytes in them."""
     format = data.draw(st.sampled_from(OVERRIDE_FORMATS))
     file, target = data.draw(st.sampled_from(samples()[format.name]))
     start, end = sorted((data.draw(st.integers(0, len(file.data))), data.draw(st.integers(0, len(file.data)))))
@@ -106,7 +111,7 @@ def test_no_damage_raises(data: st.DataObject) -> None:
 
 
 def test_numbers_of_thousands_of_digits_do_not_raise(format: OverrideFormat) -> None:
-    """Python's ``int`` raises at them."""
+    """Python's ``int`` raises ValueError for such numbers."""
     file, target = samples()[format.name][0]
     for number in list(re.finditer(rb"[0-9]+", file.data[-600:]))[-24:]:
         start, end = (len(file.data[:-600]) + at for at in number.span())
@@ -129,7 +134,7 @@ def test_what_is_written_is_live_and_has_the_key_of_its_call(format: OverrideFor
 
 
 def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> None:
-    """A call of a row is served as long as the build can."""
+    """A call of a row's problem gets the row's solution as long as the build has that solution."""
     for file, target in samples()[format.name]:
         reading = format.reader(file.name, file.data, target)
         for row in reading.rows:
@@ -145,7 +150,7 @@ def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> 
 
 
 def overrides(format: OverrideFormat) -> list[tuple[list[Override], Facts]]:
-    """The rows of a format's samples as overrides for the samples' target."""
+    """Return the rows of a format's samples as overrides for the target of each sample."""
     return [(overrides_of(format, x.name, x.data, target), target) for x, target in samples()[format.name]]
 
 
@@ -181,7 +186,7 @@ VERSIONS: list[Facts] = [
 def test_an_override_is_served_by_its_file_or_refused_with_the_reason(
     format: OverrideFormat, data: st.DataObject
 ) -> None:
-    """No row that the target's reader drops is written, whatever the problem, the solution and the version."""
+    """Whatever the problem, the solution and the version: no row is written that the target's reader drops."""
     assert format.writer is not None
     all_of, target = data.draw(st.sampled_from(overrides(format)))
     target = {**target, **data.draw(st.sampled_from(VERSIONS))}
@@ -211,7 +216,7 @@ def test_the_list_knows_each_writers_format_before_it_is_imported() -> None:
 
 
 def test_overrides_of_the_samples_are_written(format: OverrideFormat) -> None:
-    """The law above is about files, not about refusals."""
+    """The law above could hold because everything is refused. This test shows that most overrides are written."""
     if format.writer is not None:
         for given, target in overrides(format):
             made = make(format.writer, given, target)
@@ -258,7 +263,10 @@ OTHER: Facts = {
 def test_what_a_file_states_about_its_target_is_held_against_each_fact_that_a_user_states(
     format: OverrideFormat,
 ) -> None:
-    """One contradicted fact alone: no row is used, or a note of weight names the value.  An equal one changes none."""
+    """If one stated fact contradicts the file, no row is used, or a warning or error names the value.
+
+    If the stated fact equals the file's, no row changes.
+    """
     for file, _ in samples()[format.name]:
         alone = format.inspect(file.name, file.data, {})
         for name, value in alone.facts.items():
@@ -295,13 +303,16 @@ def test_a_merge_and_a_conversion_have_a_destination() -> None:
 
 
 READ = {x.name: x for x in FORMATS if isinstance(x, FileFormat) and x.name in {y.name for y in OVERRIDE_FORMATS}}
-"""The formats whose rows ``ingest`` takes as measurements."""
+"""Formats whose rows ``ingest`` takes as measurements."""
 
 
 @given(st.data())
 def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -> None:
-    """A cell of a row is damaged: where its library drops every row of the file for what stands in them, none is a
-    measured time."""
+    """One cell of a row is damaged.
+
+    If the library drops every row of the file because of the row's contents, ``ingest`` must take no row as a measured
+    time.
+    """
     format = data.draw(st.sampled_from([x for x in OVERRIDE_FORMATS if x.name in READ and not x.convolutions]))
     file, target = data.draw(st.sampled_from(samples()[format.name]))
     *lines, last = file.data.decode().splitlines()
@@ -318,7 +329,7 @@ def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -
 
 @given(st.data())
 def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject) -> None:
-    """Of a file with a damaged row, and of one for another device, too."""
+    """The file may have a damaged row, or may be for another device."""
     format = data.draw(st.sampled_from(OVERRIDE_FORMATS))
     file, own = data.draw(st.sampled_from(samples()[format.name]))
     text = file.data
@@ -358,7 +369,7 @@ def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject)
 @pytest.mark.parametrize("name", ["miopen-find-db", "miopen-perf-db"])
 @given(data=st.data())
 def test_a_row_that_miopen_drops_contributes_no_claim(name: str, data: st.DataObject) -> None:
-    """Of a damaged database ``ingest`` takes the items that MIOpen uses, no others, under the same keys."""
+    """``ingest`` must take exactly the items of a damaged database that MIOpen uses, under the same keys."""
     [format] = [x for x in OVERRIDE_FORMATS if x.name == name]
     file, target = data.draw(st.sampled_from(samples()[name]))
     lines = file.data.decode().splitlines()
@@ -374,7 +385,7 @@ def test_a_row_that_miopen_drops_contributes_no_claim(name: str, data: st.DataOb
 
 
 def claims(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Key and solver of what counts as measured or tuned."""
+    """Yield key and solver of every item that counts as measured or tuned."""
     rows = outcome.tables["measurements"].to_pylist() if outcome.tables else []
     yield from ((x["key_text"], x["raw"]) for x in rows if x["status"] != "skipped")
     for x in outcome.records:
@@ -387,7 +398,7 @@ def test_what_order_means_is_stated_for_every_format(format: OverrideFormat) -> 
 
 
 def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.DataObject) -> bytes:
-    """The file with its rows in another order, some of them twice; rows of one key stay in theirs."""
+    """Return the file with its rows in another order and some rows twice. Rows of one key keep their order."""
     if file.data.lstrip().startswith(b"{"):  # its rows are members of an object
         members = draw.draw(st.permutations(list(json.loads(file.data).items())))
         return json.dumps(dict(members)).encode()
@@ -401,9 +412,10 @@ def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.Dat
 
 
 def answers(format: OverrideFormat, reading: Reading[Any]) -> tuple[object, ...]:
-    """What is known of a file, and which solution each of its calls is served with."""
+    """Return the facts known of a file, and the solution that each of its calls gets."""
     served = {}
-    for row in reading.rows if format.kinds else ():  # a table of tiles serves by the number of tokens, not by a call
+    # A table of tiles serves calls by the number of tokens, not by problem.
+    for row in reading.rows if format.kinds else ():
         if row.problem is not None and format.key(row.problem, reading.key_facts) is not None:
             found = look_up(format, reading, row.problem)
             served[row.problem] = found.state, found.solution

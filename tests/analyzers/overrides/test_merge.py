@@ -1,4 +1,4 @@
-"""Merged files: goldens, refusals, conflicts, and that a merge of a merge changes nothing."""
+"""Merged files: goldens, refusals and conflicts. A merge of a merge changes nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_the_fastest_finite_time_wins(tmp_path: Path) -> None:
     two = HEAD + f"{A},Gemm_Hipblaslt_7,0.25,BLAS_PARAMS: - {{ a, b }}\n{B},Gemm_Hipblaslt_9,0.0000123\n"
     merged = merge(files(tmp_path, one=one, two=two), gpus=2)
     golden = HEAD + f"{A},Gemm_Hipblaslt_7,0.25,BLAS_PARAMS: - {{ a, b }}\n{B},Gemm_Hipblaslt_9,0.0000123\n"
-    # hipBLASLt solutions in a file that has PT_VERSION alone are of a partial capture: kept as its validators say
+    # hipBLASLt's solutions in a file with no validator but PT_VERSION come from a partial capture. They are kept as the
+    # validators say.
     assert {x.name: x.data.decode() for x in merged.files} == {
         "tunableop_results0.csv": golden,
         "tunableop_results1.csv": golden,
@@ -51,7 +52,10 @@ CALL = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False"
 
 
 def test_tables_of_aiter(tmp_path: Path) -> None:
-    """Two rows of one key make aiter's reader raise; the merged table has one, and lint finds nothing wrong."""
+    """Two rows of one key make aiter's reader raise.
+
+    The merged table has one row per key, and lint finds nothing wrong.
+    """
     one = AITER + f"{CALL.format(64)},hipblaslt,7,0,10.5,\n{CALL.format(8)},hipblaslt,8,0,inf,\n"
     two = (
         AITER + f"{CALL.format(64)},hipblaslt,9,0,9.5,\n{CALL.format(16)},asm,3,0,4,k\n{CALL.format(16)},asm,4,0,5,k\n"
@@ -102,11 +106,11 @@ def test_the_other_tables_of_aiter(tmp_path: Path) -> None:
 
 
 def tuning(name: str, folder: Path, *entries: tuple[str, str, str], revision: str = "r", headed: bool = True) -> str:
-    """A tuning file of the sample's columns: m, index and microseconds of each entry."""
+    """Write a tuning file with the sample's columns. Each entry is (m, index, microseconds)."""
     lines = (SAMPLES / f"hipblaslt/tuning_{'7.0' if headed else '6.4'}.txt").read_text().splitlines()
     out = [f"Git Version: {revision}"]
     for m, index, us in entries:
-        entry = lines[2 if headed else 1].replace(",481566,", ",0,")  # the rate of the sample's sizes
+        entry = lines[2 if headed else 1].replace(",481566,", ",0,")  # the sample's rate belongs to the sample's sizes
         out += [lines[1]] if headed else []
         out.append(entry.replace(",12288,8192,4096,1,", f",{m},8192,4096,1,").replace("1712.4,105597", f"{us},{index}"))
     path = folder / name
@@ -225,7 +229,7 @@ def test_find_dbs(tmp_path: Path) -> None:
 
 
 def test_of_equal_rows_the_path_that_was_named_first_is_shown() -> None:
-    """Here the path that was given twice has the key the second time only."""
+    """The path ``b`` is given twice. Only its second file has the key."""
     one, other = (f"{KEY}={x}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM\n" for x in ("GemmWrwUniversal", "GemmWrw"))
     texts = [("a", one), ("b", ""), ("c", other), ("b", other)]
     found = _Winners(

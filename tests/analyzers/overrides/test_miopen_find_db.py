@@ -1,4 +1,4 @@
-"""Each broken rule of a user find-db is named, and MIOpen's own files have no errors."""
+"""User find-dbs: lint names each broken rule, and MIOpen's own files have no errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ FUSED = (
 
 
 def test_records_of_fusions_are_no_convolutions(store: Store, tmp_path: Path) -> None:
-    """Of a file for fusion plans nothing is judged, merged or measured; a convolution's record there has no effect."""
+    """A file for fusion plans is neither judged, merged nor measured.
+
+    A convolution's record in such a file has no effect.
+    """
     name = NAME.replace(".ufdb", ".fusion.ufdb")
     (tmp_path / name).write_text(FUSED, encoding="utf-8")
     own = inspect(name, FUSED.encode(), TARGET)
@@ -101,7 +104,7 @@ NAIVE = "ConvDirectNaiveConvWrw:{},0,miopenConvolutionBwdWeightsAlgoDirect"
 
 
 def test_a_record_that_miopen_overwrites() -> None:
-    """A record of which no solver is left is searched for again, and the new record takes its place."""
+    """If no known solver is left in a record, MIOpen searches again and replaces the record."""
     huge = ROW.replace("6422528", "99999999999999")
     assert [x[1:] for x in rules(huge)] == [("error", "workspace"), ("warning", "overwritten")]
     assert "overwritten" not in [x[2] for x in rules(huge.replace("\n", f";{NAIVE.format(9)}\n"))]
@@ -124,7 +127,7 @@ NHWC = "64-56-56-3x3-64-56-56-32-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-BF16-{}"
     ],
 )
 def test_solvers_of_2026_are_known(direction: str, solver: str, family: str) -> None:
-    """They were warned of as no solvers, their records as lost, and ``recommend`` could not write them."""
+    """These solvers were once reported as unknown and their records as lost, and ``recommend`` could not write them."""
     row = f"{NHWC.format(direction)}={solver}:0.02,0,{algorithm_name(family, direction)}\n"
     file = inspect("gfx950100.HIP.3_5_2_.ufdb.txt", row.encode(), {}, "miopen-find-db")
     assert {note.rule for note in file.notes} <= {"default-parameters"}
@@ -136,7 +139,10 @@ def test_solvers_of_2026_are_known(direction: str, solver: str, family: str) -> 
 @pytest.mark.parametrize("direction", ["F", "B", "W"])
 @pytest.mark.parametrize("family", ["Direct", "ImplicitGEMM", "Winograd"])
 def test_a_solver_that_is_not_known_here_is_not_judged(direction: str, solver: str, family: str) -> None:
-    """It may be one of a newer MIOpen: neither its direction nor its algorithm is known, nor that it is ignored."""
+    """The solver may come from a newer MIOpen.
+
+    So its direction and its algorithm are unknown, and nobody knows whether MIOpen ignores it.
+    """
     key = KEY.replace("-W_", f"-{direction}_")
     row = f"{key}={solver}:3.9,0,{algorithm_name(family, direction)}\n"
     file = inspect(NAME, row.encode(), TARGET)
@@ -160,7 +166,7 @@ def test_a_solver_that_is_not_known_here_is_not_judged(direction: str, solver: s
     ],
 )
 def test_a_name_that_the_target_never_opens(name: str) -> None:
-    """More of them: ``tests/conformance/test_miopen_files.py``."""
+    """``tests/conformance/test_miopen_files.py`` has more such names."""
     file = inspect(name, ROW.encode(), TARGET)
     assert [(n.rule, n.severity) for n in file.notes] == [("file-name", "error")]
     assert NAME in file.notes[0].remedy
@@ -184,7 +190,10 @@ F_KEY = "64-128-128-3x3-64-128-128-8-1x1-1x1-1x1-0-NCHW-FP16-F"
     ],
 )
 def test_the_number_in_a_name_is_what_hip_counts(name: str, words: list[str], wanted: str) -> None:
-    """On RDNA it counts pairs of CUs, as ``GetDbBasename`` does; a person states what rocminfo prints."""
+    """On RDNA HIP counts pairs of CUs, and MIOpen's ``GetDbBasename`` uses that number.
+
+    A person states the number of CUs that rocminfo prints.
+    """
     target = target_from([*words, "miopen_version=3.5.1", "miopen_tweak=abc"])
     row = f"{F_KEY}=ConvDirectNaiveConvFwd:3,0,miopenConvolutionFwdAlgoDirect\n".encode()
     end = ".HIP.3_5_1_abc.ufdb.txt"
@@ -203,7 +212,7 @@ def test_two_words_that_state_one_count_of_cus_agree() -> None:
 
 
 def test_a_build_whose_tweak_is_empty() -> None:
-    """As Debian's: it is known, so a file of another build is refused."""
+    """Debian's tweak is empty. It is a known tweak, so that a file of another build is refused."""
     target = TARGET | {"miopen_tweak": ""}
     assert inspect("gfx942130.HIP.3_4_0_.ufdb.txt", ROW.encode(), target).accepted is True
     assert inspect(NAME, ROW.encode(), target).accepted is False
@@ -241,7 +250,10 @@ SHIPPED = (SAMPLES / "miopen/gfx942130.HIP.fdb.txt").read_text(encoding="utf-8")
 
 @given(st.data())
 def test_usual_records_are_judged_as_one_by_one(data: st.DataObject) -> None:
-    """A record of the usual form is judged by one like it; a damaged one in its place shows where that is wrong."""
+    """A record of the usual form gets the verdict of one record like it.
+
+    A damaged record in its place shows whether such a verdict is ever wrong.
+    """
     lines = data.draw(st.lists(st.sampled_from([*SHIPPED[:40], ROW.strip()]), min_size=1, max_size=5))
     for _ in range(data.draw(st.integers(0, 3))):
         place = data.draw(st.integers(0, len(lines) - 1))
@@ -304,7 +316,10 @@ LARGE = "1024-162-92-3x3-1024-162-92-{}-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-FP16-{}"
 def test_a_tensor_beyond_the_indices_of_a_solver(
     n: int, direction: str, solver: str, family: str, warned: bool
 ) -> None:
-    """MIOpen of before July 2026 returns wrong results with it: it is warned of, and never written."""
+    """MIOpen from before July 2026 returns wrong results with such a tensor.
+
+    Lint warns of the solver, and it is never written.
+    """
     key = LARGE.format(n, direction)
     small = f"{LARGE.format(1, direction)}={solver}:0.1,0,{algorithm_name(family, direction)}\n"
     text = f"{small}{key}={solver}:9.5,0,{algorithm_name(family, direction)}\n"

@@ -1,4 +1,4 @@
-"""Fused-MoE tables: which a server finds and takes, what its log reports of them, and the shapes to tune."""
+"""Fused-MoE tables: which tables a server finds and takes, what its log reports of them, and the shapes to tune."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def judged(members: object, name: str = NAME, target: dict[str, str] | None = No
 
 
 def rules(file: OverrideFile) -> list[tuple[int | None, str, str]]:
-    """Line, severity and rule of the notes, without that about the few sizes of a short example."""
+    """Return line, severity and rule of the notes.
+
+    The note about the few sizes of a short example is left out.
+    """
     return [(note.line, note.severity, note.rule) for note in file.notes if note.rule != "ladder"]
 
 
@@ -48,7 +51,7 @@ def test_a_good_table_is_taken_on_its_device_and_only_there() -> None:
 @pytest.mark.parametrize(
     ("device", "target", "accepted", "noted"),
     [
-        ("AMD_Instinct_MI300X", "AMD Instinct MI300X OAM", True, ["device"]),  # spelled otherwise: may miss
+        ("AMD_Instinct_MI300X", "AMD Instinct MI300X OAM", True, ["device"]),  # another spelling, which may miss
         ("NVIDIA_H200", "NVIDIA H200 NVL", True, []),  # vLLM has one name for them
         ("AMD_Radeon_R9700", "AMD Radeon R9700", True, []),
         ("AMD_Radeon_R9700", "AMD Radeon RX 7900", False, ["device"]),
@@ -64,7 +67,7 @@ def test_names_of_devices(device: str, target: str, accepted: bool, noted: list[
     [
         ('{"1": {"BLOCK_SIZE_M": 16,', [(None, "error", "json")]),
         ("[1]", [(None, "error", "json")]),
-        ("\ufeff" + json.dumps({"1": TILE}), [(None, "error", "json")]),  # json.load of a server refuses the mark
+        ("\ufeff" + json.dumps({"1": TILE}), [(None, "error", "json")]),  # a server's json.load refuses the mark
         ({}, [(None, "error", "empty")]),
         ({"many": TILE, "1": TILE}, [(2, "error", "keys")]),
         ({"1": TILE, "-4": TILE}, [(10, "error", "tokens")]),
@@ -96,7 +99,10 @@ def test_rules_that_depend_on_the_name() -> None:
 
 
 def test_tables_of_block_scaled_products(tmp_path: Path) -> None:
-    """They name no experts; their reader takes ``triton_version`` for a number, and no folder of the user's."""
+    """The names of such tables have no number of experts.
+
+    The reader of the tables takes ``triton_version`` for a number of tokens, and it looks in no folder of the user's.
+    """
     name = "N=4096,K=1024,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8,block_shape=[128,128]"
     assert rules(judged({"1": TILE}, name)) == []
     assert rules(judged({"triton_version": "3.4.0", "1": TILE}, name)) == [(1, "error", "keys")]
@@ -154,7 +160,7 @@ def test_two_tables_of_one_name_become_one(tmp_path: Path) -> None:
     made = merge(paths)
     table = json.loads(made.files[0].data)
     assert (made.files[0].name, list(table)) == (f"{NAME}.json", ["triton_version", "1", "64", "2048"])
-    assert table["64"]["num_warps"] == 4  # the first file's: the tables have no times
+    assert table["64"]["num_warps"] == 4  # from the first file, because the tables have no times
     Path(paths[1]).write_text(json.dumps({"triton_version": "3.5.0", "1": TILE}))
     with pytest.raises(InputError, match=r"triton_version is 3\.5\.0, not 3\.4\.0"):
         merge(paths)
@@ -168,8 +174,9 @@ TUNED = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 30
     ("sizes", "far"),
     [
         (TUNED, None),
-        ((1, 2, 4, 8), "8 to 8,192"),  # the ladder of vllm-project/vllm#52192: a prefill takes the tile of 8 tokens
-        ((96, 128, 256, 512, 1024), "1 to 96"),  # a decode takes that of 96
+        # The ladder of vllm-project/vllm#52192: a prefill takes the tile of 8 tokens.
+        ((1, 2, 4, 8), "8 to 8,192"),
+        ((96, 128, 256, 512, 1024), "1 to 96"),  # a decode takes the tile of 96 tokens
         ((8, 512, 4096), "8 to 512"),
         ((64,), "1 to 64 and 64 to 8,192"),
     ],

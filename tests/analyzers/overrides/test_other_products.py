@@ -1,4 +1,4 @@
-"""Calls of one key of hipBLASLt whose operands need other kernels: no verb takes one for the other."""
+"""Calls under one key of hipBLASLt whose operands need different kernels. No verb takes one call for the other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PRODUCTS: dict[str, tuple[str, dict[str, str], str, str]] = {
     "block-scaled": ("f8_r", {"scaleA": "3", "scaleB": "3"}, "--scaleA 1 --scaleB 1 ", "--scaleA 3 --scaleB 3 "),
     "row-scaled": ("f8_r", {"scaleA": "2", "scaleB": "2"}, "--scaleA 1 --scaleB 1 ", "--scaleA 2 --scaleB 2 "),
 }  # fmt: skip
-"""Type, cells of the other product's row, flags of a plain call and of the other one."""
+"""Type, cells of the other product's row, flags of a call without extras, and flags of the other call."""
 
 
 def entry(index: int, us: float, kind: str, **cells: str) -> str:
@@ -73,7 +73,7 @@ def test_a_row_serves_calls_of_its_own_product_alone(name: str, store: Store, tm
 
 
 def test_a_log_that_states_no_swizzle_joins_both_with_a_mark(store: Store, tmp_path: Path) -> None:
-    """The Trace line may be of either; its level is no ``exact``."""
+    """The Trace line may come from either product, so that its link has no level ``exact``."""
     trace = (
         "[2026-01-01 00:00:00][HIPBLASLT][1][Trace][rocblaslt_matmul] A=0x1 Adesc=[type=R_16BF rows=64 cols=256 ld=64] "
         "B=0x1 Bdesc=[type=R_16BF rows=64 cols=32 ld=64] C=0x1 Cdesc=[type=R_16BF rows=256 cols=32 ld=256] D=0x1 "

@@ -1,4 +1,7 @@
-"""A user's own rows stay in the file that takes the place of theirs; a file of another build lends none."""
+"""A new file keeps the user's own rows when it takes the place of the user's file.
+
+A file of another build adds none.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ def solutions(name: str, data: bytes) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(("path", "depth", "head"), [(CSV, 1, 5), (TUNING, 2, 1), (USER, 1, 0)])
 def test_a_new_row_counts_and_the_others_stay(path: Path, depth: int, head: int) -> None:
-    """The new file has one row of the own file, with another solution; the result has all keys, and that row is new."""
+    """The new file has one row of the user's file, with another solution.
+
+    The result has all keys of the user's file, and that row is the new one.
+    """
     lines = path.read_text().splitlines()
     new = "\n".join(lines[head : head + depth])
     changed = new.replace("105633", "7").replace("105597", "7").replace("ConvHip", "ConvCk", 1)

@@ -1,4 +1,4 @@
-"""Each broken rule of a rocBLAS override CSV is named, and a row is found by the calls that rocBLAS gives it."""
+"""rocBLAS's override CSV: lint names each broken rule, and the calls for which rocBLAS takes a row find it."""
 
 from __future__ import annotations
 
@@ -126,7 +126,10 @@ STRIDES = {"a": "--stride_a 8704 ", "b": "--stride_b 4096 ", "c": "--stride_c 20
 def test_rows_that_a_logged_call_finds(
     function: str, strides: dict[str, str], trans: str, kind: str, served: list[str]
 ) -> None:
-    """As rocBLAS 5.2 was seen to take them: also of one product, each function has a row of its own or none."""
+    """rocBLAS 5.2 was seen to take these rows.
+
+    Each function has a row of its own or none, even for the same product.
+    """
     given = dict.fromkeys("abcd", "") | strides
     outcome = rocblas.read_bench(LINE.format(function=function, trans=trans, kind=kind, **given))
     call, *messages = outcome.records

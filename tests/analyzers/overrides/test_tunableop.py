@@ -1,4 +1,4 @@
-"""What PyTorch does with a results file, case by case as torch 2.11 on a GPU answered, and what lint reports."""
+"""How PyTorch reads a results file, case by case as torch 2.11 on a GPU answered, and which rules lint reports."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_tried_on_a_gpu() -> None:
         assert reading.accepted is accepted, case
         kept = [mine for mine, row in zip(reading.parsed.entries, reading.rows, strict=True) if row.kept]
         found = [(row.name, row.time_ms) for row in kept if row.key == KEY]
-        assert str(found) == str([loaded] if loaded else []), case  # nan is not equal to itself
+        assert str(found) == str([loaded] if loaded else []), case  # as texts, because nan is not equal to itself
         file = judged(text, CUDA)
         assert {note.rule for note in file.notes} == rules, case
         hit = any(row.live and row.key == KEY for row in file.rows)
@@ -172,7 +172,10 @@ OLD = (
 def test_each_stated_fact_is_held_against_the_validator_that_has_it(
     head: str, stated: dict[str, str], why: str
 ) -> None:
-    """A whole set of validators is not needed to know that a file is rejected, nor is one of them a whole set."""
+    """A single contradicted validator is enough to know that a file is rejected.
+
+    But one fact is not a whole set of validators, so that it never proves that the file is accepted.
+    """
     file = judged(head + ROW, stated)
     assert file.accepted is (False if why else None)
     assert [why in note.message for note in file.notes if note.rule == "validators"] == ([True] if why else [])
@@ -224,6 +227,7 @@ def test_damaged_sample() -> None:
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("tunableop/**/*results*.csv")), ids=lambda p: p.name)
 def test_files_that_pytorch_wrote_have_no_unexplained_errors(path: Path) -> None:
     file = inspect(path.name, path.read_bytes(), {}, "tunableop-results")
-    # what PyTorch itself wrote: only duplicates of two processes, failed keys and an empty file
+    # PyTorch itself wrote these files. Their only faults are duplicates from two processes, failed keys and an empty
+    # file.
     assert {n.rule for n in file.notes if n.severity == "error"} <= {"conflict", "empty", "validators"}
     assert not any(row.verdicts.matched is False for row in file.rows)
