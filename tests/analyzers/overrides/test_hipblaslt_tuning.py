@@ -180,7 +180,7 @@ def test_several_rows_of_one_key() -> None:
     other = ROW.replace(",105597,", ",7,")
     assert rules(FIRST + NAMES + ROW + NAMES + ROW, NEW) == []
     assert rules(FIRST + ROW + other, OLD) == [(2, "error", "conflict")]  # 6.4 tries the latest row first
-    assert rules(FIRST + NAMES + ROW + NAMES + other, NEW) == [(5, "error", "conflict")]  # 7.0 tries the oldest row first
+    assert rules(FIRST + NAMES + ROW + NAMES + other, NEW) == [(5, "error", "conflict")]  # 7.0 tries line 3 first
     assert [x[0] for x in rules(FIRST + NAMES + ROW + NAMES + other, {})] == [3, 5]
     format = by_name("hipblaslt-tuning-file")
     for text, target, line in ((FIRST + ROW + other, OLD, 3), (FIRST + NAMES + ROW + NAMES + other, NEW, 3)):

@@ -1,4 +1,4 @@
-"""``apply.py`` in a job of two processes: before DDP and FSDP wrap the model it works, after that it refuses."""
+"""``apply.py`` in a job of two processes: it works before DDP and FSDP wrap the model, and refuses after that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``apply.sh``: sourced for real, in dash and bash, beside fake tools that report a machine."""
+"""``apply.sh``, really sourced in dash, bash and others, beside fake tools that report a machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOUND = {
     Path(found).resolve(): shell for shell in ("sh", "dash", "bash", "zsh", "busybox") if (found := shutil.which(shell))
 }
 SHELLS = list(FOUND.values())
-"""One name of each shell that is here: ``sh`` is mostly one of the others."""
+"""One name of each shell on this machine. ``sh`` is mostly another name of one of the others."""
 TARGET = {
     "arch": "gfx942:sramecc+:xnack-",
     "cu_count": "304",
@@ -81,7 +81,7 @@ FILES = (
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The files of a target, with blanks and a quote in their path."""
+    """Write the files of a target to a folder with blanks and a quote in its path."""
     out = tmp_path / "over rides" / "it's here"
     out.mkdir(parents=True)
     made = script([OVERRIDE], FILES, TARGET, str(out))
@@ -99,7 +99,10 @@ def tool(folder: Path, name: str, output: str, code: int = 0) -> None:
 
 
 def machine(tmp_path: Path, rocminfo: str | None = ROCMINFO, torch: Mapping[str, str] | None = TORCH) -> dict[str, str]:
-    """The environment of a shell on a machine whose tools report this; None: there is no such tool, or no PyTorch."""
+    """Return the environment of a shell on a machine whose tools report these facts.
+
+    ``rocminfo=None`` leaves out that tool. ``torch=None`` leaves out PyTorch.
+    """
     tools = tmp_path / "bin"
     if rocminfo is not None:
         tool(tools, "rocminfo", rocminfo)
@@ -110,7 +113,10 @@ def machine(tmp_path: Path, rocminfo: str | None = ROCMINFO, torch: Mapping[str,
 
 
 def source(shell: str, path: Path | str, env: Mapping[str, str], cwd: Path, options: str = "-u") -> tuple[str, str]:
-    """What a shell that sources a script returns: its new environment with the exit status first, and its errors."""
+    """Source a script in a shell.
+
+    Return the exit status with the new environment, and the errors.
+    """
     text = f'set {options}\nif . "$1"; then echo "status 0"; else echo "status $?"; fi\n'
     text += 'set +u\nenv\necho "all variables"\nset'
     words = [shutil.which(shell) or shell, *(["sh"] if shell == "busybox" else []), "-c", text, "shell", str(path)]
@@ -119,7 +125,7 @@ def source(shell: str, path: Path | str, env: Mapping[str, str], cwd: Path, opti
 
 
 def exported(out: str) -> dict[str, str]:
-    """The libraries' variables in the environment after it."""
+    """Return the libraries' variables in the environment after the script."""
     env = out.partition("status ")[2].partition("all variables")[0]
     return dict(re.findall(r"^((?:HIPBLASLT|PYTORCH|MIOPEN)_\w+)=(.*)$", env, re.MULTILINE))
 
@@ -181,7 +187,10 @@ def test_a_caution_is_printed_and_the_files_apply(shell: str, folder: Path, tmp_
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("code", [*BLIND, *LINES], ids=repr)
 def test_a_fact_is_data(shell: str, code: str, tmp_path: Path) -> None:
-    """Whatever stands in a fact's name and value, or in the caution, nothing runs; the machine that has it is fit."""
+    """No text in a fact's name, a fact's value or the caution is ever run.
+
+    A machine with the same odd facts is still accepted.
+    """
     target = {"arch": "gfx942", "cu_count": "304", "hipblaslt_revision": f"3b{code}", f"validator:A{code}": f"1{code}"}
     out = tmp_path / "out"
     out.mkdir()
@@ -229,7 +238,10 @@ def test_one_of_several_gpus_is_enough(shell: str, folder: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_copied_folder(shell: str, folder: Path, tmp_path: Path) -> None:
-    """Bash knows where the script lies; others find it in the working directory, or an error states what to do."""
+    """Bash knows the folder of the script.
+
+    Other shells find it in the working directory, or an error states what to do.
+    """
     moved = tmp_path / "moved"
     shutil.move(folder, moved)
     env = machine(tmp_path)
@@ -265,7 +277,7 @@ class cuda:
 
 
 def test_what_pytorch_reports(folder: Path, tmp_path: Path) -> None:
-    """The script's own Python, run by a real interpreter with a module that answers as torch on an MI300X does."""
+    """A real interpreter runs the script's own Python code with a module that answers as torch on an MI300X does."""
     text = (folder / NAME).read_text().partition("-c '")[2].partition("' 2>")[0]
     (tmp_path / "torch.py").write_text(FAKE_TORCH)
     out = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
@@ -305,7 +317,10 @@ def test_without_override_files_there_is_nothing_to_apply() -> None:
 def test_compute_units_are_counted_as_hip_does(
     shell: str, arch: str, cus: str, wanted: str, mode: str | None, applies: bool, tmp_path: Path
 ) -> None:
-    """rocminfo prints CUs; MIOpen's file names have HIP's count, on RDNA pairs of CUs unless a variable says not."""
+    """rocminfo prints CUs, but MIOpen's file names have HIP's count.
+
+    On RDNA HIP counts pairs of CUs, unless a variable turns that off.
+    """
     target = {"arch": arch, "cu_count": wanted, "miopen_version": "3.5.1", "miopen_tweak": "abc"}
     file = Emission("any.ufdb.txt", b"x", Shell("export MIOPEN_USER_DB_PATH={folder}"))
     made = script([Override(problem=gemm(), solution=Solution("miopen", "x"), target=target)], [file], target)

@@ -1,4 +1,4 @@
-"""The ceiling: what every problem at its best known time saves."""
+"""The ceiling: the saving if every problem ran at its best known time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def kernel(problem: str | None, total_us: float) -> dict[str, object]:
 
 
 def traced() -> Tables:
-    """A traced run of two steps: one problem's pick is measured, one is only traced, one is in no file at all."""
+    """Return a traced run of two steps with three problems.
+
+    The first problem has a measured pick. The second is only traced. The third has no time in any file.
+    """
     called = ((ONE, 100), (TWO, 50), (THREE, 50))
     return tables(
         calls=[call(x, count=n, category="profiler", source_id="t") for x, n in called],
@@ -40,7 +43,7 @@ def traced() -> Tables:
 
 def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
     ceiling = recommend(traced(), Settings()).ceiling
-    # 100 calls take 12,000 µs in the job, 120 each; the measured times say that 40 % of that can go.
+    # 100 calls take 12,000 µs in the job, 120 µs each. By the measured times 40 % of that can be saved.
     assert (ceiling.default_us, ceiling.saving_us) == (12_000.0, pytest.approx(4_800.0))
     assert (ceiling.calls_share, ceiling.untimed_share) == (0.5, 0.25)
     assert render.ceiling_lines(ceiling) == [
@@ -50,7 +53,10 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
 
 
 def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> None:
-    """A log of 100 calls beside a trace of ten: its 1,200 µs are 120 each, as on the page, though alone it took 100."""
+    """The trace has ten of the log's calls. They take 1,200 µs: 120 µs per call, although a call alone took 100 µs.
+
+    The page uses 120 µs, too.
+    """
     t = tables(
         calls=[call(ONE, count=100), call(ONE, count=10, category="profiler", source_id="t")],
         workload=[work(ONE, 100)],
@@ -63,7 +69,10 @@ def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> N
 
 
 def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
-    """90 µs that are fine and 10 µs that become 8 are 2 %, not 20 %."""
+    """One pick takes 90 µs and is best. The other pick takes 10 µs, and its best solution 8 µs.
+
+    That saves 2 % of all, not 20 %.
+    """
     t = tables(
         workload=[work(ONE, 1), work(TWO, 1)],
         measurements=[
@@ -84,7 +93,10 @@ def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
 
 
 def test_measured_findings_are_below_the_ceiling() -> None:
-    """A problem whose pick no log names counts as in its finding; a guess does not, and no problem counts twice."""
+    """A problem whose pick no log names counts as in its finding.
+
+    An estimate does not count, and no problem counts twice.
+    """
     t = tables(
         workload=[work(ONE, 10), work(W.text, 5)],
         measurements=[measurement(ONE, "Default", 9.0), measurement(ONE, "hipblaslt:1", 8.0)],
@@ -121,7 +133,7 @@ def test_verdicts() -> None:
 
 
 def test_the_ceiling_does_not_depend_on_what_is_asked_for() -> None:
-    """A measured gain of 75 % that only a finding compares was no part of it above ``--min-gain 75%``."""
+    """Above ``--min-gain 75%`` the ceiling once left out a measured gain of 75 % that only a finding compares."""
     evidence = Evidence(sureness="measured alone", now_us=80.0)
     known = Finding(
         analyzer="slow-wrw", message="", problem=W, per_call_us=60.0, calls=5, saving_us=300.0, evidence=evidence

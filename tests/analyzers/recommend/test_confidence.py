@@ -1,4 +1,4 @@
-"""Intervals and p-values: what each kind of measurement allows."""
+"""Intervals and p-values that each kind of measurement allows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201"}
 
 
 def confirmed(pick_us: Sequence[float], winner_us: Sequence[float], source: str = "c", told: bool = True) -> Tables:
-    """One confirmation of one problem, called ten times."""
+    """Return a run with one confirmation of one problem, which was called ten times."""
     pairs = Pairs(tuple(pick_us), tuple(winner_us))
     rows = [
         measurement(
@@ -66,7 +66,7 @@ def test_what_does_not_confirm_is_left_out() -> None:
     result = recommend(confirmed(*SAME), Settings())
     assert not result.findings
     assert set(result.left_out) <= {NOT_CONFIRMED}
-    by_a_hair = ([100.0] * 12, [98.0] * 12)  # surely faster, and less than the floor
+    by_a_hair = ([100.0] * 12, [98.0] * 12)  # surely faster, but by less than the floor
     assert recommend(confirmed(*by_a_hair), Settings()).left_out == {BELOW_FLOOR: 1}
     assert len(recommend(confirmed(*by_a_hair), Settings(min_gain=0.01)).findings) == 1
 
@@ -78,7 +78,10 @@ def test_without_the_fact_a_pair_is_no_test() -> None:
 
 
 def test_a_confirmation_does_not_count_for_the_other_direction() -> None:
-    """The race's winner lost the confirmation: that the pick is faster was not tested, and is no finding."""
+    """The winner of the race lost the confirmation.
+
+    Nothing tested that the pick is faster, so that this is no finding.
+    """
     slow_winner = confirmed(FAST[1], FAST[0])
     assert not recommend(slow_winner, Settings()).findings
     picked = {"source_id": "log", "run": "r", "category": "bench", "kind": "gemm", "problem": P.text, "pid": 1}
@@ -94,8 +97,8 @@ def test_a_confirmation_does_not_count_for_the_other_direction() -> None:
 
 
 def test_all_confirmations_of_the_run_are_one_family() -> None:
-    """A p that suffices alone does not among many that were tried."""
-    lucky = ([100.0] * 12, [98.9, 99.0] * 6)  # 1.1 %, of a single process
+    """A p-value that suffices for a single test does not suffice among many tests."""
+    lucky = ([100.0] * 12, [98.9, 99.0] * 6)  # a gain of 1.1 %, from a single process
     alone = judgement(confirmed(*lucky), 0.0)
     [one] = alone.by_source.values()
     assert 0.05 / 9 < one.confirmation.p < 0.05

@@ -1,4 +1,4 @@
-"""The promise on null data: of 200 stores in which nothing is faster than the default at most 5 % have a finding."""
+"""The promise on null data: at most 5 % of 200 stores in which nothing is faster than the default have a finding."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ STORES, PROBLEMS = sized(60, 200), 12
 
 
 def most(stores: int, rate: float, doubt: float = 1e-3) -> int:
-    """So many of ``stores`` are exceeded with probability ``doubt`` at most, if each has a finding with ``rate``.
+    """Return the number of stores with a finding that is exceeded with probability ``doubt`` at most.
 
-    The seeds are fixed, so the count is too; the bound says how far from 5 % of them a sample of 200 may lie by chance.
+    Each store has a finding with probability ``rate``. The seeds are fixed, so that the count is fixed, too. The bound
+    says how far a sample of 200 stores may lie from 5 % by chance.
     """
     below = 0.0
     for count in range(stores + 1):
@@ -40,13 +41,16 @@ def test_the_bound_is_that_of_the_binomial_distribution() -> None:
 
 @pytest.mark.parametrize("floor", [pytest.param(0.03, marks=pytest.mark.nightly), 0.0])
 def test_null_stores_have_no_findings(floor: float) -> None:
-    """At the floor of 3 % and, which is harder, without any: there only the tests and their correction hold back."""
+    """The floor is 3 % or 0.
+
+    The floor of 0 is harder, because only the tests and their correction prevent findings then.
+    """
     found = uncorrected = refused = 0
     for seed in range(STORES):
         tables = null_tables(seed, PROBLEMS, floor)
         judged = judgement(tables, floor)
         uncorrected += any(x.confirmation.p <= RATE for x in judged.by_source.values())
-        if judged.kept or seed % 50 == 0:  # the way to findings is the same for all: a few of the empty ones will do
+        if judged.kept or seed % 50 == 0:  # all findings are made in the same way: a few of the empty ones will do
             result = recommend(tables, Settings(min_gain=floor))
             assert len(result.findings) == judged.kept
             refused += result.left_out.get(NOT_CONFIRMED, 0)

@@ -15,12 +15,12 @@ from tests.analyzers.build import facts, frame, tables
 from tests.analyzers.example import everything, gemm
 
 TABLES = tables()
-"""Of a run without a trace."""
+"""The tables of a run without a trace."""
 
 
 @pytest.fixture(scope="module")
 def findings() -> list[Finding]:
-    """Findings with a row in an override file and a known saving."""
+    """Return the findings with a row in an override file and a known saving."""
     found = recommend(everything(), Settings()).findings
     chosen = [x for x in found if x.override is not None and x.saving_us]
     assert len(chosen) > 1
@@ -65,7 +65,7 @@ def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
 
 
 def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> None:
-    """The log counts 100 and 10 calls of one product, 50 µs each; 2 of them are in the two steps of the trace."""
+    """The log counts 100 and 10 calls of one product, 50 µs each. The two steps of the trace have 2 of the calls."""
     known = everything()
     of_trace = {"source_id": "trace", "run": "r"}
     product = of_trace | {"op": "aten::mm", "problem": gemm().text, "kernel": "Cijk_7", "calls": 2, "total_us": 96.0}

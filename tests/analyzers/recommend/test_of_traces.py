@@ -1,4 +1,7 @@
-"""What ``recommend`` prints for a trace alone, on samples as reviewed texts and on real traces by their figures."""
+"""Output of ``recommend`` for a trace alone.
+
+Samples are compared with reviewed texts, real traces with their figures.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def recommended(trace: Path, folder: Path) -> Recommendation:
 
 
 def rendered(sample: str, folder: Path) -> str:
-    """The report; the place of the samples is left out."""
+    """Return the report, without the path of the samples."""
     return report(recommended(SAMPLES / sample, folder), []).replace(f"{SAMPLES}/", "")
 
 
@@ -52,7 +55,7 @@ def test_the_page_states_where_the_time_goes_first(store: Store) -> None:
 
 
 def figures(found: Recommendation) -> dict[str, Any]:
-    """Milliseconds per step by kind of work, rounded, and what else the first lines hold."""
+    """Return the rounded milliseconds per step by kind of work, the busy share, and the time before the trace in ms."""
     time = found.gpu_time
     assert time is not None
     steps = time.steps or 1.0
@@ -64,7 +67,7 @@ def figures(found: Recommendation) -> dict[str, Any]:
 
 @needs_corpus
 def test_a_training_step_of_an_mi300x(tmp_path: Path) -> None:
-    """The GPU lags behind the host: a quarter of the kernels were launched before the trace."""
+    """The GPU lags behind the host. A quarter of the kernels were launched before the trace."""
     found = recommended(CORPUS / "tracelens/mi300_resnet_train.json.gz", tmp_path)
     seen = figures(found)
     assert (seen["busy"], seen["before_ms"]) == (0.96, 30.8)
@@ -79,7 +82,7 @@ def test_a_training_step_of_an_mi300x(tmp_path: Path) -> None:
     }
     remarks = {x.analyzer: x for x in found.remarks}
     assert "host-bound" not in remarks
-    turned = remarks["layout-transposes"].message  # of three steps, 5,313 µs of backward convolutions
+    turned = remarks["layout-transposes"].message  # three steps with 5,313 µs of backward convolutions
     assert "254 µs of 824 µs in B" in turned
     assert "341 µs of 947 µs in W" in turned
     assert {x.analyzer for x in found.findings} == {"slower-than-comparable"}

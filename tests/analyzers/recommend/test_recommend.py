@@ -35,7 +35,7 @@ HERE = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt
 
 @pytest.fixture(scope="module")
 def found() -> Recommendation:
-    """Of the run in which every analyzer finds something."""
+    """Return the recommendation for the run in which every analyzer finds something."""
     return recommend(everything(), Settings())
 
 
@@ -46,7 +46,8 @@ def test_ranking_and_ceiling(found: Recommendation) -> None:
         ("suboptimal-pick", 100.0),
         ("suboptimal-pick", None),
     ]
-    # 110 calls of 50 µs and 10 of 30 µs at their best: 40 and 20 µs; 120 of 128 calls have a measured default.
+    # 110 calls take 50 µs, and 40 µs at best. 10 calls take 30 µs, and 20 µs at best. 120 of 128 calls have a measured
+    # default.
     assert found.ceiling.default_us == 5800.0
     assert found.ceiling.saving_us == pytest.approx(1200.0)
     assert found.ceiling.share == pytest.approx(1200 / 5800)
@@ -101,7 +102,10 @@ def test_a_text_without_calls_repeats_nothing_of_the_counted_one() -> None:
 
 
 def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_path: Path) -> None:
-    """Its own first choice is the default there, under whatever name: it needs no comparison with the log's pick."""
+    """In such a replay the default is the library's own first choice, whatever its name.
+
+    It needs no comparison with the log's pick.
+    """
     own, padded, problem = "hipblaslt:5", "torch:pad=64,stored", product(50257, 2048, 768)
     untuned = "GemmTunableOp_BFloat16_TN,tn_50257_2048_768_ld_768_768_50257\n"
     read(store, tmp_path, {"job.log": bench(50257, 2048, 768, count=10), "untuned0.csv": untuned})
@@ -212,7 +216,7 @@ def test_emissions_of_the_target(found: Recommendation) -> None:
     ]
     assert made.notes[0] in files["apply.sh"], "whoever sources it reads it"
     assert "run 'W 64×256×56×56" in files["tune_miopen.sh"]
-    assert files["tune_hipblaslt.sh"].count("\nrun ") == 1  # the pick without a time; the measured ones need no search
+    assert files["tune_hipblaslt.sh"].count("\nrun ") == 1  # only the pick without a time needs a search
     assert "export OUT=" in files["apply.sh"]
     most = emissions(found, target, [writer()], Settings(max_rows=1), commands=commands())  # type: ignore[arg-type]
     assert [x.data for x in most.files if x.name == "out.txt"] == [b"hipblaslt:9"]
@@ -235,7 +239,10 @@ def test_what_a_writer_refuses_is_a_note(found: Recommendation) -> None:
 
 
 def test_confirmed_only(found: Recommendation) -> None:
-    """Of two measured gains a replay confirmed one: that alone is written, and then there is nothing to warn of."""
+    """A replay confirmed one of two measured gains.
+
+    Only that gain is written, and nothing is left to warn of.
+    """
     first, second = (x for x in found.findings if x.override is not None)
     assert first.override is not None
     found = replace(found, findings=(replace(first, p=0.001), second))
@@ -424,7 +431,10 @@ def test_agreement_of_facts() -> None:
 
 
 def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
-    """What another run of the store measured of problems that this one never called is no finding about it."""
+    """Another run of the store measured two problems, but this run called only one of them.
+
+    A problem that this run never called is no finding.
+    """
     mine, other = gemm(64), gemm(96)
     rows = [
         measurement(problem.text, solution, time, run="elsewhere", source_id="theirs")
@@ -441,16 +451,19 @@ def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
 @pytest.mark.parametrize(
     ("plain", "added", "row"),
     [
-        ({"hipblaslt:7": 40.0, "hipblaslt:9": 44.0}, {"hipblaslt:7": 42.0, "hipblaslt:9": 40.0}, "9"),  # 1,640 µs
-        ({"hipblaslt:7": 40.0, "hipblaslt:9": 48.0}, {"hipblaslt:7": 40.5, "hipblaslt:9": 40.0}, "7"),  # 1,615 of 1,680
+        # In all 9 takes 1,640 µs, and 7 takes 1,660 µs.
+        ({"hipblaslt:7": 40.0, "hipblaslt:9": 44.0}, {"hipblaslt:7": 42.0, "hipblaslt:9": 40.0}, "9"),
+        # In all 7 takes 1,615 µs, and 9 takes 1,680 µs.
+        ({"hipblaslt:7": 40.0, "hipblaslt:9": 48.0}, {"hipblaslt:7": 40.5, "hipblaslt:9": 40.0}, "7"),
         ({"hipblaslt:7": 40.0, "hipblaslt:9": 400.0}, {"hipblaslt:7": 80.0, "hipblaslt:9": 40.0}, None),
-        ({"hipblaslt:7": 40.0}, {"hipblaslt:9": 40.0}, "9"),  # not timed on both: the one that saves more
+        # No solution is timed on both problems. The row has the solution that saves more.
+        ({"hipblaslt:7": 40.0}, {"hipblaslt:9": 40.0}, "9"),
     ],
 )
 def test_calls_that_share_a_row_get_what_costs_them_least_in_all(
     plain: dict[str, float], added: dict[str, float], row: str | None, store: Store, tmp_path: Path
 ) -> None:
-    """Ten calls with β = 0 and thirty that accumulate: hipBLASLt's key is the same."""
+    """Ten calls have β = 0, and thirty calls accumulate. hipBLASLt's key is the same for both."""
     own, facts_there = {"hipblaslt:5": 50.0}, HERE | {"hipblaslt_version": "100202"}
     log = bench(64, 32, 16, count=10) + bench(64, 32, 16, count=30).replace("--beta 0.0", "--beta 1.0")
     read(store, tmp_path, {"job.log": log + bench(128, 32, 16)})
@@ -477,7 +490,7 @@ def test_overrides_that_are_valid_alone_cost_no_other() -> None:
 
 
 def test_a_change_of_the_program_is_printed_under_its_own_words_and_nothing_is_searched() -> None:
-    """A stranger's finding: one GEMM with two leading dimensions, one of them 20 % slower."""
+    """The finding comes from somebody else's analyzer: a GEMM is 20 % slower with one of two leading dimensions."""
     pad = ChangeProgram("torch:pad=64", "pad the operand")
     slow = Finding(
         analyzer="leading-dimension",

@@ -1,4 +1,4 @@
-"""What ``recommend`` prints by default, case by case, as reviewed texts."""
+"""Default output of ``recommend``, case by case, as reviewed texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GOLDEN = Path(__file__).parent / "golden" / "screen"
 
 
 def samples(*names: str) -> Callable[[Path], Tables]:
-    """The tables of a store of these samples."""
+    """Return a function that reads these samples into a store in a folder and returns the tables."""
 
     def read(folder: Path) -> Tables:
         store = open_store(folder / "store", create=True)
@@ -43,14 +43,14 @@ def built(made: Callable[[], Tables]) -> Callable[[Path], Tables]:
 
 
 def best_already() -> Tables:
-    """A default that was timed against another solution and is the faster one."""
+    """Return a run whose default was timed against another solution and is the faster one."""
     text = gemm().text
     times = [measurement(text, "Default", 40.0), measurement(text, "hipblaslt:9", 50.0)]
     return tables(workload=[work(text, 10)], measurements=times)
 
 
 def host() -> Tables:
-    """Two steps of 500 µs, timed without the profiler, of which the GPU works in 270 each."""
+    """Return two steps of 500 µs, timed without the profiler. The GPU works for 270 µs of each step."""
     return test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
 
 
@@ -76,7 +76,7 @@ def found_in(case: str, folder: Path) -> Recommendation:
 
 
 def printed(found: Recommendation, folder: Path) -> list[str]:
-    """The default output, with the files written into a folder whose name is as long as ``overrides``."""
+    """Return the default output. The files are written to a folder whose name is as long as ``overrides``."""
     written, _ = verb.write(found, Settings(), folder / "overrides")
     return screen.screen(found, screen.Written(folder / "overrides", written))
 
@@ -106,7 +106,10 @@ def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
     ("said", "applied", "shown"), [(4, 1, (2, 1)), (8, 2, (2, 1)), (10, 2, (1, 1)), (11, 2, (1, 0)), (14, 2, (0, 0))]
 )
 def test_what_tune_prints_last_never_takes_more_lines(said: int, applied: int, shown: tuple[int, int]) -> None:
-    """Of two things to do, and of why the first one stands there, so much."""
+    """The more lines come before, the fewer things to do and reasons are shown.
+
+    ``shown`` has the number of things to do (of two), and of reasons for the first of them.
+    """
     found = recommend(everything(), Settings())
     head, apply = [f"tune: {'word ' * 30}", *["more"] * (said - 2)], ["in the program"] * applied
     lines = screen.ending(found, head, screen.Written(Path("overrides")), apply)
@@ -165,7 +168,7 @@ def test_what_cannot_show_in_the_step_is_not_chosen() -> None:
 def test_an_action_that_the_step_does_not_show_is_applied_only_by_name(
     saved_us: float, shows: bool, tmp_path: Path
 ) -> None:
-    """A step of 500 µs waits for its host, of which an action saves so much GPU time."""
+    """A step of 500 µs waits for its host. The action saves ``saved_us`` of its GPU time."""
     then = 2 * (270.0 - saved_us)
     action = replace(padded(2.0), now_us=540.0, then_us=then, low_us=then, high_us=then)
     found = replace(recommend(host(), Settings()), actions=(action,))
@@ -208,7 +211,7 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
 
 
 def test_rows_that_the_step_does_not_show_are_not_proposed(tmp_path: Path) -> None:
-    """Of a step of 500 µs that waits for its host they save 1.2."""
+    """The rows save 1.2 of 500 µs of a step that waits for its host."""
     found, waits = recommend(everything(), Settings()), recommend(host(), Settings())
     small = tuple(replace(x, steps=1000.0) for x in found.actions)
     held = replace(found, actions=small, gpu_time=waits.gpu_time)

@@ -1,4 +1,4 @@
-"""The step's own time on the screen: what limits it, its ceilings, and what it takes under an action."""
+"""The step's own time on the screen: its limit, its ceilings, and its time under an action."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ from tests.analyzers.recommend.test_apply_module import padded
 
 
 def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnswer:
-    """A step of 54.9 ms, which an infinitely fast host would do in 30.9; a part waits for kernels, one for data."""
+    """Return a step of 54.9 ms, which takes 30.9 ms with an infinitely fast host.
+
+    ``waits`` is the share that waits for kernels. If ``limit`` is ``data loading``, 80 % wait for data.
+    """
     data = 0.8 if limit == "data loading" else 0.0
     return StepAnswer(
         now_us=54_900,
@@ -84,7 +87,10 @@ def test_the_step_now_and_then_stands_beside_the_gpu_time() -> None:
 
 
 def test_a_finding_gains_the_step_no_more_than_kernels_of_no_time() -> None:
-    """A search saves 15.7 ms, and kernels of no time 4 % of a step of 54.9; at 0.4 % the finding is not shown."""
+    """A search saves 15.7 ms, but kernels of no time would save only 4 % of a step of 54.9 ms.
+
+    If they would save only 0.4 %, the finding is not shown.
+    """
     found = recommend(everything(), Settings(steps=1))
     held = replace(found, step=StepTimes(answer(54_900), {}))
     (search,) = (x for x in verdict(held).todo if x.name == "search")
@@ -99,7 +105,10 @@ def test_a_finding_gains_the_step_no_more_than_kernels_of_no_time() -> None:
 
 
 def test_a_step_that_waits_for_data_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its GPU idles for 230 of 500 µs, and an infinitely fast host would gain less than data that is there."""
+    """The GPU idles for 230 of 500 µs.
+
+    An infinitely fast host would gain less than data that arrive in time.
+    """
     tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
     found = recommend(tables, Settings())
     assert verdict(found).headline.startswith("the host is the limit; ")
@@ -148,8 +157,9 @@ def test_what_was_traced_by_time_is_a_window() -> None:
 
 
 def test_kernels_of_no_time_bound_nothing_where_the_profiler_slows_the_host() -> None:
-    """A host that is blocked by a full queue of launches seems as slow as its kernels: on an H200 a window of 2.07 s
-    would have taken 2.00 with kernels of no time, and waited for its kernels all the same.
+    """A full queue of launches blocks the host, so that the host seems as slow as its kernels.
+
+    On an H200 a window of 2.07 s would have taken 2.00 s with kernels of no time, although it waited for its kernels.
     """
     tables = test_host_bound.traced(990.0, profiler_steps="1", profiler_steps_us="1000.0")
     tables = replace(tables, facts=pd.concat([tables.facts, fusible([400.0])]))
@@ -175,7 +185,7 @@ def fusible(us: list[float]) -> pd.DataFrame:
     ],
 )
 def test_what_an_epilogue_saves_at_most_is_a_part_of_the_traces(traced: bool, headline: str) -> None:
-    """A log counts the calls, and the kernel after the product takes 400 µs of two steps."""
+    """A log counts the calls. In the two steps of the trace the kernel after the product takes 400 µs."""
     text = product(1024, 512, 512).text
     calls = [build.call(text, count=4, category="profiler", source_id="trace")]
     given = replace(build.tables(calls=calls, workload=[build.work(text, 5_448)]), facts=fusible([400.0]))
@@ -198,7 +208,7 @@ def test_what_makes_no_step_faster_is_not_listed() -> None:
 
 
 def test_what_is_nothing_beside_the_step_is_not_listed() -> None:
-    """On an H200 a finding of 0.07 µs stood in the list of a step of 48 ms: the step might gain all of it."""
+    """On an H200 a finding of 0.07 µs was listed for a step of 48 ms, because the step might gain all of it."""
     found = recommend(everything(), Settings(steps=1))
     held = replace(answer(54_900, "kernels", waits=1.0), now_us=54_900_000.0, ceilings=Ceilings(*[5e7] * 3, 0.0))
     seen = verdict(replace(found, step=StepTimes(held, {})))

@@ -1,8 +1,11 @@
-"""No list promises more than its ceiling, and no ceiling more than what was measured: over random stores.
+"""No list promises more than its ceiling, and no ceiling more than was measured. Random stores test this.
 
-A store has GEMMs and whole layers of convolutions, one to five files of any origin (races and confirmations among
-them) of up to four devices and two runs, logs with and without picks, and in half of the cases a trace in which calls
-take other times than alone.
+A store has:
+
+* GEMMs, and whole layers of convolutions
+* one to five files of any origin, races and confirmations among them, of up to four devices and two runs
+* logs with and without picks
+* in half of the cases a trace, in which calls take other times than alone
 """
 
 from __future__ import annotations
@@ -38,7 +41,10 @@ SOLUTIONS = {
 
 
 def problems(draw: random.Random) -> list[Problem]:
-    """A few GEMMs, one of them perhaps with unknown leading dimensions, and up to two layers in all directions."""
+    """Return a few GEMMs and up to two layers in all directions.
+
+    One of the GEMMs may have unknown leading dimensions.
+    """
     out: list[Problem] = [gemm(m) for m in draw.sample((512, 1024, 2048, 4096, 4095, 7, 129), draw.randint(1, 4))]
     if draw.random() < 0.5:
         out.append(replace(draw.choice(out), lda=None, ldb=None, ldd=None))  # type: ignore[arg-type, call-arg]
@@ -49,7 +55,7 @@ def problems(draw: random.Random) -> list[Problem]:
 
 
 def confirmed(draw: random.Random, problem: Problem, true_us: float) -> tuple[list[dict[str, object]], str]:
-    """The rows of a confirmation by one to four processes, and its fact."""
+    """Return the rows of a confirmation by one to four processes, and the value of its fact."""
     count, ratio = 12 * draw.randint(1, 4), draw.uniform(0.9, 1.6)
     winner = draw.choice(SOLUTIONS[problem.kind][1:])
     below = [true_us / ratio * math.exp(draw.gauss(0, 0.02)) for _ in range(count)]
@@ -119,7 +125,10 @@ def test_no_sum_is_above_what_it_is_a_part_of(seed: int) -> None:
 
 
 def test_of_two_gains_of_problems_that_may_be_one_only_one_is_a_saving() -> None:
-    """A faster solution that was measured, and an estimate for another text of the call: not both can be had."""
+    """One gain is measured: a faster solution. The other is an estimate for another text of the same call.
+
+    A job cannot have both.
+    """
     given = random_store(26)
     found = recommend(given, Settings())
     check(found, given)
@@ -129,7 +138,10 @@ def test_of_two_gains_of_problems_that_may_be_one_only_one_is_a_saving() -> None
 
 
 def test_a_call_that_takes_less_in_the_job_saves_less() -> None:
-    """100 µs alone and 60 with another solution, but 50 in the job: 40 of 50 would be 80 %."""
+    """A call takes 100 µs alone, and 60 µs with another solution. In the job it takes 50 µs.
+
+    To save 40 of 50 µs would be 80 %, but the measured ratio is 40 %.
+    """
     text = gemm().text
     kernel = {"source_id": "t", "run": "r", "op": "aten::mm", "kernel": "k", "calls": 10, "problem": text}
     given = tables(

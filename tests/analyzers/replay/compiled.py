@@ -1,4 +1,4 @@
-"""Fake libraries of C, compiled and loaded into this process."""
+"""Compile fake libraries in C and load them into this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from logparse.libraries.kinds.device import torch_device
 
 
 def loaded(source: Path, built: Path) -> Path:
-    """Compile ``source`` to ``built``, whose name is also its soname, and load it; returns ``built``."""
+    """Compile ``source`` to ``built``, load it, and return ``built``.
+
+    The file name of ``built`` is also its soname.
+    """
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler")
@@ -25,7 +28,10 @@ def loaded(source: Path, built: Path) -> Path:
 
 
 def planted_times(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock of measuring becomes the fake's ``device_us``, which its kernels alone advance: times are exact."""
+    """Replace the clock of measurements by the fake's ``device_us``.
+
+    Only the fake's kernels advance that clock, so that times are exact.
+    """
     device_us = ctypes.c_double.in_dll(ctypes.CDLL(str(library)), "device_us")
     clock = SimpleNamespace(perf_counter_ns=lambda: int(device_us.value * 1e3))
     monkeypatch.setattr(torch_device, "time", clock)

@@ -1,4 +1,4 @@
-"""A backend whose solutions misbehave on request, opened by name in the worker process."""
+"""A backend whose solutions misbehave on request. The worker process opens it by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def fake(*names: str) -> list[Solution]:
 
 
 class Fake:
-    """The solutions are named by the problem's activation word, ``+`` between them; every run is counted in a file."""
+    """Backend whose solutions are the names in the problem's activation, joined by ``+``.
+
+    Each run of a solution adds a line to a file, so that tests can count the runs.
+    """
 
     cache_bytes = 0
 
@@ -96,9 +99,9 @@ class Run:
 
 
 class Unlike(Fake):
-    """As if the first device were another GPU than the second: ``fast`` wins on one and loses on the other.
+    """Backend on which the two devices are different GPUs: ``fast`` wins on one and loses on the other.
 
-    No race begins before both have opened.
+    No race begins before both devices have opened.
     """
 
     def __init__(self, place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Problems and stores for the tests of measuring."""
+"""Build problems and stores for the tests of measuring."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ SMALL_W = replace(
 
 
 def gemm(m: int = 65, **more: object) -> GemmProblem:
-    """A small product with leading dimensions beyond its rows."""
+    """Return a small product whose leading dimensions are larger than its rows."""
     given: dict[str, object] = {"m": m, "n": 33, "k": 50, "lda": 80, "ldb": 90, "ldc": m + 5, "ldd": m + 7}
     return replace(REFERENCE, **(given | more))  # type: ignore[arg-type]
 
 
 def named(*solutions: str, m: int = 64) -> GemmProblem:
-    """A problem that the fake backend offers these solutions for."""
+    """Return a problem for which the fake backend offers these solutions."""
     return gemm(m, activation="+".join(solutions))
 
 
 def store_of(path: Path, problems: Sequence[Problem], run: str = "r") -> Store:
-    """A store whose log calls these problems, the first one most often."""
+    """Return a store whose log calls these problems. The first problem has the most calls."""
     store = open_store(path, create=True)
     calls = [Call(problem=p, category="trace", count=1000 - i) for i, p in enumerate(problems)]
     record(store, calls, run=run, name="log", format="test")

@@ -1,4 +1,4 @@
-"""Under which conditions samples are taken: cold operands, the host's pace, workspace and TF32."""
+"""Conditions under which samples are taken: cold operands, the host's pace, workspace and TF32."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def context(cache_bytes: int, **method: Any) -> WorkerContext:
 
 @pytest.mark.parametrize("size", [16, 64, 256, 1024, 4096])
 def test_cold_operands_are_counted_by_bytes(size: int) -> None:
-    """64 sets of a small product fit 256 MB of cache: then it must be evicted, or nothing is cold."""
+    """If 64 sets of a small product fit into 256 MB of cache, the cache must be evicted.
+
+    Otherwise the operands are not cold.
+    """
     problem = gemm(size, n=size, k=size, lda=size, ldb=size, ldc=size, ldd=size)
     made = context(256 << 20).conditions(problem)
     assert problem.bytes is not None
@@ -70,7 +73,10 @@ def test_a_host_that_stays_too_slow_gives_no_time(torch: Any, monkeypatch: pytes
 
 
 def test_the_host_is_timed_while_it_enqueues(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the events nor the wait for the device are its work: three calls of 2 ms beside waits of 20 ms."""
+    """Three calls take 2 ms each, beside waits of 20 ms.
+
+    Neither the events nor the wait for the device count as the host's work.
+    """
     from logparse.libraries.kinds.device.torch_device import TorchDevice
 
     class Event:
@@ -96,7 +102,7 @@ def test_the_host_is_timed_while_it_enqueues(torch: Any, monkeypatch: pytest.Mon
 
 
 class HostBound(ColdAfterRefresh):
-    """The copy is host-bound."""
+    """Backend on which the copy of the pick is host-bound."""
 
     def prepare(self, problem: Any, solution: Solution, conditions: Conditions) -> Any:
         runnable = super().prepare(problem, solution, conditions)
@@ -171,5 +177,5 @@ def test_a_trace_shows_convolutions_without_tf32(tmp_path: Path, kernels: tuple[
 
 
 def elsewhere() -> Kernel:
-    """A kernel of no problem."""
+    """Return a kernel that belongs to no problem."""
     return Kernel(op="x", kernel="sgemm", calls=1, total_us=1.0, min_us=1.0, max_us=1.0)

@@ -21,7 +21,7 @@ def test_bound_grows_with_depth_and_with_a_shorter_output() -> None:
 
 
 def test_a_missing_tile_is_out_of_bounds() -> None:
-    missing = math.sqrt(1 / 64)  # one of 64 tiles is zero: that share of the norm
+    missing = math.sqrt(1 / 64)  # one of 64 tiles is zero, with this share of the norm
     assert not acceptable(missing, error_bound(gemm(**HALF)))
     assert not acceptable(math.nan, 1.0)
     assert not acceptable(math.inf, 1.0)

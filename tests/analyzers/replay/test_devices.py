@@ -1,4 +1,4 @@
-"""The devices and problems that a replay is asked for."""
+"""The devices and problems that a user asks a replay for."""
 
 from __future__ import annotations
 

@@ -30,7 +30,10 @@ def test_sizes_count_by_their_ratio(problem: GemmProblem | ConvProblem) -> None:
 
 
 def test_what_divides_a_convolution_s_channels_and_pixels_counts() -> None:
-    """A factor of 65/64 is 0.01 apart; that the one is odd and the other a multiple of 8 is far more."""
+    """The factor 65/64 alone is a distance of 0.01.
+
+    It is a far greater distance that 65 is odd and 64 is a multiple of 8.
+    """
     even = replace(W, c=64, k=64, h=56, w=56, out_h=56, out_w=56, groups=1)
     assert apart(even, replace(even, c=72)) < 0.1 < apart(even, replace(even, c=68)) < apart(even, replace(even, c=65))
     assert apart(even, replace(even, h=55, w=55)) == pytest.approx(1.0), "pixels that go in count as well"

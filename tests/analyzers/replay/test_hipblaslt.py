@@ -1,4 +1,4 @@
-"""The hipBLASLt backend through AMD's real bindings, against a library that is compiled here."""
+"""The hipBLASLt backend with AMD's real bindings, against a library that the tests compile."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ SLOW, FAST, WRONG = (Solution("hipblaslt", index) for index in ("4711", "17", "2
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled library, loaded in this process: the bindings' own loading then finds it by its soname."""
+    """Compile the library and load it into this process.
+
+    The loading code of the bindings then finds it by its soname.
+    """
     return loaded(SOURCE, tmp_path_factory.mktemp("hipblaslt") / NAME)
 
 
@@ -78,7 +81,7 @@ def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
     ids=["RELU_AUX_BIAS", "BGRADA", "scaled"],
 )
 def test_what_is_written_besides_the_result_is_checked(backend: Backend, problem: GemmProblem, fault: str) -> None:
-    """The wrong solution's result is right there, and one element of the rest is not."""
+    """The wrong solution's result is right in the checked matrix, but one element elsewhere is wrong."""
     right, wrong = (backend.prepare(problem, x, Conditions()) for x in (FAST, WRONG))
     assert (right.fault(), acceptable(right.error(), error_bound(problem))) == ("", True)
     assert wrong.fault().startswith(fault)

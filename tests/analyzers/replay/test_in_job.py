@@ -1,4 +1,7 @@
-"""What calls gain in a job beside what a replay predicts: the benchmark's counts, and the prediction by simulation."""
+"""Gains of calls in a job against the gains that a replay predicts.
+
+The tests check the benchmark's counts, and the prediction by simulation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The MIOpen backend through ctypes, against a library that is compiled here."""
+"""The MIOpen backend with ctypes, against a library that the tests compile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAIVE = {"F": "ConvDirectNaiveConvFwd", "B": "ConvDirectNaiveConvBwd", "W": "Con
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled library, loaded in this process; the listing process finds it through the loader's path."""
+    """Compile the library and load it into this process. The listing process finds it through the loader's path."""
     return loaded(SOURCE, tmp_path_factory.mktemp("miopen") / "libMIOpen.so.1")
 
 

@@ -1,4 +1,4 @@
-"""The search among cuDNN's plans: planted times, no device."""
+"""The search among cuDNN's plans, with planted times and without a device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def conv(c: int = 64) -> ConvProblem:
 
 
 def planted(fast: int, seed: int = 0) -> dict[str, float]:
-    """Engine 1 in channels_last is fast, the more so the nearer its tile is to ``fast``; by 5 % it is chance."""
+    """Return the times of all plans. Engine 1 in channels_last is fast.
+
+    It is faster the nearer its tile is to ``fast``. Times vary by 5 % at random.
+    """
     draw = random.Random(seed)
     return {
         x.text: draw.gauss(1, 0.05) * (12 + i % 7 if "stored,eng1" not in x.id else 3 + abs(int(x.id[-1]) - fast))
@@ -49,7 +52,7 @@ def search_of(*times: Mapping[str, float]) -> PlanSearch:
 
 
 def searched(search: PlanSearch, times: Mapping[str, float]) -> list[str]:
-    """All that it tries where these are the times, the pick first."""
+    """Return all plans that the search tries with these times. The first one is the pick."""
     tried: dict[str, float | None] = {OFFERED[0].text: times[OFFERED[0].text]}
     while (found := search.next(tried)) is not None:
         assert found.text not in tried
@@ -80,7 +83,7 @@ def test_a_nearer_problem_counts_more() -> None:
 
 
 def test_it_ends_where_near_problems_are_right_and_goes_on_where_they_are_not() -> None:
-    """The level of the times says nothing: it is another one for each problem."""
+    """The search must not depend on the level of the times, because each problem has another level."""
     close = [planted(4, x) for x in range(8)]
     easy = searched(search_of(*close), {x: 7 * us for x, us in planted(4, 9).items()})
     here = {x.text: 30.0 if "stored,eng1" in x.id else planted(4, 9)[x.text] for x in OFFERED}
@@ -91,7 +94,10 @@ def test_it_ends_where_near_problems_are_right_and_goes_on_where_they_are_not() 
 
 
 def test_plans_that_behaved_alike_are_expected_to_again() -> None:
-    """Engines 0 and 2 swap with engine 1 from problem to problem: one bad time of engine 1 and the others are next."""
+    """Engines 0 and 2 swap with engine 1 from problem to problem.
+
+    So after one bad time of engine 1 the other engines are next.
+    """
     one = {x.text: 3.0 if "eng1" in x.id else 6.0 for x in OFFERED}
     other = {x.text: 6.0 if "eng1" in x.id else 3.0 for x in OFFERED}
     search = search_of(one, other)
@@ -103,14 +109,17 @@ def test_plans_that_behaved_alike_are_expected_to_again() -> None:
 
 
 def test_a_plan_that_no_near_problem_offers_is_expected_to_be_as_those_of_like_names() -> None:
-    """Its engine is fast in channels_last, and slow in the other layout."""
+    """The plan's engine is fast in channels_last and slow in the other layout."""
     new = [Solution("cudnn", f"{x}eng1_k2=77") for x in ("", "layout=NHWC,stored,")]
     search = PlanSearch([OFFERED[0], *new], [(0.1 * x, planted(4, x)) for x in range(8)])
     assert search.next({OFFERED[0].text: 12.0}) == new[1]
 
 
 def test_of_indices_what_no_near_problem_names_counts_as_slow() -> None:
-    """Near problems name their fastest solutions; what another one would take says nothing of an index."""
+    """Near problems name only their fastest solutions.
+
+    The times of other indices say nothing about an index that no near problem names.
+    """
     offered = [Solution("hipblaslt", str(i)) for i in range(60)]
     close = [{f"hipblaslt:{i}": 10.0 + abs(i - 20 - x) for i in range(15, 30)} for x in range(4)]
     search = PlanSearch(offered, [(0.1 * i, x) for i, x in enumerate(close)])
@@ -123,7 +132,7 @@ def test_of_indices_what_no_near_problem_names_counts_as_slow() -> None:
 
 
 def searched_to(end: float, offered: list[Solution], close: list[dict[str, float]]) -> Iterator[str]:
-    """What a search tries that ends at so small an expected improvement."""
+    """Yield the solutions that a search tries if it ends at the expected improvement ``end``."""
     search, tried = PlanSearch(offered, [(0.1 * i, x) for i, x in enumerate(close)], end), dict[str, float | None]()
     while (found := search.next(tried)) is not None:
         tried[found.text] = close[0].get(found.text, 30.0)
@@ -149,7 +158,7 @@ def proposal_of(*times: Mapping[str, float], **more: object) -> Proposal:
 
 
 def tried_by(proposal: Proposal, times: Mapping[str, float], offered: list[Solution] = OFFERED) -> list[Solution]:
-    """All that a race with this proposal would try where these are the times (µs)."""
+    """Return all solutions that a race with this proposal tries if the times (µs) are these."""
     chosen, following = proposal.chosen(offered), proposal.further(offered)
     found: dict[str, float | None] = {x.text: times.get(x.text) for x in chosen}
     while following is not None and (one := following(found)) is not None:
@@ -223,7 +232,10 @@ def test_a_race_whose_first_ones_withdraw_goes_on_with_others() -> None:
 
 
 def test_a_worker_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is fast here is neither among the library's first nor a winner of a near problem, which swap theirs."""
+    """The fast solution is neither among the library's first solutions nor the winner of a near problem.
+
+    Near problems have different winners.
+    """
     monkeypatch.setattr(proposer, "SEARCHED", {"fake": WORTHWHILE})
     names = ["pick", *(f"s{i}" for i in range(19)), "fast", "slow"]
     close = [{f"fake:{x}": random.Random(f"{x} {i}").uniform(10, 20) for x in names} for i in range(NEAR)]
@@ -238,7 +250,10 @@ def test_a_worker_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_goes_on_after_solutions_that_ended_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are no measurements: what they would have been says nothing, and they are not run again."""
+    """A solution that ended a worker has no measurement.
+
+    It says nothing about other solutions, and it is not run again.
+    """
     monkeypatch.setattr(proposer, "SEARCHED", {"fake": WORTHWHILE})
     names = ["pick", *(f"s{i}" for i in range(19)), "fast"]
     close = [{f"fake:{x}": random.Random(f"{x} {i}").uniform(10, 20) for x in names} for i in range(NEAR)]

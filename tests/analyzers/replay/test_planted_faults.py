@@ -1,4 +1,4 @@
-"""Kernels with planted faults must all be refused, and honest ones, however they round, must all pass."""
+"""Kernels with planted faults must all be refused. Honest kernels must all pass, however they round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from logparse.libraries.kinds.device.torch_device import TorchRunnable, torch_de
 M, N, TILE = 96, 80, 16
 TYPES = ("bf16", "fp16", "fp32", "tf32", "fp8")
 Kernel = Callable[[Any, Any, Any], Any]
-"""Takes x (n×k) and y (k×m) in single precision and the output of the execution before; returns n×m."""
+"""A kernel under test: x (n×k), y (k×m), previous output → output (n×m).
+
+x and y are in single precision.
+"""
 
 
 def problem(kind: str, k: int, m: int = M, n: int = N) -> GemmProblem:
@@ -58,7 +61,7 @@ def runnable(kind: str, k: int, kernel: Kernel, m: int = M, n: int = N) -> Torch
 
 
 def refused(made: TorchRunnable, bound: float) -> bool:
-    """As ``Sampler`` checks: the norm, then each element and integers."""
+    """Tell whether ``Sampler``'s checks refuse the result: the norm, then each element and integers."""
     return not acceptable(made.error(), bound) or bool(made.fault())
 
 
@@ -73,7 +76,7 @@ def swapped_rows(x: Any, y: Any, _before: Any) -> Any:
 
 
 def wrong_tile(x: Any, y: Any, _before: Any) -> Any:
-    """One tile of 30 lacks a sixteenth of its products."""
+    """Compute a product in which one tile of 30 lacks a sixteenth of its products."""
     out = x @ y
     short = x.shape[1] - x.shape[1] // 16
     out[:TILE, :TILE] = x[:TILE, :short] @ y[:short, :TILE]
@@ -85,7 +88,10 @@ def wrong_alpha(x: Any, y: Any, _before: Any) -> Any:
 
 
 def stale_partials(x: Any, y: Any, before: Any) -> Any:
-    """A workspace that was not cleared holds a sixteenth of an earlier execution in one tile."""
+    """Compute a product with a workspace that was not cleared.
+
+    One tile has a sixteenth of an earlier execution added.
+    """
     out = x @ y
     out[-TILE:, -TILE:] += torch.nan_to_num(before[-TILE:, -TILE:]) / 16
     return out
@@ -133,7 +139,7 @@ def reversed_order(x: Any, y: Any, _before: Any) -> Any:
 
 
 def split_k_in_the_output_type(x: Any, y: Any, _before: Any) -> Any:
-    """Nine partial sums, each rounded to half precision before they are added."""
+    """Add nine partial sums, each rounded to half precision before."""
     out = torch.zeros(x.shape[0], y.shape[1], dtype=torch.bfloat16)
     for xs, ys in zip(x.chunk(9, 1), y.chunk(9, 0), strict=True):
         out += (xs @ ys).bfloat16()
@@ -141,7 +147,7 @@ def split_k_in_the_output_type(x: Any, y: Any, _before: Any) -> Any:
 
 
 def one_by_one(x: Any, y: Any, _before: Any) -> Any:
-    """Sequential sums over blocks of 16 in single precision: the order that errs most."""
+    """Add blocks of 16 one after another in single precision. This order has the largest error."""
     out = torch.zeros(x.shape[0], y.shape[1])
     for xs, ys in zip(x.split(16, 1), y.split(16, 0), strict=True):
         out += xs @ ys
@@ -203,7 +209,7 @@ RICH = replace(
     ids=["scales, bias, aux and C", "gradient of GELU", "batch", "F", "B", "W"],
 )
 def test_a_large_result_is_compared_in_parts(of: GemmProblem | ConvProblem, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In double precision some results do not fit beside their operands."""
+    """In double precision some results do not fit into memory beside their operands."""
     make: Any = GemmOperands if isinstance(of, GemmProblem) else ConvOperands
     operands = make(torch_device("cpu"), of, Conditions())
     whole = operands._result()
@@ -215,7 +221,7 @@ def test_a_large_result_is_compared_in_parts(of: GemmProblem | ConvProblem, monk
     for part in parts:
         torch.testing.assert_close(operands._result(part), whole[part])
         torch.testing.assert_close(operands._result(part, magnitudes=True), operands._result(magnitudes=True)[part])
-    operands._beside = tuple  # nothing ran that wrote them
+    operands._beside = tuple  # pretend that nothing which ran has written them
     assert operands.error(out) < 0.01
     out[-1, ..., -1] += 3 * out.abs().max()
     assert "differs" in operands.fault(lambda: out)

@@ -1,4 +1,4 @@
-"""The PyTorch backend on the CPU: every way gives the right result, and the whole path runs."""
+"""The PyTorch backend on the CPU: every formulation gives the right result, and the whole path runs."""
 
 from __future__ import annotations
 

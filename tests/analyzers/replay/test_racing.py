@@ -1,4 +1,4 @@
-"""Racing on simulated times: what it finds, what it costs, and what it must not find."""
+"""Racing on simulated times: what a race finds, what it costs, and what it must not find."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(times: list[float], noise: float = 0.01, seed: int = 0) -> Race[int]:
 
 
 def plans(seed: int, count: int = 80) -> list[float]:
-    """Times as cuDNN's plans have them: the best few close together, a long tail up to 300 times slower."""
+    """Return times as cuDNN's plans have them: the best few close together, the others up to 300 times slower."""
     draws = random.Random(seed)
     return [100 * 300 ** (draws.random() ** 2) for _ in range(count)]
 
@@ -94,7 +94,7 @@ def test_all_withdrawn_is_reported() -> None:
 
 
 def test_equal_solutions_are_never_confirmed_as_faster() -> None:
-    """The default against itself, many times: the race's lucky winners must not survive confirmation."""
+    """The default races against itself many times. The race's lucky winners must not survive the confirmation."""
     flagged = confirmed = 0
     for seed in range(300):
         sample = sampler([100.0] * 20, 0.02, seed)

@@ -1,4 +1,4 @@
-"""What racing saves (docs/results.md, ``benchmarks/racing.py``), drawn again from the samples that an H200 recorded."""
+"""The saving by racing (docs/results.md, ``benchmarks/racing.py``), drawn again from samples that an H200 recorded."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 def is_a_sample(path: Path) -> bool:
-    """Whether all planned problems were measured, and they are what the claim is of: above 2 GFLOP, none chosen for
-    being slow (``wgrads-flagged-…``), no convolutions of models, most of which are shorter (``wgrads-models-…``).
+    """Tell whether a record belongs to the sample that the claim is about.
+
+    All planned problems of the record must have been measured. The claim is about problems above 2 GFLOP. Two kinds of
+    records do not count: problems chosen for being slow (``wgrads-flagged-…``), and convolutions of models, most of
+    which are shorter (``wgrads-models-…``).
     """
     if "flagged" in path.name or "models" in path.name:
         return False

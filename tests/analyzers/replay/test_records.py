@@ -1,4 +1,4 @@
-"""What the GPU records measure, and how they count (``benchmarks/``): all that needs no GPU."""
+"""The records from GPUs (``benchmarks/``): what they measure and how they count. No test needs a GPU."""
 
 from __future__ import annotations
 

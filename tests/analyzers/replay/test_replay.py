@@ -1,4 +1,4 @@
-"""Replay over a store with backends that need no GPU, also where they crash, hang or lie."""
+"""Replay over a store with backends that need no GPU, including backends that crash, hang or lie."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def test_a_faster_solution_is_found_confirmed_and_stored(tmp_path: Path) -> None
 
 
 def test_every_process_of_a_confirmation_is_a_fresh_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two winners, three processes each: one races, three confirm both, and none measures a pair twice."""
+    """There are two winners with three processes each.
+
+    One process races, three confirm both winners, and none measures a pair twice.
+    """
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "prepared"))
     problems = [named("pick", "fast", m=16), named("pick", "fast", m=24)]
     store, report = measure(tmp_path / "store", *problems, options=replace(FAKE, method=Method(processes=3)))
@@ -103,7 +106,7 @@ def test_a_budget_that_ends_between_processes_keeps_what_they_measured(tmp_path:
 
 
 def test_a_dry_run_is_that_of_its_stages(tmp_path: Path) -> None:
-    """A convolution in NCHW may be stored otherwise, so there is an action to time it for."""
+    """A convolution in NCHW may be stored in another layout, so that there is an action to time it for."""
     store = store_of(tmp_path, [replace(SMALL_W, direction=x) for x in ("F", "B")])  # type: ignore[arg-type]
     both, actions, races = (list(verb.plan(store, Options(only=x)).blocks) for x in (None, "actions", "races"))
     (only,) = actions

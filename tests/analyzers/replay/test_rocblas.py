@@ -1,4 +1,4 @@
-"""The rocBLAS backend against a library that is compiled here."""
+"""The rocBLAS backend against a library that the tests compile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ RIGHT, WRONG, OTHER = (Solution("rocblas", index) for index in ("-4711", "-23", 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The compiled library, loaded in this process: the backend takes the copy that a process has loaded."""
+    """Compile the library and load it into this process.
+
+    The backend uses the copy that a process has already loaded.
+    """
     loaded(SOURCE, tmp_path_factory.mktemp("rocblas") / NAME)
 
 

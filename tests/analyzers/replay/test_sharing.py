@@ -43,7 +43,7 @@ def raced(store: Store, of: list[GemmProblem], environment: str = "5f0c") -> Non
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """Records of 40 problems of another machine."""
+    """Write the records of 40 problems of another machine, and return their path."""
     other = open_store(str(tmp_path / "other"), create=True)
     raced(other, problems(40))
     write(sharing.bundled(other)[0], tmp_path / "shared")

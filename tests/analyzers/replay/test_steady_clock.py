@@ -17,7 +17,10 @@ from tests.analyzers.replay.test_trial import COPY, PICK, ColdAfterRefresh
 
 
 def scripted(*readings_us: float) -> SteadyClock:
-    """A clock that has settled at the first reading; of the others three are taken at each check."""
+    """Return a clock that has settled at the first reading.
+
+    Each later reading is given three times, because a check takes three readings.
+    """
     left = [x for reading in readings_us[1:] for x in [reading] * 3]
     seconds = iter(range(100))
     clock = SteadyClock(lambda: left.pop(0), lambda: float(next(seconds)))
@@ -26,7 +29,7 @@ def scripted(*readings_us: float) -> SteadyClock:
 
 
 def test_an_idle_clock_is_not_taken_for_the_steady_one() -> None:
-    """345 MHz for the first readings, all alike, then 1,980."""
+    """The first readings are all at 345 MHz, and the later ones at 1,980 MHz."""
     seconds = [0.0]
 
     def reading() -> float:
@@ -83,7 +86,7 @@ def test_a_device_that_does_not_settle_is_refused() -> None:
 
 
 def test_what_replaces_a_discarded_sample_is_checked_too() -> None:
-    """A clock that falls during two samples, however soon the second follows the first."""
+    """The clock falls during two samples, however soon the second sample follows the first."""
     reference_us, sampled, seconds = [50.0, 55.0, 60.5, 60.5], [0], [0.0]
 
     def sample() -> int:
@@ -98,7 +101,7 @@ def test_what_replaces_a_discarded_sample_is_checked_too() -> None:
 
 
 def test_a_block_of_a_confirmation_in_which_the_clock_changed_is_taken_again() -> None:
-    """Every block is held to the reference, whether or not 0.1 s have passed."""
+    """Every block is checked against the reference, whether or not 0.1 s have passed."""
     taken: list[tuple[str, int]] = []
     clock = scripted(50.0, 50.0, 60.0, 60.0, *[60.0] * 20)
     clock._now = lambda: 0.0
@@ -159,7 +162,10 @@ def test_a_throttled_start_is_remarked() -> None:
 def test_the_facts_are_of_the_gpu_that_the_process_sees(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], device: str, asked: str
 ) -> None:
-    """nvidia-smi numbers all GPUs of the machine; a job on a shared machine sees some of them, numbered from 0."""
+    """nvidia-smi numbers all GPUs of the machine.
+
+    A job on a shared machine sees only some of them, numbered from 0.
+    """
     command = tmp_path / "nvidia-smi"
     command.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/asked\necho "1980, 0, 35, 0x0"\n')
     command.chmod(0o755)

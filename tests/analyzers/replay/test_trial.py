@@ -1,4 +1,4 @@
-"""One problem in a worker_context without a device: what it makes of solutions whose times are known."""
+"""Results of a worker context without a device for one problem, with solutions whose times are known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ PICK, COPY = Solution("x", "pick"), Solution("x", "copy")
 
 
 class ColdAfterRefresh:
-    """Equal solutions; whoever runs first on new data is slower, as on a real device."""
+    """Backend of solutions with given times.
+
+    As on a real device, the solution that runs first on new data is slower.
+    """
 
     cache_bytes = 0
 
@@ -84,7 +87,10 @@ def test_a_copy_of_the_pick_is_neither_winner_nor_confirmed() -> None:
 
 
 def test_a_pair_is_executed_equally_often() -> None:
-    """The begin and end of a sample cost something: spread over 64 and over 24 executions, 0.5 % of a short kernel."""
+    """The beginning and the end of a sample cost time.
+
+    Spread over 64 executions of one solution and 24 of the other, that would be 0.5 % of a short kernel.
+    """
     backend = ColdAfterRefresh({PICK: 20.1, COPY: 19.9})
     worker_context(backend).run(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY))
     assert {count for _, count in backend.ran if count > 1} == {64}

@@ -1,4 +1,4 @@
-"""Two devices that differ in one replay: what one measured is never held against what the other did."""
+"""Two different devices in one replay: the times of one are never compared with the times of the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The starts of a trial: which actions each has, how a job is ended, and what is told of it."""
+"""The starts of a trial: the actions of each start, the end of a job, and the report."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ if behaviour != "few":
     while True:
         wait()
 """
-"""A job that writes what a trial finds: without torch, so that the starts are tried alone."""
+"""A job that writes what a trial finds. It needs no torch, so that the starts alone are tested."""
 
 
 def alive(process: int) -> bool:
-    """Whether a process runs: one that was killed is a zombie until somebody waits for it."""
+    """Tell whether a process runs. A killed process is a zombie until its parent waits for it, and does not count."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -89,7 +89,7 @@ def alive(process: int) -> bool:
 def tried(
     folder: Path, ratios: Mapping[str, object], *actions: str, behaviour: str = "", **more: object
 ) -> tuple[Answer, list[list[str]]]:
-    """The answer, and the actions of each start."""
+    """Try the actions in the fake job. Return the answer and the actions of each start."""
     program, log = folder / "job.py", folder / "log"
     program.write_text(FAKE)
     command = [sys.executable, str(program), str(log), json.dumps(ratios), behaviour]
@@ -106,7 +106,7 @@ def test_a_winner_is_seen_in_a_second_process(tmp_path: Path) -> None:
 
 
 def test_winners_are_tried_together_and_never_added_up(tmp_path: Path) -> None:
-    """``channels_last`` is a part of ``channels_last_benchmark``, so the two are no pair."""
+    """``channels_last`` is a part of ``channels_last_benchmark``, so that the two are never tried together."""
     ratios = {"channels_last": 0.7, "channels_last_benchmark": 0.6, "one_kernel_gelu": 0.9}
     both = "channels_last_benchmark+one_kernel_gelu"
     found, starts = tried(tmp_path, {**ratios, both: 0.58}, *ratios)
@@ -161,7 +161,7 @@ def test_a_job_that_stays_is_made_to_end(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_job_within_a_shell_is_ended_with_it(tmp_path: Path) -> None:
-    """The shell itself ends at the signal, and hands it on to nobody."""
+    """The shell itself ends at the signal and does not pass it on."""
     (tmp_path / "job.py").write_text(FAKE)
     script = f"{sys.executable} job.py log '{{}}'; echo went on > after"
     command = ["sh", "-c", f"cd {tmp_path}; {script}"]
@@ -227,7 +227,10 @@ def test_what_is_printed(tmp_path: Path) -> None:
 
 
 def test_a_real_job_from_the_command_line(tmp_path: Path) -> None:
-    """A unit takes half the time in channels_last, by a clock of the job's own; the job is ended once that is known."""
+    """By a clock of the job's own a unit takes half the time in channels_last.
+
+    The job is ended once that is known.
+    """
     pytest.importorskip("torch")
     (tmp_path / "job.py").write_text(PROGRAM + "import os\nfor _ in range(100_000): step()\n")
     words = [sys.executable, "-m", "logparse", "try", "-o", "tried.json", "channels_last", "--", sys.executable]

@@ -1,4 +1,4 @@
-"""Two of a job at once, by turns: real jobs on the CPU, and those that cannot."""
+"""Two starts of a job at once, by turns: real jobs on the CPU, and jobs that cannot run twice."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if dist.is_initialized():
     dist.destroy_process_group()
 """
 )
-"""Its units are an optimizer's steps, found and timed in the job as in any other."""
+"""A job whose units are an optimizer's steps. logparse finds and times them as in any other job."""
 FAKE = """
 import sys, time, types
 
@@ -73,12 +73,18 @@ for unit in range(units):
         timed.clear()
 sys.exit(code)
 """
-"""A job that takes turns as one with torch does, and needs none; its units of 1 µs are of two kinds by turns."""
+"""A job that takes turns as a job with torch does, without torch.
+
+Its units of 1 µs alternate between two kinds.
+"""
 ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tuple[Side, Side]:
-    """10 ms a unit, then 7; the second ends with the exit ``code``, if the job is a fake one."""
+    """Return the two sides of a job: 10 ms per unit, and 7 ms per unit.
+
+    With ``code`` the job is a fake one, and the second side ends with this exit code.
+    """
     script, log = folder / "job.py", folder / "log"
     script.write_text(JOB if code is None else FAKE)
     command, of = [sys.executable, *launch, str(script)], (("was", 10_000, 0), ("is", 7_000, code or 0))
@@ -87,7 +93,7 @@ def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tu
 
 
 def worked(log: Path) -> list[str]:
-    """Which side did each unit, in the order of their beginnings."""
+    """Return the side of each unit, in the order in which the units began."""
     lines = (x.split() for x in log.read_text().splitlines())
     return [name for name, *_ in sorted(lines, key=lambda x: float(x[1]))]
 
@@ -114,7 +120,7 @@ def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, m
 def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Starts differ by 10 %, and the sides by nothing."""
+    """Starts differ by 10 %, and the two sides do not differ."""
     starts = itertools.cycle((1000.0, 1100.0, 1050.0, 950.0))
     monkeypatch.setattr(module, "pair", lambda *_: tuple([{"all": us}] * 8 for us in (next(starts), next(starts))))
     side: Side = (["job"], ENVIRON)
@@ -124,7 +130,10 @@ def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
 
 
 def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread that launches keeps its cores, which what it starts inherits; autograd's has one until it woke."""
+    """The launching thread keeps its cores, because threads that it starts inherit them.
+
+    autograd's thread has only one core until it has woken up.
+    """
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(Path(job.__file__).parent / "in_job"))
     turns = importlib.import_module("logparse_in_job.turns")
@@ -163,7 +172,10 @@ def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyP
 @pytest.mark.nightly  # thousands of comparisons
 @pytest.mark.parametrize("most", [4, 12])
 def test_no_gain_counts_as_one_in_few_of_a_hundred_jobs(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starts differ by 2.5 % and turns by 8 %: the interval of 95 % alone, looked at again and again, fails in 8."""
+    """Starts differ by 2.5 % and turns by 8 %.
+
+    If only the 95 % interval were checked after each further pair, 8 of 100 jobs would seem to gain.
+    """
     chance = random.Random(5)
 
     def made(*_: object) -> Pair:
@@ -192,7 +204,10 @@ def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
 
 
 def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn of two units, of which the first is not timed, would time every other kind alone."""
+    """The kinds alternate, and the first unit of a turn is not timed.
+
+    So turns of two units would time only one of the kinds.
+    """
     monkeypatch.setattr(side_by_side, "_TURN_S", 1e-6)
     monkeypatch.setattr(side_by_side, "_MEMORY", 1.0)
     both = [([*words[:3], "1", *words[4:]], environ) for words, environ in sides(tmp_path, 60, code=0)]
@@ -209,7 +224,7 @@ def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkey
     ],
 )
 def test_a_job_that_cannot_live_twice_is_run_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
-    """It goes on by itself, the second one is never started, and whole runs by turns follow."""
+    """The job goes on by itself, and the second one is never started. Whole runs by turns follow."""
     ready = json.dumps({"kinds": {"a": [1e4]}, "ranks": 1, **(said or {})})
     units = json.dumps({"logparse_units": "call", "kinds": {"a": {"count": 8, "traced": 0, "us": [2e4] * 8}}})
     script = tmp_path / "job.sh"
@@ -275,7 +290,7 @@ def test_both_end_with_tune_or_go_on_without_it(number: signal.Signals, tmp_path
     if number == signal.SIGTERM:
         assert "interrupted" in leader.stdout.read()
         assert worked(log).count("was") < 200
-    else:  # whoever killed it did not ask the job to end
+    else:  # a killer sends no request to the job to end
         assert wait_until(lambda: worked(log).count("was") == worked(log).count("is") == 200)
     leader.stdout.close()
     leader.wait()

@@ -1,4 +1,4 @@
-"""A job that is run several times: the same input, a command before each start, fewer units, marks of each run."""
+"""A job that is run several times: the same input, a command before each start, fewer units, and marks of each run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ ENVIRON = {"PATH": os.environ["PATH"]}
 
 
 def job(log: Path, *, marks: bool = False, reads: bool = False, checkpoint: Path | None = None) -> Side:
-    """A job of eight units that writes what in_job does; a checkpoint makes the next one do none."""
+    """Return a job of eight units that writes what in_job does.
+
+    With a checkpoint the next run does no unit.
+    """
     kind = {"count": 8, "traced": 0, "us": [2e4] * 8}
     units = json.dumps({"logparse_units": "optimizer", "kinds": {"a": kind}, "notes": ["a note"]})
     lines = [f"wc -c >> {log}" if reads else f"echo run >> {log}"]
@@ -43,7 +46,7 @@ def job(log: Path, *, marks: bool = False, reads: bool = False, checkpoint: Path
 
 @pytest.fixture
 def piped() -> Iterator[Starts]:
-    """Starts of a job whose standard input is a pipe with more than it holds."""
+    """Return the starts of a job whose standard input is a pipe. Its data are larger than the pipe's buffer."""
     read, write = os.pipe()
 
     def fill() -> None:
@@ -56,7 +59,7 @@ def piped() -> Iterator[Starts]:
 
 
 def test_every_run_gets_the_input(tmp_path: Path, piped: Starts) -> None:
-    """The second one found it empty: it failed, or did nothing and was compared."""
+    """The second run once found its input empty. It failed, or it did nothing and was compared all the same."""
     side = job(tmp_path / "log", reads=True)
     said: list[str] = []
     times = one_by_one(side, side, "", said.append, 3, 300.0, piped)
@@ -75,7 +78,7 @@ def test_both_of_a_pair_get_the_input(tmp_path: Path, piped: Starts) -> None:
 
 
 def test_a_command_runs_before_every_start_and_one_run_after_another(tmp_path: Path) -> None:
-    """Without it the second run finds a checkpoint, and makes no unit."""
+    """Without the command the second run finds a checkpoint and does no unit."""
     side = job(tmp_path / "log", checkpoint=tmp_path / "checkpoint")
     said: list[str] = []
     assert by_turns(side, side, "", said.append) is None
@@ -131,12 +134,12 @@ def test_tune_tells_of_a_job_that_goes_on_from_what_it_wrote(
 
 
 def not_applied(marks: Path) -> str:
-    """As ``tune`` judges marks: the reason, where no process left one."""
+    """Return the reason why a run counts as not applied, as ``tune`` does: no process left a mark."""
     return "" if list(marks.glob("applied_*")) else "tf32 left no mark"
 
 
 def test_runs_that_left_no_mark_are_not_compared(tmp_path: Path) -> None:
-    """Half of the runs were the job as it was: no gain, whatever was to be applied."""
+    """Half of the runs were the job without any change. So they show no gain, whatever was to be applied."""
     was, applied = job(tmp_path / "log"), job(tmp_path / "log", marks=True)
     said: list[str] = []
     assert one_by_one(was, applied, "", said.append, 3, 300.0, None, not_applied) is not None
@@ -164,7 +167,7 @@ def test_turns_without_a_mark_give_no_times(monkeypatch: pytest.MonkeyPatch, tmp
 def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """The second run's times were compared, and noise was a gain."""
+    """The times of the second run were once compared, so that noise counted as a gain."""
     monkeypatch.chdir(tmp_path)
     planted(monkeypatch, images("before", 1000, 1200, both=0.3), images("after", 600, 800, both=0.3))
     asked: list[Any] = []
@@ -186,7 +189,11 @@ def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
 
 
 def short(count: int, resumes: bool) -> list[str]:
-    """A job of a few units, whose trace is provisional unless their number is known; one that resumes makes one."""
+    """Return a job of ``count`` units.
+
+    If the number of units is not known yet, the job's trace is provisional. With ``resumes`` the second run does only
+    one unit.
+    """
 
     def units(tracing: str, count: int) -> str:
         kinds = {"a": {"count": count, "traced": 1, "us": []}}

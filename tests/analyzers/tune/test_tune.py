@@ -1,4 +1,4 @@
-"""``logparse tune``: whatever interrupts it, the store holds what was done, and the verbs go on from there."""
+"""``logparse tune``: after any interruption the store holds the finished work, and the verbs go on from there."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def interrupted(*_: object, **__: object) -> NoReturn:
 def captured(
     folder: Path, command: object, settings: object, open_store: Callable[[], Store], say: object, **more: Any
 ) -> Any:
-    """A job whose trace is the sample's, in a file of its own."""
+    """Take the place of ``capture``: ingest a copy of the sample trace, in a file of its own."""
     trace = folder / f"{more['run']}.trace.json"
     trace.write_bytes(TRACE.read_bytes())
     ingest([str(trace)], open_store(), run=more["run"])
@@ -57,7 +57,7 @@ def captured(
 
 @pytest.fixture
 def stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """All stages without a job and a device, with a setting to apply."""
+    """Patch all stages so that they need no job and no device. There is one setting to apply, tf32."""
     setting = SimpleNamespace(action=SimpleNamespace(name="tf32"))
     monkeypatch.setattr(verb, "capture", partial(captured, tmp_path))
     monkeypatch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
@@ -122,7 +122,10 @@ def test_what_libraries_print_while_it_measures_is_in_a_file_and_counted(
 
 
 def without_kernels(folder: Path, *_: object, **more: Any) -> Any:
-    """A job on a CPU: its trace holds no kernel, and no library logged a call."""
+    """Take the place of ``capture`` for a job on a CPU.
+
+    The trace has no kernel, and no library logged a call.
+    """
     (folder / "trace_1.json").write_text('{"schemaVersion": 1, "traceEvents": []}', encoding="utf-8")
     return 0, ingest([str(folder / "trace_1.json")], _[2](), run=more["run"])  # type: ignore[operator]
 
@@ -159,7 +162,7 @@ def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(
 def planted(
     patch: pytest.MonkeyPatch, before: Tables, after: Tables, times: tuple[list[Units], list[Units]] | None = None
 ) -> None:
-    """The stages of a job of which these tables are known before and after, timed by turns."""
+    """Patch the stages for a job with these tables before and after, and these times by turns."""
     patch.setattr(verb, "capture", lambda *x, **y: (0, []))
     patch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
     patch.setattr(verb, "tables_of", lambda store, run: after if run.endswith("-after") else before)
@@ -170,7 +173,10 @@ def planted(
 
 
 def with_trials(tables: Tables, **ratios: float | str) -> Tables:
-    """The tables of a run with what two processes found of actions: a ratio of the step's time, or how it ended."""
+    """Return the tables with the records of two processes that tried actions.
+
+    ``ratios`` maps an action to its step time / the present step time, or to the word for how its trial ended.
+    """
     rows = []
     for name, ratio in ratios.items():
         log = math.log(ratio) if isinstance(ratio, float) else 0.0
@@ -186,7 +192,10 @@ def with_trials(tables: Tables, **ratios: float | str) -> Tables:
 def test_what_was_measured_in_the_job_comes_first_and_is_applied(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A replay alone would apply ``cudnn_benchmark``, whose kernels take less; in the job it is no faster."""
+    """By a replay alone ``cudnn_benchmark`` would be applied, because its kernels take less time.
+
+    In the job it is no faster.
+    """
     before = images("before", 1000, 1200, both=0.69)
     found = recommend(with_trials(before, channels_last=0.8, cudnn_benchmark=1.0), Settings())
     assert in_job_lines(found) == [
@@ -238,7 +247,7 @@ def test_ctrl_c_in_a_trial_ends_it_with_what_goes_on(monkeypatch: pytest.MonkeyP
 
 
 def screen_of(said: list[str]) -> list[str]:
-    """What is printed last: at most 15 lines of at most 100 columns."""
+    """Return the lines that are printed last. Check that there are at most 15 lines of at most 100 columns."""
     ending = said[next(i for i, x in enumerate(said) if x.startswith("tune: ")) :]
     assert len(ending) <= LINES
     assert max(map(len, ending)) <= COLUMNS
@@ -246,7 +255,7 @@ def screen_of(said: list[str]) -> list[str]:
 
 
 def applied(out: Path) -> dict[str, Any]:
-    """The names that a written apply.py holds, torch left out."""
+    """Return the names in a written apply.py. The lines that need torch are left out."""
     lines = [x for x in (out / "apply.py").read_text().splitlines() if x.startswith(("CHOSEN = ", "ALONE = "))]
     found: dict[str, Any] = {}
     exec("\n".join(lines), found)
@@ -256,7 +265,7 @@ def applied(out: Path) -> dict[str, Any]:
 def images(
     run: str, us: float, wall: float, more: Mapping[str, Mapping[str, object]] | None = None, **solutions: float
 ) -> Tables:
-    """A job of convolutions whose solutions take this of their time now."""
+    """Return a job of convolutions. ``both`` is the time of channels_last with benchmark / the present time."""
     named = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored": 0.7} | {
         "torch:layout=NHWC,stored,benchmark": solutions["both"]
     }
@@ -264,7 +273,7 @@ def images(
 
 
 def taken_back() -> tuple[list[Units], list[Units]]:
-    """Times by turns that are no faster."""
+    """Return times by turns that show no gain."""
     return ([x for us in (1200, 1201, 1202) if (x := units(images("a", 1000, us, both=1.2))) is not None],) * 2
 
 
@@ -277,7 +286,6 @@ ENDINGS: Mapping[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("case", ENDINGS)
 def test_what_it_prints_last(case: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, golden: Goldens) -> None:
-    """As reviewed texts."""
     monkeypatch.chdir(tmp_path)
     planted(monkeypatch, *ENDINGS[case])
     said: list[str] = []
@@ -292,7 +300,10 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """Both changes together take 69 % of the time before, and 115 % of the time that one of them left."""
+    """Both changes together take 69 % of the time before.
+
+    That is 115 % of the time that one of them alone left.
+    """
     planted(monkeypatch, images("before", 1000, 1200, both=0.69), images("after", 600, 800, both=0.69))
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
@@ -306,7 +317,10 @@ def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
 def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """A step of 5 ms has 100 µs of kernels, of which changes of the program and a setting save up to a half."""
+    """A step of 5 ms has 100 µs of kernels.
+
+    Changes of the program and a setting save up to 50 µs of them.
+    """
     ratios = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored,benchmark": 0.5}
     kind, more = Kind(8, 100, 6, 100, wall=steady(5000)), {"trace": {"gpu_busy_us": 600, "gpu_window_us": 30_000}}
     before = job("before", kind, ratios=ratios, more=more)
@@ -324,7 +338,10 @@ def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
 def test_what_is_left_is_of_one_state_which_is_that_of_what_was_kept(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """Logs slow the host: a step takes 1.5 and then 1.1 ms beside them, and 1.2 ms without; by turns 1.5 and 1."""
+    """Logs slow the host. A step takes 1.5 ms before and 1.1 ms after with logs, and 1.2 ms without logs.
+
+    By turns it takes 1.5 ms and 1 ms.
+    """
     busy = {"gpu_window_us": 9000.0}
     alone = json.dumps({"count": 8, "traced": 0, "us": steady(1200)})
     more = {"alone": {"unit": "optimizer", "unit_alone": 1, "unit:float16[8, 3]": alone}}
@@ -364,7 +381,7 @@ def test_a_change_that_contains_what_was_kept_and_pays_beside_it_is_left(
 def test_what_was_timed_without_what_is_kept_is_named(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """Nothing is known of channels_last with benchmark; alone it saved 30 % of 1 ms."""
+    """The combination of channels_last with benchmark was never timed. channels_last alone saved 30 % of 1 ms."""
     ratios = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored": 0.7}
     before, after = (job(run, Kind(8, 100, 6, us, 0, 0, steady(us + 200)), ratios=ratios) for run, us in RUNS)
     planted(monkeypatch, before, after)
@@ -379,7 +396,7 @@ RUNS = (("before", 1000), ("after", 600))
 
 
 def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
-    """The traced runs' steps got faster, those timed by turns did not."""
+    """The steps of the traced runs got faster, but the steps timed by turns did not."""
     planted(monkeypatch, *ENDINGS["not faster"])
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
@@ -394,7 +411,7 @@ def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch
 def test_files_of_no_known_saving_are_taken_back_too(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """Nothing counts the calls of their problem, so that no action weighs them against the job."""
+    """Nothing counts the calls of the files' problem, so that no action weighs the files against the job."""
     before, after = images("before", 1000, 2500, both=1.2), images("after", 1000, 2500, both=1.2)
     planted(monkeypatch, before, after)
     build = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
@@ -416,7 +433,7 @@ def test_files_of_no_known_saving_are_taken_back_too(
 
 
 def script(log: Path, word: str, us: float, code: int = 0) -> list[str]:
-    """A job that writes what ``trace_units.py`` does."""
+    """Return the command of a job that writes what ``trace_units.py`` does."""
     kind = {"count": 8, "traced": 0, "us": [us] * 8}
     held = json.dumps({"logparse_units": "optimizer", "tracing": "", "windows": 0, "kinds": {"a": kind}})
     text = f"echo {word} >> {log}; echo '{held}' > $LOGPARSE_TRACE_DIR/units_1.json; exit {code}"
@@ -435,7 +452,7 @@ def test_runs_go_by_turns_and_their_units_are_read(tmp_path: Path) -> None:
 
 
 def test_runs_that_decide_nothing_are_followed_by_more(tmp_path: Path) -> None:
-    """Of each side every other run takes 14 instead of 10 ms."""
+    """On each side every other run takes 14 ms, and the others take 10 ms."""
     log, environ = tmp_path / "log", {"PATH": os.environ["PATH"]}
     log.touch()
     slow, fast = (script(log, "x", us)[2] for us in (14e3, 10e3))
