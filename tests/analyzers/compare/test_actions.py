@@ -177,7 +177,7 @@ def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
 
 
 def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
-    """There are two such programs: one sets ``cudnn.benchmark`` by itself, the other applied the recommendation."""
+    """The setting is in force if the program sets ``cudnn.benchmark`` itself, or if it applied the recommendation."""
     kinds = Kind(8, 100, 6, 1000, 1000, 0, steady(2500))
     channels = {"torch:layout=NHWC,stored": 0.7, "torch:layout=NHWC,stored,benchmark": 0.6, "torch:benchmark": 0.8}
 
@@ -308,7 +308,7 @@ def simulated(
 def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels gain 200 µs behind communication.
 
-    The simulation promises 20 µs of the step. The rest of the measured gain comes from a difference between hosts.
+    The simulation promises 20 µs of the step. A difference between hosts causes the rest of the measured gain.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
     monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2480, 2000, 0.01))
@@ -323,7 +323,7 @@ def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pyt
     ("free_us", "before_us", "fewer_us", "verdict"),
     [
         (2490, (2500, 2900, 2600), 0, "took effect, not faster"),
-        (2300, (2500, 2900, 2600), 0, "time unknown"),  # the spread of the units may hide what kernels gain
+        (2300, (2500, 2900, 2600), 0, "time unknown"),  # the spread of the units may hide a gain of kernels
         # The step seems to be faster, but kernels cannot be the reason.
         (2490, (2800, 2801, 2802), 0, "time unknown"),
         (2490, (2500, 2900, 2600), 89, "took effect, not faster"),
@@ -383,7 +383,7 @@ def prefill(run: str, conv_us: float, walls: Sequence[float]) -> Tables:
 
 
 def test_kinds_of_units_with_most_of_the_time_decide() -> None:
-    """The prefills came first once units were no longer timed, so that their time is unknown.
+    """If the first prefill comes after the last timed unit, the time of prefills is unknown.
 
     The time of the decodes says nothing about it.
     """

@@ -211,9 +211,9 @@ def test_the_only_problem_that_may_be_meant_is_compared() -> None:
 
 
 def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
-    """The times of files and of kinds of units add to several calls, whose average counts.
+    """The calls of several files and kinds of units add up, and their average time counts.
 
-    Several kernels of one call add to the time of that call.
+    Several kernels of one call add time to that call. They are no further calls.
     """
 
     def traced(*files: float) -> Tables:
@@ -232,7 +232,7 @@ def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
 def test_what_a_replay_alone_timed_is_not_the_runs_own() -> None:
     """A replay of the run before may time solutions that the job did not run.
 
-    These problems neither vanish nor are compared. A store with nothing but replays is compared.
+    Such problems do not count as vanished, and they are not compared. A store with nothing but replays is compared.
     """
     rows = [measurement(g, "Default", 9.0, origin=x) for g in G[:2] for x in ("replay", "replay-confirm")]
     rows.append(measurement(G[2], "torch:pad=8", 9.0, origin="replay-action"))

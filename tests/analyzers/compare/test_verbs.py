@@ -129,7 +129,7 @@ def test_a_table_of_flydsl_is_not_judged_by_the_rules_of_triton(tmp_path: Path) 
 
 
 def test_of_several_files_other_files_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``lint dir/*``: every file gets its verdict, and the exit code shows that some could not be read."""
+    """``lint dir/*`` gives every file its verdict. The exit code shows that some files could not be read."""
     (tmp_path / "b").mkdir()
     for name, text in {"a.csv": Path(TUNED).read_text(), "b/a.csv": Path(TUNED).read_text(), "notes.txt": "x"}.items():
         (tmp_path / name).write_text(text)

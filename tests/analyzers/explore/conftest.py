@@ -66,7 +66,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def after(tmp_path_factory: pytest.TempPathFactory) -> Store:
     """Return a store with the problems of ``planted`` after a change: F faster, B as before, W slower.
 
-    Every text in the store is markup, wherever a store has text.
+    Every text in the store is markup.
     """
     store = open_store(tmp_path_factory.mktemp("after") / PLANTED, create=True)
     records = [measured(F, PLANTED, 93.5), measured(B, PLANTED, 220.0), measured(W, f"Slow{LINK}", 10910.0)]

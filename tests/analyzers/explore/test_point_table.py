@@ -65,7 +65,7 @@ def test_w_stands_beside_its_own_f_and_b(example_points: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize(("names", "times"), [(2, 3), (130, 130), (130, 131)])
 def test_a_solution_counts_once(example_views: dict[str, pd.DataFrame], names: int, times: int) -> None:
-    """The cases with many names have two solutions that share a class of the count."""
+    """The count is exact for many solutions, too, and no repeated measurement adds to it."""
     mine = example_views["measurements"].query("problem == @W.text and status == 'ok'").head(1)
     rows = [mine.assign(solution=f"miopen:S{i % names}", time_us=1000.0 - i % names) for i in range(times)]
     made = points(example_views["conv_problems"], pd.concat(rows, ignore_index=True))

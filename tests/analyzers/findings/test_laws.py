@@ -128,7 +128,7 @@ def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
 
 
 def test_any_two_samples_alone(samples: Store) -> None:
-    """Whatever two files a run holds, every analyzer answers.
+    """Every analyzer answers for any two files of a run.
 
     No list of measured savings is larger than the ceiling.
     """
@@ -172,7 +172,7 @@ def test_logs_and_measurements_without_a_common_problem() -> None:
 
 @st.composite
 def of_another_device(draw: st.DrawFn) -> tuple[Tables, Tables]:
-    """Return the known tables, and the same tables with more files of another device.
+    """Return all planted cases on known devices, and the same tables with more files of another device.
 
     The further files repeat every measurement of all cases with other times.
     """

@@ -109,7 +109,7 @@ RAN = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{DRIVER}\n"
 
 
 def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) -> None:
-    """No replay can time this solver. The remedy is free memory or a split, because a search would find nothing."""
+    """Nothing times this solver. The remedy is free memory or a split, because a search would find nothing."""
     (one,) = found(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
     assert (one.problem, one.calls) == (VIDEO, 7)
     assert "MIOpen passed over GemmFwdRest, which needs 3.04 GiB of workspace and was given less" in one.message

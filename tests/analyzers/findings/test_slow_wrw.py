@@ -51,7 +51,7 @@ def test_criterion(f: float | None, b: float | None, w: float, loss: float | Non
 
 
 def test_remarks_are_of_the_runs_own_files_and_calls() -> None:
-    """A file of another run gets a remark only about the problems that the present run calls."""
+    """A remark on a file of another run is only about the problems that the present run calls."""
     of_other = {"source_id": "s", "run": "other", "path": "db.txt"}
     calls = {name: [work(p.text, 8)] for name, p in (("W", W), ("F", F))}
     found = {

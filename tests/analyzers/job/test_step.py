@@ -441,9 +441,9 @@ def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
 
 
 def test_what_is_no_number_of_a_call_joins_nothing() -> None:
-    """A damaged trace or another profiler may have such a call.
+    """A damaged trace, or the trace of another profiler, may have a correlation that is no whole number.
 
-    The call has no correlation, whatever was read before it.
+    Such a call has no correlation, whatever was read before it.
     """
     odd = [kernel("k", 10, 20, 1) | {"args": {"device": 0, "stream": 7, "correlation": x}} for x in ([1], 1.0, True)]
     found = trace(mark(1, 0, 50), launch(1, 1), kernel("k", 5, 8, 1), *odd)
@@ -519,10 +519,7 @@ def test_a_graph_launch() -> None:
 
 
 def test_a_loader_wait() -> None:
-    """A batch comes every 1,000 µs.
-
-    So neither the kernels nor the host matter until they take as long.
-    """
+    """A batch comes every 1,000 µs, so that neither the kernels nor the host matter until they take as long."""
     events = []
     for i in range(4):
         at = 1000.0 * i

@@ -412,7 +412,7 @@ def in_order(format: OverrideFormat, file: Emission, target: Facts, draw: st.Dat
 
 
 def answers(format: OverrideFormat, reading: Reading[Any]) -> tuple[object, ...]:
-    """Return the facts known of a file, and the solution that each of its calls gets."""
+    """Return the known facts and rows of a file, and the solution that each of its calls gets."""
     served = {}
     # A table of tiles serves calls by the number of tokens, not by problem.
     for row in reading.rows if format.kinds else ():

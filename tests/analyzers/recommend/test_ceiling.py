@@ -71,7 +71,7 @@ def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> N
 def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
     """One pick takes 90 µs and is best. The other pick takes 10 µs, and its best solution 8 µs.
 
-    That saves 2 % of all, not 20 %.
+    That saves 2 % of 100 µs, not 20 %.
     """
     t = tables(
         workload=[work(ONE, 1), work(TWO, 1)],

@@ -32,7 +32,8 @@ from tests.analyzers.recommend.test_apply_module import padded
 def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnswer:
     """Return a step of 54.9 ms, which takes 30.9 ms with an infinitely fast host.
 
-    ``waits`` is the share that waits for kernels. If ``limit`` is ``data loading``, 80 % wait for data.
+    ``waits`` is the share of the step that waits for kernels. If ``limit`` is ``data loading``, 80 % of the step waits
+    for data.
     """
     data = 0.8 if limit == "data loading" else 0.0
     return StepAnswer(

@@ -140,7 +140,7 @@ def test_of_two_gains_of_problems_that_may_be_one_only_one_is_a_saving() -> None
 def test_a_call_that_takes_less_in_the_job_saves_less() -> None:
     """A call takes 100 µs alone, and 60 µs with another solution. In the job it takes 50 µs.
 
-    To save 40 of 50 µs would be 80 %, but the measured ratio is 40 %.
+    To save 40 of 50 µs would be 80 %, but the measured saving is 40 %.
     """
     text = gemm().text
     kernel = {"source_id": "t", "run": "r", "op": "aten::mm", "kernel": "k", "calls": 10, "problem": text}

@@ -1,6 +1,7 @@
-/* A libhipblaslt.so for tests: single precision on the CPU, three solutions, the first one slow, the last one wrong
- * (with an epilogue that writes more than D that alone).
- * Every matmul is written to the file that FAKE_HIPBLASLT_LOG names. */
+/* A libhipblaslt.so for tests. It computes in single precision on the CPU and has three solutions.
+ * The first solution is slow. The last one is wrong: in D, or only in the further output of an epilogue with aux or a
+ * bias gradient.
+ * Each matmul adds a line to the file that FAKE_HIPBLASLT_LOG names. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@ typedef struct { int32_t index; uint8_t rest[12]; size_t max_workspace; size_t w
 
 enum { SLOW = 4711, FAST = 17, WRONG = 23 };
 
-double device_us; /* the device's clock, which only products advance; the wrong ones are the fastest */
+double device_us; /* Clock of the device, µs. Only products advance it. Wrong products are the fastest. */
 
 int hipblasLtCreate(void **handle) { *handle = malloc(1); return 0; }
 int hipblasLtDestroy(void *handle) { free(handle); return 0; }

@@ -1,6 +1,8 @@
-/* A libMIOpen.so for tests: two-dimensional convolutions in single precision on the CPU, in all three directions.
- * Of its solvers the first is slow, one is wrong, one needs a workspace, one only shows with the find-db off, one fails.
- * Every run is written to the file that FAKE_MIOPEN_LOG names. */
+/* A libMIOpen.so for tests. It computes two-dimensional convolutions in single precision on the CPU, in all three
+ * directions.
+ * The first solver is slow. Of the others one is wrong, one needs a workspace, one is offered only if the find-db is off,
+ * and one fails.
+ * Each run adds a line to the file that FAKE_MIOPEN_LOG names. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,7 @@ enum { UNKNOWN = 900, HIDDEN = 16, FAILING = 25 };
 static const uint64_t SLOW[3] = {91, 97, 102}, FAST[3] = {137, 155, 156}, WRONG[3] = {85, 86, 87};
 static uint64_t compiled[16];
 static int compiled_count;
-double device_us; /* the device's clock, which only convolutions advance; the wrong ones are the fastest */
+double device_us; /* Clock of the device, µs. Only convolutions advance it. Wrong solvers are the fastest. */
 
 int miopenGetVersion(size_t *major, size_t *minor, size_t *patch) { *major = 3, *minor = 4, *patch = 0; return OK; }
 int miopenCreateWithStream(void **handle, void *stream) { *handle = malloc(1); return OK; }
@@ -62,7 +64,7 @@ static int compile(uint64_t id) { compiled[compiled_count++ % 16] = id; return O
 static float *at(float *data, const Tensor *t, int n, int c, int h, int w) {
     return data + (int64_t)n * t->stride[0] + (int64_t)c * t->stride[1] + (int64_t)h * t->stride[2] + (int64_t)w * t->stride[3];
 }
-/* Adds every product of the convolution to the output of the direction. */
+/* Add every product of the convolution to the output of the direction. */
 static void convolve(int direction, const Conv *c, const Tensor *tx, float *x, const Tensor *tw, float *w, const Tensor *ty, float *y) {
     int in = tw->length[1], out = tw->length[0] / c->groups;
     for (int n = 0; n < ty->length[0]; ++n)

@@ -1,5 +1,6 @@
-/* A librocblas.so for tests: single precision on the CPU, three solutions of which one drops a summed product.
- * Every product is written to the file that FAKE_ROCBLAS_LOG names. */
+/* A librocblas.so for tests. It computes in single precision on the CPU and has three solutions. One solution is wrong:
+ * it leaves out one product of each sum.
+ * Each GEMM adds a line to the file that FAKE_ROCBLAS_LOG names. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

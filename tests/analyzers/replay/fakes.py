@@ -30,7 +30,7 @@ def fake(*names: str) -> list[Solution]:
 class Fake:
     """Backend whose solutions are the names in the problem's activation, joined by ``+``.
 
-    Each run of a solution adds a line to a file, so that tests can count the runs.
+    Each preparation of a solution adds a line (m, solution, process id) to the file that ``FAKE_LOG`` names.
     """
 
     cache_bytes = 0

@@ -221,7 +221,7 @@ def test_a_large_result_is_compared_in_parts(of: GemmProblem | ConvProblem, monk
     for part in parts:
         torch.testing.assert_close(operands._result(part), whole[part])
         torch.testing.assert_close(operands._result(part, magnitudes=True), operands._result(magnitudes=True)[part])
-    operands._beside = tuple  # pretend that nothing which ran has written them
+    operands._beside = tuple  # no kernel ran that could have written them
     assert operands.error(out) < 0.01
     out[-1, ..., -1] += 3 * out.abs().max()
     assert "differs" in operands.fault(lambda: out)

@@ -290,7 +290,7 @@ def test_both_end_with_tune_or_go_on_without_it(number: signal.Signals, tmp_path
     if number == signal.SIGTERM:
         assert "interrupted" in leader.stdout.read()
         assert worked(log).count("was") < 200
-    else:  # a killer sends no request to the job to end
+    else:  # nobody asked the job to end
         assert wait_until(lambda: worked(log).count("was") == worked(log).count("is") == 200)
     leader.stdout.close()
     leader.wait()
