@@ -104,7 +104,7 @@ NAIVE = "ConvDirectNaiveConvWrw:{},0,miopenConvolutionBwdWeightsAlgoDirect"
 
 
 def test_a_record_that_miopen_overwrites() -> None:
-    """If no known solver is left in a record, MIOpen searches again and replaces the record."""
+    """If no usable solver is left in a record, MIOpen searches again and replaces the record."""
     huge = ROW.replace("6422528", "99999999999999")
     assert [x[1:] for x in rules(huge)] == [("error", "workspace"), ("warning", "overwritten")]
     assert "overwritten" not in [x[2] for x in rules(huge.replace("\n", f";{NAIVE.format(9)}\n"))]

@@ -32,7 +32,7 @@ def test_sizes_count_by_their_ratio(problem: GemmProblem | ConvProblem) -> None:
 def test_what_divides_a_convolution_s_channels_and_pixels_counts() -> None:
     """The factor 65/64 alone is a distance of 0.01.
 
-    It is a far greater distance that 65 is odd and 64 is a multiple of 8.
+    Because 65 is odd and 64 is a multiple of 8, the two are much farther apart.
     """
     even = replace(W, c=64, k=64, h=56, w=56, out_h=56, out_w=56, groups=1)
     assert apart(even, replace(even, c=72)) < 0.1 < apart(even, replace(even, c=68)) < apart(even, replace(even, c=65))

@@ -30,9 +30,9 @@ ENVIRON = {"PATH": os.environ["PATH"]}
 
 
 def job(log: Path, *, marks: bool = False, reads: bool = False, checkpoint: Path | None = None) -> Side:
-    """Return a job of eight units that writes what in_job does.
+    """Return a job of eight units. It writes the files that ``in_job`` would write in a real job.
 
-    With a checkpoint the next run does no unit.
+    With ``checkpoint`` the next run finds a checkpoint and does no unit.
     """
     kind = {"count": 8, "traced": 0, "us": [2e4] * 8}
     units = json.dumps({"logparse_units": "optimizer", "kinds": {"a": kind}, "notes": ["a note"]})

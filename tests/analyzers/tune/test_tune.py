@@ -433,7 +433,7 @@ def test_files_of_no_known_saving_are_taken_back_too(
 
 
 def script(log: Path, word: str, us: float, code: int = 0) -> list[str]:
-    """Return the command of a job that writes what ``trace_units.py`` does."""
+    """Return the command of a job that writes the file that ``trace_units.py`` would write in a real job."""
     kind = {"count": 8, "traced": 0, "us": [us] * 8}
     held = json.dumps({"logparse_units": "optimizer", "tracing": "", "windows": 0, "kinds": {"a": kind}})
     text = f"echo {word} >> {log}; echo '{held}' > $LOGPARSE_TRACE_DIR/units_1.json; exit {code}"
