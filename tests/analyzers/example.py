@@ -37,7 +37,7 @@ F, B = replace(W, direction="F"), replace(W, direction="B")
 
 
 def plain(**fields: object) -> GemmProblem:
-    """Return a GEMM with these fields and the default value in every other field."""
+    """Return a GEMM with these fields and no special features: no swizzle, no scales, all compute units."""
     return GemmProblem(**with_plain(fields))
 
 
