@@ -1,4 +1,7 @@
-"""One room per library, with all that only this library knows; ``FORMATS`` are found in them (``all_formats``)."""
+"""Everything that only one library knows, in one folder per library.
+
+`all_formats` finds the formats in these folders.  `FORMATS` is its list, imported at the first use.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from logparse import lazy
 if TYPE_CHECKING:
     from logparse.libraries.all_formats import FORMATS
 
-# A question to a store needs none of the formats.
+# Imported lazily, because a query of a store needs no format.
 __getattr__ = lazy.members(__name__, {"FORMATS": "logparse.libraries.all_formats"})
 
 __all__ = ["FORMATS"]

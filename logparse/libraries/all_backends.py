@@ -1,4 +1,4 @@
-"""The backends, in the order in which ``logparse replay`` lists them."""
+"""List of all backends, in the order in which ``logparse replay`` prints them."""
 
 from __future__ import annotations
 

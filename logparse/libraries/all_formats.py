@@ -1,8 +1,10 @@
-"""All formats, found in the rooms of the libraries: a new format is its file, and no list names it.
+"""List of all formats, found in the folders of the libraries.
 
-A module offers its formats as ``FORMAT``, or as ``FORMATS`` if it has several, assigned at the start of a line.  Only
-modules with such a line are imported: to import the backends and rules as well takes half as long again (0.13 s of CPU
-in each process that reads files).
+A new format is one new file.  No list has to name it.  A module offers its format as ``FORMAT``, or several formats as
+``FORMATS``.  The assignment must be at the start of a line.
+
+Only modules with such a line are imported, so that backends and override rules are not.  Importing these as well would
+take half as long again (0.13 s of CPU in each process that reads files).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _LIBRARIES = Path(__file__).parent
 
 
 def offering(folder: Path = _LIBRARIES) -> Iterator[str]:
-    """The names of the modules in the rooms that offer formats, in their order."""
+    """Yield the names of the modules that offer formats, in alphabetical order of folder and file."""
     for room in sorted(folder.iterdir()):
         for path in sorted(room.glob("*.py")) if (room / "__init__.py").is_file() else ():
             if _OFFER.search(path.read_bytes()):
@@ -29,7 +31,7 @@ def offering(folder: Path = _LIBRARIES) -> Iterator[str]:
 
 
 def offered(module: ModuleType) -> tuple[Format, ...]:
-    """The formats that a module offers."""
+    """Return the formats that a module offers."""
     several: tuple[Format, ...] | None = getattr(module, "FORMATS", None)
     return (module.FORMAT,) if several is None else several
 
@@ -40,6 +42,9 @@ def _found() -> Iterator[Format]:
 
 
 FORMATS: tuple[Format, ...] = tuple(sorted(_found(), key=lambda format: format.asked_late != ""))
-"""Every format that can be read.  Of whole-file formats the first that recognises a file reads it, of lines that two
-formats may begin with the first takes it; one that states a reason in ``asked_late`` comes after all others.
+"""Every format that can be read, in the order in which the formats are asked.
+
+* The first whole-file format that recognises a file reads the file.
+* The first line format takes a line that two formats may begin with.
+* A format that states a reason in ``asked_late`` comes after all others.
 """

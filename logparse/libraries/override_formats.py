@@ -1,6 +1,6 @@
-"""The list of override formats: files by which a library takes solutions from outside.
+"""List of override formats: files from which a library reads the solutions it should use.
 
-Each is imported when it is first asked for: a recommendation writes files of a few libraries, and needs no other's
+Each format is imported at its first use.  Because a recommendation writes files of a few libraries, it needs only their
 rules.
 """
 
@@ -29,14 +29,22 @@ def _gemm(override: Override) -> bool:
 
 
 def _aiter(override: Override) -> bool:
-    """What aiter measured has a key of aiter's columns; else its own kernels alone are its."""
+    """Return True if aiter's files can hold the override.
+
+    A problem that aiter measured has a key of aiter's columns, with commas.  Of overrides without such a key, aiter
+    takes only the solutions of its own kernels.
+    """
     own = "," in (override.key_text or "")
     return own or override.solution.library not in ("hipblaslt", "rocblas", "cublaslt", "torch", "miopen")
 
 
 class _Member(NamedTuple):
-    """Where a format is: its ``module`` below ``logparse.libraries`` and its name there.  ``writer`` names its writer;
-    ``takes`` is False only for overrides that the writer does not accept.
+    """Place of one override format.
+
+    * ``module``: path below ``logparse.libraries``.
+    * ``attribute``: the format's name in the module.
+    * ``writer``: name of the format's writer.
+    * ``takes``: returns True if the writer may accept an override.  False means that it never does.
     """
 
     module: str
@@ -65,11 +73,17 @@ _MEMBERS = (
     _Member("moe.rules"),
     _Member("rocblas.rules", "rocblas", _of("rocblas")),
 )
-"""Every override format whose library's reader is known; rocBLAS last: it is converted from a tool's whole output."""
+"""Every override format whose library's reader is known.
+
+rocBLAS comes last, because its files are converted from the whole output of a tool.
+"""
 
 
 def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
-    """The writers that may accept some of the overrides: of files, and of the list that TunableOp tunes from."""
+    """Yield the writers that may accept some of the overrides.
+
+    These are the writers of override files and the writer of the list from which TunableOp tunes.
+    """
     given = list(overrides)
     for member in _MEMBERS:
         if any(map(member.takes, given)) and (writer := member.format.writer) is not None:
@@ -79,7 +93,7 @@ def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
 
 
 def format_of(writer: Writer) -> OverrideFormat | None:
-    """The format of the files that a writer makes; None for the list that a tuner reads."""
+    """Return the format of the files that a writer makes.  Return None for the list that a tuner reads."""
     return next((member.format for member in _MEMBERS if member.writer == writer.name), None)
 
 
@@ -90,7 +104,7 @@ def _untuned() -> Writer:
 
 
 def __getattr__(name: str) -> object:
-    """``OVERRIDE_FORMATS``, all of them, and ``WRITERS``: what ``recommend`` writes."""
+    """Build ``OVERRIDE_FORMATS`` (all formats) and ``WRITERS`` (the writers of ``recommend``) at their first use."""
     if name not in ("OVERRIDE_FORMATS", "WRITERS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     formats = tuple(member.format for member in _MEMBERS)

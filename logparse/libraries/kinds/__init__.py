@@ -1,1 +1,1 @@
-"""The kinds of what a library has: formats, override formats, backends."""
+"""The kinds of things that a library can have: formats, override formats, backends."""

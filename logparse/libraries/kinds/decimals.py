@@ -1,4 +1,4 @@
-"""Milliseconds written as decimals, as microseconds."""
+"""Conversion of decimal milliseconds to microseconds without rounding twice."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import math
 
 
 def microseconds(number: str | float) -> float:
-    """The double nearest to ``number`` milliseconds; a float stands for the shortest decimal that reads as it.
+    """Return the double nearest to ``number`` milliseconds, in µs.
 
-    Multiplying doubles rounds twice: 1.7124 * 1000 is 1712.3999999999999, and two times that are written alike may
-    then differ.  Raises ValueError where a text is no number.
+    A float stands for the shortest decimal that reads as it.
+
+    The product of two doubles is rounded twice: 1.7124 * 1000 is 1712.3999999999999.  Two times that are written alike
+    could then differ.  Raises ValueError if a text is no number.
     """
     value = float(number)
     if not math.isfinite(value):
@@ -19,7 +21,7 @@ def microseconds(number: str | float) -> float:
 
 
 def from_milliseconds(text: str) -> float | None:
-    """Microseconds; None for what is no time above 0."""
+    """Return the time in µs, or None if the text is no finite time above 0."""
     try:
         time_us = microseconds(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""PyTorch's types, under every name that its files and those around it write.
+"""PyTorch's data types, under every name that files of PyTorch and of other libraries write.
 
 Source: pytorch/pytorch c10/core/ScalarType.h (numbers and names), torch/csrc/utils/tensor_dtypes.cpp (Python's names).
 """
@@ -9,24 +9,24 @@ from typing import NamedTuple
 
 
 class TorchType(NamedTuple):
-    """One type.  ``conv`` is None where no convolution has it."""
+    """One data type.  A type without ``conv`` is a type that no convolution has."""
 
     blas: str
     """The model's name of a matrix type."""
     cpp: str
-    """In C++, as ``Input type`` of a profiler event prints it; TunableOp's op signatures leave out a ``c10::``."""
+    """C++ name, as ``Input type`` of a profiler event prints it.  TunableOp's op signatures leave out the ``c10::``."""
     scalar: str
-    """``c10::ScalarType``'s name, as TunableOp's keys print a bias type."""
+    """Name in ``c10::ScalarType``, as TunableOp's keys print a bias type."""
     number: int
-    """``c10::ScalarType``'s number, as ``Concrete Inputs`` of a profiler event prints an output type."""
+    """Number in ``c10::ScalarType``, as ``Concrete Inputs`` of a profiler event prints an output type."""
     python: str
-    """As aiter's tables print it."""
+    """Python name, as aiter's tables print it.  Example: ``torch.bfloat16``."""
     conv: str | None = None
-    """The model's name of a tensor type, which is MIOpen's."""
+    """The model's name of a tensor type, which is MIOpen's name."""
 
     @property
     def operand(self) -> str:
-        """As the model's operands name it."""
+        """Name in the model's operands, which is Python's name without ``torch.``."""
         return self.python.removeprefix("torch.")
 
 

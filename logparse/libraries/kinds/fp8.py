@@ -1,7 +1,7 @@
-"""Which of the two families of 8-bit floats a device computes with.
+"""Choice between the two families of 8-bit floats that devices compute with.
 
-Logs of hipBLASLt print ``f8_r`` and ``bf8_r`` for OCP's types and for AMD's FNUZ types alike.  The matrix units decide:
-CDNA 3 (gfx940 to gfx942) has FNUZ only, CDNA 4 (gfx950) and RDNA 4 (gfx12) have OCP's.
+hipBLASLt's logs print ``f8_r`` and ``bf8_r`` for OCP's types and for AMD's FNUZ types alike.  The matrix units decide
+which family is meant: CDNA 3 (gfx940 to gfx942) has FNUZ only, CDNA 4 (gfx950) and RDNA 4 (gfx12) have OCP's.
 
 Source: ROCm documentation, "Data types and precision support"; ROCm/hipBLASLt ``library/include/hipblaslt-types.h``.
 """
@@ -13,17 +13,21 @@ from collections.abc import Mapping
 from logparse.libraries.kinds.patterns import regex
 
 FNUZ: Mapping[str, str] = {"f8_r": "f8_fnuz_r", "bf8_r": "bf8_fnuz_r"}
-"""OCP's names, which logs use for both, and the names of the FNUZ types."""
+"""FNUZ name by OCP name.  Logs use the OCP names for both families."""
 OCP: Mapping[str, str] = {fnuz: ocp for ocp, fnuz in FNUZ.items()}
+"""OCP name by FNUZ name."""
 
 _FNUZ_ONLY = regex(r"gfx94[0-2](?::|\Z)")
 
 
 def fnuz_only(arch: str | None) -> bool:
-    """Whether the matrix units of an arch (``gfx942:sramecc+:xnack-``) have no 8-bit floats but FNUZ."""
+    """Return True if the arch's matrix units have FNUZ 8-bit floats only.
+
+    Example of an arch: ``gfx942:sramecc+:xnack-``.
+    """
     return bool(_FNUZ_ONLY.match(arch or ""))
 
 
 def on_arch(data_type: str | None, arch: str | None) -> str | None:
-    """The type that a call of ``data_type`` has on this arch; as given where the arch is unknown."""
+    """Return the type that a call of ``data_type`` has on this arch.  An unknown arch leaves the type as given."""
     return FNUZ.get(data_type or "", data_type) if fnuz_only(arch) else data_type

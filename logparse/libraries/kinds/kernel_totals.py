@@ -1,4 +1,7 @@
-"""Kernel times added up per operator or range, kernel and device; which files of rocprof hold the same kernels."""
+"""Kernel times summed per operator or range, kernel and device.
+
+Also the fact that links rocprof's files of one process.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,17 @@ _SAME = (
     *("_results.db", "_kernel_trace.csv", "_kernel_stats.csv", "_counter_collection.csv"),
     *("_kernels_summary.csv", "_kernels_summary_by_rank.csv"),
 )
-"""Ends of the names of rocprofv3's and rocpd's files of one process that all hold its kernels, the fullest first
-(counters make kernels run one after the other).
+"""Name endings of files that rocprofv3 and rocpd write about one process, each of which holds all its kernels.
+
+The file with the most detail comes first.  Counters come late, because they make kernels run one after the other.
 """
 
 
 def of_one_process(name: str) -> Iterator[Outcome]:
-    """The fact by which the view ``kernels`` counts kernels once where several of these files were ingested.
+    """Yield the fact by which the view ``kernels`` counts kernels once if several such files were ingested.
 
-    Its value is the file's place among them, a blank, and what their names begin with.
+    The fact's value is the file's index in ``_SAME``, a blank, and the beginning of its name.  Example: for
+    ``12_kernel_trace.csv`` it is ``1 12``.
     """
     for place, end in enumerate(_SAME):
         if name.endswith(end):
@@ -27,13 +32,13 @@ def of_one_process(name: str) -> Iterator[Outcome]:
 
 
 class KernelTotals:
-    """Totals of kernels; memory is that of the distinct names."""
+    """Totals of kernel times.  Memory grows with the number of distinct names, not of kernels."""
 
     def __init__(self) -> None:
         self._totals: dict[tuple[str, str, int | None], list[float]] = {}
 
     def add(self, op: str, kernel: str, device: int | None, us: float, calls: int, least: float, most: float) -> None:
-        """``calls`` kernels that took ``us`` in all, each between ``least`` and ``most`` µs."""
+        """Add ``calls`` kernels that took ``us`` µs in total, each between ``least`` and ``most`` µs."""
         entry = self._totals.get((op, kernel, device))
         if entry is None:
             entry = self._totals[op, kernel, device] = [0, 0.0, least, most]
@@ -43,6 +48,6 @@ class KernelTotals:
         entry[3] = max(entry[3], most)
 
     def records(self) -> Iterator[Kernel]:
-        """One record per operator, kernel and device, in the order in which they came."""
+        """Yield one record per operator, kernel and device, in the order of their first ``add``."""
         for (op, kernel, device), (calls, us, least, most) in self._totals.items():
             yield Kernel(op=op, kernel=kernel, calls=int(calls), total_us=us, min_us=least, max_us=most, device=device)

@@ -1,4 +1,4 @@
-"""Which range was open when something was launched: ranges and launches of one thread, by time."""
+"""Search for the range (operator or marker) of a thread that was open when the thread launched something."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ Times = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 def innermost(
     starts: Times, ends: Times, threads: npt.NDArray[np.int64], at: Times, at_threads: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """For each moment the index of the innermost range of its thread that holds it, or -1.
+    """Return for each moment the index of the innermost range of its thread that contains it, or -1.
 
-    Ranges of a thread nest (operators, pushed markers).  Where they overlap instead (started and stopped by id), the
-    one that began last is taken.  Of equal ranges the last one is the inner one.
+    ``starts``, ``ends`` and ``threads`` have one element per range, ``at`` and ``at_threads`` one per moment.  Ranges
+    of a thread nest (operators, pushed markers).  If they overlap instead (markers started and stopped by id), the
+    range that began last is taken.  Of equal ranges the last one is the inner one.
     """
     found = np.full(len(at), -1, dtype=np.int64)
     for thread in np.unique(at_threads):
@@ -36,7 +37,7 @@ def innermost(
 
 
 class Ranges:
-    """Named ranges of threads, as columns."""
+    """Named ranges of threads, stored as columns."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -47,7 +48,10 @@ class Ranges:
         self._rows.append((start, end, thread))
 
     def at(self, launches: list[tuple[int | None, int | None]]) -> list[str]:
-        """The name of the range that was open at each launch, or an empty text."""
+        """Return for each launch (time, thread) the name of the range that was open.
+
+        Return an empty text if no range was open.
+        """
         out = [""] * len(launches)
         asked = [(i, at, thread) for i, (at, thread) in enumerate(launches) if at is not None and thread is not None]
         if not asked or not self.names:

@@ -1,7 +1,7 @@
 """Regular expressions that are compiled at their first use.
 
-The formats have 150 of them, of which a command uses a few: compiling all would take a fifth of the time that the
-ingest of a small log takes.
+The formats have 150 patterns, and a command uses a few.  Compiling all would take a fifth of the time that the ingest
+of a small log takes.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import Any, AnyStr, cast
 
 
 class _Pattern:
-    """Compiles at the first use of any of its attributes, and keeps each that is used as its own."""
+    """Stand-in for a compiled pattern.
+
+    Compiles when an attribute is first used, and caches each attribute that was used.
+    """
 
     def __init__(self, compiled: Callable[[], object]) -> None:
         self._compiled = compiled
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked by copy and pickle, before __init__ has run
+        if name.startswith("__"):  # copy and pickle ask for these before __init__ has run
             raise AttributeError(name)
         value = getattr(self._compiled(), name)
         setattr(self, name, value)
@@ -30,8 +33,8 @@ class _Pattern:
 
 
 def regex(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """As ``re.compile``, but an error in the pattern is raised at the first use.
+    """Return a pattern as ``re.compile`` does, but raise an error in the pattern at its first use.
 
-    Give it to no function of ``re``: call its methods.
+    Call its methods.  Do not pass it to functions of ``re``, because it is no ``re.Pattern``.
     """
     return cast("re.Pattern[AnyStr]", _Pattern(partial(re.compile, text, flags)))

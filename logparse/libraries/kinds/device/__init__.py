@@ -1,1 +1,1 @@
-"""A device as replay sees it: buffers, clocks, operands."""
+"""A device as replay uses it: buffers, clocks, operands."""

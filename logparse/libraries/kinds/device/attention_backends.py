@@ -12,15 +12,21 @@ BACKENDS: Mapping[str, str] = {
     "cudnn": "CUDNN_ATTENTION",
     "math": "MATH",
 }
-"""PyTorch's names (``torch.nn.attention.SDPBackend``).  On ROCm AOTriton or CK computes flash and efficient."""
+"""PyTorch's name of each backend (``torch.nn.attention.SDPBackend``).
+
+On ROCm, AOTriton or CK computes flash and efficient.
+"""
 _OPERATOR = regex(
     r"aten::_(?:scaled_dot_product_)?(flash|efficient|cudnn)_attention(?:_for_cpu)?(?:_forward)?(?:_backward)?"
 )
 ELSEWHERE = {"CPU": frozenset({"efficient", "cudnn"}), "HIP": frozenset({"cudnn"})}
-"""Backends that a device does not have: the CPU has one fused kernel, ROCm no cuDNN."""
+"""Backends that a device does not have.  The CPU has one fused kernel, and ROCm has no cuDNN."""
 
 
 def backend_of(name: str) -> str | None:
-    """The backend of an operator of attention (``flash``), by its name in a trace; None for any other operator."""
+    """Return the backend of an attention operator (``flash``) from its name in a trace.
+
+    Return None for any other operator.
+    """
     found = _OPERATOR.fullmatch(name)
     return str(found[1]) if found else None

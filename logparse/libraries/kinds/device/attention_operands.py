@@ -1,8 +1,9 @@
-"""Queries, keys and values of a recorded attention.
+"""Queries, keys and values of an attention that a trace recorded.
 
-An operator of attention is read by the names in its schema, so that a trace of another version of PyTorch is read too:
-what is read is all that ``scaled_dot_product_attention`` takes.  What that does not compute (sequences of different
-lengths in one batch, windows, slopes, pages) is not read, and is replayed as any other operator.
+The inputs of an attention operator are found by their names in the operator's schema, so that traces of other versions
+of PyTorch can be read too.  The reader understands everything that ``scaled_dot_product_attention`` takes.  It does not
+understand sequences of different lengths in one batch, windows, slopes and pages, because that function does not
+compute them.  Such an operator is replayed as any other operator.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from logparse.model import Argument, Operand, OperatorProblem
 _TYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 _MORE = ("cum_seq_q", "cum_seq_k", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "seqlen_k", "alibi_slopes")
 _WITHOUT = (*_MORE, "block_table", "window_size_left", "window_size_right", "window_size")
-"""Arguments of which a value asks for something else than ``scaled_dot_product_attention`` computes."""
+"""Arguments that ask for more than ``scaled_dot_product_attention`` computes if they have a value."""
 _TOKENS_FIRST = frozenset({"flash", "efficient"})
-"""Backends whose own operators take (batch, tokens, heads, size), all others (batch, heads, tokens, size)."""
+"""Backends whose own operators take (batch, tokens, heads, size).  All others take (batch, heads, tokens, size)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """What a recorded operator computes.  Each operand is (batch, heads, tokens, size); ``grad`` of the output: the
-    operator is a gradient.
+    """The attention that a recorded operator computes.  Each operand is (batch, heads, tokens, size).
+
+    ``grad`` is the gradient of the output.  If it is given, the operator computes gradients.
     """
 
     backend: str
@@ -43,7 +45,10 @@ class Attention:
 
 
 def attention_of(device: TorchDevice, problem: OperatorProblem) -> Attention | None:
-    """The attention that a recorded operator computes; None where it computes none, or an input is not readable."""
+    """Return the attention that a recorded operator computes.
+
+    Return None if it computes none or an input is not readable.
+    """
     backend = backend_of(problem.name)
     packet = getattr(device.torch.ops.aten, problem.name.removeprefix("aten::"), None)
     if backend is None or packet is None:
@@ -66,7 +71,7 @@ def attention_of(device: TorchDevice, problem: OperatorProblem) -> Attention | N
     }
     masks = [x for name in ("bias", "attn_bias", "attn_mask") if isinstance(x := given.get(name), Operand)]
     try:
-        kind = value("custom_mask_type", 0)  # of CUTLASS: 1 causal from the upper left corner, 2 from the lower right
+        kind = value("custom_mask_type", 0)  # CUTLASS: 1 is causal from the upper left corner, 2 from the lower right
         found = Attention(
             backend=backend,
             query=operands["query"],
@@ -88,7 +93,7 @@ def attention_of(device: TorchDevice, problem: OperatorProblem) -> Attention | N
 
 
 def _turned(x: Operand) -> Operand:
-    """(batch, tokens, heads, size) as (batch, heads, tokens, size), in the same memory."""
+    """Return a (batch, tokens, heads, size) operand as (batch, heads, tokens, size), in the same memory."""
     if len(x.sizes) != 4:
         return x
     sizes, strides = ((y[0], y[2], y[1], y[3]) for y in (x.sizes, x.strides))
@@ -96,15 +101,17 @@ def _turned(x: Operand) -> Operand:
 
 
 def _is_plain(x: Attention, *, from_corner: bool) -> bool:
-    """Whether sizes and types fit each other.  A causal mask ``from_corner`` of the last query and key is PyTorch's own
-    only where there are as many queries as keys.
+    """Tell whether sizes and types fit each other.
+
+    ``from_corner``: a causal mask starts at the corner of the last query and the last key.  PyTorch's own mask starts
+    at the first query and key, so both agree only if there are as many queries as keys.
     """
     parts = x.query, x.key, x.value
     tensors = (*parts, x.grad) if x.grad is not None else parts
     if any(len(part.sizes) != 4 or 0 in part.sizes or part.dtype not in _TYPES for part in tensors):
         return False
     fits = x.key.sizes[:3] == x.value.sizes[:3] and x.query.sizes[0] == x.key.sizes[0]
-    fits = fits and x.query.sizes[1] % x.key.sizes[1] == 0  # fewer keys where several queries share them
+    fits = fits and x.query.sizes[1] % x.key.sizes[1] == 0  # several query heads may share one key head
     fits = fits and x.query.sizes[3] == x.key.sizes[3] and len({part.dtype for part in parts}) == 1
     if x.mask is not None and (len(x.mask.sizes) > 4 or x.causal or x.mask.dtype not in _TYPES | {"bool"}):
         return False
@@ -114,7 +121,8 @@ def _is_plain(x: Attention, *, from_corner: bool) -> bool:
 class AttentionOperands(OperatorOperands):
     """Operand sets of an attention: ``q``, ``k``, ``v``, ``mask`` and ``grad`` are lists over the sets.
 
-    Its gradient is that of an output that is computed once, so one ``fill`` is all that they get.
+    ``replay`` computes the output of a gradient once.  Because the gradient belongs to that output, the operands are
+    filled with random data once only.
     """
 
     def __init__(self, device: TorchDevice, problem: OperatorProblem, conditions: Conditions, of: Attention) -> None:

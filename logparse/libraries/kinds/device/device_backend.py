@@ -1,4 +1,4 @@
-"""The base of all backends for real devices: one torch device, the operands of one problem, one shared workspace."""
+"""Base class of all backends for real devices: one torch device, operands per problem, one shared workspace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ AnyOperands: TypeAlias = "GemmOperands | ConvOperands | OperatorOperands"
 
 
 class DeviceBackend:
-    """A subclass adds ``solutions`` and ``prepare``, its library's version, and clears its own plans in ``release``."""
+    """Base of a backend.
+
+    A subclass adds ``solutions``, ``prepare``, its library's version, and clears its plans in ``release``.
+    """
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -33,7 +36,7 @@ class DeviceBackend:
             held.fill(seed)
 
     def release(self) -> None:
-        """Free operands and workspace; runnables that use them keep them alive."""
+        """Free operands and workspace.  Runnables that still use them keep their memory allocated."""
         self._held.clear()
         self._workspace = None
         self._device.empty_cache()
@@ -42,8 +45,9 @@ class DeviceBackend:
         return self._device.healthy()
 
     def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:
-        """What all solutions of a problem run on, allocated and filled at first use.  Raises UnsupportedError,
-        OutOfMemoryError.
+        """Return the operands on which all solutions of a problem run, allocated and filled at the first use.
+
+        Raises UnsupportedError if the problem cannot run, OutOfMemoryError if the operands do not fit the device.
         """
         key = (problem.text, conditions)
         if key not in self._held:
@@ -63,8 +67,9 @@ class DeviceBackend:
         return OperatorOperands(self._device, problem, conditions)
 
     def _reserve(self, need_bytes: int) -> Tensor:
-        """The workspace that all solutions of a problem share, since they never run at once.  Raises
-        OutOfMemoryError.
+        """Return the workspace, at least ``need_bytes`` large.  All solutions share it, since they never run at once.
+
+        Raises OutOfMemoryError if it does not fit the device.
         """
         if self._workspace is None or self._workspace.numel() < need_bytes:
             torch = self._device.torch

@@ -1,4 +1,4 @@
-"""Shared libraries of this process: two copies of one library would not share the device."""
+"""Look-up of shared libraries in this process, because two copies of one library would not share the device."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from pathlib import Path
 
 
 def loaded_library(stem: str, *names: str) -> ctypes.CDLL:
-    """The copy that this process has loaded already (often torch's own), by the stem of its file's name; else the first
-    of ``names`` that the machine has.  Raises OSError.
+    """Return the copy of a library that this process has loaded already.
+
+    Otherwise load the first of ``names`` that exists.
+
+    The loaded copy (often torch's own) is found by ``stem``, the beginning of its file name.  Raises OSError if no name
+    can be loaded.
     """
     with contextlib.suppress(OSError):
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
