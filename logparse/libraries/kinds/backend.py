@@ -1,7 +1,8 @@
-"""What a backend is: one way of running problems on a device, with the solutions that it offers for each.
+"""The interface of a backend: a way of running problems on a device.
 
-A backend lives in a worker process of its own device (``worker.py``); nothing of it crosses a process but nouns.
-The library's own pick is always its first solution: what a user gets who changes nothing.
+A backend offers solutions for each problem.  It lives in a worker process of its own device (``worker.py``).  Only
+objects of ``logparse.model`` cross between processes.  A backend's first solution is always the library's own pick,
+which users get who change nothing.
 """
 
 from __future__ import annotations
@@ -16,26 +17,31 @@ CacheState = Literal["cold", "hot"]
 
 
 class UnsupportedError(Exception):
-    """A problem that this backend or solution does not run; the text gives the reason.  It is no error."""
+    """A problem that this backend or solution does not run.
+
+    The text gives the reason.  It is an answer, not a failure.
+    """
 
 
 class HostBoundError(Exception):
-    """The device waited for the host in every try: the time is the host's, not the solution's."""
+    """The device waited for the host in every try.  The time is then the host's, not the solution's."""
 
 
 class OutOfMemoryError(Exception):
-    """The device's memory does not hold the problem; the text states how much it needs."""
+    """The device's memory does not hold the problem.  The text states how much the problem needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """Under which a solution runs.
+    """The conditions under which a solution runs.
 
-    ``sets`` operand sets are run through in turn, so that together they are larger than the last-level cache (one set:
-    hot operands).  ``evict``: so many sets still fit the cache, so it is evicted before each sample, in which no set is
-    used twice.  ``tf32``: single precision may run in that format, which the check of results must allow.
-
-    Every seed gives other random normal operands; all solutions of one seed see the same ones.
+    * ``seed``: seed of the random normal operands.  All solutions of one seed get the same operands.
+    * ``sets``: number of operand sets, used in turn, so that together they are larger than the last-level cache.  One
+      set means hot operands.
+    * ``evict``: evict the cache before each sample.  It is True if even this many sets fit the cache.  No set is then
+      used twice in a sample.
+    * ``workspace_bytes``: workspace that the solution may use.  None: the default of the library's backend.
+    * ``tf32``: single precision may run in TF32, and the check of results must allow this.
     """
 
     seed: int = 0
@@ -50,43 +56,57 @@ class Runnable(Protocol):
 
     @property
     def workspace_bytes(self) -> int | None:
-        """Workspace that this solution really uses, where it is known."""
+        """Workspace that this solution really uses, in bytes.  None if it is not known."""
 
     @property
     def host_us(self) -> float | None:
-        """What the host took per execution to enqueue the last sample, µs; None where the host executes it."""
+        """Time that the host took to enqueue one execution in the last sample, µs.
+
+        None if the host itself executes.
+        """
 
     def error(self) -> float:
-        """Run once into outputs full of NaN and return ‖out − ref‖ / ‖ref‖ against a higher-precision reference.
+        """Run once into outputs full of NaN and return the error ‖out − ref‖ / ‖ref‖ of the result.
 
-        NaN where the output is not finite, which includes every element that was not written.
+        The reference ``ref`` is computed in higher precision.  The error is NaN if an element of the output is not
+        finite.  Because the outputs begin as NaN, this includes every element that the solution did not write.
         """
 
     def fault(self) -> str:
-        """How the result differs from what rounding explains, in each element and on integers; empty: it does not."""
+        """Return how the result differs from what rounding explains.  Return an empty text if it does not.
+
+        Each element is checked on random data, and the whole result on integers, whose sums are exact.
+        """
 
     def sample_us(self, count: int) -> float:
-        """Mean time of ``count`` executions back to back, each on the next operand set, in µs on the device's clock.
+        """Return the mean time of ``count`` executions back to back, in µs on the device's clock.
 
-        Raises HostBoundError where the host cannot enqueue as fast as the device executes.
+        Each execution uses the next operand set.  Raises HostBoundError if the host cannot enqueue as fast as the
+        device executes.
         """
 
 
 class Backend(Protocol):
-    """An opened backend.  Any method may raise; ``UnsupportedError`` and ``OutOfMemoryError`` are expected answers."""
+    """An opened backend.  Any method may raise.  ``UnsupportedError`` and ``OutOfMemoryError`` are expected answers."""
 
     @property
     def cache_bytes(self) -> int:
-        """Last-level cache of the device."""
+        """Size of the device's last-level cache, bytes."""
 
     def environment(self) -> Mapping[str, str]:
-        """Facts (``logparse.model.FACTS``) of device, driver and libraries: equal facts mean comparable times."""
+        """Return the facts (``logparse.model.FACTS``) of device, driver and libraries.
+
+        Times of equal facts are comparable.
+        """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """At most ``limit`` that fit the workspace, the library's own pick first.  Raises UnsupportedError."""
+        """Return at most ``limit`` solutions that fit the workspace, the library's own pick first.
+
+        Raises UnsupportedError.
+        """
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
-        """Make a solution ready.  Raises UnsupportedError, OutOfMemoryError, or whatever the library does."""
+        """Make a solution ready to run.  Raises UnsupportedError, OutOfMemoryError, or an error of the library."""
 
     def refresh(self, seed: int) -> None:
         """Overwrite the operands of everything prepared with the random data of another seed."""
@@ -95,16 +115,21 @@ class Backend(Protocol):
         """Free everything that was prepared."""
 
     def healthy(self) -> bool:
-        """Whether the device still answers after a failure (a faulting kernel poisons its whole process)."""
+        """Return True if the device still answers after a failure.
+
+        A faulting kernel makes its whole process unusable.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """Where and how to open a backend.
 
-    ``device`` is torch's word (``cuda:0``, also on ROCm; ``cpu``); ``store`` the measurements' store; ``exhaustive``
-    asks for enumeration beyond the heuristic list; ``conv_tf32`` lets single-precision convolutions run in the matrix
-    units' short format, as PyTorch's default does, ``tf32`` PyTorch's matrix products, as a setting of the job may.
+    * ``device``: torch's name of the device (``cuda:0``, also on ROCm; ``cpu``).
+    * ``store``: the store of the measurements.
+    * ``exhaustive``: enumerate solutions beyond the heuristic's list.
+    * ``conv_tf32``: let single-precision convolutions run in TF32, as PyTorch does by default.
+    * ``tf32``: let PyTorch's single-precision matrix products run in TF32, as a setting of the job may.
     """
 
     device: str = "cpu"
@@ -116,9 +141,10 @@ class Place:
 
 @dataclass(frozen=True)
 class BackendType:
-    """A member of ``BACKENDS``: opened in the worker, so nothing heavy is imported before.
+    """A member of ``BACKENDS``.  It is opened in the worker, so that nothing heavy is imported before.
 
-    ``imports``: modules that open no device when imported; workers are forked from a process that has them.
+    ``imports`` are modules that open no device when imported.  Workers are forked from a process that has imported
+    them.
     """
 
     name: str

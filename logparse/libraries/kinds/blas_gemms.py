@@ -1,5 +1,6 @@
-"""GEMMs as BLAS libraries take them, and what the backends of cuBLASLt and hipBLASLt share: the interface of the second
-is a copy of the first's, with the same functions, attributes and mostly the same numbers.
+"""GEMMs as BLAS libraries take them, and the common part of the backends of cuBLASLt and hipBLASLt.
+
+hipBLASLt's interface is a copy of cuBLASLt's.  It has the same functions and attributes, and mostly the same numbers.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from logparse.libraries.kinds.device.torch_device import Call, TorchRunnable
 from logparse.model import GemmProblem, Problem, Solution
 
 TYPES = {"f32_r": 0, "xf32_r": 0, "f64_r": 1, "f16_r": 2, "bf16_r": 14, "f8_r": 28, "bf8_r": 29}
-"""cudaDataType_t and hipDataType (library_types.h)."""
+"""Numbers of cudaDataType_t and hipDataType (library_types.h)."""
 EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GELU_BIAS": 36}
-"""cublasLtEpilogue_t (cublasLt.h) and hipblasLtEpilogue_t (hipblaslt.h)."""
+"""Numbers of cublasLtEpilogue_t (cublasLt.h) and hipblasLtEpilogue_t (hipblaslt.h)."""
 
 
 def epilogue(gemm: GemmProblem) -> str:
-    """The library's word for the epilogue; what is not known of it is taken for absent."""
+    """Return the library's word for the epilogue.  A part that is not known (activation, bias) counts as absent."""
     return replace(gemm, activation=gemm.activation or "none", bias=bool(gemm.bias)).epilogue or "DEFAULT"
 
 
 def scalar(gemm: GemmProblem, *, one: bool) -> int:
-    """The address of 1 or 0 in the compute type, which outlives every call."""
+    """Return the address of a 1 or a 0 in the compute type.  The number outlives every call."""
     return ctypes.addressof(_number(gemm.compute_type, one))
 
 
@@ -48,9 +49,9 @@ def supported_gemm(
     *,
     alpha_vector: bool = False,
 ) -> GemmProblem:
-    """The problem, where a library of these type words runs it; ``alpha_vector``: whether it takes one.
+    """Return the problem if a library with these types and epilogues runs it.
 
-    Raises UnsupportedError, also for a grouped GEMM.
+    ``alpha_vector`` is True if the library takes a vector of alphas.  Raises UnsupportedError, also for a grouped GEMM.
     """
     if not isinstance(problem, GemmProblem):
         raise UnsupportedError(f"a {problem.kind}")
@@ -73,14 +74,15 @@ def supported_gemm(
 
 
 Described: TypeAlias = Literal["matmul_desc", "matrix_layout", "matmul_preference"]
-"""What has attributes."""
+"""Objects of the library that have attributes."""
 
 
 class LtBackend(DeviceBackend):
-    """The heuristic's list in its order, so the library's own pick first.
+    """Base of the backends of cuBLASLt and hipBLASLt.  Solutions come in the order of the heuristic, the pick first.
 
-    A subclass has the library's numbers, ``_ask`` and ``_attribute``, which reach its bindings, and what only that
-    library has.  Descriptors are a few hundred bytes of the host's memory, and go with the worker.
+    A subclass has the library's numbers, and ``_ask`` and ``_attribute``, which reach the library's bindings.  It also
+    has everything that only its library has.  Descriptors take a few hundred bytes of the host's memory.  They are
+    freed when the worker ends.
     """
 
     library: str
@@ -88,18 +90,18 @@ class LtBackend(DeviceBackend):
     compute_types: ClassVar[Mapping[str, int]]
     epilogues: ClassVar[Mapping[str, int]] = EPILOGUES
     operations: tuple[int, int]
-    """The operand as it is, and transposed."""
+    """Numbers for an operand that is not transposed, and for a transposed operand."""
     pointers: ClassVar[Mapping[str, str]]
-    """Attributes of a product that point to what ``vectors`` names."""
+    """Attributes of a product's descriptor that hold the pointers of ``vectors``, by the names of ``vectors``."""
     result_bytes: int
-    """Size of a result of the heuristic, which begins with the algorithm."""
+    """Size in bytes of a result of the heuristic, which begins with the algorithm."""
     workspace_at: int
     state_at: int
     most: int
-    """How many solutions the heuristic is asked for where all are wanted."""
+    """Number of solutions for which the heuristic is asked if all are wanted."""
     _data_type: Any = int
     _compute_type: Any = int
-    """Types as the bindings take them."""
+    """Constructors of ``_data_type`` and ``_compute_type``, which the bindings take."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
@@ -107,30 +109,31 @@ class LtBackend(DeviceBackend):
         self._results: dict[tuple[str, int], dict[str, bytes]] = {}
 
     def _ask(self, function: str, *arguments: Any) -> Any:
-        """What the library's function, by its words (``matmul_desc_create``), returns or writes to its first pointer.
+        """Call the library's function with the name ``function`` (for example ``matmul_desc_create``).
 
-        Raises what says that it failed.
+        Return the function's result, or the value that it writes to its first pointer.  Raises an error if the function
+        fails.
         """
         raise NotImplementedError
 
     def _attribute(self, of: Described, name: str) -> Any:
-        """An attribute's number, as the bindings take it."""
+        """Return an attribute's number, as the bindings take it."""
         raise NotImplementedError
 
     def _listed(self, *arguments: Any) -> int:
-        """Ask the heuristic; returns how many results it wrote to the last argument's address."""
+        """Ask the heuristic.  Return the number of results that it wrote to the address in the last argument."""
         raise NotImplementedError
 
     def _gemm(self, problem: Problem) -> GemmProblem:
-        """The problem, where the library runs it.  Raises UnsupportedError."""
+        """Return the problem if the library runs it.  Raises UnsupportedError otherwise."""
         raise NotImplementedError
 
     def _id(self, result: bytes) -> str:
-        """The solution's id, as logs name it."""
+        """Return the solution's id as logs name it."""
         raise NotImplementedError
 
     def _default_workspace_bytes(self) -> int:
-        """PyTorch's for this library."""
+        """Return the workspace that PyTorch gives this library, bytes."""
         raise NotImplementedError
 
     def _describe_more(self, operation: Any, gemm: GemmProblem) -> None:
@@ -178,7 +181,11 @@ class LtBackend(DeviceBackend):
         return [bytes(results[at * size : (at + 1) * size]) for at in range(count)]
 
     def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
-        """The operation and the layouts.  Which kernels fit depends on which pointers are set, wherever they point."""
+        """Return the operation and the layouts of the matrices.
+
+        The heuristic looks at which pointers are set, because this decides which kernels fit.  It does not matter where
+        the pointers point.
+        """
         compute = self._compute_type(self.compute_types[gemm.compute_type or "f32_r"])
         scale = self._data_type({"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0))
         operation = self._ask("matmul_desc_create", compute, scale)
@@ -196,7 +203,7 @@ class LtBackend(DeviceBackend):
         return operation, {name: self._layout(matrix, batch) for name, matrix in matrices(gemm).items()}
 
     def _pointed(self, gemm: GemmProblem) -> dict[str, tuple[int, str]]:
-        """What a descriptor points to, of ``vectors``: alpha is an argument of the call."""
+        """Return the ``vectors`` to which a descriptor points.  Alpha is an argument of the call instead."""
         return {name: x for name, x in vectors(gemm, gemm.batch_count or 1).items() if name in self.pointers}
 
     def _layout(self, matrix: Matrix, batch: int) -> Any:

@@ -1,4 +1,4 @@
-"""Correctness before speed: how much a solution's result may differ from a higher-precision reference.  Pure."""
+"""Bounds on how much a solution's result may differ from a higher-precision reference.  Pure functions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ROUNDOFF = {
 _OUTPUT = 4.0
 _PARTIALS = 16.0
 _ACCUMULATION = 64.0
-_GELU = 1e-3  # libraries approximate it, by tanh or worse
+_GELU = 1e-3  # libraries approximate GELU, by tanh or worse
 
 
 def depth(problem: Problem) -> int:
-    """Number of products summed into one output element (K of the GEMM that the problem is)."""
+    """Return the number of products summed into one output element (K of the GEMM that the problem is)."""
     if isinstance(problem, GemmProblem):
         return problem.k or 1
     if not isinstance(problem, ConvProblem):
@@ -39,12 +39,18 @@ def depth(problem: Problem) -> int:
 
 
 def error_bound(problem: Problem, *, tf32: bool = False) -> float:
-    """The largest relative error ‖out − ref‖ / ‖ref‖ that rounding explains.
+    """Return the largest relative error ‖out − ref‖ / ‖ref‖ that rounding explains.
 
-    4 roundoffs of the output (split-K weight gradients that are added up in the output type need more than one) plus
-    64·√K roundoffs of the accumulator: rounding errors of a sum grow as a random walk, and Winograd's transforms
-    multiply them by ten and more.  Where the inputs are rounded to a shorter format first, that counts like an output.
-    A result with a missing tile or a wrong index lies far above.
+    The bound is a sum:
+
+    * 4 roundoffs of the output.  Split-K weight gradients that are added up in the output type need more than one
+      roundoff.
+    * 4 roundoffs of the inputs, if the inputs are first rounded to a shorter format.
+    * 64·(1 + √K) roundoffs of the accumulator.  Rounding errors of a sum grow as a random walk, and Winograd's
+      transforms multiply them by ten and more.
+    * 0.001 for an approximated GELU.
+
+    A result with a missing tile or a wrong index lies far above the bound.
     """
     out = _output_type(problem)
     short, wide = _formats(problem, tf32)
@@ -56,8 +62,11 @@ def error_bound(problem: Problem, *, tf32: bool = False) -> float:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far one element may be from the reference: ``output`` times its magnitude, plus ``partials`` times the root
-    mean square of all elements, plus ``products`` times the sum of the magnitudes of its products, |A|·|B|.
+    """Distance that one element may have from the reference.  It is the sum of three terms.
+
+    * ``output`` times the element's magnitude;
+    * ``partials`` times the root mean square of all elements;
+    * ``products`` times the sum of the magnitudes of the element's products, |A|·|B|.
     """
 
     output: float
@@ -66,17 +75,19 @@ class Tolerance:
 
 
 def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
-    """What rounding explains in each element, where a norm over all hides one wrong tile.
+    """Return the tolerance that rounding explains in each element.  A norm over all elements would hide one wrong tile.
 
     ``products``: an inner product of K terms in any order errs by at most γ·|a|·|b|, with γ about √K roundoffs of the
-    accumulator for random signs (Higham and Mary, SIAM J. Sci. Comput. 41 (2019)); 8 more for short sums, and two
-    roundoffs of inputs that are rounded to a shorter format first.  The matrix units of Hopper add 8-bit products with
-    13 fractional bits.  Transforms of convolutions (Winograd) multiply both parts.
+    accumulator for random signs (Higham and Mary, SIAM J.  Sci.  Comput.  41 (2019)).  The factor is 8 + √K, to allow
+    for short sums.  Inputs that are first rounded to a shorter format add two roundoffs.  The matrix units of Hopper
+    add 8-bit products with 13 fractional bits.  Convolution transforms (Winograd) multiply both terms, so a
+    convolution's ``output`` is 4 times and its accumulator's part 16 times as large.
 
     ``partials``: libraries may add the sums of slices of K in the output's type (cuBLASLt's split-K reductions INPLACE
-    and OUTPUT_TYPE, which PyTorch allows for half precision).  Each addition rounds a partial sum by its own size,
-    whatever is left of it at the end: 16 roundoffs for the worst of a million elements after some ten slices, where
-    four refused cuBLASLt's own pick of nine slices at K = 50,257 on an H200.
+    and OUTPUT_TYPE, which PyTorch allows for half precision).  Each addition rounds a partial sum by the size of that
+    sum, whatever is left of it at the end.  The bound is 16 roundoffs, which suits the worst of a million elements
+    after some ten slices.  With four roundoffs, cuBLASLt's own pick of nine slices at K = 50,257 on an H200 was
+    refused.
     """
     out, kind = _output_type(problem), problem.kind
     short, wide = _formats(problem, tf32)
@@ -88,15 +99,16 @@ def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
 
 
 def approximate(problem: Problem) -> bool:
-    """Whether an activation is approximated, so that no result is exact."""
+    """Return True if an activation is approximated, so that no result is exact."""
     return isinstance(problem, GemmProblem) and problem.activation not in (None, "none", "relu")
 
 
 def integer_choices(problem: Problem) -> int:
-    """Of how many values two are ±1 and the others 0, so that every sum of products is exact in output and accumulator.
+    """Return a number n for random operands: each of +1 and -1 has probability 1/n, and 0 has the rest.
 
-    Sums of K products of such operands have a standard deviation of 2·√K/choices; seven of them stay below the largest
-    integer up to which the narrowest type holds all, and below 64 for convolutions, whose transforms round.
+    Then every sum of products is exact in output and accumulator.  Sums of K products of such operands have a standard
+    deviation of 2·√K/n.  Seven standard deviations stay below the largest integer up to which the narrowest type holds
+    all integers.  For convolutions the limit is 64, because their transforms round.
     """
     wide = _formats(problem, False)[1]
     limit = 1 / max(ROUNDOFF.get(_output_type(problem) or "", 2.0**-8), ROUNDOFF[wide])
@@ -105,7 +117,7 @@ def integer_choices(problem: Problem) -> int:
 
 
 def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
-    """Type words of the format that inputs are rounded to (empty: none), and of the accumulator."""
+    """Return two type words: the format to which inputs are rounded (empty: none), and the accumulator's type."""
     out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
     short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")
     wide = "f64_r" if out in ("f64_r", "FP64") else "f16_r" if compute == "f16_r" else "f32_r"
@@ -122,5 +134,8 @@ def _output_type(problem: Problem) -> str | None:
 
 
 def acceptable(error: float, bound: float) -> bool:
-    """Whether a relative error is within its bound; NaN (something was not written, or overflowed) never is."""
+    """Return True if a relative error is within its bound.
+
+    NaN (an element was not written, or overflowed) is never within it.
+    """
     return math.isfinite(error) and error <= bound

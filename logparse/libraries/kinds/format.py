@@ -1,13 +1,23 @@
-"""What a format is: text (or bytes) to nouns, and back where a library reads the file.
+"""The interface of a format: it turns text or bytes into records, and back if a library reads the file.
 
-There are three kinds (see CONTRIBUTING): *record lines*, counted distinct; *blocks*, read in order; *whole files*, of
-which *tables* are one (``table.py``).
-Recognising never raises; reading never raises on content: what looks like ours and cannot be read is a ``Reject``.
-Every input line ends in exactly one ``Unit``; ingest checks that nothing is lost.
+There are three kinds of formats (see CONTRIBUTING):
 
-Each format says of itself, for readers and for the table in docs/formats.md: ``about`` in a few words, the versions
-``seen`` whose files were read, an ``example`` of a line, and what it ``gives``; and, for the table of its library,
-``how`` to produce it and ``since`` which version.  Without ``how`` the page's text tells it.
+* *record lines*: each line is a record, and equal lines are counted;
+* *blocks*: lines that are read in order;
+* *whole files*, for example *tables* (``table.py``).
+
+Recognising a file or line never raises.  Reading never raises because of the content: a line that looks like this
+format's and cannot be read becomes a ``Reject``.  Every input line ends in exactly one ``Unit``.  ``ingest`` checks
+that no line is lost.
+
+Each format describes itself, for readers and for the tables of docs/formats.md:
+
+* ``about``: a short description;
+* ``seen``: versions whose files were read;
+* ``example``: a line of the format;
+* ``gives``: the records that it makes;
+* ``how``: how to produce such a file.  If it is empty, the page's text explains this.
+* ``since``: the first version that writes it.
 """
 
 from __future__ import annotations
@@ -33,7 +43,7 @@ UNITS: tuple[Unit, ...] = ("call", "message", "measurement", "fact", "reject", "
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line without its line end, and the byte offset of its first byte in the (decompressed) stream."""
+    """One line without its line end.  ``offset`` is the offset of its first byte in the (decompressed) stream."""
 
     text: str
     offset: int
@@ -41,11 +51,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of ``lines`` input units: the unit they count as and the records they gave.
+    """The result of ``lines`` input units: the unit as which they count, and their records.
 
-    ``at`` is the offset of the unit in a whole file, to which a ``Reject`` in ``records`` is relative; of lines and
-    blocks ingest knows the offset, and ``at`` stays 0.  ``tables`` holds ready Arrow columns by the store's table
-    names, for formats whose every line is a record of its own (find-db).
+    In a whole file ``at`` is the byte offset of the unit.  The offset of a ``Reject`` in ``records`` is relative to
+    ``at``.  For lines and blocks ``at`` stays 0, because ingest knows the offset.  ``tables`` holds Arrow columns by
+    the names of the store's tables, for formats whose every line is a record (find-db).
     """
 
     unit: Unit
@@ -60,8 +70,10 @@ FOREIGN = Outcome("foreign")
 
 @dataclass(frozen=True)
 class Head:
-    """What a whole-file format is recognised from: the file's name (no folder, ``.gz`` etc. removed) and the first
-    64 KiB of its content.
+    """The part of a file by which a whole-file format recognises it.
+
+    ``name`` is the file's name without folder and without ``.gz`` and the like.  ``data`` is the first 64 KiB of its
+    content.
     """
 
     name: str
@@ -69,7 +81,7 @@ class Head:
 
 
 def begins(pattern: bytes) -> Callable[[Head], bool]:
-    """Recognises the files whose first bytes match."""
+    """Return a function that recognises files whose first bytes match a pattern."""
     beginning = regex(pattern)
     return lambda head: beginning.match(head.data) is not None
 
@@ -81,30 +93,36 @@ class Source(Protocol):
     def name(self) -> str: ...  # file name without folder and compression suffix
 
     def open(self) -> BinaryIO:
-        """The decompressed content from its start."""
+        """Open the decompressed content at its start."""
         ...
 
     def lines(self) -> Iterator[Line]:
-        """Lines decoded as UTF-8 (bad bytes escaped), split at LF only, one trailing CR kept."""
+        """Yield the lines, decoded as UTF-8 with bad bytes escaped.
+
+        Lines are split at LF only.  A CR before it stays.
+        """
         ...
 
     def local_path(self) -> str:
-        """A path on this machine with the decompressed content (sqlite needs one)."""
+        """Return a path on this machine with the decompressed content. sqlite needs such a path."""
         ...
 
     def beside(self) -> Iterator[Source]:
-        """The other files of its folder, by name, then those of its subfolder ``capture_traces``."""
+        """Yield the other files of its folder, sorted by name, then the files of its subfolder ``capture_traces``."""
         ...
 
 
 def content(source: Source) -> bytes:
-    """The whole of a small file; one read of a pipe or an archive may return less than there is."""
+    """Return the whole content of a small file.
+
+    It reads in a loop, because one read of a pipe or an archive may return less than there is.
+    """
     with source.open() as stream:
         return b"".join(iter(lambda: stream.read(1 << 20), b""))
 
 
 def parsed(data: bytes) -> Any:
-    """The JSON value that a file contains.  Raises ValueError, also where it is nested too deeply."""
+    """Return the JSON value that a file contains.  Raises ValueError if it is no JSON or is nested too deeply."""
     try:
         return json.loads(data)
     except RecursionError as error:
@@ -113,10 +131,10 @@ def parsed(data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Origin:
-    """Who took the times that a format reads: ``name`` is the ``origin`` of its measurements.
+    """The tool that took the times that a format reads.  ``name`` is the ``origin`` of its measurements.
 
-    ``evidence``: the times are measurements of named solutions, which picks are compared by.  Not so are kernel times
-    of traces, choices without a time, and estimates.
+    ``evidence`` is True if the times are measurements of named solutions, by which picks are compared.  It is False for
+    kernel times of traces, choices without a time, and estimates.
     """
 
     name: str
@@ -125,13 +143,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class LineFormat:
-    """One line, one record: ``read`` gets each *distinct* line once and its result is counted.
+    """A format of which each line is one record.  ``read`` gets each *distinct* line once, and its result is counted.
 
-    ``markers``: a line is of this format iff it holds one of these byte strings.  ``start`` is a regular expression
-    (bytes) that matches where a record begins, used to split spliced lines; ``prefixed`` means that records begin with
-    ``[date time][LIB][n]``, whose clock and third bracket ingest takes off (``read`` then gets
-    ``[LIB][Layer][function] body``) and that addresses may be masked (``0x@``, NULL stays as printed).  ``process``
-    returns the process that a line without such a prefix names, or None.
+    * ``markers``: a line is of this format if and only if it contains at least one of the byte strings.
+    * ``start``: regular expression (bytes) that matches at the beginning of a record.  It is used to split spliced
+      lines.
+    * ``prefixed``: records begin with ``[date time][LIB][n]``.  ``ingest`` takes off the time and the third bracket, so
+      ``read`` gets ``[LIB][Layer][function] body``.  Addresses may be masked (``0x@``).  NULL stays as printed.
+    * ``process``: returns the process that a line without such a prefix names, or None.
     """
 
     name: str
@@ -152,25 +171,25 @@ class LineFormat:
 
 
 class BlockReader(Protocol):
-    """State of one block format in one stream."""
+    """State of one block format while one stream is read."""
 
     @property
     def awake(self) -> bool:
-        """Whether lines without a marker must be shown to ``take`` now."""
+        """True if ``take`` must now see lines without a marker, too."""
         ...
 
     def take(self, line: Line) -> Outcome | None:
-        """What this line is, or None when it is not ours."""
+        """Return the outcome of a line, or None if the line is not of this format."""
         ...
 
     def close(self) -> Iterable[Record]:
-        """Records still held at the end of the stream; an unclosed block is a ``Message``."""
+        """Return the records that are left at the end of the stream.  An unclosed block is a ``Message``."""
         ...
 
 
 @dataclass(frozen=True)
 class BlockFormat:
-    """A format whose lines only mean something in their ``order``; a line with one of ``markers`` wakes its reader."""
+    """A format whose lines have a meaning only in their ``order``.  A line with one of ``markers`` wakes its reader."""
 
     name: str
     about: str
@@ -189,12 +208,14 @@ class BlockFormat:
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A whole file, recognised from its head.  ``read`` accounts for every unit of the file.
+    """A format of whole files, recognised from the head.  ``read`` accounts for every unit of the file.
 
-    ``job_log``: the facts of such a file are of the job that wrote it, as those of a trace are.  Tables and override
-    files travel between machines, so theirs are not: ``stale-override`` compares no file with them.  ``asked_late`` is
-    why other formats are asked first whether a file is theirs; such formats come last.  ``order`` is what the order of
-    the lines below the first means; empty: nothing, and a law of all formats holds it to that.
+    * ``job_log``: the facts of such a file describe the job that wrote the file, as the facts of a trace do.  Tables
+      and override files travel between machines, so their facts do not.  ``stale-override`` compares no file with those
+      facts.
+    * ``asked_late``: the reason why other formats are asked first about a file.  Formats with a reason come last.
+    * ``order``: the meaning of the order of the lines below the first.  If it is empty, the order means nothing.  A
+      test over all formats checks that.
     """
 
     name: str
@@ -216,19 +237,31 @@ Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 
 
 def evidence_of(formats: Iterable[Format]) -> tuple[str, ...]:
-    """Names of the origins of these formats whose times are evidence, sorted: what a commit states of its rows."""
+    """Return the names of the formats' origins whose times are evidence, sorted.
+
+    A commit states these names of its rows.
+    """
     return tuple(sorted({origin.name for format in formats for origin in format.origins if origin.evidence}))
 
 
 @dataclass(frozen=True)
 class Emission:
-    """A file to write: its name, its bytes, and what makes the library read it: shell lines to paste, in which
-    ``{path}`` stands for the written file, ``{folder}`` for its folder, ``{name}`` for its name and ``{generic}`` for
-    that without a device's number.
+    """A file to write, and the shell lines that make the library read it.
 
-    ``use`` holds no text of a file: ``lines`` puts the names in, quoted.  Once it is written it has a ``path``, which
-    they then name; ``applied``: the ``apply.sh`` beside it does all of ``use``.  ``shared``: it is made to be ingested,
-    so it is not passed over as our own.  Raises EmissionError where ``name`` is a path or no name of a file.
+    * ``use``: shell lines to paste.  They contain no text of a file, only the placeholders below.  ``lines`` puts the
+      quoted names in.
+    * ``path``: place of the file once it is written.  ``lines`` then names this path.
+    * ``applied``: the file's ``apply.sh`` does everything that ``use`` says.
+    * ``shared``: the file is made to be ingested, so ``ingest`` does not skip it as our own.
+
+    | placeholder | stands for |
+    |---|---|
+    | ``{path}`` | the written file |
+    | ``{folder}`` | its folder |
+    | ``{name}`` | its name |
+    | ``{generic}`` | its name without a device's number |
+
+    Raises EmissionError if ``name`` is a path or is not a valid file name.
     """
 
     name: str
@@ -244,7 +277,7 @@ class Emission:
 
     @property
     def lines(self) -> list[Shell]:
-        """The lines of ``use``, with the place of the file once it is written."""
+        """The lines of ``use``, with the file's place once it is written."""
         if self.path is None:
             return self.lines_at(Shell("{folder}"), Shell("{path}"))
         path = self.path.absolute()
@@ -256,14 +289,14 @@ class Emission:
         return settings(self.lines)
 
     def lines_at(self, folder: Shell, path: Shell) -> list[Shell]:
-        """The lines of ``use`` with these words for its folder and for itself."""
+        """Return the lines of ``use`` with these words for the folder and for the file."""
         names = {"name": shell_comment(self.name), "generic": shell_word(_DEVICE.sub("", self.name))}
         values = {"folder": folder, "path": path, **names}
         return [filled(line, values, "{}") for line in lines_of(self.use) if line]
 
 
 def settings(lines: Iterable[Shell]) -> list[Shell]:
-    """The lines that change the environment."""
+    """Return the lines that change the environment (``export`` and ``unset``)."""
     return [line for line in lines if _SETTING.match(line)]
 
 
@@ -275,9 +308,11 @@ _SETTING = re.compile(r"\s*(?:export|unset)\s")
 class Writer:
     """How overrides become a file that a library reads back.
 
-    ``key`` is the library's own key of a problem, by which it matches; None when the library has no key for this
-    problem.  ``write`` raises EmissionError naming the fact or field that is unknown and what would supply it.
-    ``file`` and ``read_when`` are for ``docs/formats.md``, as Markdown: what is written, and when the library reads it.
+    * ``key``: returns the library's own key of a problem, by which the library matches.  None if it has no key for it.
+    * ``write``: returns the files.  Raises EmissionError, which names the unknown fact or field and what would supply
+      it.
+    * ``file`` and ``read_when``: Markdown for ``docs/formats.md``: the file that is written, and when the library reads
+      it.
     """
 
     name: str
@@ -290,7 +325,7 @@ class Writer:
 
 
 def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]) -> dict[str, Override]:
-    """Of several overrides of one key the fastest.  Raises EmissionError where they differ and have not two times."""
+    """Keep the fastest override per key.  Raises EmissionError if two overrides differ and one of them has no time."""
     out: dict[str, Override] = {}
     for new in overrides:
         key = key_of(new)
@@ -305,10 +340,10 @@ def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]
 
 
 def cells_of(line: str) -> list[str]:
-    """The cells of a line, quoted ones without their quotes."""
+    """Return the cells of a line.  Quoted cells lose their quotes."""
     if line and '"' not in line and "\r" not in line:
-        return line.split(",")  # what csv makes of it, in a fifth of the time
+        return line.split(",")  # equal to csv's result, in a fifth of the time
     try:
         return next(csv.reader([line]), [])
-    except csv.Error:  # a cell beyond csv's limit, before Python 3.11 also a NUL
+    except csv.Error:  # a cell is longer than csv's limit; before Python 3.11 also a NUL
         return line.split(",")

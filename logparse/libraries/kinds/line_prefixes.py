@@ -40,37 +40,45 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.model import Record, Reject
 
 SHARED = "a line of unknown problem: threads or ranks that share this log are at several at once"
-"""Text of a message beside each time, choice or solver of a log that is left out for this."""
+"""Text of the message for each time, choice or solver that is left out of a log that ranks or threads share."""
 WORKER = r"(?:\x1b\[\d{1,3}m)?\((?:[^()\n]{1,80}? )?pid=(?P<pid>\d{1,18})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)?"
-"""The worker that Ray, vLLM and SGLang name before each of its lines; Ray colours it (ray/_private/worker.py)."""
+"""Mark of the worker that Ray, vLLM and SGLang put before each of its lines.
+
+Ray colours it (ray/_private/worker.py).
+"""
 _CLOCK = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _SENDER = r"(?:[\w.-]{1,255} [^\s\[\]:]{1,64}\[\d{1,18}\]|(?=[A-Za-z_]*[\d.-])\w[\w.-]{0,254} [^\s\[\]:]{1,64}): "
-"""Host and program of syslog.  Where no process follows, the host must contain a digit, dot or hyphen, so that
-``hipBLASLt version: `` is not taken for one.
+"""Host and program of syslog.
+
+If no process follows, the host must contain a digit, dot or hyphen, so that ``hipBLASLt version: `` is not taken for a
+host and a program.
 """
 _STAMP = (
     rf"(?:{_CLOCK} (?:std(?:out|err) [FP] )?|\[{_CLOCK}\] "
     rf"|[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d (?:{_SENDER})?)"
 )
 _BOM = "(?:\ufeff|\xef\xbb\xbf)?"
-"""A byte order mark, as a character of UTF-8 or as its bytes in Latin-1."""
+"""A byte order mark, as one UTF-8 character or as its bytes in Latin-1."""
 _CONTAINER = r"[\w.-]{1,63}[-_]\d{1,4} +\|(?= )|\[pod/[\w./-]{1,300}\](?= )"
 _FILE = r"[\w./@+=,-]{1,300}\.(?:log|txt|out|err)(?:\.\d{1,6})?:"
 _TIGHT = r"\[(?!rank\d)[A-Za-z_]+\d{1,6}\]:|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:"
-"""Marks of torchrun and mpirun: the line follows at once, and a blank behind them is its own indentation."""
+"""Marks of torchrun and mpirun.  The line follows at once, so a blank behind the mark is the line's own indentation."""
 _SPACED = rf"(?:\[rank\d{{1,6}}\]:|\d{{1,6}}:(?= )|{WORKER}(?= )|{_CONTAINER})"
 _BAR = r"[^|\n]{0,80}\d{1,3}%\|[^|\n]{0,200}\| \d+/\d+ \[[^\]\n]{1,80}\](?=.)"
 _BEFORE = rf"(?:> |[ ]{{0,6}}\d{{1,9}}\t|[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_CLOCK} )|(?:[^\r]*\r(?=[^\r]))+|{_BAR})"
-"""What stands before a line that was quoted, numbered, downloaded from GitHub, or written behind a progress bar."""
+"""Text before a line that was quoted, numbered, downloaded from GitHub, or written behind a progress bar."""
 _SENT_BY = rf"(?:{_STAMP})?(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?"
 MARK_TEXT = f"{_BOM}{_BEFORE}?{_SENT_BY}"
 MARK = regex(MARK_TEXT)
-"""A bare ``[0]:`` is no mark: rows of hipblaslt-bench begin so."""
+"""Mark before a line.  A bare ``[0]:`` is no mark, because rows of hipblaslt-bench begin with it."""
 _USUAL = regex(_BOM + _SENT_BY)
 
 
 def mark_of(text: str) -> re.Match[str]:
-    """The mark at a line's start, which may be empty.  Most lines have nothing of what ``_BEFORE`` looks for."""
+    """Match the mark at a line's start, which may be empty.
+
+    A cheaper pattern is used for the lines (most of them) that contain nothing that ``_BEFORE`` looks for.
+    """
     unusual = text.startswith(">") or "\t" in text or "%|" in text or "\r" in text
     match = (MARK if unusual else _USUAL).match(text)
     assert match is not None
@@ -78,12 +86,12 @@ def mark_of(text: str) -> re.Match[str]:
 
 
 def mark_length(line: bytes) -> int:
-    """Length of the mark at a line's start; 0 without a mark."""
-    return mark_of(line.decode("latin-1")).end()  # a character per byte; marks are of ASCII
+    """Return the length of the mark at a line's start, or 0 if it has none."""
+    return mark_of(line.decode("latin-1")).end()  # one character per byte, because marks are ASCII
 
 
 class _Ranked:
-    """One reader for each mark, made when its first line comes, or one for all."""
+    """One reader per mark, made at the mark's first line, or one reader for all marks."""
 
     def __init__(self, markers: Sequence[str], begin: Callable[[], BlockReader], apart: bool) -> None:
         self._markers = markers
@@ -116,7 +124,7 @@ class _Ranked:
 
 
 def _moved(outcome: Outcome, by: int) -> Outcome:
-    """The outcome with places counted from before the mark."""
+    """Return the outcome with offsets counted from before the mark."""
     if not any(isinstance(record, Reject) and record.length for record in outcome.records):
         return outcome
     records = [
@@ -131,6 +139,9 @@ def _moved(outcome: Outcome, by: int) -> Outcome:
 def ranked(
     markers: Sequence[bytes], begin: Callable[[], BlockReader], *, apart: bool = True
 ) -> Callable[[], BlockReader]:
-    """``begin`` for a format whose lines may bear marks of ranks; ``apart``: each rank has a reader of its own."""
+    """Return ``begin`` for a format whose lines may have marks of ranks.
+
+    With ``apart`` each rank gets its own reader.
+    """
     texts = [marker.decode() for marker in markers]
     return lambda: _Ranked(texts, begin, apart)

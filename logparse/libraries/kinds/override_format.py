@@ -1,8 +1,8 @@
-"""What an override format is: a file by which a library takes a solution from outside, and all that is known of it.
+"""The interface of an override format: a file by which a library takes a solution from outside.
 
-A member has the library's own ``reader``: which rows it keeps, which a call can match, which it honours, for a target.
-The three verdicts of a row are True, False or None (unknown without the target).  A row that is not read, or that no
-call can match, is *dead*: whatever the workload, it has no effect.
+Each format has the library's own ``reader``.  For a target it tells which rows the library keeps, which rows a call can
+match, and which rows the library honours.  The three verdicts of a row are True, False or None (unknown without the
+target).  A row is *dead* if it is not read or if no call can match it: it has no effect for any workload.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from logparse.target import Facts
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFile:
-    """A file judged for a target: what its library's reader makes of it, and notes.
+    """A file judged for a target: its reading and its notes.
 
-    ``noted`` are its notes, in no order and some of them for many lines.  ``shown`` is its name in reports, where the
-    file's name alone would be that of another file too.
+    ``noted`` are its notes, in no order.  A note may stand for many lines.  ``shown`` is its name in reports.  It is
+    given if another file has the same name.
     """
 
     format: str
@@ -35,7 +35,7 @@ class OverrideFile:
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
-        """A note per line, by line, those about the whole file first."""
+        """One note per line, sorted by line.  Notes about the whole file come first."""
         return tuple(sorted((one for note in self.noted for one in note.each), key=lambda note: note.line or 0))
 
     @property
@@ -60,15 +60,19 @@ class OverrideFile:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no note of severity ``error``."""
+        """True if there is no note of severity ``error``."""
         return not any(note.severity == "error" for note in self.noted)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a library's log states of a call that it looked up: the key, whether it found a row (None: the log does not
-    state it), and the names of the kernels that it took, as a row's text has them (none: the log or the file does not
-    name them).  ``why`` is the reason for another key than the problem's.
+    """The look-up of a call that a library's log states.
+
+    * ``key``: key that the library looked up.
+    * ``found``: True if it found a row, None if the log does not state this.
+    * ``kernels``: names of the kernels that it took, spelled as in a row's text.  Empty if the log or the file names
+      none.
+    * ``why``: reason for a key other than the problem's.
     """
 
     key: str
@@ -79,17 +83,19 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Merging:
-    """How the files of one format become one; ``merge`` is written over it.
+    """How files of one format become one file.  ``merge`` uses it.
 
-    ``header`` gives what all files must agree on, as pairs of name and value (a file may have several values of one
-    name, which then disagree), and raises InputError where the file does not contain it.  ``write`` makes the files
-    from what was taken, sorted by key; its other arguments are the first file's name, what all agreed on and for how
-    many GPUs.
-
-    ``slot`` is what rows compete for, ``several`` that the rows of one key stand beside each other (solvers of one
-    record).  ``work`` is what a row's time is of, as far as the library's key does not state it: times of different
-    work are not compared.  ``in_order``: where no time decides, the first file's row is taken.  ``note`` is a warning
-    with every merge of this format, ``per_device`` that the library reads one file per device.
+    * ``header``: returns facts on which all files must agree, as pairs of name and value.  Several values of one name
+      in a file disagree.  Raises InputError if the file does not contain them.
+    * ``write``: makes the files from the accepted rows, sorted by key.  Its other arguments are the first file's name,
+      the facts on which all files agreed, and the number of GPUs.
+    * ``slot``: returns the place for which rows compete.  By default it is the key.
+    * ``work``: returns the work that a row's time covers, if the library's key does not state it.  Times of different
+      work are not compared.
+    * ``several``: rows of one key are used together (solvers of one record).
+    * ``in_order``: if no time decides, the first file's row is taken.
+    * ``note``: warning of every merge of this format.
+    * ``per_device``: the library reads one file per device.
     """
 
     header: Callable[[str, bytes], Sequence[tuple[str, str]]]
@@ -104,11 +110,13 @@ class Merging:
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """How tuned GEMMs of this format become another library's, and back; ``convert`` is written over it.
+    """How tuned GEMMs of this format become another library's, and back.  ``convert`` uses it.
 
-    ``word`` names the format as a destination.  ``takes`` is a solution as this library counts it (None: it has no such
-    number), given the version of rocBLAS that the solution is of.  ``matched`` is which calls a row of it serves.
-    ``read`` gives the records of a file that ``recognise`` accepts, each with the line (from 1) that it ends in.
+    * ``word``: name of the format as a destination.
+    * ``takes``: returns a solution as this library numbers it, given the version of rocBLAS of the solution.  None if
+      the library has no such number.
+    * ``matched``: description of the calls that a row of it serves.
+    * ``read``: yields the records of a file that ``recognise`` accepts, each with the line (from 1) in which it ends.
     """
 
     word: str
@@ -119,11 +127,14 @@ class Conversion:
 
 
 Keep: TypeAlias = Callable[[int, bytes], bool]
-"""Whether a row stays in a file, given its line and its text."""
+"""Returns True if a row stays in a file, given its line and its text."""
 
 
 def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """A table with some of its rows: each is its line, with a header line of its own two; all others stay."""
+    """Return a table with only some of its rows.  Lines that are no row stay.
+
+    A row is one line.  A row with a header line of its own is two lines.
+    """
     last = {row.line - row.text.count("\n"): row.line for row in rows}
     out, lines = list[bytes](), enumerate(data.split(b"\n"), start=1)
     for number, line in lines:
@@ -135,33 +146,47 @@ def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFormat:
-    """What is known of one override format: a member of ``OVERRIDE_FORMATS``.
+    """Everything that is known about one override format.  It is a member of ``OVERRIDE_FORMATS``.
 
-    Reading (lint, and all below).  ``recognise`` accepts its files.  ``reader`` is what the library takes from a file's
-    name and bytes; ``remarks`` are what else a person should know of a file that was read so.  ``compared`` are the
-    facts (or their common prefix) by which the library refuses a file of another build.  ``order`` is what the order of
-    rows of one key means; that of rows of different keys means nothing in any format.
+    Reading (used by lint and by all others):
 
-    Looking up (coverage, verify, diff).  ``kinds`` are the kinds of problems that it runs, ``key`` is the library's key
-    of a call on a target (its writer's own): a row of that key serves it.  ``probe_order`` puts the rows of one key in
-    the order in which the library tries them (as they stand in the file, if it is not given).  ``fallback_keys`` are
-    the keys that it tries, in order, where there is no row of a call's own.  ``reported`` is what the messages of a log
-    (function and text) state of look-ups in this file, by problem; of a format without ``kinds`` these are all of its
-    calls.  ``kernels`` is the kind of kernels that a call needs besides its key, where a solution's are of one kind
-    (empty: the plain one; None: the problem does not state it).  ``other_product`` is why the solution of a row, by the
-    row's problem, cannot run a call of its key (empty: nothing that both state speaks against it).
-    ``not_in_this_build`` is why a build with these facts makes no such key.  ``selects``: a row chooses a solution (a
-    perf-db's only sets parameters).  ``signs`` are texts by which the library's log reports that it did not honour a
-    file, and what each means.
+    * ``recognise``: accepts its files.
+    * ``reader``: returns the reading of a file, given its name, its bytes and the target's facts.
+    * ``remarks``: returns further notes for the user about a file that was read.
+    * ``compared``: facts, or a common prefix of their names, by which the library refuses a file of another build.
+    * ``order``: meaning of the order of rows of one key.  The order of rows of different keys has no meaning in any
+      format.
 
-    ``family`` names, by a file's name, what the library reads as one table.  ``graph_unsafe`` are libraries of rows
-    that allocate at a first call, so that it fails within the capture of a graph.
+    Looking up (coverage, verify, diff):
 
-    Writing.  ``writer`` makes the file; ``lines`` renders rows as lines of one, by which a merged file is written and a
-    user's own rows are kept.  ``cut`` is the file with those of its rows that are to be kept, each asked for in the
-    file's order, and every other byte as it was.  ``keep_refusal`` is why no row of one file can stand in another of
-    this format (None: they can); without it own rows are not kept.  ``merging`` and ``conversion`` are for ``merge``
-    and ``convert``.
+    * ``kinds``: kinds of problems that it runs.
+    * ``key``: returns the library's key of a call on a target, which is the writer's key.  A row of that key serves the
+      call.
+    * ``probe_order``: sorts the rows of one key in the order in which the library tries them.  Default: the file's
+      order.
+    * ``fallback_keys``: returns the keys that the library tries, in order, if no row has the call's own key.
+    * ``reported``: returns the look-ups in this file that the messages of a log (function and text) state, by problem.
+      For a format without ``kinds`` these are all of its calls.
+    * ``kernels``: returns the kind of kernels that a call needs besides its key.  It is used if a solution's kernels
+      are of one kind.  Empty means the plain kind, None that the problem does not state it.
+    * ``other_product``: returns the reason why a row's solution cannot run a call of its key, by the row's problem.  It
+      is empty if no fact that both state contradicts.
+    * ``not_in_this_build``: returns the reason why a build with the facts makes no such key.
+    * ``selects``: a row chooses a solution.  A perf-db's row only sets parameters.
+    * ``signs``: texts by which the library's log reports that it did not honour a file, each with its meaning.
+    * ``family``: returns a name for the files that the library reads as one table, by a file's name.
+    * ``graph_unsafe``: libraries whose rows allocate at a first call.  The allocation fails while a graph is captured.
+
+    Writing:
+
+    * ``writer``: makes the file.
+    * ``lines``: renders rows as lines of a file.  A merged file is written with it, and a user's own rows are kept with
+      it.
+    * ``cut``: returns the file with only some of its rows.  It asks for each row in the file's order.  All other bytes
+      stay.
+    * ``keep_refusal``: returns the reason why no row of one file can stand in another file of this format, or None.
+      Without it, a user's own rows are not kept.
+    * ``merging``, ``conversion``: used by ``merge`` and ``convert``.
     """
 
     name: str
@@ -193,11 +218,11 @@ class OverrideFormat:
 
     @property
     def convolutions(self) -> bool:
-        """Whether its rows are about convolutions, not GEMMs."""
+        """True if its rows are about convolutions, not GEMMs."""
         return "conv" in self.kinds
 
     def inspect(self, name: str, data: bytes, target: Facts) -> OverrideFile:
-        """The file as this library's reader takes it, and a note for all that is wrong with it."""
+        """Return the file as this library's reader reads it, with a note for everything that is wrong with it."""
         reading = self.reader(name, data, target)
         broken = (breach.note for row, _ in reading.alike for breach in row.breaches)
         noted = (*reading.refusals, *broken, *self.remarks(name, data, reading))
@@ -205,14 +230,14 @@ class OverrideFormat:
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:
-    """Lines as a file, bytes that were no UTF-8 as they were."""
+    """Return lines as the bytes of a file.  Bytes that were no UTF-8 come back as they were."""
     out = BytesIO()
     out.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in lines)
     return out.getvalue()
 
 
 def records_of(format: FileFormat) -> Callable[[Source], Iterator[tuple[int, Record]]]:
-    """The records of a file of this format, each with the line that it ends in."""
+    """Return a function that yields the records of a file of this format, each with the line in which it ends."""
 
     def read(file: Source) -> Iterator[tuple[int, Record]]:
         line = 0

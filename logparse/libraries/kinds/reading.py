@@ -1,8 +1,13 @@
-"""What a library takes from a file: the nouns of a reader.
+"""The effect that an override file has on its library: the types that a reader returns.
 
-A member's ``reader`` transcribes the library's own parser for a version and an arch.  It returns a ``Reading``: whether
-the library takes the file at all, the rows that it keeps, under which key, with which types and solution, and for every
-other row the reasons why it has no effect.  ``lint`` adds remarks to it, ``look_up`` asks it for the row of a call.
+The ``reader`` of an override format transcribes the library's own parser for a version and an arch.  It returns a
+``Reading``, which states:
+
+* whether the library accepts the file at all;
+* each row that the library keeps, with its key, types and solution;
+* for every other row the reasons why it has no effect.
+
+``lint`` adds remarks to a reading.  ``look_up`` searches it for the row of a call.
 """
 
 from __future__ import annotations
@@ -29,9 +34,10 @@ _LEADING_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
 
 
 def whole(text: str, bits: int = 64) -> int | None:
-    """The number of a text of ASCII digits, with a sign or not, in a signed type of so many bits; else None.
+    """Return the number of a text of ASCII digits, with or without a sign.  Return None if it is no such number.
 
-    Python's ``int`` raises at some thousand digits, and takes the digits of all scripts.
+    The number must fit a signed type of ``bits`` bits.  Python's ``int`` is not used alone, because it raises at some
+    thousand digits and accepts the digits of all scripts.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
     significant = digits.lstrip("0") or "0"
@@ -42,16 +48,19 @@ def whole(text: str, bits: int = 64) -> int | None:
 
 
 def leading(text: str, bits: int = 64) -> int | None:
-    """C++'s ``std::stol`` (or ``stoi``): the number at the start of a text, None where it would throw."""
+    """Return the number at the start of a text, as C++'s ``std::stol`` (or ``stoi``) does.
+
+    Return None if that would throw.
+    """
     match = _LEADING_INT.match(text)
     return whole(match[1], bits) if match else None
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something about a file (``line`` None) or about one of its lines (counted from 1), and what to do.
+    """A remark about a file (without ``line``) or about a line (counted from 1), and what to do about it.
 
-    ``others`` are later lines of which the same is to be noted, in order.
+    ``others`` are the later lines with the same remark, in order.
     """
 
     line: int | None
@@ -63,17 +72,19 @@ class Note:
 
     @property
     def each(self) -> Iterator[Note]:
-        """A note per line."""
+        """One note per line."""
         yield Note(self.line, self.severity, self.rule, self.message, self.remedy)
         yield from (Note(line, self.severity, self.rule, self.message, self.remedy) for line in self.others)
 
 
 @dataclass(frozen=True)
 class Breach:
-    """A rule that a row breaks: the step that fails by it (None: the library uses the row all the same), and its note.
+    """A rule that a row breaks.
 
-    ``fault``: it lies with the row itself, so a merged file leaves the row out.  It does not where only the row's place
-    in the file keeps the library from using it.
+    * ``step``: the step that fails because of it.  None: the library uses the row all the same.
+    * ``note``: the rule's note.
+    * ``fault``: the fault lies in the row itself, so a merged file leaves the row out.  It is False if only the row's
+      place in the file keeps the library from using it.
     """
 
     step: Stage | None
@@ -83,10 +94,10 @@ class Breach:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What the library does with a row; ``why`` is the reason of the first verdict that is False.
+    """The library's treatment of a row.  ``why`` is the reason of the first verdict that is False.
 
-    ``fault`` is what is wrong with the row itself: empty where only its place (an earlier row of its key wins) or the
-    file as a whole keeps the library from using it, so that a merged file can hold it.
+    ``fault`` is the fault of the row itself.  It is empty if only the row's place (an earlier row of its key wins) or
+    the file as a whole keeps the library from using it.  A merged file can hold such a row.
     """
 
     read: Verdict = None
@@ -100,9 +111,10 @@ class Verdicts:
 class Row:
     """One row of the file, or one item of a row that lists several solutions.
 
-    ``key`` is the library's own key as it reads it from the file, ``problem`` what calls it is for, with the types as
-    the library reads them, ``text`` the row as a file holds it, without its line end (of an item: without its key).
-    ``time_us`` and ``workspace_bytes`` are what the row states of its solution.
+    * ``key``: the library's own key, as the library reads it from the file.
+    * ``problem``: the call that the row is for, with the types as the library reads them.
+    * ``text``: the row as a file holds it, without its line end.  The text of an item has no key.
+    * ``time_us``, ``workspace_bytes``: time and workspace that the row states for its solution.
     """
 
     line: int
@@ -117,24 +129,24 @@ class Row:
 
     @property
     def kept(self) -> bool:
-        """Whether the library holds it in memory once the file is read, as far as is known."""
+        """True if the library keeps the row in memory after it read the file.  Unknown counts as True."""
         return self.verdicts.read is not False
 
     @property
     def dead(self) -> bool:
-        """Whether no call whatever can be served by this row."""
+        """True if no call at all can be served by this row."""
         return self.verdicts.read is False or self.verdicts.matched is False
 
     @property
     def live(self) -> bool:
-        """Whether nothing is known that keeps the library from using it."""
+        """True if no known reason keeps the library from using the row."""
         return not self.dead and self.verdicts.honoured is not False
 
 
 class Offer(NamedTuple):
-    """What a row offers to calls of its key: ``solution`` is as the file spells it, ``id`` the library's.
+    """A row as a solution for calls of its key.  ``solution`` is spelled as in the file, ``id`` is the library's id.
 
-    ``work`` is what its time is of, where the key leaves that open (``Merging.work``).
+    ``work`` tells which work the time covers, if the key does not state this (``Merging.work``).
     """
 
     line: int
@@ -147,7 +159,7 @@ class Offer(NamedTuple):
 
 
 def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> Iterator[Offer]:
-    """Those of the rows that a merged file can hold."""
+    """Yield an offer for each row that a merged file can hold."""
     for row in rows:
         named = row.solution
         if named is not None and not row.verdicts.fault:
@@ -156,11 +168,13 @@ def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Generic[S_co]):
-    """A file as the library with the facts ``target`` reads it.
+    """A file as a library with the facts ``target`` reads it.
 
-    ``refusals`` are why the library takes nothing of the file (none: it takes it, or that is unknown).  ``certain`` is
-    whether the target's facts suffice to know that it is taken.  ``facts`` are those that the file states about the
-    machine that wrote it.  ``parsed`` is the file in the reader's own terms, for the remarks of ``lint``.
+    * ``refusals``: reasons why the library accepts nothing of the file.  If there are no reasons, the library accepts
+      it or this is unknown.
+    * ``certain``: the target's facts suffice to know that the file is accepted.
+    * ``facts``: facts that the file states about the machine that wrote it.
+    * ``parsed``: the file in the reader's own terms, for the remarks of ``lint``.
     """
 
     rows: Collection[Row]
@@ -172,50 +186,58 @@ class Reading(Generic[S_co]):
 
     @property
     def accepted(self) -> Verdict:
-        """Whether the library takes the file as a whole."""
+        """True if the library accepts the file as a whole, None if this is unknown."""
         return accepted(self.refusals, self.certain)
 
     @property
     def key_facts(self) -> Facts:
-        """The facts that decide how the library spells keys: the target's, else the file's own."""
+        """The facts that decide how the library spells keys.  The target's facts win over the file's own."""
         return {**self.facts, **self.target}
 
     @property
     def alike(self) -> Iterable[tuple[Row, Sequence[int]]]:
-        """Rows with the lines of all that have the same solution and verdicts as they, and nothing of note.
+        """Rows with the lines of all rows that have the same solution and verdicts and no note.
 
-        Every row is counted in one line; a row that breaks a rule stands alone.
+        Each row is counted in exactly one item.  A row that breaks a rule has an item of its own.
         """
         return ((row, (row.line,)) for row in self.rows)
 
     def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
-        """``offers`` of its rows."""
+        """Yield the offers of the file's rows."""
         return offers(self.rows, work)
 
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
-        """The kept rows of each key, in file order."""
+        """The kept rows by key, in file order."""
         return in_groups((row for row in self.rows if not row.dead), lambda row: row.key)
 
     @cached_property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
-        """The live rows, by the shape of their problems."""
+        """The rows that can be used, by the shape of their problems."""
         return in_groups((x for x in self.rows if x.live), lambda x: x.problem.shape if x.problem else None)
 
 
 def accepted(refusals: Sequence[Note], certain: bool) -> Verdict:
-    """Whether a library takes a file, given why it would not and whether the target is known well enough."""
+    """Tell whether a library accepts a file.
+
+    | result | condition |
+    |---|---|
+    | False | there are refusals |
+    | True | there are no refusals, and the target is known well enough |
+    | None | the target is not known well enough |
+    """
     return False if refusals else True if certain else None
 
 
 @dataclass(frozen=True)
 class Rule(Generic[T, C]):
-    """One rule about a row: ``check`` returns the message where it is broken, None else; ``stops`` is the verdict that
-    is False then (None: the row works all the same).
+    """A rule about a row.  ``check`` returns the message if the row breaks it, otherwise None.
 
-    ``fault``: the rule is about the row itself, so a merged file leaves such a row out.  By default every rule that
-    stops a row is; one about its place in the file is not.  A rule that does neither is a remark of ``lint``; the
-    others are part of a reader.
+    * ``stops``: the verdict that is False for a broken rule.  None: the row works all the same.
+    * ``fault``: the rule is about the row itself, so a merged file leaves out a row that breaks it.  By default every
+      rule with ``stops`` is such a rule.  A rule about the row's place in the file sets it to False.
+
+    A rule without ``stops`` and ``fault`` is a remark of ``lint``.  All other rules are part of a reader.
     """
 
     name: str
@@ -227,14 +249,17 @@ class Rule(Generic[T, C]):
 
     @property
     def remark(self) -> bool:
-        """Whether the rule only adds a note."""
+        """True if the rule only adds a note."""
         return self.stops is None and not self.fault
 
 
 def judge(
     line: int, entry: T, context: C, rules: Sequence[Rule[T, C]], accepted: Verdict, refusal: str
 ) -> tuple[Verdicts, tuple[Breach, ...]]:
-    """What becomes of one entry of a file that is ``accepted`` as a whole, or not for the reason given."""
+    """Return the verdicts on one entry and the rules that it breaks.
+
+    The file as a whole is ``accepted``.  If it is not, ``refusal`` is the reason.
+    """
     breaches = []
     for rule in rules:
         message = None if rule.remark else rule.check(entry, context)
@@ -252,7 +277,10 @@ def judge(
 
 
 def why_unused(entry: T, context: C, rules: Sequence[Rule[T, C]]) -> str:
-    """The reason why an entry of an accepted file is not used, as ``judge`` states it; empty where it is used."""
+    """Return the reason why an entry of an accepted file is not used, as ``judge`` states it.
+
+    Empty if the entry is used.
+    """
     for stage in STAGES:
         for rule in rules:
             if rule.stops == stage and (message := rule.check(entry, context)) is not None:
@@ -261,7 +289,7 @@ def why_unused(entry: T, context: C, rules: Sequence[Rule[T, C]]) -> str:
 
 
 def remarks(line: int, entry: T, context: C, rules: Sequence[Rule[T, C]]) -> Iterator[Note]:
-    """The notes of the rules that only add one."""
+    """Yield the notes of the rules that only add a note."""
     for rule in rules:
         message = rule.check(entry, context) if rule.remark else None
         if message is not None:
@@ -269,7 +297,7 @@ def remarks(line: int, entry: T, context: C, rules: Sequence[Rule[T, C]]) -> Ite
 
 
 class Entry(Protocol):
-    """One row of a table as a reader parsed it, before it is judged; the attributes are those of ``Row``."""
+    """One row of a table as a reader parsed it, before it is judged.  Its attributes have the meaning of ``Row``'s."""
 
     @property
     def line(self) -> int: ...
@@ -290,8 +318,11 @@ E = TypeVar("E", bound=Entry)
 
 @dataclass(frozen=True)
 class Table(Generic[E, C]):
-    """A table as its reader parsed it: ``rules`` judge its rows, given what they need of the whole file, the
-    ``context``.  ``notes`` are remarks on the file itself.
+    """A table as its reader parsed it.
+
+    * ``context``: the facts about the whole file that the rules need.
+    * ``rules``: rules that judge the table's rows.
+    * ``notes``: remarks on the file itself.
     """
 
     entries: Sequence[E]
@@ -302,7 +333,10 @@ class Table(Generic[E, C]):
     def reading(
         self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
     ) -> Reading[Table[E, C]]:
-        """What the library with the facts ``target`` takes; ``refusal``: why it reads no row of a refused file."""
+        """Return the reading of the table for a library with the facts ``target``.
+
+        ``refusal`` is the reason why the library reads no row of a refused file.
+        """
         why_not = tuple(refusals)
         taken, rows = accepted(why_not, certain), []
         for x in self.entries:
@@ -322,12 +356,12 @@ class Table(Generic[E, C]):
 
 
 def with_key(entries: Iterable[E]) -> dict[str, list[E]]:
-    """The entries by key, but those without one."""
+    """Return the entries by key, without entries that have no key."""
     return in_groups((entry for entry in entries if entry.key), lambda entry: entry.key)
 
 
 def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Iterator[Note]:
-    """What else to know of a table and its rows."""
+    """Yield the remarks on a table and on its rows."""
     table = reading.parsed
     yield from table.notes
     for entry in table.entries:
@@ -335,6 +369,6 @@ def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Ite
 
 
 def text_of(data: bytes) -> tuple[str, bool]:
-    """The file as text without a byte order mark, and whether it had one.  Bytes that are no UTF-8 are kept."""
+    """Return the file as text without a byte order mark, and True if it had one.  Bytes that are no UTF-8 are kept."""
     text = data.decode("utf-8", "surrogateescape")
     return text.removeprefix("\ufeff"), text.startswith("\ufeff")

@@ -1,6 +1,7 @@
-"""What a table is: a text file with a header line, in which each further line is a row of comma-separated cells.
+"""The interface of a table: a text file with a header line, in which each further line is a row of comma-separated
+cells.
 
-A format declares its columns and one function from a row to nouns; all else exists once, here::
+A format declares its columns and one function from a row to records.  Everything else exists once, here::
 
     def read_row(row: Row) -> Iterator[Record]:
         problem = GemmProblem(m=row.whole("m"), n=row.whole("n"), k=row.whole("k"), a_type=row.one_of("dtype", TYPES))
@@ -15,9 +16,14 @@ A format declares its columns and one function from a row to nouns; all else exi
         origins=(Origin("mytuner", evidence=True),),
     )
 
-A ``ValueError`` of the function makes its line a reject with this reason.  Every line of the file is one unit: the
-header a fact, a line of blanks blank, a row what its first record is.  Cells may be quoted; a cell with a line end
-makes two rows, and both are rejects.  ``read_table`` is for files of which only some are tables.
+If the function raises ``ValueError``, its line becomes a reject with this reason.  Every line of the file is one unit:
+
+* the header is a fact;
+* a line of blanks is blank;
+* a row is the unit of its first record (``UNIT_OF``).
+
+Cells may be quoted.  A cell with a line end makes two rows, and both are rejects.  ``read_table`` is for a format that
+reads other files than tables, too.
 """
 
 from __future__ import annotations
@@ -33,7 +39,12 @@ from logparse.model import Call, Collective, Fact, Kernel, Measurement, Message,
 T = TypeVar("T")
 BOM = "\ufeff"
 Fit = Literal["exact", "fewer", "any"]
-"""How many cells a row may have: as many as there are columns, at most as many, or any number."""
+"""Number of cells that a row may have.
+
+* ``exact``: as many as there are columns.
+* ``fewer``: at most as many as there are columns.
+* ``any``: any number.
+"""
 UNIT_OF: Mapping[type, Unit] = {
     Measurement: "measurement",
     Kernel: "measurement",
@@ -44,12 +55,12 @@ UNIT_OF: Mapping[type, Unit] = {
     Collective: "measurement",
     Reject: "reject",
 }
-"""What a row counts as, by its first record; a row without a record is foreign."""
+"""Unit of a row, by the type of its first record.  A row without a record is foreign."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """The first line of a table: its text, the names of the columns, and the name of the file (no folder)."""
+    """The first line of a table: its text, the names of its columns, and the name of the file without folder."""
 
     text: str
     columns: Sequence[str]
@@ -57,8 +68,12 @@ class Header:
 
 
 class Row:
-    """One line below the header: its ``text`` without the line end, its number ``line``, counted from 1, the ``values``
-    of its cells in their order, and ``cells``, the same by the names of the columns.
+    """One line below the header.
+
+    * ``text``: the line without its line end.
+    * ``line``: its number, counted from 1.
+    * ``values``: its cells in their order.
+    * ``cells``: its cells by the names of the columns.
     """
 
     __slots__ = ("cells", "columns", "line", "text", "values")
@@ -68,18 +83,18 @@ class Row:
         self.cells = dict(zip(columns, values, strict=False))
 
     def get(self, name: str) -> str:
-        """The cell of a column, empty if the row has no such cell."""
+        """Return the cell of a column.  Return an empty text if the row has no such cell."""
         return self.cells.get(name, "")
 
     def __getitem__(self, name: str) -> str:
-        """The cell of a column.  Raises ValueError if it is empty or there is no such cell."""
+        """Return the cell of a column.  Raises ValueError if the cell is empty or missing."""
         cell = self.cells.get(name)
         if not cell:
             raise ValueError(f"column {name} is missing" if cell is None else f"{name} is empty")
         return cell
 
     def whole(self, name: str) -> int:
-        """The integer in a cell.  Raises ValueError for any other text."""
+        """Return the integer in a cell.  Raises ValueError for any other text."""
         cell = self[name]
         try:
             return int(cell)
@@ -87,7 +102,7 @@ class Row:
             raise ValueError(f"{name} is {cell[:40]!r}, not a whole number") from None
 
     def real(self, name: str) -> float:
-        """The number in a cell.  Raises ValueError for any other text."""
+        """Return the number in a cell.  Raises ValueError for any other text."""
         cell = self[name]
         try:
             return float(cell)
@@ -95,7 +110,10 @@ class Row:
             raise ValueError(f"{name} is {cell[:40]!r}, not a number") from None
 
     def one_of(self, name: str, known: Mapping[str, T]) -> T:
-        """What ``known`` has for the text of a cell.  Raises ValueError for any other text."""
+        """Return the value of ``known`` for the text of a cell.
+
+        Raises ValueError if ``known`` does not contain the text.
+        """
         cell = self[name]
         if cell not in known:
             raise ValueError(f"{name} is {cell[:40]!r}, not one of {', '.join(known)}")
@@ -106,23 +124,24 @@ class TableReader(Protocol):
     """State of one table while it is read."""
 
     def open(self) -> Iterable[Outcome]:
-        """What the header line is, in one unit."""
+        """Return the outcome of the header line, one unit."""
         ...
 
     def take(self, row: Row) -> Sequence[Record] | None:
-        """The records of a row; None if ``close`` accounts for the line.  Raises ValueError with a reason to reject
-        it.
+        """Return the records of a row, or None if ``close`` accounts for the line.
+
+        Raises ValueError with a reason to reject the row.
         """
         ...
 
     def close(self) -> Iterable[Outcome]:
-        """What is known at the end of the table, and the lines for which ``take`` returned None."""
+        """Return the outcomes that need the whole table, and the lines for which ``take`` returned None."""
         ...
 
 
 @dataclass(frozen=True)
 class _EachRow:
-    """A table whose rows do not depend on each other."""
+    """Reader of a table whose rows do not depend on each other."""
 
     read: Callable[[Row], Iterable[Record]]
 
@@ -137,12 +156,12 @@ class _EachRow:
 
 
 def each_row(read: Callable[[Row], Iterable[Record]]) -> Callable[[Header], TableReader]:
-    """The reader of a table whose rows do not depend on each other: ``read`` gives the records of a row."""
+    """Make the reader of a table whose rows do not depend on each other.  ``read`` returns the records of a row."""
     return lambda header: _EachRow(read)
 
 
 def header_of(head: Head, rename: Callable[[list[str]], list[str]] = lambda names: names) -> Header:
-    """The header of a file, from its beginning."""
+    """Return the header of a file, from the file's beginning."""
     return _header(head.data.split(b"\n", 1)[0].decode("utf-8", "backslashreplace"), head.name, rename)
 
 
@@ -160,9 +179,9 @@ def read_table(
     comments: tuple[str, ...] = (),
     strip: bool = True,
 ) -> Iterator[Outcome]:
-    """Every line of a table in one unit; the arguments are those of ``TableFormat``.
+    """Yield the outcome of every line of a table, one unit per line.  The arguments are explained at ``TableFormat``.
 
-    If ``begin`` raises ValueError, the header is a reject with this reason and all other lines are foreign.
+    If ``begin`` raises ValueError, the header is a reject with this reason, and all other lines are foreign.
     """
     reader: TableReader | None = None
     columns: Sequence[str] = ()
@@ -206,12 +225,16 @@ def _reject(reason: str, text: str, at: int) -> Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class TableFormat(FileFormat):
-    """A table with a header.  ``columns`` are those that a table of this format must have, in any order, and ``ours``
-    is asked beside them, where several sets of columns are known.  ``begin`` starts the reader of a table
-    (``each_row`` makes one from a function); it raises ValueError if no row of such a header can be read.
+    """A format of tables with a header.
 
-    ``rename`` gives the columns the names by which they are read, ``fit`` says how many cells a row may have, a line
-    that begins with one of ``comments`` is blank, and without ``strip`` cells keep the blanks around them.
+    * ``columns``: columns that a table of this format must have, in any order.
+    * ``ours``: a further test of the header, for formats with several sets of columns.
+    * ``begin``: starts the reader of a table.  ``each_row`` makes one from a function.  Raises ValueError if no row
+      below such a header can be read.
+    * ``rename``: returns the names by which the columns are read.
+    * ``fit``: number of cells that a row may have.
+    * ``comments``: a line that begins with such a text counts as blank.
+    * ``strip``: remove the blanks around each cell.
     """
 
     recognise: Callable[[Head], bool] = field(init=False)

@@ -121,8 +121,7 @@ def _is_plain(x: Attention, *, from_corner: bool) -> bool:
 class AttentionOperands(OperatorOperands):
     """Operand sets of an attention: ``q``, ``k``, ``v``, ``mask`` and ``grad`` are lists over the sets.
 
-    ``replay`` computes the output of a gradient once.  Because the gradient belongs to that output, the operands are
-    filled with random data once only.
+    A gradient is computed from an output that is computed once.  So the operands must be filled only once.
     """
 
     def __init__(self, device: TorchDevice, problem: OperatorProblem, conditions: Conditions, of: Attention) -> None:

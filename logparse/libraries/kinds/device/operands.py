@@ -1,7 +1,7 @@
 """Operands on a torch device: random normal data in the problem's own layouts, and the reference result.
 
-Columns and rows: a column-major matrix of a BLAS call is the same memory as a row-major torch tensor of its transpose,
-so D = op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times ``y`` (k×m) gives ``d`` (n×m).
+A column-major matrix of a BLAS call is the same memory as a row-major torch tensor of its transpose.  So D =
+op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times ``y`` (k×m) gives ``d`` (n×m).
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from logparse.roofline import matrices as sizes_of
 _FLOATS = [x for x in TORCH_TYPES if "float" in x.operand and not x.blas.startswith("f4")]
 _DTYPES = {"xf32_r": "float32"} | {name: x.operand for x in _FLOATS for name in (x.blas, x.conv) if name}
 
-_GELU_SLACK = 2e-3  # libraries approximate it, by tanh or worse
+_GELU_SLACK = 2e-3  # libraries approximate GELU, by tanh or worse
 _STRIPE = 1 << 28
-"""Elements that are compared at once: in double precision, the logits of one language model fill a third of a GPU."""
+"""Number of elements that are compared at once.
+
+All would be too many: in double precision, the logits of one language model fill a third of a GPU.
+"""
 _ALL = slice(None)
 
 
 def dtype_of(device: TorchDevice, name: str | None) -> Any:
-    """The dtype of a type word.  Raises UnsupportedError."""
+    """Return the torch dtype of a type word.  Raises UnsupportedError if torch has none."""
     if name is None or name not in _DTYPES:
         raise UnsupportedError(f"type {name or 'unknown'}")
     return getattr(device.torch, _DTYPES[name])
@@ -37,7 +40,7 @@ def dtype_of(device: TorchDevice, name: str | None) -> Any:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A column-major matrix of a call: rows, columns, leading dimension, batch stride and type word."""
+    """A column-major matrix of a call: rows, columns, leading dimension, batch stride (elements) and type word."""
 
     rows: int
     cols: int
@@ -46,14 +49,15 @@ class Matrix:
     dtype: str
 
     def elements(self, batch: int) -> int:
-        """Elements of memory that the matrices of a batch span."""
+        """Return the number of elements of memory that the matrices of a batch span."""
         return self.stride * (batch - 1) + self.ld * self.cols
 
 
 def matrices(problem: GemmProblem) -> dict[str, Matrix]:
-    """``a``, ``b``, ``d`` (and ``c``, which equals d where it is unknown).  Unknown leading dimensions are tight.
+    """Return ``a``, ``b``, ``d`` and ``c`` of a GEMM.  An unknown leading dimension counts as the number of rows.
 
-    Raises UnsupportedError where a size, transpose or type is not known.
+    If ``c`` is not known, it has ``d``'s type and leading dimension.  Raises UnsupportedError if a size, transpose or
+    type is not known.
     """
     p = problem
     if p.members or p.m is None or p.n is None or p.k is None or p.batch_count is None:
@@ -78,8 +82,12 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
 
 @dataclass(frozen=True)
 class Written:
-    """What a call writes: its name (empty: the result), the first set's memory, and of a part of its first dimension
-    the reference in higher precision, and the sums of the magnitudes of its products.
+    """One tensor that a call writes.
+
+    * ``name``: its name.  Empty for the result.
+    * ``memory``: its memory in the first operand set.
+    * ``reference``: returns a part of the first dimension of the reference, in higher precision.
+    * ``magnitudes``: returns the sums of the magnitudes of the products, for the same part.
     """
 
     name: str
@@ -92,7 +100,7 @@ class Written:
 class OperandSets:
     """Operand sets of a problem: their number, the copies derived from them, and the reference result.
 
-    A subclass has ``_result`` and ``_inputs``, and ``_beside`` where a call writes more than its result.
+    A subclass has ``_result`` and ``_inputs``.  It has ``_beside`` if a call writes more than its result.
     """
 
     def __init__(self, device: TorchDevice, problem: GemmProblem | ConvProblem, conditions: Conditions) -> None:
@@ -103,17 +111,18 @@ class OperandSets:
         self._references: dict[str, Tensor] = {}
 
     def _inputs(self) -> Sequence[Sequence[Tensor]]:
-        """The memories that hold random data: of each operand, one per set."""
+        """Return the memories that hold random data: for each operand a list with one memory per set."""
         raise NotImplementedError
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
-        """The first set's result in higher precision, or this part of its first dimension; with ``magnitudes`` the sum
-        of the magnitudes of its products.
+        """Return the first set's result in higher precision, or only this part of its first dimension.
+
+        With ``magnitudes`` return the sum of the magnitudes of its products instead.
         """
         raise NotImplementedError
 
     def _beside(self) -> Sequence[Written]:
-        """What a call writes besides its result."""
+        """Return the tensors that a call writes besides its result."""
         return ()
 
     def _written(self, output: Tensor) -> list[Written]:
@@ -121,7 +130,10 @@ class OperandSets:
         return [Written("", output, self._reference, magnitudes, self._tolerance), *self._beside()]
 
     def fill(self, seed: int) -> None:
-        """Random normal values in all inputs.  Every memory has a seed of its own, so that one can be restored."""
+        """Write random normal values into all inputs.
+
+        Each memory has its own seed, so that a single memory can be restored.
+        """
         self._seed = seed
         self._references.clear()
         for index in range(self.sets):
@@ -135,7 +147,7 @@ class OperandSets:
         self._changed(index)
 
     def _fill_integers(self) -> None:
-        """-1, 0 and 1 in the first set, so few ±1 that every sum is exact in the output's type."""
+        """Write -1, 0 and 1 into the first set.  So few are ±1 that every sum is exact in the output's type."""
         torch, choices = self._device.torch, integer_choices(self.problem)
         for number, memories in enumerate(self._inputs()):
             generator = torch.Generator(device=self._device.device).manual_seed(self._seed * 64 + number)
@@ -145,8 +157,9 @@ class OperandSets:
         self._changed(0)
 
     def error(self, output: Tensor) -> float:
-        """‖out − ref‖ / ‖ref‖ of the first set, the reference in higher precision; the largest of all that is written.
-        NaN where something is not finite.
+        """Return the error ‖out − ref‖ / ‖ref‖ of the first set, with a reference in higher precision.
+
+        The error is the largest error of all tensors that the call writes.  It is NaN if an element is not finite.
         """
         torch, errors = self._device.torch, []
         for written in self._written(output):
@@ -162,7 +175,10 @@ class OperandSets:
         return max(errors)
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """See ``Operands``: on random data each element, then integers on which every result is exact."""
+        """Return how the output differs from what rounding explains (see ``Operands``).
+
+        The random data are checked element by element.  Then integers are used, for which every result is exact.
+        """
         for written in self._written(run()):
             for part in _parts(written.memory):
                 excess = self._excess(written, part)
@@ -181,7 +197,7 @@ class OperandSets:
         return f"{wrong} elements are wrong on integers, whose sums are exact" if wrong else ""
 
     def _reference(self, part: slice, *, magnitudes: bool = False) -> Tensor:
-        """See ``_result``; where the part is all of it, it is kept until the data change."""
+        """Return ``_result``.  The result for the whole output is kept until the data change."""
         if part != _ALL:
             return self._result(part, magnitudes=magnitudes)
         name = "magnitudes" if magnitudes else "result"
@@ -190,7 +206,7 @@ class OperandSets:
         return self._references[name]
 
     def _excess(self, written: Written, part: slice) -> float:
-        """The largest |out − ref| over what is tolerated, over all elements; NaN where one is not finite."""
+        """Return the largest |out − ref| / tolerance over all elements.  NaN if an element is not finite."""
         allowed, ref, size = written.tolerance, written.reference(part), written.magnitudes(part)
         scale = float(self._device.torch.linalg.vector_norm(ref)) / math.sqrt(max(1, ref.numel()))
         slack = _GELU_SLACK if approximate(self.problem) else 0.0
@@ -200,8 +216,10 @@ class OperandSets:
         return float(((written.memory[part].to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
 
     def _inexact(self, output: Tensor, reference: Callable[[slice], Tensor]) -> int:
-        """How many elements of a result on integers are wrong: not equal, or for a convolution, whose transforms may
-        divide, not nearest to the right integer.
+        """Return the number of elements of a result on integers that are wrong.
+
+        An element of a GEMM is wrong if it does not equal the integer.  An element of a convolution is wrong if the
+        integer is not the nearest integer, because the transforms of a convolution may divide.
         """
         wrong = 0
         for part in _parts(output):
@@ -212,7 +230,7 @@ class OperandSets:
         return wrong
 
     def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
-        """A copy per set of operands in another form; it follows when the data change."""
+        """Return a copy per set of operands in another form.  The copies are made anew when the data change."""
         held = [make(index) for index in range(self.sets)]
         self._remake.append(lambda index: held[index].copy_(make(index)))
         return held
@@ -225,9 +243,14 @@ class OperandSets:
 class GemmOperands(OperandSets):
     """Operand sets of a GEMM.  ``x, y, c, d, bias`` are lists over the sets, in torch's row-major terms.
 
-    ``memory`` holds the same as the library's pointers; besides them ``aux`` (tight, of D's shape), ``scale_a`` …
-    (single precision: one factor, or one per row of op(A) or column of op(B)) and ``scale_alpha`` (one per row of D).
-    ``written`` are the names of what a call writes: besides d a forward epilogue's aux, or a gradient's bias.
+    ``memory`` holds the same operands as the library's pointers, and more:
+
+    * ``aux`` is packed tightly, with D's shape;
+    * ``scale_a`` … are in single precision, with one factor, or one per row of op(A) or column of op(B);
+    * ``scale_alpha`` has one factor per row of D.
+
+    ``written`` are the names of the tensors that a call writes: d, and the aux of a forward epilogue or the bias of a
+    gradient.
     """
 
     def __init__(self, device: TorchDevice, problem: GemmProblem, conditions: Conditions) -> None:
@@ -267,7 +290,7 @@ class GemmOperands(OperandSets):
         return [memories for name, memories in self.memory.items() if name not in self.written and memories]
 
     def poison(self) -> None:
-        """NaN in what the first set's call writes (0 is written over it where the type has no NaN)."""
+        """Fill the tensors that the first set's call writes with NaN.  If the type has no NaN, 0 is written instead."""
         for name in self.written:
             self.memory[name][0].fill_(math.nan)
 
@@ -283,8 +306,9 @@ class GemmOperands(OperandSets):
         return out * wide(self.memory["scale_d"][0]) if "scale_d" in self.memory else out
 
     def _before_activation(self, wide: Callable[[Tensor], Tensor], part: slice = _ALL) -> Tensor:
-        """α·op(A)·op(B)·scales + β·C + bias, in torch's terms: rows are D's columns.  ``part`` is one of the rows, of a
-        batch one of its products.
+        """Return α·op(A)·op(B)·scales + β·C + bias, in torch's terms: rows are D's columns.
+
+        ``part`` selects rows.  Of a batch it selects products.
         """
         scales = {name: wide(held[0]) for name, held in self.memory.items() if name.startswith("scale_")}
         out = wide(self.x[0][part]) @ wide(self.y[0] if self.batch == 1 else self.y[0][part])
@@ -300,7 +324,7 @@ class GemmOperands(OperandSets):
     def _beside(self) -> Sequence[Written]:
         p, found = self.problem, []
         for name in self.written[1:]:
-            like = replace(p, d_type=vectors(p, self.batch)[name][1], k=(p.k or 0) + (p.n or 0))  # sums over N, too
+            like = replace(p, d_type=vectors(p, self.batch)[name][1], k=(p.k or 0) + (p.n or 0))  # the sums also run over N
             reference, magnitudes = (self._side(name, magnitudes=x).__getitem__ for x in (False, True))
             memory = self.aux[0] if name == "aux" else self.bias[0]
             found.append(Written(name, memory, reference, magnitudes, tolerance(like)))
@@ -315,7 +339,10 @@ class GemmOperands(OperandSets):
         return self._result(magnitudes=magnitudes).sum(0)
 
     def _fill_set(self, index: int) -> None:
-        """Scales are powers of two near 1: random normal ones would make most of a result vanish."""
+        """Fill one set.
+
+        Scales are powers of two near 1, because random normal scales would make most of a result vanish.
+        """
         super()._fill_set(index)
         for memories in self._scales():
             memories[index].clamp_(-2, 2).round_().exp2_()
@@ -330,7 +357,7 @@ class GemmOperands(OperandSets):
 
 
 def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
-    """Elements and type of what a GEMM's epilogue and scales have besides the matrices.  Raises UnsupportedError."""
+    """Return elements and type of the vectors that a GEMM's epilogue and scales use.  Raises UnsupportedError."""
     p, found = problem, {}
     m, n, out_type = p.m or 0, p.n or 0, p.d_type or p.a_type or ""
     if p.bias:
@@ -353,7 +380,7 @@ def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
 class ConvOperands(OperandSets):
     """Operand sets of a convolution: ``x``, ``w`` and ``dy`` are lists over the sets, in the problem's layouts.
 
-    ``dy`` stands for y where the direction is F (only its shape and layout are used).
+    In direction F, ``dy`` stands for y.  Then only its shape and layout are used.
     """
 
     def __init__(self, device: TorchDevice, problem: ConvProblem, conditions: Conditions) -> None:
@@ -379,19 +406,21 @@ class ConvOperands(OperandSets):
         return list(self.tensors.values())
 
     def poison(self) -> None:
-        """NaN in the first set's output, which is no input of this direction, and in a block of its size that is given
-        back at once: torch's functions allocate their outputs, and the allocator hands them that block.
+        """Fill the first set's output with NaN.  No direction reads its own output.
+
+        Also fill a block of the same size with NaN and free it at once.  Because torch's functions allocate their
+        outputs, the allocator then gives them this block.
         """
         output = self.tensors[self.output][0]
         output.fill_(math.nan)
         self._device.torch.full_like(output, math.nan)
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
-        """In single precision for half types, else in double."""
+        """Return the result in single precision for half types, and in double precision for other types."""
         torch = self._device.torch
         wide = torch.float32 if self.x[0].dtype in (torch.float16, torch.bfloat16) else torch.float64
         with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False, allow_tf32=False):
-            of_images = part if self.problem.direction != "W" else _ALL  # which sums over all images
+            of_images = part if self.problem.direction != "W" else _ALL  # W sums over all images
             images = self.x[0][of_images], self.w[0], self.dy[0][of_images]
             x, w, dy = (t.to(wide).contiguous() for t in images)
             if magnitudes:
@@ -401,7 +430,7 @@ class ConvOperands(OperandSets):
 
 
 def random_normal(device: TorchDevice, memory: Tensor, generator: Any) -> None:
-    """Overwrite with random normal values, drawn in single precision where the type has no generator of its own."""
+    """Overwrite with random normal values.  Types without an own generator are drawn in single precision."""
     if memory.dtype.itemsize >= 2:
         memory.normal_(generator=generator)
     else:
@@ -414,13 +443,16 @@ def _wide(tensor: Tensor, *, magnitudes: bool) -> Tensor:
 
 
 def _parts(output: Tensor) -> list[slice]:
-    """An output's first dimension in parts of at most a stripe; one of all where that suffices."""
+    """Return slices that split an output's first dimension into parts of at most a stripe.
+
+    One slice may cover everything.
+    """
     rows, count = max(1, _STRIPE // max(1, output[0].numel())), len(output)
     return [_ALL] if rows >= count else [slice(at, at + rows) for at in range(0, count, rows)]
 
 
 def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:
-    """The memory format of a layout word.  Raises UnsupportedError."""
+    """Return the memory format of a layout word.  Raises UnsupportedError."""
     torch = device.torch
     if layout in ("NCHW", "NCDHW"):
         return torch.contiguous_format
@@ -430,7 +462,10 @@ def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:
 
 
 def conv_of(problem: Problem, types: Container[str | None]) -> ConvProblem:
-    """The problem, if it is a convolution of one of these types.  Raises UnsupportedError, also as ``conv_shapes``."""
+    """Return the problem if it is a convolution with one of the types.
+
+    Raises UnsupportedError, also as ``conv_shapes`` does.
+    """
     if not isinstance(problem, ConvProblem):
         raise UnsupportedError(f"a {problem.kind}")
     conv_shapes(problem)
@@ -440,10 +475,10 @@ def conv_of(problem: Problem, types: Container[str | None]) -> ConvProblem:
 
 
 def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
-    """Shapes of ``x``, ``w`` and ``dy``.
+    """Return the shapes of ``x``, ``w`` and ``dy``.
 
-    Raises UnsupportedError where sizes are unknown or do not fit together, and of a problem with a bias, which
-    libraries add by a call of its own.
+    Raises UnsupportedError if sizes are unknown or do not fit together.  Raises it also for a problem with a bias,
+    because libraries add the bias with a call of its own.
     """
     p = problem
     if p.bias:
@@ -475,7 +510,7 @@ def geometry(problem: ConvProblem) -> tuple[list[int], list[int], list[int]]:
 
 
 def strides(shape: Sequence[int], layout: str | None) -> list[int]:
-    """Strides, in elements, of an N, C, spatial… shape that lies in memory as its layout word states."""
+    """Return the strides, in elements, of an N, C, spatial… shape that lies in memory as its layout word states."""
     order = list(range(len(shape)))
     if layout in ("NHWC", "NDHWC"):
         order = [0, *order[2:], 1]
@@ -487,7 +522,7 @@ def strides(shape: Sequence[int], layout: str | None) -> list[int]:
 
 
 def convolve(device: TorchDevice, problem: ConvProblem, x: Tensor, w: Tensor, dy: Tensor) -> Tensor:
-    """The problem's direction through torch's own operators: what autograd would call."""
+    """Return the problem's direction, computed by torch's own operators, which autograd would call too."""
     aten = device.torch.ops.aten
     stride, pad, dilation = geometry(problem)
     zeros, groups = [0] * problem.spatial, problem.groups or 1

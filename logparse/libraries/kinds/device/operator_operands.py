@@ -1,4 +1,4 @@
-"""Inputs of any operator of PyTorch on a torch device: tensors of the recorded sizes, strides and types, and values."""
+"""Inputs of any PyTorch operator on a torch device: tensors of the recorded sizes, strides and types, and values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Inputs: TypeAlias = "tuple[Sequence[Any], Mapping[str, Any]]"
 class OperatorOperands:
     """Operand sets of an operator: ``arguments`` holds the inputs of each set.
 
-    Results are not checked: the call is PyTorch's own, and only the tensors' places in memory differ between problems.
+    Results are not checked, because the call is PyTorch's own.  Only the tensors' places in memory differ between
+    problems.
     """
 
     def __init__(self, device: TorchDevice, problem: OperatorProblem, conditions: Conditions) -> None:
@@ -68,7 +69,10 @@ class OperatorOperands:
         return memory.as_strided(operand.sizes, operand.strides)
 
     def fill(self, seed: int) -> None:
-        """Random normal values; zeros and ones in tensors of whole numbers, which may be indices."""
+        """Write random normal values.
+
+        Tensors of whole numbers get zeros and ones, because their values may be indices.
+        """
         torch = self._device.torch
         generator = torch.Generator(device=self._device.device).manual_seed(seed)
         for memory in self._filled:
@@ -78,19 +82,19 @@ class OperatorOperands:
                 memory.copy_(torch.randint(0, 2, memory.shape, generator=generator, device=memory.device))
 
     def poison(self) -> None:
-        """Nothing: results are not checked."""
+        """Do nothing, because results are not checked."""
 
     def error(self, output: Tensor) -> float:
-        """0: see the class."""
+        """Return 0, because results are not checked."""
         return 0.0
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """None: see the class."""
+        """Return an empty text, because results are not checked."""
         return ""
 
 
 def overload_of(device: TorchDevice, problem: OperatorProblem) -> Any:
-    """The overload whose schema takes these inputs.  Raises UnsupportedError without one."""
+    """Return the overload whose schema takes these inputs.  Raises UnsupportedError if there is none."""
     space, _, name = problem.name.partition("::")
     packet = getattr(getattr(device.torch.ops, space, None), name, None)
     for overload in packet.overloads() if packet is not None else ():
@@ -117,7 +121,7 @@ def _takes(device: TorchDevice, type: str, given: Argument) -> bool:
 
 
 def value_of(device: TorchDevice, text: str, type: str) -> Any:
-    """The value that a text stands for where a schema has this type.  Raises UnsupportedError."""
+    """Return the value of a text under a schema's type.  Raises UnsupportedError if the text has no such value."""
     if type.startswith("Optional["):
         return None if text in ("", "None") else value_of(device, text, type[len("Optional[") : -1])
     if type in ("List[int]", "List[SymInt]", "List[bool]", "List[float]") and text.startswith("["):

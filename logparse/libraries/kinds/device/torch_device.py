@@ -1,7 +1,8 @@
 """One device through PyTorch: its facts, its clock, and runnables over operands that torch allocates.
 
-Every backend for real devices uses it, also those that call a vendor's library directly: torch gives memory,
-streams and events on CUDA, ROCm (where its word is ``cuda`` too) and the CPU.  torch is imported when one is made.
+Every backend for real devices uses this module, also backends that call a vendor's library directly. torch provides
+memory, streams and events on CUDA, ROCm (which torch also calls ``cuda``) and the CPU. torch is imported when the first
+``TorchDevice`` is made.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from logparse.devices import device_of
 from logparse.libraries.kinds.backend import HostBoundError, OutOfMemoryError
 
 Tensor: TypeAlias = Any
-"""torch.Tensor; torch is not installed where types are checked."""
+"""torch.Tensor.  It is ``Any``, because torch is not installed where types are checked."""
 
 Call: TypeAlias = Callable[[int], Tensor]
-"""Enqueues one execution on an operand set and returns the output (or the buffer that will hold it)."""
+"""Enqueues one execution on an operand set and returns the output, or the buffer that will hold the output."""
 
 Around: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""Settings that hold while executions are enqueued."""
+"""Makes a context with the settings that must hold while executions are enqueued."""
 
 
 T = TypeVar("T")
 
 _TRIES = 3
-"""Of a sample whose executions the host enqueued too late; each try holds the device for longer."""
+"""Number of tries of a sample whose executions the host enqueued too late.  Each try holds the device for longer."""
 
 
 class Operands(Protocol):
@@ -47,14 +48,14 @@ class Operands(Protocol):
         """Fill the first set's output with NaN."""
 
     def error(self, output: Tensor) -> float:
-        """Relative error of an output of the first set; NaN where it is not finite."""
+        """Return the relative error of an output of the first set.  NaN if the output is not finite."""
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """How outputs of the first set differ from what rounding explains; empty: they do not."""
+        """Return how outputs of the first set differ from what rounding explains.  Empty if they do not."""
 
 
 class TorchDevice:
-    """A device by torch's name (``cuda:0``, ``cpu``).  Raises RuntimeError where torch has no such device."""
+    """A device by torch's name (``cuda:0``, ``cpu``).  Raises RuntimeError if torch has no such device."""
 
     def __init__(self, name: str) -> None:
         import torch
@@ -90,7 +91,11 @@ class TorchDevice:
         return facts | {"cudnn_version": str(torch.backends.cudnn.version())}
 
     def _cache_bytes(self) -> int:
-        """The last-level cache; the data sheet's where it is larger (AMD's Infinity Cache lies behind the L2)."""
+        """Return the size of the last-level cache, bytes.
+
+        The data sheet's size is taken if it is larger, because AMD's Infinity Cache lies behind the L2 that torch
+        reports.
+        """
         if not self.is_gpu:
             return _cpu_cache_bytes()
         known = device_of(self.facts)
@@ -98,17 +103,17 @@ class TorchDevice:
         return max(int(reported), known.cache_bytes if known else 0)
 
     def synchronize(self) -> None:
-        """Wait for everything that was enqueued; raises what went wrong on the device."""
+        """Wait for everything that was enqueued.  Raises the device's error if there was one."""
         if self.is_gpu:
             self.torch.cuda.synchronize(self.device)
 
     @property
     def stream(self) -> int:
-        """The stream on which everything is enqueued, as libraries take it; 0 on a CPU."""
+        """The stream on which everything is enqueued, as libraries take it.  0 on a CPU."""
         return int(self.torch.cuda.current_stream(self.device).cuda_stream) if self.is_gpu else 0
 
     def on_thread(self, name: str | None, task: Callable[[], T]) -> T:
-        """The result of a task on the one thread of that name; None: on the caller's."""
+        """Run a task on the one thread of that name and return its result.  None: run it on the caller's thread."""
         if name is None:
             return task()
         if name not in self._threads:
@@ -117,7 +122,7 @@ class TorchDevice:
         return self._threads[name].submit(task).result()
 
     def healthy(self) -> bool:
-        """Whether a small product still comes out right."""
+        """Return True if a small product still comes out right."""
         try:
             ones = self.torch.ones((16, 16), device=self.device)
             return bool((ones @ ones).sum().item() == 16.0**3)
@@ -139,20 +144,21 @@ class TorchDevice:
             raise OutOfMemoryError(str(error).splitlines()[0]) from error
 
     def empty_cache(self) -> None:
-        """Give unused memory back to the device, so that other libraries can have it."""
+        """Give unused memory back to the device, so that other libraries can use it."""
         if self.is_gpu:
             self.torch.cuda.empty_cache()
 
     def evict(self) -> None:
-        """Enqueue writes over twice the last-level cache, so that nothing else is left in it."""
+        """Enqueue writes over twice the last-level cache, so that no other data are left in it."""
         if self._eviction is None:
             self._eviction = self.torch.zeros(2 * self.cache_bytes, dtype=self.torch.uint8, device=self.device)
         self._eviction.add_(1)
 
     def time_us(self, call: Call, first: int, count: int, *, evict: bool = False) -> float:
-        """Mean µs of ``count`` executions back to back, from operand set ``first`` on.  Raises HostBoundError.
+        """Return the mean time of ``count`` executions back to back, in µs, from operand set ``first`` on.
 
-        ``evict`` empties the last-level cache before.
+        ``evict`` empties the last-level cache before the executions.  Raises HostBoundError if the host was too slow in
+        every try.
         """
         if not self.has_events:
             if evict:
@@ -170,9 +176,10 @@ class TorchDevice:
         raise HostBoundError(f"host-bound in {_TRIES} tries, {time_us:.1f} µs with the host's time")
 
     def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
-        """Device time between two events, and whether the host was ahead of the device all the time.
+        """Return the device time per execution between two events, in µs, and True if the host was always ahead of the
+        device.
 
-        A spinning kernel before the first event holds the device until everything is enqueued; otherwise short kernels
+        A spinning kernel before the first event holds the device until everything is enqueued.  Otherwise short kernels
         would be timed at the speed of Python.
         """
         start, end = self._event(), self._event()
@@ -191,7 +198,7 @@ class TorchDevice:
     def _event(self) -> Any:
         return self.torch.cuda.Event(enable_timing=True)
 
-    def _hold(self, cycles: int) -> None:  # the virtual GPU's has its own (tests/conformance)
+    def _hold(self, cycles: int) -> None:  # the virtual GPU overrides this (tests/conformance)
         self.torch.cuda._sleep(cycles)
 
 
@@ -201,7 +208,7 @@ def torch_device(name: str) -> TorchDevice:
 
 
 class TorchRunnable:
-    """A call over operand sets: rotates through them, times them, checks the first."""
+    """A call over operand sets.  It rotates through the sets, times them, and checks the first set."""
 
     def __init__(
         self,
@@ -219,7 +226,7 @@ class TorchRunnable:
         device.on_thread(thread, self._warm_up)
 
     def _warm_up(self) -> None:
-        """Run once: plans, handles and kernels are made at the first call."""
+        """Run once, because plans, handles and kernels are made at the first call."""
         with self._device.memory_errors(None), self._around():
             self._call(0)
             self._device.synchronize()
@@ -231,7 +238,7 @@ class TorchRunnable:
         return self._operands.fault(lambda: self._device.on_thread(self._thread, self._checked))
 
     def _checked(self) -> Tensor:
-        """The first set's output, after it was filled with NaN."""
+        """Return the first set's output, computed after the output was filled with NaN."""
         with self._device.memory_errors(None), self._around():
             self._operands.poison()
             output = self._call(0)
@@ -257,11 +264,11 @@ def _driver() -> str:
             found = re.search(r"\d+\.\d+(\.\d+)*", text)
             if found:
                 return found.group()
-    return platform.release()  # amdgpu of the kernel itself
+    return platform.release()  # an amdgpu driver that is part of the kernel
 
 
 def _miopen_version(number: int | None) -> str:
-    """``torch.backends.cudnn.version()`` on ROCm: major·10⁶ + minor·10³ + patch."""
+    """Return MIOpen's version as text.  On ROCm ``torch.backends.cudnn.version()`` is major·10⁶ + minor·10³ + patch."""
     return "" if number is None else f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
 
@@ -278,4 +285,4 @@ def _cpu_cache_bytes() -> int:
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         with contextlib.suppress(OSError, ValueError):
             sizes.append(int(path.read_text(encoding="ascii").strip().removesuffix("K")) << 10)
-    return min(max(sizes, default=32 << 20), 64 << 20)  # a whole socket's cache is shared with others
+    return min(max(sizes, default=32 << 20), 64 << 20)  # other processes share a whole socket's cache
