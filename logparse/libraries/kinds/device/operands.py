@@ -324,7 +324,7 @@ class GemmOperands(OperandSets):
     def _beside(self) -> Sequence[Written]:
         p, found = self.problem, []
         for name in self.written[1:]:
-            like = replace(p, d_type=vectors(p, self.batch)[name][1], k=(p.k or 0) + (p.n or 0))  # the sums also run over N
+            like = replace(p, d_type=vectors(p, self.batch)[name][1], k=(p.k or 0) + (p.n or 0))  # it sums over N, too
             reference, magnitudes = (self._side(name, magnitudes=x).__getitem__ for x in (False, True))
             memory = self.aux[0] if name == "aux" else self.bias[0]
             found.append(Written(name, memory, reference, magnitudes, tolerance(like)))

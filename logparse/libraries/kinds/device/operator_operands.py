@@ -94,7 +94,7 @@ class OperatorOperands:
 
 
 def overload_of(device: TorchDevice, problem: OperatorProblem) -> Any:
-    """Return the overload whose schema takes these inputs.  Raises UnsupportedError if there is none."""
+    """Return the overload whose schema takes these inputs.  Raises UnsupportedError if no overload takes them."""
     space, _, name = problem.name.partition("::")
     packet = getattr(getattr(device.torch.ops, space, None), name, None)
     for overload in packet.overloads() if packet is not None else ():
