@@ -1,1 +1,1 @@
-"""Traces of PyTorch's profiler (Kineto)."""
+"""Reader of traces of PyTorch's profiler (Kineto)."""

@@ -1,11 +1,17 @@
 """How busy the GPU was while the profiler recorded: the union of its kernels, in the window of the marked steps.
 
-The window begins where the first step is marked, whenever its first kernel runs.  Where the GPU still runs what was
-launched before (``BEFORE``), it begins when that has ended.  Where the trace does not show that work but that the first
-launch waited for it (``backlog``), and where no step is marked, it begins with the first kernel that was launched
-within the trace.  It ends with the last kernel or the last marked step, whichever is later.  Idle time of a call that
-searched for a solver (``searches``), or in which a graph was captured, is no part of it.  Of several devices the mean
-is taken.  The facts::
+The window begins at the earlier of two moments:
+
+* The first kernel that was launched within the trace begins.
+* The first step is marked, even if its first kernel runs later.  If kernels that were launched before the trace
+  (``BEFORE``) end after the mark, their end counts instead of the mark.
+
+The second moment is not used in two cases: no step is marked, or the device was still busy with work that the trace
+does not show, so that the first launch waited (``backlog``).
+
+The window ends with the last kernel or the last marked step, whichever is later.  The idle time of a call that searched
+for a solver (``searches``) or in which a graph was captured is not part of it.  Of several devices the mean is taken.
+The facts::
 
     gpu_window_us                  length of that window
     gpu_busy_us                    any kernel runs (streams overlap: less than the sum of the kernels)
@@ -33,21 +39,25 @@ from logparse.model import MOST_US, Collective, Fact, Reject
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 BEFORE = "(launched before the trace)"
-"""The operator of kernels that ran in the trace and were launched before it."""
+"""Operator of kernels that ran in the trace and were launched before it."""
 COMMUNICATION = regex(
     r"nccl|rccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all|c10d|param_comms",
     re.IGNORECASE,
 )
-"""Names of kernels and operators of collectives: NCCL, RCCL, and those of inference engines (``cross_device_reduce``
-is vLLM's and SGLang's custom all-reduce).
+"""Names of kernels and operators of collectives: NCCL, RCCL and inference engines.
+
+Example: ``cross_device_reduce`` is the custom all-reduce of vLLM and SGLang.
 """
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Kernels of a trace as columns: start and duration (µs), whether their launch is known to be in the trace.
+    """Kernels of a trace as columns.
 
-    ``asked`` is when the launch was done, as far as that is known; ``searched`` which kernels are of a search.
+    * ``start``, ``us``: start and duration, µs.
+    * ``launched``: the kernel's launch is known to be in the trace.
+    * ``asked``: time at which the launch was done, as far as it is known.
+    * ``searched``: the kernel belongs to a search.
     """
 
     start: Floats
@@ -61,8 +71,12 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Marked:
-    """What else limits the window, in µs on the clock of the kernels: where the marked steps begin (None: nowhere, or
-    the device was still busy with what was launched before) and end, and what is left out.
+    """Further limits of the window, in µs on the clock of the kernels.
+
+    * ``begin``: begin of the marked steps.  None if no step is marked, or if the device was still busy with earlier
+      work.
+    * ``end``: end of the marked steps.
+    * ``left_out``: spans that are left out.
     """
 
     begin: float | None = None
@@ -72,8 +86,11 @@ class Marked:
 
 @dataclass(frozen=True)
 class Gaps:
-    """Gaps of one device.  ``us`` is what counts of each, without what is left out; ``asked`` when the kernel behind it
-    had been launched (NaN: unknown); ``first``: whether no kernel of the window runs before it.
+    """Gaps of one device.
+
+    * ``us``: the part of each gap that counts, without the left-out spans.
+    * ``asked``: time at which the kernel behind the gap had been launched (NaN: unknown).
+    * ``first``: no kernel of the window runs before the gap.
     """
 
     begin: Floats
@@ -84,7 +101,10 @@ class Gaps:
 
 
 def before(kernels: Timeline) -> Bools:
-    """Which kernels were launched before the trace: those without a launch, up to the first kernel that has one."""
+    """Tell for each kernel whether it was launched before the trace.
+
+    These are the kernels without a launch, up to the first kernel that has one.
+    """
     if not kernels.launched.any():
         return np.zeros(len(kernels.launched), dtype=bool)
     out: Bools = ~kernels.launched & (kernels.start < kernels.start[kernels.launched].min())
@@ -98,7 +118,7 @@ def busy(
     marked: Marked,
     why: Callable[[Sequence[Gaps]], Iterator[Fact]] | None = None,
 ) -> Iterator[Fact | Reject]:
-    """The facts; none without kernels that the trace launched.  A reject where a time stamp must be wrong.
+    """Yield the facts.  Yield nothing if the trace launched no kernel.  Yield a reject if a time stamp must be wrong.
 
     ``why`` makes the facts about the gaps of each device.
     """
@@ -139,7 +159,7 @@ def _gaps(
     end: float,
     left_out: Sequence[tuple[float, float]],
 ) -> Gaps:
-    """The gaps between these kernels, those of one device."""
+    """Return the gaps between the kernels of one device."""
     start = kernels.start[mine]
     begins, ends = _coverage(kernels, mine).gaps(begin, end)
     cuts = Coverage(*(np.array([x[i] for x in left_out], dtype=np.float64) for i in (0, 1)))
@@ -154,7 +174,10 @@ def _gaps(
 
 
 def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, str]) -> Iterator[Collective]:
-    """Every kernel of a collective, in the order of their starts; ``groups`` are the ranks of each, by its place."""
+    """Yield each kernel of a collective, in the order of starts.
+
+    ``groups`` maps a kernel's index to its collective's ranks.
+    """
     talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
     for device in np.unique(kernels.device[talks]).tolist():
         mine = kernels.device == device
@@ -174,7 +197,7 @@ def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, st
 
 
 def _ran(kernels: Timeline, mine: Bools) -> float:
-    """How long at least one of these kernels ran, µs."""
+    """Return how long at least one of the kernels ``mine`` ran, µs."""
     return _coverage(kernels, mine).total
 
 

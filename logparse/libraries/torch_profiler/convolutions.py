@@ -1,4 +1,4 @@
-"""Convolutions of PyTorch as the problems that the math library solves, always in the forward problem's terms."""
+"""PyTorch's convolutions as the problems that the math library solves, always in terms of the forward problem."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _TYPES = {x.cpp: x.conv for x in TORCH_TYPES}
 
 @dataclass(frozen=True)
 class Places:
-    """Which input of a forward operator holds what.  ``groups`` -1: as many as channels; -2: one."""
+    """Index of each input of a forward operator.  ``groups`` -1 means as many as channels, -2 means one."""
 
     stride: int
     padding: int
     dilation: int
     groups: int
-    transposed: bool | int = False  # its input, or whether the operator always is
+    transposed: bool | int = False  # index of the input that tells it, or True if the operator always is transposed
     fused: bool = False
 
 
 def _ints(text: str, count: int) -> list[int]:
-    """A list as ``Concrete Inputs`` prints it; one number stands for every dimension."""
+    """Return a list as ``Concrete Inputs`` prints it.  One number stands for every dimension."""
     if not (text.startswith("[") and text.endswith("]")):
         raise ValueError(f"no list: {text[:80]}")
     values = [int(part) for part in text[1:-1].split(",")]
@@ -37,9 +37,9 @@ def _ints(text: str, count: int) -> list[int]:
 
 
 def _layout(tensor: tuple[list[int], list[int]]) -> str:
-    """NCHW or NHWC by the strides, after PyTorch's own rule for ambiguous ones (``c10/core/MemoryFormat.h``).
+    """Return NCHW or NHWC by the strides.  Ambiguous strides follow PyTorch's own rule (``c10/core/MemoryFormat.h``).
 
-    Of a view with gaps it is the layout that PyTorch copies it to, as libraries are given packed tensors.
+    For a view with gaps the result is the layout to which PyTorch copies it, because libraries get packed tensors.
     """
     dims, strides = tensor
     plain, last = {3: ("NCHW", "NHWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}[len(dims)]
@@ -54,9 +54,10 @@ def _layout(tensor: tuple[list[int], list[int]]) -> str:
 def _convolution(
     x: Inputs, at: Places, input_: int, weight: int, grad_output: int | None
 ) -> tuple[dict[str, Any], bool]:
-    """Fields of the forward problem that the library solves, and whether it is a transposed operator.
+    """Return the fields of the forward problem that the library solves, and True if the operator is transposed.
 
-    A transposed convolution is computed as the input gradient of the plain one whose output is its input.
+    A transposed convolution is computed as the input gradient of an ordinary convolution, whose output is the
+    transposed convolution's input.
     """
     dims, weights = x.tensor(input_)[0], x.tensor(weight)[0]
     spatial = len(dims) - 2
@@ -93,11 +94,12 @@ def _convolution(
 
 
 def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, packed: bool) -> dict[str, Any]:
-    """The layout that the library is given, which is one for all of its tensors.
+    """Return the layout that the library gets.  It is one layout for all tensors.
 
-    PyTorch chooses it by the strides of input and weights, and copies what differs (``ConvUtils.h``):
-    ``cudnn_conv_suggest_memory_format`` takes NHWC where either is so and neither is double, MIOpen's twin only where a
-    setting asks for it.  A ``packed`` input was copied already, so that it has the layout that was chosen.
+    PyTorch chooses the layout by the strides of input and weights, and copies tensors of another layout
+    (``ConvUtils.h``).  ``cudnn_conv_suggest_memory_format`` chooses NHWC if input or weights are NHWC and neither is
+    double.  MIOpen's counterpart does so only if a setting asks for it.  A ``packed`` input was copied already, so it
+    has the chosen layout.
     """
     plain = "NCDHW" if len(x.tensor(input_)[0]) == 5 else "NCHW"
     found = {_layout(x.tensor(input_)), _layout(x.tensor(weight))}
@@ -113,7 +115,10 @@ def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, pa
 
 
 def forward(at: Places, backend: Backend | None = None) -> Reader:
-    """The reader of a forward operator; those of a library (``backend``) are given inputs in the layout to solve."""
+    """Return the reader of a forward operator.
+
+    Operators of a library (``backend``) get inputs in the layout to solve.
+    """
 
     def read(x: Inputs) -> Operation:
         values, _ = _convolution(x, at, 0, 1, None)
@@ -124,7 +129,11 @@ def forward(at: Places, backend: Backend | None = None) -> Reader:
 
 
 def forward_transposed(at: Places, backend: Backend) -> Reader:
-    """The operator has no output among its inputs; its size follows from ``output_padding`` before ``stride``."""
+    """Return the reader of a transposed operator of a library.
+
+    The operator has no output among its inputs.  The output's size follows from ``output_padding``, the input before
+    ``stride``.
+    """
 
     def read(x: Inputs) -> Operation:
         dims, weights = x.tensor(0)[0], x.tensor(1)[0]
@@ -145,7 +154,10 @@ def forward_transposed(at: Places, backend: Backend) -> Reader:
 
 
 def backward(shift: int) -> Reader:
-    """convolution_backward(grad_output, input, weight, [bias_sizes,] stride, padding, dilation, transposed, …)."""
+    """Return the reader of a backward operator.  ``shift`` is 1 if the operator has ``bias_sizes``, otherwise 0.
+
+    Its inputs: (grad_output, input, weight, [bias_sizes,] stride, padding, dilation, transposed, …).
+    """
     at = Places(stride=3 + shift, padding=4 + shift, dilation=5 + shift, groups=8 + shift, transposed=6 + shift)
 
     def read(x: Inputs) -> Operation | None:

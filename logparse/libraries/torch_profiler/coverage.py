@@ -1,4 +1,4 @@
-"""How long any of several intervals is under way."""
+"""Total time in which at least one of several intervals is under way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 class Coverage:
-    """The union of intervals, as a line that rises while any of them is under way."""
+    """The union of intervals, stored as a line that rises while at least one interval is under way."""
 
     def __init__(self, start: Floats, end: Floats) -> None:
         order = np.argsort(start, kind="stable")
@@ -24,22 +24,22 @@ class Coverage:
 
     @property
     def total(self) -> float:
-        """How long at least one interval was under way, µs."""
+        """Total time in which at least one interval is under way, µs."""
         return float(self._covered[-1]) if len(self._covered) else 0.0
 
     def until(self, at: Floats) -> Floats:
-        """How long any of them had been under way at these moments, µs."""
+        """Return for each moment how long at least one interval was under way before it, µs."""
         if not len(self._at):
             return np.zeros(len(at))
         found: Floats = np.interp(at, self._at, self._covered)
         return found
 
     def within(self, begin: Floats, end: Floats) -> Floats:
-        """How long any of them was under way in these intervals, µs."""
+        """Return for each span from ``begin`` to ``end`` how long at least one interval is under way in it, µs."""
         return self.until(end) - self.until(begin)
 
     def gaps(self, begin: float, end: float) -> tuple[Floats, Floats]:
-        """Beginnings and ends of the times between ``begin`` and ``end`` in which none was under way."""
+        """Return beginnings and ends of the times between ``begin`` and ``end`` in which no interval is under way."""
         starts, ends = np.clip(self._at[::2], begin, end), np.clip(self._at[1::2], begin, end)
         left, right = np.r_[begin, ends], np.r_[starts, end]
         kept = right > left

@@ -1,22 +1,30 @@
-"""Elementwise operators that run right after a matrix product, on all that it wrote: what an epilogue could have done.
+"""Elementwise operators that run right after a matrix product, on its whole result.  An epilogue could do their work.
 
 cuBLASLt, hipBLASLt and ``aten::_addmm_activation`` apply a bias and ReLU or GELU while the result is still in
-registers; an operator of its own reads and writes it once more.  A trace contains the order of kernels, which the store
-does not keep, so the reader counts these tails.  A step belongs to a tail when its kernel is the next one on the device
-and its output has as many elements as the product's: both are in the trace, whose data flow is not.  Copies of other
-sizes may stand between steps: autocast makes those of the next layer's weights there.
+registers.  A separate operator reads and writes the result once more.  The elementwise operators behind a product are
+called its tail.  A trace contains the order of kernels, which the store does not keep.  So the reader counts the tails.
+
+A trace does not contain the data flow.  A step belongs to a tail if its kernel is the next kernel on the device and its
+output has as many elements as the product's.  Copies of other sizes may stand between steps, because autocast copies
+the next layer's weights there.
 
 The fact ``epilogue_kernels`` (one value per problem and tail, JSON)::
 
     {"calls": 8, "problem": "gemm trans=N,N mnk=3072,2048,768 …", "tail": ["bias", "relu"], "us": [40.8, 38.2]}
 
-``tail`` names the steps in order: ``bias`` (a vector added to every row), ``add`` (of two tensors, or a number),
-``relu``, ``gelu`` (exact, by erf), ``gelu_tanh`` and other operators by their name; ``us`` is what the kernels of each
-step took over all calls.  A trace does not record the string that chooses GELU's form: PyTorch's kernel names it by the
-place of its lambda, the first for tanh (``aten/src/ATen/native/cuda/ActivationGeluKernel.cu``).
+``tail`` names the steps in order:
 
-The gradient of a GELU that is written out is a run of such steps around a ``tanh_backward``, wherever it stands; the
-fact ``gelu_gradient_kernels`` (one value per size and steps)::
+* ``bias``: a vector is added to every row;
+* ``add``: two tensors are added, or a number;
+* ``relu``, ``gelu`` (exact, by erf), ``gelu_tanh``;
+* other operators by their name.
+
+``us`` is the time of each step's kernels over all calls, µs.  A trace does not record the string that chooses GELU's
+form.  PyTorch's kernel names the form by the place of its lambda, the first for tanh
+(``aten/src/ATen/native/cuda/ActivationGeluKernel.cu``).
+
+A written-out gradient of a GELU is a run of such steps around a ``tanh_backward``, wherever it stands.  The fact
+``gelu_gradient_kernels`` (one value per size and steps)::
 
     {"calls": 12, "elements": 25165824, "steps": ["copy", "mul", "tanh_backward", …], "us": 5120.5}
 """
@@ -38,7 +46,7 @@ from logparse.model import LIMIT, Fact, GemmProblem, Problem, is_whole
 FACT = "epilogue_kernels"
 GRADIENT = "gelu_gradient_kernels"
 LONGEST = 12
-"""Steps of a tail that are followed; GELU written out by hand has eight, and copies between them."""
+"""Largest number of steps in a tail.  A GELU written out by hand has eight steps, and copies between them."""
 
 _PLAIN = ("silu", "sigmoid", "tanh", "pow", "mul", "sub", "div", "leaky_relu", "elu")
 STEPS: Mapping[str, str] = {
@@ -47,30 +55,30 @@ STEPS: Mapping[str, str] = {
     **dict.fromkeys(("aten::relu", "aten::relu_"), "relu"),
     **dict.fromkeys(("aten::clamp_min", "aten::clamp_min_"), "clamp_min"),  # relu() launches through it
     **dict.fromkeys(("aten::gelu", "aten::gelu_"), "gelu"),
-    "aten::copy_": "copy",  # of type or layout; autocast puts it between the steps of a formula
+    "aten::copy_": "copy",  # a change of type or layout; autocast puts it between the steps of a formula
     "aten::tanh_backward": "tanh_backward",
 }
-"""Operators that may be a step, and their word."""
+"""Operators that may be a step, each with its word."""
 _GELU_GRADIENT = ("tanh_backward", "pow")
-"""Steps of the gradient of ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))): of its tanh and of its cube."""
+"""Steps that the gradient of ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) must have: of its tanh, and of its cube."""
 _TANH = regex(r"\bGeluCUDAKernelImpl\([^)]*\)::\{lambda\(\)#1\}")
 
 
 def is_tanh(kernel: str) -> bool:
-    """Whether a kernel of PyTorch computes GELU by its tanh approximation."""
+    """Return True if a kernel of PyTorch computes GELU by its tanh approximation."""
     return _TANH.search(kernel) is not None
 
 
 @dataclass(frozen=True)
 class ElementWise:
-    """One elementwise operator: its word, and how many elements it writes."""
+    """One elementwise operator: its word, and the number of elements that it writes."""
 
     word: str
     elements: int
 
 
 def step(name: str, args: Mapping[str, Any]) -> ElementWise | None:
-    """What an operator of ``STEPS`` does; None where its inputs are not recorded or not readable."""
+    """Return the step that an operator of ``STEPS`` is.  Return None if its inputs are not recorded or not readable."""
     dims, values = args.get("Input Dims"), args.get("Concrete Inputs")
     if not isinstance(dims, list) or not dims or not all(_sizes(x) for x in dims[:1]):
         return None
@@ -86,14 +94,17 @@ def step(name: str, args: Mapping[str, Any]) -> ElementWise | None:
 
 
 def _sizes(dims: object) -> bool:
-    """Whether these are the sizes of a tensor: the number of its elements has 64 bits."""
+    """Return True if these are the sizes of a tensor whose number of elements has 64 bits."""
     return isinstance(dims, list) and all(map(is_whole, dims)) and math.prod(dims) < LIMIT
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """Kernels of a trace as columns: start and duration (µs), device, operator, the indices of the problem and the
-    step that each belongs to (-1: none), and whether it is a GELU by tanh.
+    """Kernels of a trace as columns.
+
+    * ``start``, ``us``: start and duration, µs.
+    * ``problem``, ``step``: indices of the problem and of the step to which the kernel belongs (-1: none).
+    * ``tanh``: the kernel is a GELU by tanh.
     """
 
     start: npt.NDArray[np.float64]
@@ -106,7 +117,7 @@ class Kernels:
 
 
 def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[ElementWise]) -> list[Fact]:
-    """One fact per problem and tail, in the order in which they first come."""
+    """Return one fact per problem and tail, in the order of their first kernels."""
     if not steps or not len(kernels.us):
         return []
     order = np.lexsort((kernels.start, kernels.device))
@@ -141,7 +152,7 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Element
 
 
 def gelu_gradients(kernels: Kernels, steps: Sequence[ElementWise]) -> list[Fact]:
-    """One fact per size and steps of the gradients of GELUs that are written out."""
+    """Return one fact per size and steps of written-out gradients of GELUs."""
     words = [*(x.word for x in steps), ""]
     if "tanh_backward" not in words:
         return []
@@ -150,7 +161,7 @@ def gelu_gradients(kernels: Kernels, steps: Sequence[ElementWise]) -> list[Fact]
     elements, copies = np.array([*(x.elements for x in steps), 0], dtype=np.int64)[at], _copies(steps)[at]
 
     def beside(i: int, direction: int) -> list[int]:
-        """The steps of the same size on one side of a kernel, the nearest first."""
+        """Return the steps of the same size on one side of a kernel, the nearest first."""
         out, j = [], i + direction
         while 0 <= j < len(order) and device[j] == device[i] and (elements[j] == elements[i] or copies[j]):
             if elements[j] == elements[i]:
@@ -162,7 +173,7 @@ def gelu_gradients(kernels: Kernels, steps: Sequence[ElementWise]) -> list[Fact]
     last = -1
     for i in np.flatnonzero(np.array([x == "tanh_backward" for x in words])[at]).tolist():
         if i <= last:
-            continue  # one more of the same run
+            continue  # it belongs to the run that was just counted
         run = [*reversed(beside(i, -1)), i, *beside(i, 1)]
         last = run[-1]
         named = [x for n, x in enumerate(run) if not n or operator[x] != operator[run[n - 1]]]
@@ -180,7 +191,7 @@ def _copies(steps: Sequence[ElementWise]) -> npt.NDArray[np.bool_]:
 
 
 def _written(problem: Problem) -> int:
-    """Elements that a plain product writes; -1 for anything else."""
+    """Return the number of elements that a single product writes.  Return -1 for anything else."""
     if not isinstance(problem, GemmProblem) or problem.members:
         return -1
     if problem.m is None or problem.n is None or problem.batch_count is None:

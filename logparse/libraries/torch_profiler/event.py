@@ -1,8 +1,8 @@
-"""One event of a trace: the fields that are read, decoded without building what is not.
+"""One event of a trace.  Only the fields that are read are decoded.
 
-msgspec decodes a block of events straight into these structs, as fast as a search for a few words in the text, and
-checks the JSON of all that it passes over.  It takes strict JSON only.  What Kineto prints beside that (control
-characters, bad UTF-8, NaN, a lone backslash in a name) is read by ``loads``, several times as slowly, and becomes the
+msgspec decodes a block of events straight into these structs, as fast as a search for a few words in the text.  It also
+checks the JSON of all that it skips. msgspec accepts strict JSON only.  Kineto also prints control characters, bad
+UTF-8, NaN and a lone backslash in a name.  Such text is read by ``loads``, which is several times as slow and gives the
 same structs.
 """
 
@@ -26,7 +26,7 @@ _ESCAPE = regex(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 
 
 class Arguments(Struct, gc=False):
-    """The arguments of an event that are read; UNSET, or an empty text of JSON, where there is no such one."""
+    """The arguments of an event that are read.  An absent argument is UNSET, or an empty JSON text."""
 
     id: Any = field(default=UNSET, name="External id")
     old_id: Any = field(default=UNSET, name="external id")  # before PyTorch 1.11
@@ -50,13 +50,13 @@ class Arguments(Struct, gc=False):
 
     @property
     def external_id(self) -> int:
-        """The id of the operator; -1 where there is none that is a number."""
+        """The id of the operator, or -1 if the event has no id or the id is no 64-bit number."""
         value = self.old_id if self.id is UNSET else self.id
         return value if type(value) is int and _LEAST <= value < -_LEAST else -1
 
 
 class Event(Struct, gc=False):
-    """An event; None where a field lacks or is of another type.  ``ts`` and ``dur`` are µs."""
+    """An event.  A missing field or a field of another type becomes None.  ``ts`` and ``dur`` are in µs."""
 
     ph: str | None = None
     cat: str | None = None
@@ -69,13 +69,13 @@ class Event(Struct, gc=False):
 
     @property
     def timed(self) -> bool:
-        """Whether it is a complete event with a beginning and a duration."""
+        """True if it is a complete event with a beginning and a duration."""
         ts, dur = self.ts, self.dur
         return self.ph == "X" and ts is not None and dur is not None and math.isfinite(ts) and 0 <= dur < math.inf
 
 
 def can_be(ts: float | None, dur: float | None) -> bool:
-    """Whether the times of an event are in their ranges (``logparse.model``), or are not stated."""
+    """Tell whether the times of an event are in their ranges (``logparse.model``).  Times that are not stated are."""
     return (dur is None or 0 <= dur <= MOST_US) and (ts is None or -LIMIT < ts < LIMIT)
 
 
@@ -86,15 +86,18 @@ _RAW = frozenset(x.name for x in msgspec.structs.fields(Arguments) if x.type is 
 
 
 def decode(text: bytes) -> list[Event]:
-    """The events of a list.  Raises ValueError, or RecursionError, where it is not strict JSON of such events."""
+    """Return the events of a JSON list.
+
+    Raises ValueError or RecursionError if it is not strict JSON of such events.
+    """
     try:
         return _EVENTS.decode(text)
-    except msgspec.MsgspecError as error:  # no ValueError before msgspec 0.20
+    except msgspec.MsgspecError as error:  # before msgspec 0.20 this is no ValueError
         raise ValueError(str(error)) from error
 
 
 def event_of(value: Mapping[str, Any]) -> Event:
-    """The event of a JSON object."""
+    """Return the event of a JSON object."""
     ph, cat, name = (x if isinstance(x := value.get(key), str) else None for key in ("ph", "cat", "name"))
     pid, tid = (x if isinstance(x := value.get(key), (int, str)) else None for key in ("pid", "tid"))
     ts, dur = _time(value.get("ts")), _time(value.get("dur"))
@@ -111,7 +114,7 @@ def _arguments(value: object) -> Arguments | None:
 def _raw(value: object) -> Raw:
     try:
         return Raw(json.dumps(value).encode())
-    except RecursionError:  # it writes less deeply than it reads
+    except RecursionError:  # json writes less deep nesting than it reads
         return _NOTHING
 
 
@@ -125,13 +128,13 @@ def _time(value: object) -> float | None:
 
 
 def number(value: object) -> int:
-    """A number of an argument; -1 for any other value and for one that needs more than 64 bits."""
+    """Return the integer of an argument.  Return -1 for any other value and for an integer of more than 64 bits."""
     return value if type(value) is int and _LEAST <= value < -_LEAST else -1
 
 
 def loads(text: bytes) -> Any:
-    """A JSON value.  Raises ValueError, or RecursionError where it is nested too deeply."""
-    # Kineto prints control characters, bad UTF-8 and backslashes of names as they are
+    """Return the value of a JSON text.  Raises ValueError, or RecursionError if it is nested too deeply."""
+    # Kineto prints control characters, bad UTF-8 and the backslashes of names without escapes
     decoded = text.decode("utf-8", "backslashreplace").removeprefix("\ufeff")
     try:
         return _DECODER.decode(decoded)
@@ -142,6 +145,6 @@ def loads(text: bytes) -> Any:
 
 
 def is_kernel(event: Event) -> bool:
-    """Whether this is a kernel with a time."""
+    """Return True if the event is a kernel with a time."""
     timed = event.ts is not None and event.dur is not None
     return event.ph == "X" and event.cat == "kernel" and event.name is not None and timed

@@ -1,11 +1,11 @@
-"""A Chrome trace (``{"traceEvents": [...]}``) cut into its events without loading it.
+"""Cutter of Chrome traces (``{"traceEvents": [...]}``) into events without loading the trace.
 
-Kineto prints one event over several lines, always with the same indentation, so events can be cut apart at a fixed
-byte string; a JSON string cannot hold a line feed, so that string never stands inside an event.  Traces that a tool
-wrote again (``json.dump``) are cut at ``}, {"``, which may also stand inside an event's arguments: such a piece is no
-JSON object, and ``parse`` joins it with what follows.
+Kineto prints one event over several lines, always with the same indentation.  So events can be cut apart at a fixed
+byte string.  Because a JSON string cannot hold a line feed, that byte string never stands inside an event.  Traces that
+a tool rewrote (``json.dump``) are cut at ``}, {"``, which may also stand inside an event's arguments.  Such a piece is
+no JSON object, and ``parse`` joins it with the pieces that follow.
 
-What is before and after the array of events is kept as ``header`` and ``tail``.  Memory is bounded by the block size
+The text before and after the array of events is kept as ``header`` and ``tail``.  Memory is bounded by the block size
 and the largest event.
 """
 
@@ -22,7 +22,7 @@ from logparse.model import Reject
 
 BLOCK_BYTES = 1 << 18
 _LARGEST = 32 << 20
-"""Bytes that one event, the header or the tail may take."""
+"""Largest size of one event, of the header and of the tail, bytes."""
 
 _ARRAY = regex(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 _KINETO = regex(rb"\n  \{\s")
@@ -33,11 +33,14 @@ _NO_CUT = regex(rb"(?!)")
 _FOLLOWING = regex(rb"\s*(?:,\s*\{|(\]))")
 _TAIL = 1 << 16
 _JOINED = 8
-"""How many pieces ``parse`` joins at most: an event that holds more objects in a list is a reject."""
+"""Largest number of pieces that ``parse`` joins.  An event with more objects in a list is a reject."""
 
 
 class Batch:
-    """Events of one block: its text without the first opening and the last closing brace, and its place in the file."""
+    """Events of one block.
+
+    ``block`` is the block's text without its first opening and last closing brace.  ``first`` is its place in the file.
+    """
 
     def __init__(self, first: int, block: bytes, cut: re.Pattern[bytes] | None = None) -> None:
         self.block = block
@@ -48,7 +51,7 @@ class Batch:
 
     @property
     def bodies(self) -> list[bytes]:
-        """The events, cut apart, each without its outer braces."""
+        """The events, cut apart.  Each event lacks its outer braces."""
         if self._bodies is None:
             cuts = [] if self._cut is None else list(self._cut.finditer(self.block))
             if self._cut is None:
@@ -60,11 +63,11 @@ class Batch:
         return self._bodies
 
     def whole(self) -> list[Event] | None:
-        """All events, which are parsed at once; None where that fails."""
+        """Parse all events at once.  Return None if that fails."""
         text = b"[{" + self.block + b"}]"
         try:
             return decode(text)
-        except (ValueError, RecursionError):  # no strict JSON, or a field of another type
+        except (ValueError, RecursionError):  # not strict JSON, or a field has another type
             pass
         try:
             values = loads(text)
@@ -73,7 +76,10 @@ class Batch:
         return [*map(event_of, values)] if all(isinstance(value, dict) for value in values) else None
 
     def one_by_one(self) -> Iterator[tuple[Event | None, int, str]]:
-        """Each event; of one that cannot be parsed None, the number of its body and the reason."""
+        """Yield each event, the number of its body and a reason.
+
+        An event that cannot be parsed becomes None, with a reason.
+        """
         i = 0
         while i < len(self.bodies):
             value, taken, reason = parse(self, i)
@@ -81,21 +87,21 @@ class Batch:
             i += taken
 
     def joined(self, i: int, count: int) -> bytes:
-        """``count`` bodies from ``i`` on with what stood between them."""
+        """Return ``count`` bodies from ``i`` on, with the text that stood between them."""
         if not self._places:
             return _KINETO_CUT.join(self.bodies[i : i + count])
         last = i + count - 1
         return self.block[self._places[i] : self._places[last] + len(self.bodies[last])]
 
     def offset(self, i: int) -> int:
-        """Byte offset of the opening brace of event ``i`` in the file."""
+        """Return the byte offset of the opening brace of event ``i`` in the file."""
         before = self.bodies[:i]
         place = self._places[i] if self._places else sum(map(len, before)) + i * len(_KINETO_CUT)
         return self._first - 1 + place
 
 
 class TraceEvents:
-    """Reads a trace once: ``batches``, then ``header``, ``tail`` and ``damage`` are complete."""
+    """Reader of a trace in one pass.  ``header``, ``tail`` and ``damage`` are complete after ``batches``."""
 
     def __init__(self, stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> None:
         self._stream = stream
@@ -107,7 +113,7 @@ class TraceEvents:
         self.damage: list[Outcome] = []
 
     def batches(self) -> Iterator[Batch]:
-        """The events, a block at a time."""
+        """Yield the events, a block at a time."""
         if not self._find_array():
             return
         kineto = _KINETO.match(self._buffer) is not None
@@ -138,7 +144,7 @@ class TraceEvents:
 
     def _find_array(self) -> bool:
         while self._more():
-            start = re.match(rb"(?:\xef\xbb\xbf)?\s*\[", self._buffer)  # a bare list of events is a trace, too
+            start = re.match(rb"(?:\xef\xbb\xbf)?\s*\[", self._buffer)  # a bare list of events is a trace
             found = start or _ARRAY.search(self._buffer)
             if found:
                 if not start:
@@ -153,7 +159,7 @@ class TraceEvents:
         return False
 
     def _close(self, tail: bytes) -> None:
-        """Read what stands behind the list of events."""
+        """Read the text behind the list of events."""
         parts = [tail]
         size = len(tail)
         while data := self._stream.read(self._block):
@@ -192,7 +198,10 @@ class TraceEvents:
                 return
 
     def _any(self) -> Iterator[Batch]:
-        """Any layout.  The last pieces of a block stay, so that ``parse`` can join across blocks."""
+        """Yield the batches of any layout.
+
+        The last pieces of a block stay, so that ``parse`` can join across blocks.
+        """
         while True:
             cuts = list(_ANY_CUT.finditer(self._buffer, max(0, len(self._buffer) - _TAIL)))
             cuts = cuts if len(cuts) > _JOINED else list(_ANY_CUT.finditer(self._buffer))
@@ -228,14 +237,15 @@ class TraceEvents:
 
 
 def _damaged(reason: str, offset: int, length: int) -> Outcome:
-    """Bytes where an event should stand, and that cannot be parsed as one."""
+    """Return the reject of bytes at which an event should stand and that cannot be parsed as one."""
     return Outcome("reject", [Reject(reason, 0, length)], at=offset)
 
 
 def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:
-    """The event whose body begins at ``start`` (None if it does not end) and the offset behind its closing brace.
+    """Return the event whose body begins at ``start``, and the offset behind its closing brace.
 
-    Damaged events are given, too: their end is found by counting braces outside of strings.
+    Return None as the event if it does not end.  Damaged events are returned too, because their end is found by
+    counting braces outside of strings.
     """
     depth = 1
     for token in _TOKEN.finditer(buffer, start):
@@ -252,9 +262,9 @@ _TOKEN = regex(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:
-    """The event that begins with body ``i``, how many bodies it takes, and why it is no event.
+    """Parse the event that begins with body ``i``.  Return the event, the number of bodies that it takes, and a reason.
 
-    Raises nothing: an event that cannot be read is None and takes one body.
+    It raises nothing.  For an event that cannot be read it returns None, one body, and the reason why it is no event.
     """
     bodies = batch.bodies
     text = bodies[i]

@@ -1,4 +1,4 @@
-"""The events of torch.profiler's traces, read in one pass into columns (see ``torch_profiler``)."""
+"""Reader of the events of torch.profiler's traces, in one pass into columns (see ``profiler``)."""
 
 from __future__ import annotations
 
@@ -37,23 +37,26 @@ _MESSAGE = {
     "elements_out": "Out msg nelems",
     "group_size": "Group size",
 }
-"""Arguments of operators and of collectives that are read, by the fields of ``Arguments``."""
+"""Arguments that are read, by the fields of ``Arguments``: ``_INPUTS`` of operators, ``_MESSAGE`` of collectives."""
 _NOT_READ = WITHOUT_KERNELS - {*OPERATORS, *STEPS}
-"""Operators whose inputs are not read: they launch no kernels."""
+"""Operators whose inputs are not read, because they launch no kernels."""
 _REMEMBERED = 65_536
 _NAN = math.nan
 _NAMES = 4096
-"""Names of which it is remembered whether they mark something."""
+"""Largest number of names for which the reader remembers whether they mark something."""
 _STEP = b'"ProfilerStep#'
 _STEP_NAME = regex(r"ProfilerStep#(\d+)")
 _ON_DEVICE = "gpu_user_annotation"
 _ANNOTATION = "user_annotation"
 _STEP_CATEGORIES = (_ANNOTATION, "cpu_op", "python_function")
-"""Of the thread that called ``step()``, by versions of PyTorch; ``gpu_user_annotation`` is its copy on the device."""
+"""Categories of a step's event on the thread that called ``step()``.  They differ between versions of PyTorch.
+
+``gpu_user_annotation`` is the event's copy on the device.
+"""
 
 
 def read_events(source: Source) -> Iterator[Outcome]:
-    """Every event of the trace, in exactly one unit; records come at the end."""
+    """Yield each event of the trace in exactly one unit.  Records come at the end."""
     columns = Columns()
     reader = _Reader(columns)
     with source.open() as stream:
@@ -63,7 +66,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
     header = {**events.tail, **events.header}
     yield Outcome("fact", _identity(columns), lines=0)
     reader.of_capture = is_capture(columns, header)
-    if reader.of_capture:  # no window: what ran before or after the capture is not of the job's units
+    if reader.of_capture:  # no window: work before or after the capture is not part of the job's units
         known = [*_facts(header, columns), _of_capture(columns)]
         reader.foreign += columns.forget_kernels()
     else:
@@ -81,7 +84,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
 
 
 def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
-    """Have the reader take every event; damaged ones come back as rejects."""
+    """Have the reader take every event.  Yield damaged events as rejects."""
     for batch in events.batches():
         reader.backend = reader.backend or _backend(events.header)
         yield from reader.take(batch)
@@ -98,7 +101,7 @@ class _Reader:
         self.foreign = 0
         self.of_capture = False
         self.backend = backend
-        """The library of the device, by the header of the trace."""
+        """The library of the device, according to the header of the trace."""
         self._columns = columns
         self._remembered: dict[tuple[str, bytes], int] = {}
         self._not_read: dict[str, int] = {}
@@ -109,14 +112,14 @@ class _Reader:
         self._on_device: dict[str, float] = {}
 
     def take(self, batch: Batch) -> Iterator[Outcome]:
-        """All events of a batch; damaged ones come back as rejects."""
+        """Take all events of a batch.  Yield damaged events as rejects."""
         self._columns.graphs |= LAUNCHES_GRAPH in batch.block
         self._columns.captures |= CAPTURE in batch.block
         marked = _STEP in batch.block
         if (events := batch.whole()) is not None:
             bad = {i: x for i, x in enumerate(events) if x.cat in _TIMED and not can_be(x.ts, x.dur)}
             for i, x in bad.items():
-                place = i if len(events) == len(batch.bodies) else 0  # an event may hold what looks like a cut
+                place = i if len(events) == len(batch.bodies) else 0  # an event may contain text that looks like a cut
                 yield self._reject(batch, place, f"ts {x.ts} or dur {x.dur} µs cannot be")
             self._all([x for i, x in enumerate(events) if i not in bad] if bad else events, marked)
             return
@@ -133,7 +136,7 @@ class _Reader:
         return Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
 
     def _all(self, events: Sequence[Event], marked: bool) -> None:
-        """Take events, those of a kind together: most of the time of an event is that of a call."""
+        """Take events, sorted by kind.  This saves function calls, which take most of the time of an event."""
         operators, device, calls, waits, annotations, others = [list[Event]() for _ in range(6)]
         kinds = {
             "cpu_op": operators,
@@ -160,18 +163,18 @@ class _Reader:
             self._take_steps(events)
 
     def _take_steps(self, events: Sequence[Event]) -> None:
-        """Times of the steps among the events."""
+        """Record the times of the steps among the events."""
         for event in events:
             name = _STEP_NAME.fullmatch(event.name or "")
             if name is None or (start := event.ts) is None or not can_be(start, event.dur):
                 continue
-            if event.cat == _ON_DEVICE:  # the first kernel that the thread of ``step()`` launched, on any stream
+            if event.cat == _ON_DEVICE:  # begins with the first kernel of the thread of ``step()``, on any stream
                 self._on_device[name[1]] = min(start, self._on_device.get(name[1], math.inf))
             elif event.ph == "X" and event.cat in _STEP_CATEGORIES:
                 self._begun[name[1]] = min(start, self._begun.get(name[1], math.inf))
                 if event.dur is not None and event.dur > 0:
                     self._add_step((str(event.pid), name[1]), start, event.dur)
-                    if event.cat != _ANNOTATION:  # as the old profilers have it
+                    if event.cat != _ANNOTATION:  # the old profilers write no annotation
                         self._note(name[0], start, event.dur)
 
     def _add_step(self, key: tuple[str, str], start: float, us: float) -> None:
@@ -181,9 +184,9 @@ class _Reader:
         columns.steps_end = max(columns.steps_end or 0.0, start + us)
 
     def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
-        """The kinds of the units that the trace holds, as far as its header names them.
+        """Yield the kinds of the units that the trace holds, as far as its header names them.
 
-        Written by ``logparse/capture/in_job/logparse_in_job/observer.py``.
+        ``logparse/capture/in_job/logparse_in_job/observer.py`` writes that header.
         """
         kinds = header.get(UNIT_KINDS)
         if not isinstance(kinds, dict):
@@ -197,9 +200,9 @@ class _Reader:
             yield Fact("first_unit", str(header[FIRST_UNIT]))
 
     def step_facts(self) -> list[Fact]:
-        """How many steps were seen (those of each process, where a trace was merged), and how long they took.
+        """Return the number of steps and their time.  If a trace was merged, the steps of each process count.
 
-        Where the profiler marks none, they are those of a serving engine.
+        If the profiler marks no steps, the steps of a serving engine are taken.  No time is stated for them.
         """
         served = [] if self._steps else serving_steps(self._columns)
         for i, (start, end, _) in enumerate(served):
@@ -211,11 +214,14 @@ class _Reader:
         begin, end = self._columns.steps_begin or 0.0, self._columns.steps_end or 0.0
         cut = float(Coverage(*cuts).within(np.array([begin]), np.array([end]))[0])
         wall = max(wall - cut, 0.0)
-        # a serving engine marks when the host issues a step, not when the device is done with it
+        # a serving engine marks the host's issue of a step, not the end of its work on the device
         return [count] if served else [count, Fact("profiler_steps_us", f"{wall:.3f}")]
 
     def beside(self, source: Source) -> Read:
-        """Another trace, read for this one, whose names and kinds are those of this one's columns; and its header."""
+        """Read another trace for this trace.
+
+        Return its columns, which share names and kinds with this trace, and its header.
+        """
         columns = Columns(self._columns.known)
         reader = _Reader(columns, self.backend)
         with source.open() as stream:
@@ -282,7 +288,7 @@ class _Reader:
         _extend(rows, columns.call_name, columns.call_thread, columns.call_id, *told)
 
     def _kind(self, name: str, args: Arguments) -> int:
-        """The kind of an operator; the same inputs are parsed once."""
+        """Return the kind of an operator.  Equal inputs are parsed once."""
         if name in _NOT_READ:
             kind = self._not_read[name] = self._columns.kind(self._columns.text(name))
             return kind
@@ -366,7 +372,10 @@ def _marks(name: str) -> bool:
 
 
 def _group_of(args: Arguments) -> str:
-    """The ranks of a collective, a text or a list of numbers, else the name of their group."""
+    """Return the ranks of a collective (a text or a list of numbers).
+
+    Return the name of their group if it has no ranks.
+    """
     ranks, name = args.group_ranks, args.group_name
     if isinstance(ranks, list) and ranks and all(type(x) is int for x in ranks):
         return json.dumps(ranks)
@@ -381,7 +390,7 @@ def _value(text: bytes) -> object:
 
 
 def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
-    """The machine and the process of the header."""
+    """Return the facts about machine and process that the header states."""
     devices, backend, untraced = top.get("deviceProperties"), _backend(top), top.get(UNTRACED_STEP)
     known = [x for x in devices if isinstance(x, dict)] if isinstance(devices, list) else []
     facts: list[Record] = [fact for device in known for fact in _device_facts(device)]
@@ -399,7 +408,10 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
 
 
 def _identity(columns: Columns) -> list[Record]:
-    """What tells the trace from every other one, however it is packed or laid out: the times of its kernels."""
+    """Return the fact that distinguishes the trace from all others, however it is packed or laid out.
+
+    It is a hash of the times of the trace's kernels.
+    """
     if not len(columns.kernel_id):
         return []
     digest = hashlib.blake2b(digest_size=16)
@@ -409,7 +421,7 @@ def _identity(columns: Columns) -> list[Record]:
 
 
 def _of_capture(columns: Columns) -> Fact:
-    """What the trace of a capture holds beside it, and is left out."""
+    """Return the fact about the kernels in the trace of a capture, which are left out."""
     left_out = {"kernels": len(columns.kernel_id), "us": round(math.fsum(columns.kernel_us), 3)}
     return Fact("graph_capture", json.dumps(left_out))
 
@@ -421,7 +433,10 @@ def _backend(top: Mapping[str, Any]) -> Backend | None:
 
 
 UNTRACED_STEP = "logparse_untraced_step_us"
-"""Wall time of a step (µs) before the profiler was on, which earlier captures added."""
+"""Wall time of a step before the profiler was on, µs.
+
+Earlier versions of ``logparse capture`` wrote it into the header.
+"""
 
 _VERSIONS = {
     "cuda_runtime_version": "cuda_runtime_version",

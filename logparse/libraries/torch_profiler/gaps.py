@@ -1,18 +1,18 @@
-"""Why the GPU was idle: each gap between its kernels, classed by what the host did meanwhile.
+"""Why the GPU was idle.  Each gap between its kernels gets a class, by what the host did meanwhile.
 
 The first class that fits counts:
 
-===================  =============================================================================================
-first                The gap lies before the first kernel of the marked steps.
-queued               The next kernel had been launched before the gap began: the device, or what it waits for, is late.
-data loading         A batch of a loader was under way for half of the gap or more.
-synchronisation      A call that waits for the device, or that copies, took half of the gap or more, or was under way
+===================  ============================================================================================= first
+The gap lies before the first kernel of the marked steps. queued               The next kernel had been launched before
+the gap began: the device, or what it waits for, is late. data loading         A batch of a loader was under way for
+half of the gap or more. synchronisation      A call that waits for the device, or that copies, took half of the gap or
+more, or was under way
                      when the gap began.
-launching            Operators or calls of the runtime took half of the gap or more.
-nothing              Less than that is recorded of the host: its own Python code, or another process.
-===================  =============================================================================================
+launching            Operators or calls of the runtime took half of the gap or more. nothing              Less than that
+is recorded of the host: its own Python code, or another process. ===================
+=============================================================================================
 
-The facts, of several devices the mean::
+The facts (of several devices the mean)::
 
     gpu_idle_us    {"launching": 812.5, …}: the idle time of each class, which together are window − busy
     gpu_gaps       [{"us": 463295.4, "why": "synchronisation", "operator": "aten::copy_",
@@ -42,14 +42,14 @@ WHYS: tuple[Why, ...] = get_args(Why)
 
 _BLOCKING = frozenset(CALL_KINDS.index(x) for x in ("device", "stream", "event", "copy"))
 _WAITED_US = 20.0
-"""A call that may wait and takes less did not."""
+"""Shortest duration of a blocking call that did wait, µs.  A shorter call did not wait."""
 _HALF = 0.5
 _AT_BEGIN_US = 1.0
 _LISTED = 3
 
 
 class HostTime:
-    """What the host did, of a trace's columns."""
+    """The host's activity, from the columns of a trace."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -72,10 +72,10 @@ class HostTime:
         self._blocked = Coverage(self._call_start[blocks], self._call_end[blocks])
         self._works = Coverage(
             np.r_[self._op_start, self._call_start], np.r_[self._op_end, self._call_end]
-        )  # a loader's own operators are under its mark
+        )  # a loader's own operators lie under its mark
 
     def why(self, gaps: Gaps) -> npt.NDArray[np.int64]:
-        """The class of each gap, an index of ``WHYS``."""
+        """Return the class of each gap as an index of ``WHYS``."""
         begin, end = gaps.begin, gaps.end
         half = _HALF * (end - begin)
         at_begin = self._blocked.within(begin, np.minimum(begin + _AT_BEGIN_US, end)) > 0
@@ -93,7 +93,10 @@ class HostTime:
         return found
 
     def above(self, begin: float, end: float) -> dict[str, str]:
-        """The outermost operator, the longest call and the innermost annotation over half of a gap or more."""
+        """Return the names of the host events that cover at least half of a gap.
+
+        These are the outermost operator, the longest call and the innermost annotation.
+        """
         columns, half = self._columns, _HALF * (end - begin)
         out = {}
         over = np.flatnonzero(np.minimum(self._op_end, end) - np.maximum(self._op_start, begin) >= half)
@@ -111,7 +114,7 @@ class HostTime:
 
 
 def idle_facts(each: Sequence[Gaps], host: HostTime) -> Iterator[Fact]:
-    """The facts about the gaps of all devices."""
+    """Yield the facts about the gaps of all devices."""
     sums: dict[str, float] = defaultdict(float)
     longest: list[tuple[float, float, float, str]] = []
     for gaps in each:

@@ -1,17 +1,17 @@
-"""Matrix products of PyTorch as the calls that the math library sees.
+"""PyTorch's matrix products as the calls that the math library sees.
 
-PyTorch's matrices are row-major; BLAS is given the transposed product, so that rows become ``n`` and columns ``m``
-(except where the result is column-major).  Transposition letters and leading dimensions follow from the inputs' strides
-by the rules of PyTorch ``aten/src/ATen/native/cuda/cuBlasCommonArgs.h`` (2-D) and ``Blas.cpp`` (batched), and
-``CUDABlas.cpp`` where a size is 1.
+PyTorch's matrices are row-major.  BLAS gets the transposed product, so that rows become ``n`` and columns ``m``, except
+if the result is column-major.  Transposition letters and leading dimensions follow from the inputs' strides, by the
+rules of PyTorch ``aten/src/ATen/native/cuda/cuBlasCommonArgs.h`` (2-D) and ``Blas.cpp`` (batched).  If a size is 1, the
+rules of ``CUDABlas.cpp`` count.
 
 =====================================  ===========================================================================
 operator                               fields that stay None, because the operator alone does not hold them
-=====================================  ===========================================================================
-mm, bmm, _int_mm                       compute and scale type of f16_r and f32_r (they depend on settings)
-addmm, linear                          also bias and beta: a vector is an epilogue or a copy and beta 1, as it fits
-_scaled_mm                             also the scale modes that are no scalar and no row
-=====================================  ===========================================================================
+=====================================  =========================================================================== mm,
+bmm, _int_mm                       compute and scale type of f16_r and f32_r (they depend on settings) addmm, linear
+also bias and beta: a vector is an epilogue or a copy and beta 1, as it fits _scaled_mm                             also
+the scale modes that are no scalar and no row =====================================
+===========================================================================
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from logparse.libraries.kinds.dtypes import TORCH_TYPES
 from logparse.libraries.torch_profiler.inputs import Inputs, Operation, contiguous_strides
 from logparse.model import COMPLEX, NARROW, Beta, GemmProblem, Trans, with_plain
 
-_TYPES = {x.cpp: x.blas for x in TORCH_TYPES if x.blas != "f4_r"}  # whose sizes count pairs
+_TYPES = {x.cpp: x.blas for x in TORCH_TYPES if x.blas != "f4_r"}  # sizes of f4_r count pairs
 OUTPUT_TYPES = {str(x.number): x.blas for x in TORCH_TYPES}
 
 _COMPUTE = {"bf16_r": "f32_r", "f64_r": "f64_r", "i8_r": "i32_r"}
@@ -40,12 +40,12 @@ class _Matrix(NamedTuple):
 
     @property
     def contiguous(self) -> bool:
-        """Row-major without gaps; strides of sizes of 1 do not matter."""
+        """True if it is row-major without gaps.  Strides of sizes of 1 do not matter."""
         return (self.cols == 1 or self.col_stride == 1) and (self.rows == 1 or self.row_stride == self.cols)
 
     @property
     def dense(self) -> bool:
-        """No gaps and no overlap, in either order."""
+        """True if it has no gaps and no overlap, in either order."""
         turned = _Matrix(self.cols, self.rows, self.col_stride, self.row_stride)
         return self.contiguous or turned.contiguous
 
@@ -56,7 +56,10 @@ def _matrix(tensor: tuple[list[int], list[int]]) -> _Matrix:
 
 
 def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
-    """Whether BLAS sees the matrix transposed (it is row-major), and the matrix after a copy, if one is needed."""
+    """Return True if BLAS sees the matrix transposed (it is row-major), and the matrix after a copy.
+
+    The matrix is copied only if its strides require it.
+    """
     if x.dense:
         return x.contiguous, x
     if x.row_stride == 1 and x.col_stride >= max(1, x.rows):
@@ -67,7 +70,7 @@ def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
 
 
 def _multiply(left: _Matrix, right: _Matrix, out: _Matrix | None, a_type: str) -> GemmProblem:
-    """The BLAS call of left · right.  Without ``out`` the result is new: row-major without gaps."""
+    """Return the BLAS call of left · right.  Without ``out`` the result is new: row-major without gaps."""
     if left.cols != right.rows:
         raise ValueError("the sizes do not fit")
     swapped, result = _prepared(out or _Matrix(left.rows, right.cols, right.cols, 1))
@@ -83,7 +86,10 @@ def _multiply(left: _Matrix, right: _Matrix, out: _Matrix | None, a_type: str) -
 
 
 def _gemm(a_t: bool, b_t: bool, m: int, n: int, k: int, ld: tuple[int, int, int], a_type: str) -> GemmProblem:
-    """Fields that every product has; leading dimensions are set right where a size is 1, as PyTorch does."""
+    """Return a problem with the fields that every product has.
+
+    If a size is 1, leading dimensions are set as PyTorch sets them.
+    """
     lda, ldb, ldc = ld
     if n <= 1:
         ldc = max(m, 1)
@@ -114,7 +120,7 @@ def _gemm(a_t: bool, b_t: bool, m: int, n: int, k: int, ld: tuple[int, int, int]
 def _letter(transposed: bool, a_type: str) -> Trans | None:
     if not transposed:
         return "N"
-    return None if a_type in COMPLEX else "T"  # a conjugate view has the strides of a plain one
+    return None if a_type in COMPLEX else "T"  # a conjugate view has the same strides as a transposed view
 
 
 def type_of(text: str, types: Mapping[str, str] = _TYPES) -> str:
@@ -210,7 +216,7 @@ _Batched: TypeAlias = tuple[list[int], list[int]]
 
 
 def _prepared_batch(x: _Batched, swapped: bool, m: int, n: int) -> tuple[bool, int, int]:
-    """Whether BLAS transposes, the leading dimension and the batch stride."""
+    """Return True if BLAS transposes, the leading dimension and the batch stride (elements)."""
     (dims, strides), (fast, leading) = x, (2, 1) if swapped else (1, 2)
     if strides[fast] == 1 and strides[leading] >= max(1, m):
         return False, strides[leading], strides[0]

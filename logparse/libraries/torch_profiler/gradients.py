@@ -1,23 +1,28 @@
-"""Which kernels of a ``convolution_backward`` computed the input gradient (B) and which the weight gradient (W).
+"""Split of the kernels of a ``convolution_backward`` into the input gradient (B) and the weight gradient (W).
 
-PyTorch computes B, then W, each by one main kernel or more with helpers of the library around it::
+PyTorch computes B, then W.  Each gradient is computed by one or more main kernels, with helpers of the library around
+them::
 
     nchwToNhwc…  sm90_xmma_dgrad_…  nhwcToNchw…  │  nchwToNhwc…  nchwToNhwc…  sm90_xmma_wgrad_…
     SubTensorOpWithScalar1d  batched_transpose…  batched_transpose…  igemm_bwd_gtcx3_nhwc_…
         SubTensorOpWithCastTensor1d  batched_transpose…  │  SubTensorOpWithScalar1d  batched_transpose…
         batched_transpose…  igemm_wrw_gtcx3_nhwc_…  SubTensorOpWithCastTensor1d  batched_transpose…
 
-PyTorch's own depthwise kernels come the other way round (``aten/src/ATen/native/cuda/DepthwiseConv2d.cu``)::
+PyTorch's own depthwise kernels come in the opposite order (``aten/src/ATen/native/cuda/DepthwiseConv2d.cu``)::
 
     conv_depthwise2d_grad_weight_kernel  │  conv_depthwise2d_backward_kernel
 
 So an operator is cut once.  Main kernels are assigned by their names (MIOpen, CK, MLIR, cuDNN, CUTLASS, PyTorch's own
-depthwise ones); kernels of GEMM libraries (Tensile, nvjet) bear no direction and are assigned by their place.  A helper
-goes to the main kernel that it serves: what prepares an operand or clears a result to the next one, what converts or
-adds up a result to the one before.  A transposition may do either: where B's operands were transposed before its main
-kernel, the first transposition behind it is that of its result (MIOpen ``implicitgemm_ck_util.hpp``,
-``ConvAsmImplicitGemmGTCDynamic*``: a kernel of another layout gets all of its tensors converted).  What remains open is
-cut by order.
+depthwise kernels).  Kernels of GEMM libraries (Tensile, nvjet) do not name a direction and are assigned by their place.
+
+A helper goes to the main kernel that it serves:
+
+* A helper that prepares an operand or clears a result goes to the next main kernel.
+* A helper that converts or adds up a result goes to the previous main kernel.
+* A transposition may do either.  If B's operands were transposed before its main kernel, the first transposition behind
+  that kernel is the transposition of its result (MIOpen ``implicitgemm_ck_util.hpp``,
+  ``ConvAsmImplicitGemmGTCDynamic*``: a kernel of another layout gets all of its tensors converted).
+* Helpers that are still open are cut by order.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ BACKWARD_DATA = regex(
     re.IGNORECASE,
 )
 BACKWARD_WEIGHTS = regex(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter|grad_?weight", re.IGNORECASE)
-"""Names of main kernels of either gradient: MIOpen, CK, MLIR, cuDNN, CUTLASS and PyTorch's own."""
+"""Name patterns of the main kernels of each gradient: MIOpen, CK, MLIR, cuDNN, CUTLASS and PyTorch's own."""
 _SUM = regex(r"reduc", re.IGNORECASE)
 _INPUT = regex(
     r"nchwToNhwc|NCHW2CNHW|im[23]?d?2?col|SubTensorOpWithScalar|fillBuffer|scalePackedTensor|init_device_workspace"
@@ -48,19 +53,22 @@ _OUTPUT = regex(
     re.IGNORECASE,
 )
 _WEIGHTS_FIRST = regex(r"W+B+")
-"""Roles of an operator without helpers, whose sides the names alone decide."""
+"""Roles of an operator without helpers and with W first.  Here the names alone decide."""
 _EITHER = regex(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECASE)
 
 
 class Split(NamedTuple):
-    """Where the second gradient begins, W unless ``weights_first``."""
+    """Index of the first kernel of the second gradient.  That gradient is W, or B with ``weights_first``."""
 
     second: int
     weights_first: bool = False
 
 
 def split(kernels: Sequence[str]) -> Split | None:
-    """How an operator's kernels (in order of time) are cut; None where B or W has no main kernel of its own."""
+    """Return how an operator's kernels (in order of time) are cut.
+
+    Return None if B or W has no main kernel of its own.
+    """
     roles = "".join(map(_role, kernels))
     if _WEIGHTS_FIRST.fullmatch(roles):
         return Split(roles.index("B"), weights_first=True)
@@ -72,11 +80,11 @@ def split(kernels: Sequence[str]) -> Split | None:
 
 
 def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
-    """The last main kernel of B and the first of W."""
+    """Return the indices of the last main kernel of B and of the first main kernel of W."""
     mains = [i for i, role in enumerate(roles) if role in "BW?"]
     first = next((i for i in mains if roles[i] == "W"), None)
     added = roles.find("w")
-    if added >= 0 and (first is None or added < first):  # what is added up before was computed by a main kernel of W
+    if added >= 0 and (first is None or added < first):  # a main kernel of W computed the parts that are added up
         first = max((i for i in mains if i < added), default=None)
     last_b = roles.rfind("B")
     if first is None:
@@ -87,29 +95,35 @@ def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
-    """The second of two runs of equal kernels, neither of which bears a direction; empty where there are others."""
+    """Return the second of two runs of equal main kernels that name no direction.  Empty if there are not two."""
     runs = [list(run) for _, run in groupby(mains, key=lambda i: kernels[i])]
     return runs[1] if len(runs) == 2 else list(mains[1:]) if len(mains) == 2 else []
 
 
 def _between(roles: str, before: str) -> int:
-    """How many of the helpers between the main kernels serve B."""
+    """Return the number of helpers between the main kernels that serve B."""
     rest = roles.partition("i")[0]
     clear = rest.rfind("o") + 1
     return clear + int("t" in before and "t" in rest[clear:])
 
 
 def is_main(name: str) -> bool:
-    """Whether a kernel computes a product or convolution, and does not only prepare or convert for one."""
+    """Return True if a kernel computes a product or convolution, and does not only prepare or convert for it."""
     return _role(name) in "BW?"
 
 
 @lru_cache(maxsize=4096)  # a trace launches the same few hundred kernels again and again
 def _role(name: str) -> str:
-    """What a kernel does, as one letter.
+    """Return the role of a kernel as one letter.
 
-    ``B`` or ``W`` by its name; ``w`` a sum of partial weight gradients; ``i`` prepares an operand or clears a result,
-    ``o`` converts or adds up a result, ``t`` transposes either; ``?`` a main kernel whose name bears no direction.
+    | letter | role |
+    |---|---|
+    | ``B``, ``W`` | main kernel whose name tells its gradient |
+    | ``w`` | sum of partial weight gradients |
+    | ``i`` | prepares an operand or clears a result |
+    | ``o`` | converts or adds up a result |
+    | ``t`` | transposes an operand or a result |
+    | ``?`` | main kernel whose name tells no direction |
     """
     b, w = BACKWARD_DATA.search(name), BACKWARD_WEIGHTS.search(name)
     if w and not b and _SUM.search(name) and not re.search(r"implicit|xmma", name, re.IGNORECASE):

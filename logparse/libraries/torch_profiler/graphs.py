@@ -1,34 +1,35 @@
 """Kernels of graph replays, joined to the operators that were recorded when the graph was captured.
 
-A replay launches the kernels of a whole graph with one call (``hipGraphLaunch``), so they have no operator.  The trace
-of the capture has both: between ``hipStreamBeginCapture`` and ``hipStreamEndCapture`` of a thread each launch bears the
-operator's ``External id`` and its kernel's name, and no kernel runs::
+A replay launches the kernels of a whole graph with one call (``hipGraphLaunch``), so the kernels have no operator.  The
+trace of the capture has both: between ``hipStreamBeginCapture`` and ``hipStreamEndCapture`` of a thread each launch has
+the operator's ``External id`` and its kernel's name, and no kernel runs::
 
     {"ph": "X", "cat": "cuda_runtime", "name": "hipExtModuleLaunchKernel", "tid": 251, "ts": …,
      "args": {"External id": 161252, "kernel": "Cijk_Alik_Bljk_…", "correlation": 67600, …}}      capture
     {"ph": "X", "cat": "kernel", "name": "Cijk_Alik_Bljk_…", "args": {"correlation": 92178, "kind": "Dispatch Task"}}
 
-A replay is joined to a capture whose kernels have the same names in the same order: one of the same file, or of a
-trace of the same rank that lies in the same folder or in its subfolder ``capture_traces`` (``Source.beside``).  Of a
-large graph the last kernel may lack in every replay (an MI300X ran 1,566 of 1,567): at most one in a hundred may.
+A replay is joined to a capture whose kernels have the same names in the same order.  The capture is in the same file,
+or in a trace of the same rank in the same folder or in its subfolder ``capture_traces`` (``Source.beside``).  The last
+kernels of a large graph may be missing in every replay (an MI300X ran 1,566 of 1,567).  At most one in a hundred may be
+missing.
 
-CUDA's runtime events name no kernels, and gradients are launched by a thread of their own: all launches of the process
-during the capture that ran no kernel count, and a replay of as many kernels is joined in their order where no kernel
+CUDA's runtime events name no kernels, and a thread of its own launches the gradients.  So all launches of the process
+during the capture that ran no kernel count.  A replay with as many kernels is joined to them in order if no kernel
 contradicts its operator (``_agree``)::
 
     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"External id": 11, "correlation": 25, …}}
 
-``in_job/logparse_in_job/graphs.py`` notes which graph is which: the header of the capture's trace has
-``"logparse_graph": "PID.N"``, and that of a window ``"logparse_graphs": ["PID.N", …]``, its replays in order.  Where
-these are as many as its launches of graphs, each is joined to that capture alone, so that graphs of other batch sizes
-with as many kernels are told apart.
+``in_job/logparse_in_job/graphs.py`` notes which graph is which.  The header of the capture's trace has
+``"logparse_graph": "PID.N"``.  The header of a window has ``"logparse_graphs": ["PID.N", …]``, its replays in order.
+If there are as many of them as launches of graphs, each replay is joined to the capture with its mark alone.  So graphs
+of other batch sizes with as many kernels are told apart.
 
-A trace of a capture alone (``is_capture``) is no time of the job, wherever it lies: its kernels, which ran before or
-after the capture, and its steps count nowhere.  The fact ``graph_capture`` states how many there were.  In the trace of
-a job the idle time of a capture is left out of the window (``captured``, ``busy``).
+The trace of a capture alone (``is_capture``) contains no time of the job, wherever it lies.  Its kernels, which ran
+before or after the capture, and its steps count nowhere.  The fact ``graph_capture`` states how many there were.  In
+the trace of a job the idle time of a capture is left out of the window (``captured``, ``busy``).
 
-Where captures of equal kernels differ in their problems (batch sizes that use the same kernels), or there is none, the
-replay stays without operators; the fact ``graph_unexplained_us`` is its time.
+If captures of equal kernels differ in their problems (batch sizes that use the same kernels), or if there is no
+capture, the replay stays without operators.  The fact ``graph_unexplained_us`` is the time of such replays.
 """
 
 from __future__ import annotations
@@ -45,22 +46,22 @@ from logparse.libraries.torch_profiler.records import Columns, Ints, Thread
 from logparse.model import Fact
 
 GRAPH, GRAPHS = "logparse_graph", "logparse_graphs"
-"""In the header of a capture's trace the mark of its graph, and of a window those of its replays."""
+"""Keys of a trace's header: the mark of a capture's graph, and the marks of a window's replays."""
 Read: TypeAlias = tuple[Columns, Mapping[str, Any]]
-"""A trace's columns, and its header."""
+"""A trace's columns and its header."""
 ReadBeside: TypeAlias = Callable[[Source], Read]
-"""Reads another trace, with the names and kinds of this one's columns."""
+"""Reads another trace, with the names and kinds of this trace's columns."""
 LAUNCH = regex(r"(?:hip|cuda)GraphLaunch")
 LAUNCHES_GRAPH, CAPTURE = b"GraphLaunch", b"StreamBeginCapture"
-"""In the names of the runtime's calls that replay a graph, and that begin to capture one."""
+"""Parts of the names of runtime calls that replay a graph (first), and that begin to capture a graph (second)."""
 
 _BEGIN, _END = regex(r"(?:hip|cuda|cu)StreamBeginCapture"), regex(r"(?:hip|cuda|cu)StreamEndCapture")
 _LAUNCHES = regex(r"(?:cuda|cu)Launch(?:Cooperative)?Kernel")
 _PRODUCT = regex(r"gemm|gemv|nvjet|xmma|wgrad|dgrad|fprop", re.IGNORECASE)
 _NO_PRODUCT = regex(r"(?!.*(?:conv|gem[mv]|dot|depthwise)).*\bat::native::", re.IGNORECASE)
-"""Kernels by their names: those of products and convolutions, and PyTorch's own that are none."""
+"""Name patterns of kernels: of products and convolutions, and of PyTorch's own kernels that are neither."""
 _NAMED = regex(r"capture_\d|graph_?capture", re.IGNORECASE)
-"""Annotations of captures: of vLLM and SGLang (``capture_32_FULL``, ``capture_32_DECODE``)."""
+"""Names of annotations around captures in vLLM and SGLang (``capture_32_FULL``, ``capture_32_DECODE``)."""
 _RANK = regex(rb'"rank"\s*:\s*(\d+)')
 _MOST_BESIDE = 256
 _MOST_LACKING = 1.01
@@ -68,8 +69,11 @@ _MOST_LACKING = 1.01
 
 @dataclass(frozen=True)
 class Capture:
-    """A captured graph: its kernels (indices of names; none where launches do not name them), the kind of each one's
-    operator, and which operator it is, counted from 0: the graphs of equal layers are equal.
+    """A captured graph.
+
+    * ``names``: indices of the names of its kernels.  Empty if the launches do not name them.
+    * ``kinds``: kind of each kernel's operator.
+    * ``operators``: number of each kernel's operator, counted from 0.  So the graphs of equal layers are equal.
     """
 
     names: tuple[int, ...]
@@ -77,7 +81,7 @@ class Capture:
     operators: tuple[int, ...]
 
     def has(self, names: tuple[int, ...]) -> bool:
-        """Whether these are its kernels, but for a few at the end."""
+        """Return True if these are its kernels.  A few kernels at the end may be missing."""
         return self.names[: len(names)] == names and len(self.names) <= len(names) * _MOST_LACKING
 
 
@@ -90,9 +94,12 @@ def join(
     header: Mapping[str, Any],
     beside: ReadBeside,
 ) -> list[Fact]:
-    """Give the kernels of replays operators of their own in ``columns`` and ``found`` (per kernel its operator).
+    """Give the kernels of replays operators of their own in ``columns`` and ``found`` (operator per kernel).
 
-    ``graph_of`` is the launch of each kernel that a graph launched, else -1; ``marks`` name the graphs of launches.
+    Return the facts.
+
+    ``graph_of`` is the launch of each kernel that a graph launched, and -1 for other kernels.  ``marks`` name the
+    graphs of launches.
     """
     replays: dict[int, list[int]] = defaultdict(list)
     for kernel, launch in enumerate(graph_of):
@@ -118,7 +125,7 @@ def join(
 
 
 def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: Ints) -> None:
-    """One launch of a captured graph: each captured operator runs once more."""
+    """Add one launch of a captured graph: each captured operator runs once more."""
     first = len(columns.op_kind)
     numbers: dict[int, int] = {}
     for kernel, kind, operator in zip(kernels, capture.kinds, capture.operators, strict=False):
@@ -130,7 +137,7 @@ def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: I
 
 
 class _Captures:
-    """The captured graphs that are within reach, searched as far as they are asked for: own file first."""
+    """The captured graphs that can be found.  Traces are read as far as needed, the own file first."""
 
     def __init__(self, source: Source, own: Read, beside: ReadBeside) -> None:
         self._columns = own[0]
@@ -140,7 +147,10 @@ class _Captures:
         self._agreed: dict[tuple[Capture, tuple[int, ...]], bool] = {}
 
     def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
-        """The captured graph of these kernels, or of this mark; None where there is none, or several that differ."""
+        """Return the captured graph with these kernels, or with this mark.
+
+        Return None without one, or if several differ.
+        """
         while mark is not None and mark not in self._marked and self._read():
             pass
         if mark in self._marked:
@@ -151,7 +161,7 @@ class _Captures:
         return _only(self._found[names])
 
     def _read(self) -> bool:
-        """Add the captures of the next trace; False where there is none."""
+        """Add the captures of the next trace.  Return False if no trace is left."""
         trace = next(self._sources, None)
         if trace is None:
             return False
@@ -175,8 +185,10 @@ class _Captures:
 
 
 def _agree(capture: Capture, names: tuple[int, ...], columns: Columns) -> bool:
-    """Whether no kernel contradicts its operator: not all kernels of a product are plain ones of PyTorch, and no
-    elementwise operator runs a kernel of a product.
+    """Return True if no kernel contradicts its operator.
+
+    Two things contradict: all kernels of a product are PyTorch's own and no product's, or an elementwise operator runs
+    a kernel of a product.
     """
     missing: dict[int, bool] = {}
     for name, kind, operator in zip(names, capture.kinds, capture.operators, strict=True):
@@ -193,7 +205,7 @@ def _only(captures: Collection[Capture]) -> Capture | None:
 
 
 def _with_captures(source: Source, own: Read, beside: ReadBeside) -> Iterator[Read]:
-    """The trace itself and those of its rank beside it, as far as they captured graphs."""
+    """Yield the trace itself and the traces of its rank beside it, if they captured graphs."""
     if own[0].captures:
         yield own
     rank = _rank(source)
@@ -222,10 +234,10 @@ def _has_captures(source: Source) -> bool:
 
 
 def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
-    """Whether this is the trace of a graph's capture and not of the job's work.
+    """Return True if this is the trace of a graph's capture and not of the job's work.
 
-    It states so, or it launches no graph, and more kernels were captured than ran, or all that ran did so within an
-    annotation of the capture.
+    The header may state it.  Otherwise the trace must launch no graph.  In addition, either more kernels were captured
+    than ran, or all kernels ran within an annotation of the capture.
     """
     if GRAPH in header:
         return True
@@ -241,7 +253,7 @@ def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
 
 
 def captured(columns: Columns) -> list[tuple[float, float]]:
-    """From when to when graphs were captured, µs."""
+    """Return the spans in which graphs were captured, µs."""
     if not columns.captures:
         return []
     at: dict[bool, list[float]] = {True: [], False: []}
@@ -255,7 +267,7 @@ def captured(columns: Columns) -> list[tuple[float, float]]:
 
 
 def captures_of(columns: Columns) -> Iterator[Capture]:
-    """The captured graphs of a trace."""
+    """Yield the captured graphs of a trace."""
     kinds = dict(zip(columns.op_id, columns.op_kind, strict=True))
     ran = {*columns.kernel_correlation}
     launches: dict[Thread, list[tuple[float, int, int, int]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""An operator's inputs as a profiler event holds them, and what reading them gives."""
+"""An operator's inputs as a profiler event holds them, and the operation that they describe."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, Literal, TypeAlias
 from logparse.model import LIMIT, Problem, is_whole
 
 Backend: TypeAlias = Literal["cudnn", "miopen"]
-"""The library of a device's convolutions."""
+"""The library that computes a device's convolutions."""
 UNREAD = "sizes or strides not recorded (record_shapes=True; PyTorch of 2023 records no strides), or not readable"
 """Text of the messages of operators that are products or convolutions of unknown sizes."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What one operator computes: one problem, or those of the gradients that a convolution's backward ran.
+    """The computation of one operator: one problem, or the problems of the gradients that a convolution's backward ran.
 
-    ``problems`` are in the order in which PyTorch computes them (input gradient first); ``whole`` stands for all of
-    them together, None where the model has no word for that.
+    ``problems`` are in the order in which PyTorch computes them (input gradient first).  ``whole`` stands for all of
+    them together.  It stays None if the model cannot express them as one problem.
     """
 
     problems: tuple[Problem, ...]
@@ -29,9 +29,10 @@ class Operation:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Of each input its sizes, its strides, its C++ type and, of what is no tensor, its value as text.
+    """Sizes, strides, C++ type and value of each input.  The value is text, and only inputs that are no tensor have
+    one.
 
-    ``backend`` is the library of the trace's device, None where the trace does not name it.
+    ``backend`` is the library of the trace's device.  None if the trace does not name it.
     """
 
     dims: Sequence[Any]
@@ -41,7 +42,7 @@ class Inputs:
     backend: Backend | None = None
 
     def tensor(self, i: int) -> tuple[list[int], list[int]]:
-        """Sizes and strides of input ``i``.  Raises ValueError where there is no such tensor."""
+        """Return sizes and strides of input ``i``.  Raises ValueError if there is no such tensor."""
         dims, strides = self.dims[i], self.strides[i]
         good = isinstance(dims, list) and isinstance(strides, list) and len(dims) == len(strides)
         if not good or not all(map(is_whole, [*dims, *strides])) or math.prod(dims) >= LIMIT:
@@ -49,7 +50,7 @@ class Inputs:
         return dims, strides
 
     def has(self, i: int) -> bool:
-        """Whether input ``i`` is a tensor with sizes."""
+        """Return True if input ``i`` is a tensor with sizes."""
         return i < len(self.dims) and bool(self.dims[i])
 
     def value(self, i: int) -> str:
@@ -60,7 +61,7 @@ class Inputs:
 
 
 def inputs_of(args: Mapping[str, Any], backend: Backend | None = None) -> Inputs | None:
-    """The inputs in an event's arguments; None where they were not recorded (``record_shapes=True``)."""
+    """Return the inputs in an event's arguments.  Return None if they were not recorded (``record_shapes=True``)."""
     parts = [args.get(key) for key in ("Input Dims", "Input Strides", "Input type")]
     if not all(isinstance(part, list) for part in parts):
         return None
@@ -70,9 +71,9 @@ def inputs_of(args: Mapping[str, Any], backend: Backend | None = None) -> Inputs
 
 
 Reader: TypeAlias = Callable[[Inputs], "Operation | None"]
-"""Inputs to what they compute.  Raises ValueError, IndexError or OverflowError where they do not suffice."""
+"""Returns the operation of inputs.  Raises ValueError, IndexError or OverflowError if the inputs do not suffice."""
 
 
 def contiguous_strides(dims: Sequence[int]) -> list[int]:
-    """Strides of a tensor without gaps, in the order of its dimensions."""
+    """Return the strides of a tensor without gaps, in the order of its dimensions."""
     return [math.prod(dims[i + 1 :]) for i in range(len(dims))]

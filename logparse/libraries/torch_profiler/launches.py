@@ -1,9 +1,11 @@
-"""The operator of a kernel that bears no ``External id``: by the time and thread of its launch.
+"""Operators of kernels without an ``External id``, found by the time and thread of the kernel's launch.
 
-The kernel's ``correlation`` names the runtime call (``cudaLaunchKernel``, ``hipLaunchKernel`` …) that launched it; the
-operator is the innermost one that was open on that thread then; of a graph launch see ``graphs``.  The fact
-``graph_launches_without_kernels`` counts the launches of graphs of which the profiler kept no work: what ran then looks
-like idle time (AMD-AGI/TraceLens issue 728).
+The kernel's ``correlation`` names the runtime call (``cudaLaunchKernel``, ``hipLaunchKernel`` …) that launched it.  The
+kernel's operator is the innermost operator that was open on that thread at that time.  For launches of graphs see
+``graphs``.
+
+The fact ``graph_launches_without_kernels`` counts launches of graphs for which the profiler kept no kernel.  The time
+of such kernels looks like idle time (AMD-AGI/TraceLens issue 728).
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from logparse.model import Fact
 def operators_by_time(
     source: Source, columns: Columns, beside: ReadBeside, header: Mapping[str, Any]
 ) -> tuple[Ints, list[Fact]]:
-    """For each kernel of ``columns`` the index of its operator, or -1; and what became of graph replays."""
+    """Return for each kernel of ``columns`` the index of its operator, or -1.
+
+    Also return the facts about graph replays.
+    """
     found = np.full(len(columns.kernel_id), -1, dtype=np.int64)
     call_of = {correlation: i for i, correlation in enumerate(columns.call_correlation) if correlation >= 0}
     replays = {name for name in set(columns.call_name) if LAUNCH.match(columns.names[name])}
@@ -32,7 +37,7 @@ def operators_by_time(
     calls: Ints = np.array([call_of[columns.kernel_correlation[i]] for i in asked], dtype=np.int64)
     threads: Ints = np.array(columns.op_thread, dtype=np.int64)
     starts, us = np.array(columns.op_start), np.array(columns.op_us)
-    known = np.isfinite(starts) & np.isfinite(us)  # an operator without a time holds no moment
+    known = np.isfinite(starts) & np.isfinite(us)  # an operator without a time contains no moment
     starts, ends = np.where(known, starts, -1.0), np.where(known, starts + us, -2.0)
     at, at_threads = np.array(columns.call_start)[calls], np.array(columns.call_thread, dtype=np.int64)[calls]
     found[asked] = innermost(starts, ends, threads, at, at_threads)
@@ -46,7 +51,10 @@ def operators_by_time(
 
 
 def _marked(columns: Columns, call_of: Mapping[int, int], graphs: set[int], marks: object) -> dict[int, str]:
-    """The mark of each launch of a graph, by its correlation; none where there are not as many marks."""
+    """Return the mark of each launch of a graph, by its correlation.
+
+    Empty if there are more or fewer marks than launches.
+    """
     if not isinstance(marks, list) or len(marks) != len(graphs):
         return {}
     order = sorted(graphs, key=lambda x: (columns.call_start[call_of[x]], columns.call_thread[call_of[x]]))

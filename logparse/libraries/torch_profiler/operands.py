@@ -1,7 +1,7 @@
-"""The inputs of operators that are no problem of a math library: batch norm, pooling, elementwise, copies and so on.
+"""Inputs of operators that are no problem of a math library: batch norm, pooling, elementwise, copies and so on.
 
-They are kept as the trace records them, so that a replay can call the same operator on tensors of these sizes, strides
-and types.  A trace does not record the type of the tensors of a list: it is ``?``.
+They are kept as the trace records them, so that a replay can call the same operator on tensors of equal sizes, strides
+and types.  A trace does not record the type of the tensors in a list.  That type is written as ``?``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TYPES: Mapping[str, str] = {
     "long int": "int64",
     "long long": "int64",
 }
-"""PyTorch's names of the types that ``Input type`` prints as C++'s (``c10/core/ScalarType.h``)."""
+"""PyTorch's name of each type that ``Input type`` prints as a C++ name (``c10/core/ScalarType.h``)."""
 
 WITHOUT_KERNELS = frozenset(
     f"aten::{name}"
@@ -37,10 +37,13 @@ WITHOUT_KERNELS = frozenset(
         *("_has_compatible_shallow_copy_type", "lift_fresh", "item", "is_nonzero", "local_scalar_dense"),
     )
 )
-"""Operators that launch no kernel themselves (views, allocations, and those that only call another): never read."""
+"""Operators that launch no kernel themselves (views, allocations, and wrappers of another operator).
+
+They are never read.
+"""
 
 COLLECTIVE = "record_param_comms"
-"""The operator of PyTorch's collectives, whose arguments name the collective and the size of its message."""
+"""The operator of PyTorch's collectives.  Its arguments name the collective and the size of its message."""
 _PLAIN = regex(r"[^\s;]*")
 _SCALARS: Mapping[str, str] = {x.scalar: x.operand for x in TORCH_TYPES} | {
     "Bool": "bool", "Byte": "uint8", "Short": "int16", "Long": "int64",
@@ -48,7 +51,10 @@ _SCALARS: Mapping[str, str] = {x.scalar: x.operand for x in TORCH_TYPES} | {
 
 
 def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
-    """The operator of an event with these arguments; None where its inputs are not recorded or not readable."""
+    """Return the operator of an event with these arguments.
+
+    Return None if its inputs are not recorded or not readable.
+    """
     if name == COLLECTIVE:
         return _collective(args)
     x = inputs_of(args)
@@ -65,10 +71,10 @@ def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
 
 
 def _collective(args: Mapping[str, Any]) -> OperatorProblem | None:
-    """A collective: its message, its name and the number of its ranks (empty: not recorded).
+    """Return a collective: its message, its name and the number of its ranks (empty: not recorded).
 
-    The message is the larger one of what a rank gives and gets, as nccl-tests counts it (``doc/PERFORMANCE.md``).
-    Source of the arguments: pytorch/pytorch torch/csrc/profiler/util.cpp, ``saveNcclMeta``.
+    The message is the larger of the data that a rank gives and the data that it gets, as nccl-tests counts it
+    (``doc/PERFORMANCE.md``).  Source of the arguments: pytorch/pytorch torch/csrc/profiler/util.cpp, ``saveNcclMeta``.
     """
     kind, dtype, ranks = (args.get(key) for key in ("Collective name", "dtype", "Group size"))
     counts = [n for key in ("In msg nelems", "Out msg nelems") if type(n := args.get(key)) is int and n >= 0]

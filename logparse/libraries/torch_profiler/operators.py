@@ -1,7 +1,7 @@
-"""The operators of PyTorch that are problems of the math libraries, and how the inputs of each are read.
+"""The PyTorch operators that are problems of the math libraries, and the reader of each operator's inputs.
 
-A new one is one line of ``OPERATORS``: its name, and a reader of ``gemms`` or ``convolutions``; one of an inference
-engine is a line of ``serving.PRODUCTS``.
+A new operator is one line of ``OPERATORS``: its name, and a reader of ``gemms`` or ``convolutions``.  An operator of an
+inference engine is one line of ``serving.PRODUCTS``.
 """
 
 from __future__ import annotations
@@ -53,13 +53,16 @@ OPERATORS: Mapping[str, Reader] = {
     "aten::convolution_backward_overrideable": backward(0),
     **{name: product(at) for name, at in PRODUCTS.items()},
 }
-"""By name.  Argument order of ``aten``: PyTorch ``aten/src/ATen/native/native_functions.yaml``."""
+"""Readers by operator name.
+
+The order of ``aten`` arguments follows PyTorch's ``aten/src/ATen/native/native_functions.yaml``.
+"""
 
 
 def operation(name: str, args: Mapping[str, Any], backend: Backend | None = None) -> Operation | None:
-    """What the operator ``name`` (``aten::mm`` …) computes; None where the event does not hold enough.
+    """Return the operation of the operator ``name`` (``aten::mm`` …).  Return None if the event does not hold enough.
 
-    ``args`` are the event's arguments; shapes are only there when the profiler ran with ``record_shapes=True``.
+    ``args`` are the event's arguments.  Shapes are present only if the profiler ran with ``record_shapes=True``.
     """
     reader, inputs = OPERATORS.get(name), inputs_of(args, backend)
     if reader is None or inputs is None:

@@ -1,4 +1,4 @@
-"""torch.profiler's trace (Kineto JSON): operators with their inputs, and the GPU kernels that each launched.
+"""torch.profiler's trace (Kineto JSON): operators with their inputs, and the GPU kernels that each operator launched.
 
 ::
 
@@ -17,32 +17,36 @@
         "args": {"External id": 126, "device": 0, "stream": 7, "correlation": 389, …}
       },
 
-Made by ``torch.profiler.profile(record_shapes=True)`` and ``export_chrome_trace`` (or ``tensorboard_trace_handler``).
+``torch.profiler.profile(record_shapes=True)`` and ``export_chrome_trace`` (or ``tensorboard_trace_handler``) write it.
 
-A kernel belongs to the operator whose ``External id`` it bears: the innermost one that was open when it was launched.
-Where kernels bear none, the operator is found by the launch's time and thread.  Only
-operators that launched kernels themselves are calls: under autocast the outer ``aten::addmm`` has float, the inner one
-ran.
+A kernel belongs to the operator with the kernel's ``External id``.  This is the innermost operator that was open when
+the kernel was launched.  If kernels have no id, the operator is found by the launch's time and thread.  Only operators
+that launched kernels themselves are calls.  For example, under autocast the outer ``aten::addmm`` has float inputs, and
+the inner ``aten::addmm`` ran.
 
 One event is one unit:
 
-=================================================  ====================================================
-an operator of ``torch_operators`` with kernels    call: a problem, or two for a backward (see below)
-… that launched nothing itself                     foreign
-… whose inputs are not recorded or not readable    message
-a kernel                                           measurement: part of a ``Measurement`` and a ``Kernel``
-a copy or fill of the device                       message: they are no kernels and are not timed
-metadata, runtime, flow arrows, other operators    foreign
+=================================================  ==================================================== an operator of
+``operators`` with kernels          call: a problem, or two for a backward (see below) … that launched nothing itself
+foreign … whose inputs are not recorded or not readable    message a kernel
+measurement: part of a ``Measurement`` and a ``Kernel`` a copy or fill of the device                       message: they
+are no kernels and are not timed metadata, runtime, flow arrows, other operators    foreign
 =================================================  ====================================================
 
-Kernels of a ``convolution_backward`` go to B and W by their names and order (``gradients``); where either has no kernel
-of its own, the operator is one call and one measurement of direction ``B+W``.  The facts ``epilogue_kernels`` are the
-elementwise operators that followed a product, ``gelu_gradient_kernels`` those that compute the gradient of a GELU
-(``epilogues``).  Of a job that calls ``profiler.step()``, ``profiler_steps`` is the number of steps that the trace
-holds, ``profiler_steps_us`` their wall time together, and ``untraced_step_us`` that of one step without the profiler
-(of ``logparse capture --trace``, since recording slows the host); ``gpu_window_us``, ``gpu_busy_us`` and others hold
-how much of the time the GPU worked (``busy``).  Times are microseconds of device time; a sample is that of all kernels
-of one operator: the time in which any of them runs.
+Kernels of a ``convolution_backward`` are assigned to B and W by their names and order (``gradients``).  If B or W has
+no kernel of its own, the operator is one call and one measurement of direction ``B+W``.
+
+Facts:
+
+* ``epilogue_kernels``: the elementwise operators that followed a product (``epilogues``).
+* ``gelu_gradient_kernels``: the operators that compute the gradient of a GELU (``epilogues``).
+* ``profiler_steps``: number of steps in the trace, if the job calls ``profiler.step()``.
+* ``profiler_steps_us``: wall time of the steps together.
+* ``untraced_step_us``: wall time of one step without the profiler (from ``logparse capture --trace``).  It is useful
+  because recording slows the host.
+* ``gpu_window_us``, ``gpu_busy_us`` and others: how much of the time the GPU worked (``busy``).
+
+Times are microseconds of device time.  A sample is the time in which any kernel of one operator runs.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ from logparse.libraries.kinds.patterns import regex
 
 
 def recognise(head: Head) -> bool:
-    """JSON with Kineto's header, or with trace events that only PyTorch's profiler writes."""
+    """Return True for JSON with Kineto's header, or with trace events that only PyTorch's profiler writes."""
     start = head.data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start[:1] == b"[":
         return b'"cpu_op"' in start
@@ -66,7 +70,10 @@ def recognise(head: Head) -> bool:
 
 
 def why_empty(data: bytes) -> str:
-    """Why a trace that begins so holds no call and no kernel: what its events are of."""
+    """Return the reason why a trace that begins with ``data`` has no call and no kernel.
+
+    The categories of its events tell it.
+    """
     found = {x.decode("utf-8", "replace") for x in _CATEGORY.findall(data)} - _OWN
     if not found:
         return "torch.profiler clears its events when a cycle of its schedule ends: export in `on_trace_ready`"
@@ -86,12 +93,12 @@ _TRACES = (
     ("Kernel$|Operator$", "a trace of 2021 (categories Kernel and Operator), which is not read: record it anew"),
     ("cpu_op|python_function|user_annotation", "a trace of the CPU alone: add `ProfilerActivity.CUDA` (also on AMD)"),
 )
-"""Categories of events (a pattern) that show what a trace is of, the first that is there."""
+"""Patterns of event categories, each with the kind of trace that they show.  The first pattern that matches counts."""
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Every event of the trace, in exactly one unit; records come at the end."""
-    from logparse.libraries.torch_profiler.events import read_events  # takes its time to load, and only traces need it
+    """Yield every event of the trace, in exactly one unit.  Records come at the end."""
+    from logparse.libraries.torch_profiler.events import read_events  # loads slowly, and only traces need it
 
     return read_events(source)
 

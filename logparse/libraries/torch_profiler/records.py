@@ -1,4 +1,4 @@
-"""Columns of operators and kernels of a trace, and the records that they make."""
+"""Columns of operators and kernels of a trace, and the records that are made from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from logparse.model import (
 CATEGORY = "profiler"
 ORIGIN = "trace"
 _SAMPLES = 1000
-"""Samples of one measurement that are kept; the statistics are of all."""
+"""Largest number of samples that are kept per measurement.  The statistics cover all samples."""
 
 _LAUNCHING = tuple(CALL_KINDS.index(x) for x in ("launch", "graph", "copy"))
 
@@ -45,22 +45,23 @@ Floats = npt.NDArray[np.float64]
 
 
 class Names:
-    """Names once, and the kinds of operators: name, what it computes, whether that is unread.  Traces that are read
-    for one another share them.
+    """Each name once, and the kinds of operators: name, operation, and True if the operator is unread.
+
+    Traces that are read for one another share an instance.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.kinds: list[tuple[int, Operation | None, bool]] = []
         self.steps: dict[int, ElementWise] = {}
-        """Kinds that are elementwise steps, which may follow a product."""
+        """Elementwise steps, which may follow a product, by kind."""
         self.operators: dict[int, OperatorProblem] = {}
-        """Kinds that are no problem of a math library, with their inputs."""
+        """Operators that are no problem of a math library, with their inputs, by kind."""
         self._text: dict[str, int] = {}
         self._kinds: dict[tuple[int, Operation | None, bool, ElementWise | None, OperatorProblem | None], int] = {}
 
     def text(self, text: str) -> int:
-        """The index of a name."""
+        """Return the index of a name."""
         index = self._text.setdefault(text, len(self.names))
         if index == len(self.names):
             self.names.append(text)
@@ -75,7 +76,7 @@ class Names:
         step: ElementWise | None = None,
         operator: OperatorProblem | None = None,
     ) -> int:
-        """The index of a kind of operator: its name and what it computes."""
+        """Return the index of a kind of operator, given by its name and its operation."""
         key = (name, operation, unread, step, operator)
         index = self._kinds.setdefault(key, len(self.kinds))
         if index == len(self.kinds):
@@ -88,7 +89,10 @@ class Names:
 
 
 class Columns:
-    """What is kept of a trace: names once, numbers per operator, kernel, copy and call of the runtime; times in µs."""
+    """The kept data of a trace: each name once, and numbers per operator, kernel, copy and runtime call.
+
+    Times are in µs.
+    """
 
     def __init__(self, known: Names | None = None) -> None:
         self.known = known or Names()
@@ -97,48 +101,49 @@ class Columns:
         self.text, self.kind = self.known.text, self.known.kind
         self.copies: Counter[str] = Counter()
         self.threads: list[Thread] = []
-        """The process and the thread, as texts, of each thread's number."""
+        """Process and thread, as texts, by the number of a thread."""
         self.op_id, self.op_kind, self.op_thread = array("q"), array("i"), array("i")
         self.op_start, self.op_us = array("d"), array("d")  # NaN: not stated
         self.kernel_id, self.kernel_name, self.kernel_device = array("q"), array("i"), array("h")
         self.kernel_start, self.kernel_us = array("d"), array("d")
         self.kernel_stream, self.kernel_correlation = array("q"), array("q")
         self.copy_before, self.copy_device, self.copy_stream = array("q"), array("q"), array("q")
-        """``copy_before``: how many kernels stand before the copy or fill in the file."""
+        """``copy_before``: number of kernels that stand before the copy or fill in the file."""
         self.copy_start, self.copy_us, self.copy_correlation = array("d"), array("d"), array("q")
         self.copy_name = array("i")
         self.call_name, self.call_thread, self.call_id = array("i"), array("i"), array("q")
         self.call_start, self.call_us, self.call_correlation = array("d"), array("d"), array("q")  # NaN: not stated
         self.call_kernel = array("i")
-        """The name of the kernel that a call of the runtime states that it launches (-1: none)."""
+        """Index of the name of the kernel that a runtime call launches (-1: the call states no kernel)."""
         self.waits: list[tuple[int, int, int, int, int]] = []
-        """Of what a call waited for: correlation, device, stream, stream of the event (-1: not stated), its record."""
+        """Waits: correlation, device, stream, stream of the event (-1: not stated), correlation of its record."""
         self.marks: list[tuple[str, float, float, int]] = []
-        """Names, beginnings, durations and threads of what marks steps and batches."""
+        """Marks of steps and batches: name, beginning (µs), duration (µs), thread."""
         self.without_id = 0
         self.copies_us = 0.0
         self.units: list[tuple[float, str]] = []
-        """When each unit of work of a known kind began, on the clock of the kernels, and that kind; in this order."""
+        """Units of work: beginning on the clock of the kernels, and the kind of unit. Sorted by the beginning."""
         self.kernel_group: dict[int, str] = {}
-        """The ranks of a collective, of those kernels that state them."""
+        """Ranks of a collective, by kernel, for kernels that state them."""
         self.annotation_name, self.annotation_start, self.annotation_us = array("i"), array("d"), array("d")
         self.steps_begin: float | None = None
         self.steps_end: float | None = None
-        """When the first marked step began and the last one ended, on the clock of the kernels."""
+        """Beginning of the first marked step, and end of the last step, on the clock of the kernels."""
         self.left_out: list[tuple[float, float]] = []
-        """From when to when idle time is no part of the job's: graphs were captured, or solvers were searched for."""
+        """Spans in which idle time is not the job's: graphs were captured, or solvers were searched for."""
         self.launched: npt.NDArray[np.bool_] | None = None
-        """Which kernels' launches are events of this trace, where launches were read."""
+        """True for each kernel whose launch is an event of this trace. None if launches were not read."""
         self.replayed_from: int | None = None
-        """The first operator that is no event of this trace but of a captured graph."""
+        """Index of the first operator that belongs to a captured graph and is no event of this trace."""
         self.graphs = self.captures = False
-        """Whether an event of the trace may be the launch of a graph, or the beginning of a capture."""
+        """True if an event may be the launch of a graph, or the beginning of a capture."""
         self._threads: dict[Thread, int] = {}
 
     @property
     def ids_suffice(self) -> bool:
-        """Whether every kernel bears the id of the operator that computes it; those of a replayed graph bear none, that
-        of an annotation, or that of the operator around the replay.
+        """True if every kernel has the id of the operator that computes it.
+
+        Kernels of a replayed graph have no id, the id of an annotation, or the id of the operator around the replay.
         """
         return not self.graphs and not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
 
@@ -148,7 +153,7 @@ class Columns:
         return {self.threads[thread][0] for thread in set(self.op_thread)}
 
     def forget_kernels(self) -> int:
-        """Leave out all kernels and copies so far; how many there were."""
+        """Drop all kernels and copies so far.  Return how many there were."""
         count = len(self.kernel_id) + sum(self.copies.values())
         for name, column in vars(self).items():
             if name.startswith(("kernel_", "copy_")) and isinstance(column, array):
@@ -159,7 +164,7 @@ class Columns:
         return count
 
     def thread(self, pid: object, tid: object) -> int:
-        """The number of a thread."""
+        """Return the number of a thread."""
         place = (str(pid), str(tid))
         index = self._threads.setdefault(place, len(self.threads))
         if index == len(self.threads):
@@ -167,7 +172,7 @@ class Columns:
         return index
 
     def add_kernel(self, name: int, id: int, start: float, duration_us: float, device: int) -> None:
-        """One kernel; ``id`` and ``device`` -1 where the trace does not contain them."""
+        """Add one kernel.  ``id`` and ``device`` are -1 if the trace does not contain them."""
         self.kernel_id.append(id)
         self.kernel_name.append(name)
         self.kernel_device.append(device if 0 <= device < 1 << 15 else -1)
@@ -177,11 +182,12 @@ class Columns:
 
 
 def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats:
-    """The kernels' times (µs), those of each operator in proportion such that their sum is the time in which any runs.
+    """Return the kernels' times (µs), reduced to the time in which any kernel of the operator runs.
 
-    cuDNN runs the groups of a convolution on streams of its own, and a kernel may begin before the one ahead of it in
-    the stream has ended (programmatic dependent launch).  Kernels of two operators are not compared: each takes the
-    time that it takes.  Kernels without an operator (-1) stay as they are.
+    The times of an operator keep their proportions, and they add up to that time. cuDNN runs the groups of a
+    convolution on streams of its own.  A kernel may also begin before the previous kernel of the stream has ended
+    (programmatic dependent launch).  Kernels of two operators are not compared: each kernel keeps its own time.
+    Kernels without an operator (-1) stay as they are.
     """
     order = np.lexsort((start, device, op))
     begun, ended, mine = start[order], start[order] + us[order], op[order] * (1 << 16) + device[order]
@@ -202,7 +208,7 @@ def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats
 
 @dataclass
 class _Search:
-    """What the searches of one problem ran: calls, kernels, their time and that of naive ones, µs."""
+    """Totals of the searches for one problem: calls, kernels, their time (µs) and the time of naive kernels (µs)."""
 
     calls: int = 0
     kernels: int = 0
@@ -216,11 +222,11 @@ class _Search:
 
 
 _LEAST_SEARCH = 3
-"""Kernels of the shortest call that searches: two solvers, and the one that was picked."""
+"""Number of kernels of the shortest call that searches: two solvers, and the solver that was picked."""
 
 
 class _Launches:
-    """When the calls of the runtime that launched a trace's work began and ended, µs."""
+    """Beginnings and ends of the runtime calls that launched a trace's work, µs."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -234,7 +240,10 @@ class _Launches:
         self._begin, self._end = start, start + np.where(np.isfinite(us), us, 0.0)
 
     def of(self, correlation: Ints, graphs_begin: bool = False) -> Floats:
-        """When the launch of each work ended, of a graph's work on request when it began; NaN where it is unknown."""
+        """Return the end of each work's launch, NaN if it is unknown.
+
+        With ``graphs_begin`` the beginning of a graph's launch is returned instead.
+        """
         if not len(self._correlation):
             return np.full(len(correlation), np.nan)
         place = np.minimum(np.searchsorted(self._correlation, correlation), len(self._correlation) - 1)
@@ -242,8 +251,9 @@ class _Launches:
         return np.where(self._correlation[place] == correlation, at, np.nan)
 
     def backlog(self, start: Floats, correlation: Ints) -> bool:
-        """Whether the device was busy with what the trace does not show: the first work that was launched began later
-        than a launch takes.
+        """Return True if the device was busy with work that the trace does not show.
+
+        Then the first work that was launched began later after its launch than a launch takes.
         """
         columns = self._columns
         start = np.r_[start, np.array(columns.copy_start)]
@@ -256,8 +266,9 @@ class _Launches:
 
 
 class Records:
-    """What a trace's columns make.  ``by_time``: the operator (or -1) of each kernel that bears no id, or that a graph
-    replayed.
+    """Records made from a trace's columns.
+
+    ``by_time`` is the operator (or -1) of each kernel that has no id or that a graph replayed.
     """
 
     def __init__(self, columns: Columns, by_time: Ints | None) -> None:
@@ -291,7 +302,7 @@ class Records:
         self._timeline = Timeline(self._start, own_us, self._device, launched, self._name, asked, self._searched)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Calls, measurements, kernels, messages and facts."""
+        """Yield calls, measurements, kernels, messages and facts."""
         columns = self._columns
         calls = [
             Call(problem=self._problems[p], category=CATEGORY, count=n, device=None if d < 0 else d)
@@ -317,7 +328,7 @@ class Records:
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
 
     def identities(self) -> tuple[Ints, list[KernelIdentity]]:
-        """What kernels compute, and of each kernel, in the order of the file, its place among these."""
+        """Return the index of each kernel's identity, in the order of the file, and the list of identities."""
         names, kinds, operators = self._columns.names, self._columns.kinds, self._columns.operators
         of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
         sizes = (len(kinds) + 1, len(self._problems) + 1, max(len(names), 1))
@@ -333,7 +344,10 @@ class Records:
         return places, out
 
     def _operators(self) -> tuple[Ints, int]:
-        """The operator of every kernel by its id (-1: none), and how many kernels' ids stand for several operators."""
+        """Return the operator of each kernel by its id (-1: none), and a count.
+
+        The count is the number of kernels whose id stands for several operators.
+        """
         ids: Ints = np.frombuffer(self._columns.op_id, dtype=np.int64)
         mine: Ints = np.frombuffer(self._columns.kernel_id, dtype=np.int64)
         if not len(ids):
@@ -346,7 +360,7 @@ class Records:
         return found, int(np.count_nonzero((last - first > 1) & (mine >= 0)))
 
     def _walk(self) -> None:
-        """Every operator that launched kernels and is, or should be, a problem."""
+        """Record every operator that launched kernels and that is, or should be, a problem."""
         asked = np.array([op is not None or unread for _, op, unread in self._columns.kinds], dtype=bool)
         if not len(asked) or not len(self._op):
             return
@@ -369,7 +383,7 @@ class Records:
                     self._operator(operation, own)
 
     def _find_searches(self, calls: Sequence[Ints]) -> None:
-        """Mark the kernels of searches, and leave out the time that these took."""
+        """Mark the kernels of searches, and leave out the time that they took."""
         of_kind: dict[tuple[int, int], list[Ints]] = defaultdict(list)
         for kernels in calls:
             of_kind[int(self._op_kind[self._op[kernels[0]]]), int(self._device[kernels[0]])].append(kernels)
@@ -406,7 +420,7 @@ class Records:
             self._count(second, kernels[cut.second :])
         elif operation.whole is not None or len(operation.problems) == 1:
             self._count(operation.whole or operation.problems[0], kernels)
-        else:  # a transposed convolution ran F and W, and the model has no word for both
+        else:  # a transposed convolution ran F and W, and the model cannot express both as one
             for problem in operation.problems:
                 self._calls[self._index(problem), int(self._device[kernels[0]])] += 1
 
@@ -437,7 +451,7 @@ class Records:
         )
 
     def _tails(self) -> list[Fact]:
-        """What elementwise operators did to the products before them, and the gradients of GELUs written out."""
+        """Return the facts about elementwise operators behind products, and about written-out gradients of GELUs."""
         steps = self._columns.steps
         index = np.full(len(self._columns.kinds) + 1, -1, dtype=np.int64)
         index[list(steps)] = np.arange(len(steps))
@@ -447,14 +461,14 @@ class Records:
         return [*tails(kernels, self._problems, list(steps.values())), *gelu_gradients(kernels, list(steps.values()))]
 
     def _search_facts(self) -> Iterator[Fact]:
-        """What each problem's searches ran, the longest first."""
+        """Yield the totals of each problem's searches, the longest first."""
         if self._searches:
             order = sorted(self._searches.items(), key=lambda x: (-x[1].us, x[0].text))
             listed = [{"problem": problem.text, **asdict(found)} for problem, found in order]
             yield Fact("searches", json.dumps(listed))
 
     def _kernels(self) -> Iterator[Kernel]:
-        """Totals per operator's name (and inputs, where it is no problem), problem, kernel and device."""
+        """Yield totals per operator's name (and inputs, if it is no problem), problem, kernel, device and unit."""
         if not len(self._us):
             return
         columns = self._columns
@@ -490,8 +504,8 @@ class Records:
             )
 
     def _units(self, names: Sequence[str]) -> Ints:
-        """The kind of the unit of work in which each kernel began: an index of ``names``, -1 where none is known."""
+        """Return the kind of the unit of work in which each kernel began: an index of ``names``, or -1 if unknown."""
         began: Floats = np.array([-np.inf, *(start for start, _ in self._columns.units)])
         kinds = np.array([-1, *(names.index(name) for _, name in self._columns.units)], dtype=np.int64)
-        kinds[0] = kinds[min(1, len(kinds) - 1)]  # what the first unit's own thread did not launch may begin before it
+        kinds[0] = kinds[min(1, len(kinds) - 1)]  # kernels of other threads may begin before the first unit
         return kinds[np.searchsorted(began, self._start, side="right") - 1]

@@ -1,15 +1,20 @@
-"""Calls that search for a solver: MIOpen's Find, cuDNN's benchmark mode, TunableOp's tuning.
+"""Detection of calls that search for a solver: MIOpen's Find, cuDNN's benchmark mode, TunableOp's tuning.
 
-The first call of an operator with inputs that the library does not know runs all solvers, naive ones among them, and
-then the one that it picked; the later calls run that one alone::
+The first call of an operator with inputs that the library does not know runs all solvers, naive ones among them.  Then
+it runs the solver that it picked.  The later calls run the picked solver alone::
 
     naive_conv_ab_nonpacked_fwd…  Im3d2Col  Cijk_…  │  Im3d2Col  Cijk_…        the first call
     Im3d2Col  Cijk_…                                                          each later call
 
-What belongs to the search is no time of the call, nor of the step.  A call before the first usual one is a search where
-it holds two more main kernels than the call itself needs, of different names, or a naive one.  What the usual call runs
-is taken from the end of it.  Of an operator with one call, the call itself is the longest end that ran before in the
-same call; where there is none, all of the call is search.
+The kernels of a search count neither in the call's time nor in the step's time.  The usual call is the most frequent of
+the later calls.  A call before the first usual call is a search in two cases:
+
+* it has two or more main kernels of different names beyond the kernels of the usual call;
+* one of the main kernels beyond the usual call is naive.
+
+The kernels of the usual call are taken from the end of the searching call.  If an operator has only one call, its own
+kernels are the longest end of the call that also ran before in the same call.  If there is no such end, the whole call
+is a search.
 """
 
 from __future__ import annotations
@@ -27,10 +32,10 @@ _MORE = 2
 
 
 def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[int, frozenset[int]]:
-    """Which kernels are of a search: places in each call that holds such ones.
+    """Return the kernels of searches: for each call that searched, the places of the search's kernels in the call.
 
-    ``calls`` are the names of the kernels of all calls of one operator with the same inputs, by time.  ``backward``:
-    a call computes two gradients.
+    ``calls`` are the names of the kernels of all calls of one operator with the same inputs, by time.  ``backward`` is
+    True if a call computes two gradients.
     """
     if len(calls) == 1:
         own = _alone(calls[0], backward)
@@ -51,7 +56,7 @@ def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[
 
 
 def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
-    """The last places in a call at which what is usual ran in this order; empty where it did not."""
+    """Return the last places in a call at which the usual kernels ran in their order.  Empty if they did not."""
     places, at = [], len(call)
     for name in reversed(usual):
         at = next((i for i in range(at - 1, -1, -1) if call[i] == name), -1)
@@ -62,9 +67,9 @@ def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
 
 
 def _alone(call: Sequence[str], backward: bool) -> frozenset[int] | None:
-    """What the only call ran for itself; None where it did not search.
+    """Return the places of the only call's own kernels.  Return None if the call did not search.
 
-    Without other calls only a naive kernel beside others shows a search; of two gradients one may be naive.
+    Without other calls, only a naive kernel beside others shows a search.  Of two gradients one may be naive.
     """
     mains = {name for name in call if is_main(name)}
     if not any(NAIVE.search(name) for name in mains) or len(mains) < _MORE + backward:

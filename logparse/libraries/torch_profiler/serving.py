@@ -1,14 +1,19 @@
 """Matrix products of inference engines: custom operators of aiter, vLLM and SGLang as the products that they compute.
 
-They compute Y[M,N] = X[M,K]·W: weights stand as N×K (``linear``) or as a K×N view of that (``scaled_mm``), 4-bit values
-in pairs.  Whatever kernel runs, the problem is the column-major call of the same product (see ``gemms``), so that it
-links to aiter's tables and to the library's rows.  Scale modes follow from the sizes of the scales: one value
-``scalar``, one per row ``row``, else ``block`` with the values per scale (``block128x128`` for two dimensions).
+They compute Y[M,N] = X[M,K]·W.  The weights stand as N×K (``linear``) or as a K×N view of N×K (``scaled_mm``).  4-bit
+values are stored in pairs.  Whatever kernel runs, the problem is the column-major call of the same product (see
+``gemms``).  So it links to aiter's tables and to the library's rows.  Scale modes follow from the sizes of the scales:
+
+| scales | mode |
+|---|---|
+| one value | ``scalar`` |
+| one per row | ``row`` |
+| others | ``block`` with the values per scale (``block128x128`` for two dimensions) |
 
 Argument orders: ROCm/aiter ``aiter/tuned_gemm.py``, ``aiter/ops/gemm_op_a8w8.py``, ``gemm_op_a4w4.py``,
 ``gemm_op_a16w16.py``; vllm-project/vllm ``vllm/model_executor/layers/utils.py``, ``vllm/_aiter_ops.py``,
 ``csrc/torch_bindings.cpp``; sgl-project/sglang ``sgl-kernel/csrc/common_extension.cc``; AMD-AGI/TraceLens
-``TraceLens/PerfModel/extensions/perf_model_extensions.py`` (what real traces hold).
+``TraceLens/PerfModel/extensions/perf_model_extensions.py`` (the content of real traces).
 """
 
 from __future__ import annotations
@@ -26,11 +31,12 @@ _TYPES = {x.cpp: x.blas for x in TORCH_TYPES}
 
 @dataclass(frozen=True)
 class Product:
-    """At which input an operator has what; None where it has no such input.
+    """Index of each input of an operator.  None if the operator has no such input.
 
-    ``bias`` names the inputs that are one where they are tensors: versions differ.  ``columns``: the weights are a K×N
-    view.  ``pairs``: an element of the inputs is two 4-bit values.  ``swizzled``: whether the weights were shuffled
-    before, None where that is unknown.
+    * ``bias``: inputs that may be the bias.  An input is the bias if it is a tensor, because versions differ.
+    * ``columns``: the weights are a K×N view.
+    * ``pairs``: an element of the inputs is two 4-bit values.
+    * ``swizzled``: the weights were shuffled before.  None if this is unknown.
     """
 
     x: int = 0
@@ -46,7 +52,7 @@ class Product:
 
 
 def product(at: Product) -> Reader:
-    """The reader of an operator with these inputs."""
+    """Return the reader of an operator with these inputs."""
 
     def read(x: Inputs) -> Operation:
         (problem,) = _plain(x, at).problems
@@ -70,7 +76,7 @@ def product(at: Product) -> Reader:
 
 
 def _plain(x: Inputs, at: Product) -> Operation:
-    """The product of the sizes, of one type: X and W as ``linear`` has them."""
+    """Return the product of the sizes, with one type: X and W as ``linear`` has them."""
     dims, strides = x.tensor(at.x)
     w_dims, w_strides = x.tensor(at.w)
     if len(w_dims) != 2:
@@ -80,12 +86,15 @@ def _plain(x: Inputs, at: Product) -> Operation:
     if at.pairs:
         dims, w_dims = [*dims[:-1], 2 * dims[-1]], [w_dims[0], 2 * w_dims[1]]
         strides, w_strides = contiguous_strides(dims), contiguous_strides(w_dims)
-    kind = "c10::BFloat16"  # of the layout nothing depends on the type
+    kind = "c10::BFloat16"  # any type will do, because the layout does not depend on it
     return gemms.linear(Inputs([dims, w_dims], [strides, w_strides], [kind, kind], ["", ""]))
 
 
 def _out_type(x: Inputs, at: Product) -> str | None:
-    """The result's type: of the tensor that it is written to, of the argument, else that of a 16- or 32-bit input."""
+    """Return the result's type.
+
+    It is the type of the output tensor, or of the argument, or of a 16- or 32-bit input.
+    """
     if at.out is not None:
         return gemms.type_of(x.type(at.out), _TYPES) if x.type(at.out) else None
     if at.out_type is not None and x.value(at.out_type):
@@ -95,7 +104,7 @@ def _out_type(x: Inputs, at: Product) -> str | None:
 
 
 def _scale(x: Inputs, at: int | None, rows: int, k: int) -> str | None:
-    """The mode of a scale of a matrix of ``rows`` by ``k`` values."""
+    """Return the mode of a scale of a matrix of ``rows`` by ``k`` values."""
     dims = x.dims[at] if at is not None and at < len(x.dims) else None
     if not isinstance(dims, list) or not all(isinstance(size, int) and size > 0 for size in dims):
         return None
@@ -118,7 +127,7 @@ _SCALED_MM = Product(x_scale=2, w_scale=3, out_type=4, bias=(5,), columns=True, 
 PRODUCTS: Mapping[str, Product] = {
     "aiter::gemm_a16w16": Product(bias=(2,), out_type=3),
     "aiter::gemm_a16w16_asm": Product(out=2, bias=(3,)),
-    "aiter::_gemm_a16w16_asm": Product(out=2, bias=(4,)),  # a semaphore stands before the bias
+    "aiter::_gemm_a16w16_asm": Product(out=2, bias=(4,)),  # a semaphore comes before the bias
     "aiter::gemm_a8w8_ck": replace(_8_BIT, swizzled=False),
     "aiter::gemm_a8w8_blockscale_ck": replace(_8_BIT, swizzled=False),
     "aiter::gemm_a8w8_blockscale_cktile": replace(_8_BIT, swizzled=False),
@@ -143,4 +152,7 @@ PRODUCTS: Mapping[str, Product] = {
     "sgl_kernel::int8_scaled_mm": _SCALED_MM,
     "sgl_kernel::fp8_blockwise_scaled_mm": replace(_SCALED_MM, bias=()),
 }
-"""By name.  Fused MoE is no single product: its kernels keep their operator's name and have no problem."""
+"""Products by operator name.
+
+Fused MoE is not one product.  Its kernels keep their operator's name and have no problem.
+"""

@@ -1,10 +1,12 @@
-"""What a step's simulation needs of one process's trace, as one row: calls of the runtime, work of the device, marks.
+"""One process's trace as one row of the store, with the data that a simulation of the step needs.
 
-``analyzers/job/step`` makes its graph of these rows: of several at once, as the clocks and the collectives of all ranks
-of a window belong together.  So an answer needs no trace file.  Of the host only those calls are kept that launch, wait
-or record; what lies between two of them on a thread is the host's work.  Names of CUDA's runtime and driver
-(``cudaLaunchKernel``, ``cuLaunchKernelEx``) and of HIP's (``hipExtModuleLaunchKernel``) differ in their prefix alone
-(``_SHORT``).
+The row contains calls of the runtime, work of the device, and marks.  ``analyzers/job/step`` makes its graph from such
+rows.  It needs the rows of all ranks of a window at once, because their clocks and collectives belong together.  So an
+answer needs no trace file.
+
+Of the host, only calls that launch, wait or record are kept.  The time between two such calls on a thread is the
+host's work.  Names of CUDA's runtime and driver (``cudaLaunchKernel``, ``cuLaunchKernelEx``) and of HIP
+(``hipExtModuleLaunchKernel``) differ in their prefix alone (``_SHORT``).
 
 Events of Kineto that are read (pytorch/kineto, ``libkineto/src``: ``output_json.cpp``, ``CuptiActivity.cpp``,
 ``CuptiActivityProfiler.cpp``, ``RoctracerActivity_inl.h``)::
@@ -44,14 +46,18 @@ if TYPE_CHECKING:
 
 RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "runtime"})
 UNIT_KINDS, FIRST_UNIT = "logparse_unit_kinds", "logparse_first_unit"
-"""The kind of each marked step by its number, and how many units the process had counted before the first one."""
+"""Two keys of a trace's header.
+
+* ``UNIT_KINDS``: kind of each marked step, by its number.
+* ``FIRST_UNIT``: number of units that the process had counted before the first unit of the trace.
+"""
 
 CallKind = Literal["launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"]
-"""``copied``: the return of a copy's call that waited for the copy."""
+"""Kind of a runtime call.  ``copied`` is the return of a copy's call that waited for the copy."""
 CALL_KINDS: tuple[CallKind, ...] = (
     *("launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"),
 )
-"""In the store a call's kind is its place among these."""
+"""All kinds of calls.  In the store a call's kind is its index in this tuple."""
 
 _LAUNCH, _COPY = CALL_KINDS.index("launch"), CALL_KINDS.index("copy")
 _SHORT = regex(r"(?:cuda|hip|cu)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*$")
@@ -69,15 +75,22 @@ MARK = regex(
     r"ProfilerStep#(\d+)\Z|enumerate\(DataLoader\)#_(Multi|Single)Process\w*\.__next__"
     r"|(step\[|execute_(?:new|context|generation|\d))"
 )
-"""What marks a step of PyTorch's profiler (its number), a batch of a loader (its kind), a step of a serving engine."""
+"""Names of marks.
+
+The groups are a profiler step's number, the kind of a loader's batch, and a serving engine's step.
+"""
 BACKLOG_US = 500.0
-"""An idle device begins sooner with what was launched."""
+"""Longest time that an idle device takes to begin with work that was launched, µs."""
 _WAITED_US = 500.0
-"""A ``__next__`` of a loader with workers that takes less finds its batch ready: taking it out of the queue costs so
-much.
+"""Shortest ``__next__`` of a loader with workers that waited for its batch, µs.
+
+A shorter call found its batch ready.  Taking the batch out of the queue takes up to this time.
 """
 _HOST_COPY = regex(r"Memcpy (?:DtoH|HtoD).*Pageable|Memcpy (?:DtoH|HtoD) \((?:Device -> Host|Host -> Device)\)")
-"""ROCm's traces do not state whether memory of the host is pageable."""
+"""Names of copies between the device and the host's memory.
+
+ROCm's traces do not state whether the host's memory is pageable.
+"""
 
 _INT, _PLACE, _REAL, _TEXT = pa.int64(), pa.int32(), pa.float64(), pa.string()
 
@@ -105,12 +118,14 @@ SCHEMA = pa.schema(
         "loads": _rows_of(start=_REAL, end=_REAL, thread=_PLACE, by_workers=_PLACE),
     }
 )  # fmt: skip
-"""Columns of a trace's row; times in µs on the trace's clock.
+"""Columns of a trace's row.  Times are in µs on the trace's clock.
 
-``unit_window`` names the window of units that the trace holds; ``main`` is the thread that runs them, as an index of
-``threads`` (-1: none), as are other threads.  ``identity`` of a kernel is an index of ``identities`` (-1: a copy or
-fill), ``ranks`` of a collective one of ``groups`` (-1: no collective); ``host_copy``: 1 for a copy between device and
-the host's memory.  A wait whose ``wait_on_stream`` is negative does not state its stream.
+* ``unit_window``: name of the window of units that the trace holds.
+* ``main``: thread that runs the units.  It is an index of ``threads`` (-1: none), as are all other threads.
+* ``identity`` of a kernel: an index of ``identities`` (-1: a copy or fill).
+* ``ranks`` of a collective: an index of ``groups`` (-1: no collective).
+* ``host_copy``: 1 for a copy between the device and the host's memory.
+* ``wait_on_stream``: a negative value means that the wait does not state its stream.
 """
 
 Ints = npt.NDArray[np.int64]
@@ -118,8 +133,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class KernelIdentity(NamedTuple):
-    """A kernel's operator and problem (of a library, else that of the operator with its inputs; as its text), as far as
-    they are known, and its name.
+    """A kernel's operator, problem and name, as far as they are known.
+
+    ``problem`` is the text of a library's problem.  If the kernel has none, it is the text of the operator with its
+    inputs.
     """
 
     op: str
@@ -130,9 +147,9 @@ class KernelIdentity(NamedTuple):
 def timeline(
     columns: Columns, places: Ints, identities: Sequence[KernelIdentity], header: Mapping[str, Any]
 ) -> pa.Table:
-    """The row of a trace.  ``places``: of each kernel the index of what it computes among ``identities``.
+    """Return the row of a trace.  ``places`` is the index of each kernel's identity in ``identities``.
 
-    Events that are damaged or lack what theirs need are left out, as the units of ingest count them.
+    Damaged events, and events that lack a needed field, are left out, as the units of ingest count them.
     """
     works, groups = _works(columns, places)
     calls = _calls(columns, works["correlation"])
@@ -165,7 +182,7 @@ def timeline(
 
 
 def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """Kernels, copies and fills, in the order of the file, and the groups of collectives."""
+    """Return kernels, copies and fills in the order of the file, and the groups of collectives."""
     start, us = np.array(columns.kernel_start), np.array(columns.kernel_us)
     talks = np.array([COMMUNICATION.search(name) is not None for name in columns.names], dtype=bool)
     talking = talks[np.array(columns.kernel_name, dtype=np.int64)] if len(start) else np.zeros(0, dtype=bool)
@@ -191,7 +208,7 @@ def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]],
 
 
 def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
-    """Calls of the runtime; of launches and copies only those whose work is in the trace."""
+    """Return calls of the runtime.  Launches and copies are kept only if their work is in the trace."""
     start, us = np.array(columns.call_start), np.array(columns.call_us)
     name, correlation = np.array(columns.call_name, dtype=np.int64), np.array(columns.call_correlation)
     known = {i: call_kind(columns.names[i]) for i in set(columns.call_name)}
@@ -206,13 +223,13 @@ def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
 
 
 def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int, Floats]]:
-    """Nodes of the backward pass (start, end, thread), and when operators and calls of each thread began."""
+    """Return nodes of the backward pass (start, end, thread), and the times at which events of each thread began."""
     start, us = np.array(columns.op_start), np.array(columns.op_us)
     call_start, call_us = np.array(columns.call_start), np.array(columns.call_us)
     names = [columns.names[name] for name, _, _ in columns.kinds]
     marks = np.array([MARK.match(name) is not None for name in names], dtype=bool)
     nodes = np.array([name.startswith(_BACKWARD) for name in names], dtype=bool)
-    events = len(start)  # replays add operators without a time
+    events = len(start)  # replays add operators without a time at the end
     kind = np.array(columns.op_kind, dtype=np.int64)[:events]
     called, timed = _timed(call_start, call_us), _timed(start, us)
     timed &= ~marks[kind] if len(kind) else True
@@ -226,7 +243,7 @@ def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int
 
 
 def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
-    """Which events have a beginning and a duration."""
+    """Return True for each event that has a beginning and a duration."""
     with np.errstate(invalid="ignore"):
         known: npt.NDArray[np.bool_] = np.isfinite(start) & np.isfinite(us) & (us >= 0)
     return known
@@ -235,7 +252,9 @@ def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
 def _marks(
     columns: Columns,
 ) -> tuple[dict[str, tuple[float, float]], list[tuple[float, float, int, int]], int | None]:
-    """Steps by their numbers, batches that a thread waited for or loaded itself, and the thread that marks steps."""
+    """Return steps by their numbers, batches (waited for, or loaded by the thread itself), and the thread that marks
+    steps.
+    """
     steps: dict[str, tuple[float, float]] = {}
     loads: list[tuple[float, float, int, int]] = []
     marked = None
@@ -255,9 +274,9 @@ def _marks(
 
 
 def serving_steps(columns: Columns) -> list[tuple[float, float, int]]:
-    """Beginning, end (µs) and thread of each step that a serving engine marked, by its beginning.
+    """Return beginning, end (µs) and thread of each step that a serving engine marked, sorted by beginning.
 
-    Of marks within each other the outermost counts: vLLM and SGLang mark the step and its parts.
+    If marks lie within each other, the outermost mark counts, because vLLM and SGLang mark the step and its parts.
     """
     marks = [x for x in columns.marks if (found := MARK.match(x[0])) and found[3] and x[2] > 0]
     out: list[tuple[float, float, int]] = []
@@ -272,7 +291,10 @@ def serving_steps(columns: Columns) -> list[tuple[float, float, int]]:
 def _main(
     columns: Columns, activity: Mapping[int, Floats], backward: Sequence[tuple[float, float, int]], marked: int | None
 ) -> int:
-    """The thread that marks the steps, else the busiest one that runs no backward pass; -1 without any."""
+    """Return the thread that marks the steps.  Otherwise return the busiest thread that runs no backward pass.
+
+    Return -1 if there is no thread.
+    """
     if marked is not None:
         return marked
     behind = {thread for _, _, thread in backward}
@@ -283,12 +305,14 @@ def _main(
 def handoffs(
     main: int, activity: Sequence[float], backward: Sequence[tuple[float, float, int]]
 ) -> list[tuple[float, int, int]]:
-    """Where the main thread hands over to a thread of autograd's engine, and where it goes on: at this time thread
-    ``other`` goes on where thread ``one`` is.
+    """Return the moments at which the main thread hands over to a thread of autograd's engine, or goes on after it.
+
+    Each is a triple (time, ``one``, ``other``): thread ``other`` goes on at the place of thread ``one``.
 
     ``Engine::execute`` (pytorch, ``torch/csrc/autograd/engine.cpp``) queues the root on the device's thread, and its
-    caller waits for the result.  So the nodes of a backward pass that follow each other without any event on the main
-    thread are one episode: the first follows what the main thread did last, the main thread follows the last.
+    caller waits for the result.  So nodes of a backward pass that follow each other without an event on the main thread
+    are one episode.  The episode's first node follows the main thread's last event.  The main thread follows the
+    episode's last node.
     """
     busy = sorted(activity)
     episodes: dict[tuple[int, int], tuple[float, float]] = {}
@@ -302,7 +326,7 @@ def handoffs(
 
 
 def call_kind(name: str) -> int:
-    """The kind of a call of the runtime by its name: an index of ``CALL_KINDS``."""
+    """Return the kind of a runtime call by its name: an index of ``CALL_KINDS``."""
     short = _SHORT.match(name)
     name = short[1] if short else ""
     return CALL_KINDS.index(_KINDS.get(name) or ("copy" if name.startswith("Memcpy") else "launch"))
@@ -312,7 +336,7 @@ def call_kind(name: str) -> int:
 
 
 def _listed(rows: Sequence[tuple[Any, ...]] | Mapping[str, npt.NDArray[Any]], type: pa.DataType) -> pa.Array:
-    """A column of one row: the list of these rows, which are given as tuples or as columns."""
+    """Return a column of one row, which is the list of ``rows``.  ``rows`` are tuples or columns."""
     fields = [*type.value_type]
     columns: list[Any] = [rows[x.name] for x in fields] if isinstance(rows, Mapping) else [*zip(*rows, strict=True)]
     columns = columns or [()] * len(fields)
@@ -330,7 +354,10 @@ def _numbers(values: Sequence[Any] | npt.NDArray[Any], type: pa.DataType) -> pa.
 
 
 def _texts(values: Sequence[str | None]) -> pa.Array:
-    """Texts; half an escape of JSON, which no table can hold, is written as its escape."""
+    """Return texts as an Arrow array.
+
+    Half a surrogate pair, which no table can hold, is written as its JSON escape.
+    """
     data = [(x or "").encode("utf-8", "backslashreplace") for x in values]
     present = np.packbits(np.array([x is not None for x in values], dtype=bool), bitorder="little")
     ends = np.cumsum([0, *map(len, data)])

@@ -176,11 +176,10 @@ class TorchDevice:
         raise HostBoundError(f"host-bound in {_TRIES} tries, {time_us:.1f} µs with the host's time")
 
     def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
-        """Return the device time per execution between two events, in µs, and True if the host was always ahead of the
-        device.
+        """Return the device time per execution between two events, in µs, and True if it is valid.
 
-        A spinning kernel before the first event holds the device until everything is enqueued.  Otherwise short kernels
-        would be timed at the speed of Python.
+        It is valid if the host was ahead of the device all the time.  A spinning kernel before the first event holds
+        the device until everything is enqueued.  Otherwise short kernels would be timed at the speed of Python.
         """
         start, end = self._event(), self._event()
         self._hold(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
