@@ -12,14 +12,18 @@
     [aiter] using hipblaslt solution:192883 for m=64 n=256 k=5120 dtype=torch.bfloat16 bias=False, scaleAB=False
     [aiter] [fused_moe] using 2stage default for ('gfx950', 256, 512, 6144, 512, 128, 4, …)
 
-aiter 0.1.5 and 0.1.6 print the line with small letters alone, of each bf16 shape: it is the call.  0.1.7 to 0.1.11
-print the one with capitals after a miss, and 0.1.7 prints type and bias in no other line: a message ``default``.
+Lines "using … solution" depend on aiter's version:
 
-Misses are printed always, hits with ``AITER_LOG_TUNED_CONFIG=1``.  A process looks each shape up once and remembers it
-(up to 4,096 of them), so **a line states that the shape ran, not how often**: a call without a count.  The process is
-the one that the engine's prefix names.  Where the line has no type, the table's name gives it; of 8-bit floats the
-kind stays unknown.  The line itself is also kept, as a message (function ``tuned`` or ``untuned``): it holds the key
-of the table and the padded M whose row serves the call.  Fused MoE is no single product: a message.
+* 0.1.5 and 0.1.6 print only the form with small letters (``m=64``), once per bf16 shape. It is the call.
+* 0.1.7 to 0.1.11 print the form with capitals (``M=512``) after a miss. It becomes a message ``default``, because 0.1.7
+  prints type and bias in no other line.
+
+Misses are always printed, hits only with ``AITER_LOG_TUNED_CONFIG=1``.  A process looks each shape up once and remembers
+it (up to 4,096 shapes).  So **a line states that the shape ran, not how often**: it is a call without a count.  The
+engine's prefix names the process.  If the line has no type, the table's name gives the type.  For 8-bit floats the kind
+stays unknown.  The line itself is also kept as a message (function ``tuned`` or ``untuned``), because it holds the key
+of the table and the padded M whose row serves the call.  A line about fused MoE is a message, because fused MoE is not
+one product.
 Source: ROCm/aiter aiter/tuned_gemm.py, aiter/ops/gemm_op_a8w8.py, gemm_op_a4w4.py, batched_gemm_op_a8w8.py,
 aiter/fused_moe.py, aiter/jit/core.py.
 """
@@ -41,7 +45,13 @@ from logparse.quoting import Shell, filled, shell_comment, shell_word
 
 CATEGORY = tables.CATEGORY
 TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
-"""Functions of messages: a lookup that found a row, one that did not, what then ran, and fused MoE."""
+"""Functions of messages.
+
+* ``tuned``: a look-up that found a row.
+* ``untuned``: a look-up that found no row.
+* ``default``: the solution that then ran.
+* ``fused_moe``: a line about fused MoE.
+"""
 
 _PREFIX = rf"(?:{WORKER} )?(?:\[\d{{4}}-\d\d-\d\d[^\]\n]*\] )?"
 _OWN = r"\[aiter\] (?:\[pid=(?P<own>\d+) [^\]]*\] )?"
@@ -67,7 +77,7 @@ _BYTES_OF_MESSAGE = 2000
 
 
 def read(text: str) -> Outcome:
-    """One line: a call with its message, a fact, or a message."""
+    """Return the outcome of one line: a call with its message, a fact, or a message."""
     line = _LINE.match(text)
     body = line["body"] if line else text
     if re.match(_SHAPE, body):
@@ -86,7 +96,7 @@ def read(text: str) -> Outcome:
 
 
 def process(text: str) -> int | None:
-    """The process that a line names."""
+    """Return the process that a line names, or None."""
     line = _LINE.match(text)
     number = (line["pid"] or line["own"]) if line else None
     return int(number) if number and len(number) < 19 else None
@@ -118,8 +128,12 @@ def _call(fields: str, table: str, solution: Solution | None) -> Call | Reject:
 
 
 class LookUp(NamedTuple):
-    """A look-up that a line reports: the table's file name, the values by their columns, whether there was a row, and
-    the kernel that the line names (empty: none).
+    """A look-up that a line reports.
+
+    * ``table``: the table's file name.
+    * ``values``: the values by their columns.
+    * ``found``: the table has a row for the call.
+    * ``kernel``: the kernel that the line names (empty: none).
     """
 
     table: str
@@ -129,7 +143,10 @@ class LookUp(NamedTuple):
 
 
 def looked_up(text: str) -> LookUp | None:
-    """Of a message of function ``tuned`` or ``untuned``."""
+    """Return the look-up of a message of function ``tuned`` or ``untuned``.
+
+    Return None if the text is no such message.
+    """
     found = _LOOKUP.match(text)
     if found is None:
         return None
@@ -142,7 +159,7 @@ def _values(fields: str) -> dict[str, str]:
 
 
 def _solution(found: re.Match[str]) -> Solution | None:
-    """What runs the call: a hit names its kernel and not the number that the table has for it."""
+    """Return the solution that runs the call.  A hit names its kernel, but not the kernel's number in the table."""
     if found["used"]:
         return _named(found["used"], found["index"])
     if found["kernel"]:
@@ -166,11 +183,14 @@ _TUNERS = {
     "a8w8_blockscale_bpreshuffle": "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py --preshuffle -i",
     "a4w4_blockscale": "csrc/ck_gemm_a4w4_blockscale/gemm_a4w4_blockscale_tune.py -i",
 }
-"""The tuner of each table in a clone of aiter, with the option that takes the untuned one (the READMEs beside them)."""
+"""Path of each table's tuner in a clone of aiter, with its option for the untuned table.
+
+The READMEs beside the tuners state these.
+"""
 
 
 def _use(table: str) -> Shell:
-    """Lines that state which of aiter's tuners reads the untuned form of a table."""
+    """Return the lines that tell which of aiter's tuners reads the untuned form of a table."""
     tuner = _TUNERS.get(table.partition("_tuned_gemm")[0])
     if tuner is None:
         return Shell("# one of the tuners under <aiter>/csrc/ reads it\n")
@@ -183,18 +203,18 @@ _USE = Shell("# its tuner, in a clone of aiter:\n#   python3 <aiter>/@tuner@ {pa
 
 
 class Untuned(NamedTuple):
-    """The CSVs that aiter's tuners read, and notes on shapes that are in none of them."""
+    """The CSVs that aiter's tuners read, and notes on shapes that are in no CSV."""
 
     files: list[Emission]
     notes: list[str]
 
 
 def untuned(lines: Iterable[str]) -> Untuned:
-    """The shapes that tables lacked, each once, in the order given: one CSV per table and, where columns cannot be
-    filled in, per set of columns.
+    """Write the shapes that the tables lacked, each shape once, in the given order.
 
-    ``lines`` are texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.  A bf16 shape whose type
-    no line states is left out: its tuner could not read the row.
+    There is one CSV per table.  If columns cannot be filled in, there is one CSV per set of columns.  ``lines`` are
+    texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.  A bf16 shape whose type no line states
+    is left out, because its tuner could not read the row.
     """
     texts = list(lines)
     defaults = _defaults(texts)
@@ -221,14 +241,19 @@ _TABLE = regex(r"(\w+?)(_tuned)?_gemm\.csv")
 
 
 def _kind(table: str) -> str | None:
-    """What a table that a line names is of; None where no tuner reads it, as far as its name tells."""
+    """Return the kind of a table that a line names (``bf16``).
+
+    Return None if no tuner reads it, as far as its name tells.
+    """
     found = _TABLE.fullmatch(table)
     return found[1] if found and (found[2] or found[1] in _TUNERS) else None
 
 
 def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emission]:
-    """A CSV per set of columns.  Versions print more or less of them: what one does not print is what its calls have,
-    as far as that is known.
+    """Yield a CSV per set of columns.
+
+    Versions print more or fewer columns.  A column that a version does not print is filled with the value that its
+    calls have, if that is known.
     """
     every = {name for row in rows for name in row}
     whole = [_completed(kind, row, every) for row in rows]
@@ -242,8 +267,10 @@ def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emi
 
 
 def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:
-    """The row with the columns of others: versions that print no scaling and no shuffle have none, and aiter's tuner
-    takes the type of the inputs where none is given for the result.
+    """Return the row with the columns of other rows.
+
+    Versions that print no scaling and no shuffle have neither.  If no type is given for the result, aiter's tuner takes
+    the type of the inputs.
     """
     if kind != "bf16" or not {"bias", "dtype"} <= row.keys():
         return dict(row)
@@ -252,8 +279,10 @@ def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> d
 
 
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
-    """Rows of bf16 shapes by their sizes, of ``default`` messages.  These lack the result's type: it is that of the
-    inputs, as aiter's tuner takes it where none is given.
+    """Return rows of bf16 shapes by their sizes, from ``default`` messages.
+
+    The messages lack the result's type.  It is the type of the inputs, because aiter's tuner takes that type if none is
+    given.
     """
     out: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for found in filter(None, map(_USING.match, texts)):
@@ -274,8 +303,9 @@ _MOE_KEY = regex(
     r"'(?P<dtype>[\w.]+)', '(?P<a>[\w.]+)', '(?P<w>[\w.]+)', '(?P<quant>QuantType\.\w+)', (?P<g1u1>True|False|0|1), "
     r"(?P<weight>True|False|0|1)"
 )
-"""The key of a look-up: device (from 0.1.5 and 0.1.10 on), sizes, types; the activation is printed as its name or as
-pybind11 prints an enumeration.
+"""The key of a look-up: device (its two parts came with 0.1.5 and 0.1.10), sizes, types.
+
+The activation is printed as its name or as pybind11 prints an enumeration.
 """
 _BITS = {"True": "1", "False": "0"}
 _UNTUNED_MOE = (
@@ -284,7 +314,10 @@ _UNTUNED_MOE = (
 
 
 def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
-    """The untuned table of fused MoE shapes that ran by default, as aiter writes it under ``AITER_ONLINE_TUNE=1``."""
+    """Return the untuned table of fused MoE shapes that ran by default.
+
+    It has the form that aiter writes under ``AITER_ONLINE_TUNE=1``.
+    """
     rows: dict[str, None] = {}
     for found in filter(None, map(_MOE_DEFAULT.match, texts)):
         key = _MOE_KEY.fullmatch(found["key"])

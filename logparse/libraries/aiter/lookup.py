@@ -1,9 +1,11 @@
-"""The tables of tuned kernels that aiter reads, by what their readers look a call up by.
+"""The tables of tuned kernels that aiter reads, and the keys by which their readers look a call up.
 
-Each is read with ``pandas.read_csv`` and made a dictionary (``set_index(keys).to_dict("index")``).  The columns show
-which reader a table is for, but not which of those that look for ``gfx, cu_num, M, N, K`` alone: its name does.
-The table of grouped fused MoE (gfx1250) is another one with columns of the same names, of which nothing is judged.
-Source: ROCm/aiter at e4048607 ``aiter/tuned_gemm.py``, ``aiter/ops/gemm_op_a8w8.py``, ``gemm_op_a4w4.py``,
+Each table is read with ``pandas.read_csv`` and made a dictionary (``set_index(keys).to_dict("index")``).  The columns
+show which reader a table is for.  Several readers look for ``gfx, cu_num, M, N, K`` alone.  For these the table's name
+decides.
+
+The table of grouped fused MoE (gfx1250) is another table with columns of the same names.  It is not judged.  Source:
+ROCm/aiter at e4048607 ``aiter/tuned_gemm.py``, ``aiter/ops/gemm_op_a8w8.py``, ``gemm_op_a4w4.py``,
 ``batched_gemm_op_a8w8.py``, ``batched_gemm_op_bf16.py``, ``aiter/fused_moe.py``, ``aiter/jit/core.py``.
 """
 
@@ -17,14 +19,19 @@ from logparse.libraries.aiter import tables as aiter
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """What one reader needs of a table.
+    """The requirements of one reader on a table.
 
-    ``keys`` it looks a call up by, of which ``flags`` are True or False, ``words`` texts and the others whole numbers;
-    ``types`` are words that name a torch type.  ``late`` are keys that came later and what a reader does without them;
-    ``needed`` are the other columns that it wants, ``names`` those that must hold a kernel's name in every row.
-    ``backends_of`` are backends that only the table of that stem has.  ``keeps_first``: of two rows of one key the
-    first is kept; elsewhere equal ones may stand there twice and others make the reader raise.  ``compiled``: the
-    kernels of Composable Kernel are chosen when aiter builds its module from the table, not when a call looks it up.
+    * ``keys``: columns by which it looks a call up.  ``flags`` are True or False, ``words`` are texts, the other keys
+      are integers.
+    * ``types``: words that name a torch type.
+    * ``late``: keys that came later, each with the reader's behaviour without it.
+    * ``needed``: other columns that it needs.
+    * ``names``: columns that must hold a kernel's name in every row.
+    * ``backends_of``: backends that only the table with that stem has.
+    * ``keeps_first``: of two rows of one key the first is kept.  In other tables equal rows may occur twice, and
+      different rows make the reader raise.
+    * ``compiled``: the kernels of Composable Kernel are chosen when aiter builds its module from the table, not when a
+      call looks it up.
     """
 
     keys: tuple[str, ...]
@@ -45,13 +52,16 @@ class Lookup:
         return [x for x in self.keys if x not in self.flags | self.words]
 
     def has(self, backend: object, name: str) -> bool:
-        """Whether the reader of the table of this name knows the backend; of a name without a stem all may be meant."""
+        """Return True if the reader of the table ``name`` knows the backend.
+
+        A name without a stem may mean every table.
+        """
         table = stem(name)
         own = self.backends_of.items()
         return backend in self.backends or any(backend in more for of, more in own if table in (of, None))
 
     def present(self, columns: Collection[str]) -> list[str]:
-        """The keys that a reader of this table's generation goes by."""
+        """Return the keys by which a reader of this table's generation looks calls up."""
         return [x for x in self.keys if x in columns or x not in self.late]
 
 
@@ -106,7 +116,7 @@ _MXSCALE = Lookup(
 )
 """Batched 8-bit GEMMs with scales that are powers of two, as ``lookup_mxscale_bmm_config`` reads them at e4048607.
 
-Later tables have a column ``w_scale_block``, of which nothing is judged.
+Later tables have a column ``w_scale_block``.  They are not judged.
 """
 _MOE_SIZES = ("token", "model_dim", "inter_dim", "expert", "topk")
 _MOE_TYPES = ("dtype", "q_dtype_a", "q_dtype_w")
@@ -119,9 +129,9 @@ FUSED_MOE = Lookup(
     names=("kernelName1",),
     keeps_first=True,
 )
-"""Before 446260d1 (May 2026) two rows of one key made its reader raise, too."""
+"""Fused MoE.  Before 446260d1 (May 2026) two rows of one key made its reader raise, too."""
 _OTHER_MOE = frozenset({"preshuffle", "hidden_pad", "intermediate_pad", "tile_m"})
-"""Columns of fused-MoE tables whose readers look for more, and of the grouped one."""
+"""Columns of fused-MoE tables whose readers look for more columns, and of the grouped fused-MoE table."""
 PASSED_OVER = "flydsl_fallback"
 """The ``_tag`` of rows that the reader of fused-MoE tables leaves out (aiter/fused_moe.py, ``get_cfg_2stages``)."""
 
@@ -137,16 +147,19 @@ VARIABLES: Mapping[str, str] = {
     "bf16_tuned_gemm": "AITER_CONFIG_GEMM_BF16",
     "tuned_fmoe": "AITER_CONFIG_FMOE",
 }
-"""Stem of a table's name → the variable that holds its path; aiter itself identifies tables by these stems."""
+"""Environment variable that holds a table's path, by the stem of the table's name.
+
+aiter itself identifies tables by these stems.
+"""
 
 
 def stem(name: str) -> str | None:
-    """The stem of ``VARIABLES`` that a file's name contains."""
+    """Return the stem of ``VARIABLES`` that a file's name contains, or None."""
     return next((x for x in VARIABLES if x in name), None)
 
 
 def table_of(columns: Sequence[str]) -> Lookup | None:
-    """The reader that a table of these columns is for."""
+    """Choose the look-up by the table's columns.  Return None if none fits."""
     has = set(columns)
     if {"M", "N", "K", "libtype", "solidx"} <= has:
         return BF16

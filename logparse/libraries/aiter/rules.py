@@ -1,11 +1,12 @@
-"""The members for aiter's tables of tuned kernels: which rows aiter reads, finds and can run, and remarks on them.
+"""The override formats of aiter's tables of tuned kernels: which rows aiter reads, finds and can run.
 
-aiter reads them with ``pandas.read_csv`` and looks calls up in a dictionary: a cell's *type* decides whether it is
-found, and pandas gives one type to a whole column.  One cell that is no number makes every size a text that no call
-equals; two different rows of one key make most readers raise (``Lookup.keeps_first``).  Device and CU count are part of
-the key, the library's build is not.  Of the bf16 table the key of a call is known (``aiter.key``); of the others a
-server's log states it.
-Source: ``aiter_lookup``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
+aiter reads a table with ``pandas.read_csv`` and looks calls up in a dictionary.  So a cell's *type* decides whether the
+row is found, and pandas gives one type to a whole column.  One cell that is no number turns every size of its column
+into a text, which no call equals.  Two different rows of one key make most readers raise (``Lookup.keeps_first``).
+
+Device and CU count are part of the key, the library's build is not.  For the bf16 table, the key of a call is known
+(``tables.key``).  For the other tables, a server's log states it.  Source: ``lookup``; ROCm/aiter
+``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from logparse.target import Facts, arch
 Cell: TypeAlias = bool | int | float | str | None
 
 KERNELS = "aiter-kernels"
-"""Name of the format of all tables but the bf16 one."""
+"""Name of the format of all tables except the bf16 table."""
 _INT = re.compile(r"\s*[+-]?\d{1,18}\s*", re.ASCII)
 _FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
 _MISSING = frozenset(
@@ -48,9 +49,13 @@ _RETUNE = "tune again on the target with aiter's tuner; a bf16 table can also co
 
 @dataclass(frozen=True)
 class TunedRow:
-    """One row: its cells as pandas types them, and as they stand in the file; ``width`` is how many there are.
+    """One row of a table.
 
-    ``looked_up`` is how the reader of such tables looks a call up, ``file`` the table's name.
+    * ``cells``: the cells as pandas types them.
+    * ``texts``: the cells as they stand in the file.
+    * ``width``: number of cells in the line.
+    * ``looked_up``: how the reader of such tables looks a call up.
+    * ``file``: the table's name.
     """
 
     line: int
@@ -62,7 +67,10 @@ class TunedRow:
 
     @cached_property
     def key(self) -> str:
-        """As ``aiter.key`` spells it, without what came later; empty where a column or a value is missing."""
+        """The key as ``tables.key`` spells it, without columns that the table lacks because they came later.
+
+        It is empty if a column or a value is missing.
+        """
         words = []
         for name in self.looked_up.present(self.cells):
             cell = self.cells.get(name)
@@ -108,9 +116,12 @@ class _Context:
     table: Lookup
     columns: Sequence[str]
     serves: bool
-    """Whether some row is of the target's device: one table serves several, as aiter's own do."""
+    """True if at least one row is for the target's device.
+
+    A table may serve several devices, as aiter's own tables do.
+    """
     used: Mapping[str, TunedRow]
-    """Of each key the entry that aiter takes."""
+    """The row that aiter takes, by key."""
 
 
 # ------------------------------------------------------------------------------------------------ rules about rows
@@ -231,7 +242,7 @@ _RULES: tuple[Rule[TunedRow, _Context], ...] = (
 
 
 def recognise(head: Head) -> bool:
-    """A bf16 table: M, N, K with a backend and its solution."""
+    """Return True for a bf16 table: M, N, K with a backend and its solution."""
     return _table(head) is BF16
 
 
@@ -241,14 +252,17 @@ def _table(head: Head) -> Lookup | None:
 
 
 def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]]:
-    """The columns, the rows typed as pandas types them, and why pandas does not read the file (empty: it does)."""
+    """Return the columns, the rows typed as pandas types them, and notes.
+
+    A note of severity ``error`` is a reason why pandas does not read the file.
+    """
     lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
     rows = [(n, cells_of(line)) for n, line in lines if line.strip()]
     if not rows:
         return [], [], [Note(None, "error", "empty", "no row in the file", _RETUNE)]
     columns, body = rows[0][1], rows[1:]
     notes = []
-    # Where the first row has more values than there are columns, pandas takes those in front for names of the rows.
+    # If the first row has more values than there are columns, pandas takes the first values of each row for row names.
     extra = max(0, len(body[0][1]) - len(columns)) if body else 0
     if extra:
         message = (
@@ -270,7 +284,7 @@ def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]
 
 
 def _typed(texts: Sequence[str]) -> list[Cell]:
-    """A column as pandas types it: whole numbers, numbers, True and False, or texts."""
+    """Return a column as pandas types it: integers, numbers, booleans, or texts."""
     known = [text for text in texts if text not in _MISSING]
     if known and all(_INT.fullmatch(text) for text in known):
         return [None if text in _MISSING else int(text) for text in texts]
@@ -309,7 +323,7 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TunedRow, _Context]]:
-    """What aiter takes from the table; whether its indices are of the target's hipBLASLt is unknown."""
+    """Return the reading of a table by aiter.  It is not known if the table's indices fit the target's hipBLASLt."""
     text, _ = text_of(data)
     columns, found, damage = entries(name, text)
     table = table_of(columns) or BF16
@@ -339,10 +353,10 @@ def _own_facts(found: Sequence[TunedRow]) -> dict[str, str]:
 
 
 def padded(key: str) -> list[str]:
-    """The keys that aiter tries where there is no row of this one: M padded finely, then coarsely.
+    """Return the keys that aiter tries if no row has this key: M is padded finely, then coarsely.
 
-    Newer versions pad M below 16 to a power of two first, and stop at 8192 for a wide N; all are tried here.  Of a
-    table without an arch and of batched GEMMs it is not known, nothing is tried.
+    Newer versions first pad M below 16 to a power of two, and stop at 8192 for a wide N.  All of these paddings are
+    tried here.  The list is empty for tables without an arch and for batched GEMMs, because their padding is not known.
     """
     cells = key.split(",")
     if not cells[0].startswith("gfx") or (len(cells) == 6 and cells[5].isdigit()):
@@ -356,7 +370,7 @@ def padded(key: str) -> list[str]:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Problem text → the key under which aiter looked it up in this table, by the lines of a server's log."""
+    """Return the look-ups in this table that the lines of a server's log report, by problem text."""
     operator, facts = stem(name), reading.key_facts
     device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}
     context = reading.parsed.context
@@ -376,7 +390,10 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """The operator and the columns of a table.  Raises InputError where aiter reads no table, or has no name for it."""
+    """Return the operator and the columns of a table.
+
+    Raises InputError if aiter reads no such table or has no name for it.
+    """
     reading = read(name, data, {})
     columns = reading.parsed.context.columns
     odd = [x for x in reading.parsed.notes if x.rule == "values"]
@@ -400,7 +417,12 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Solutions of aiter's own backends, of which hipBLASLt is one."""
+    """Return the solution if its library is one of aiter's backends.
+
+    Otherwise return what hipBLASLt's rules make of it.
+
+    hipBLASLt is one of the backends.
+    """
     return given if given.library in aiter.BACKENDS else hipblaslt_tuning.takes(given, rocblas_version)
 
 

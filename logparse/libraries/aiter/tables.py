@@ -9,17 +9,23 @@
     M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle                    (untuned; 8- and 4-bit: M,N,K, batched: B,M,N,K)
     cu_num,token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,…,kernelName1,us,…,_tag
 
-Produced by ``AITER_TUNE_GEMM=1`` (untuned) and ``gradlib/gradlib/gemm_tuner.py`` (tuned).  Columns are found by name:
-nine generations of the bf16 header exist, with ``soltimes`` for ``us`` before, without ``gfx``, ``cu_num``,
-``splitK`` … .  Microseconds.
+``AITER_TUNE_GEMM=1`` writes untuned tables, ``gradlib/gradlib/gemm_tuner.py`` tuned tables.  Columns are found by name,
+because nine generations of the bf16 header exist.  Older headers have ``soltimes`` instead of ``us``, and lack ``gfx``,
+``cu_num``, ``splitK`` … .  Times are in µs.
 Source: ROCm/aiter aiter/tuned_gemm.py, aiter/configs/.
 
 Row-major Y[M,N] = X[M,K]·W[N,K]ᵀ becomes the column-major call that the library gets: m = N, n = M, layout TN, A is
-W.  The tuner's tensors are contiguous, so leading dimensions are tight, and beta is 0.
-``us`` of inf is a memory fault or a hang, -1 an error or an unsupported call; ``solidx`` -1 is the backend's heuristic.
+W.  The tuner's tensors are contiguous.  So each leading dimension equals its number of rows, and beta is 0.
 
-Fused MoE (``tuned_fmoe.csv``, ``untuned_fmoe.csv``) is no single product, so its rows are neither problems nor
-measurements but messages: function ``fused_moe_table``, the text their key and, of a tuned row, kernels and time.
+| cell | meaning |
+|---|---|
+| ``us`` inf | memory fault or hang |
+| ``us`` -1 | error or unsupported call |
+| ``solidx`` -1 | the backend's heuristic |
+
+Fused MoE (``tuned_fmoe.csv``, ``untuned_fmoe.csv``) is not one product.  So its rows are neither problems nor
+measurements but messages of function ``fused_moe_table``.  The text is the row's key.  A tuned row adds its kernels and
+its time.
 """
 
 from __future__ import annotations
@@ -55,7 +61,7 @@ CATEGORY = "aiter"
 ORIGIN = "aiter"
 _TABLED = frozenset({"bf16_r", "f16_r", "f32_r", "i8_r", "f8_fnuz_r", "f8_r", "bf8_fnuz_r", "bf8_r", "f4_r"})
 DTYPES: Mapping[str, str] = {x.python: x.blas for x in TORCH_TYPES if x.blas in _TABLED}
-"""Types that aiter's tables name, as they print them."""
+"""Types that aiter's tables name, by the names that the tables print."""
 _BOOLS: Mapping[str, bool] = {"true": True, "false": False, "1": True, "0": False}
 _TUNED = frozenset({"libtype", "solidx", "kernelId", "us", "soltimes"})
 _UNTUNED = frozenset({"scaleAB", "outdtype", "q_dtype_w"})
@@ -68,10 +74,10 @@ _BYTES_OF_MESSAGE = 4000
 
 
 def is_ours(header: Header) -> bool:
-    """A header with M, N, K and a column of the tuner's, or the sizes of fused MoE.
+    """Return True if the header has M, N, K and a column of the tuner, or the sizes of fused MoE.
 
-    An untuned table of the 8- and 4-bit families has nothing but sizes, as other programs' lists do: it is known by the
-    name that aiter's tuners give it.
+    An untuned table of the 8- and 4-bit families has only sizes, as lists of other programs do.  It is recognised by
+    the name that aiter's tuners give it.
     """
     columns = set(header.columns)
     if set(_MOE) <= columns:
@@ -84,13 +90,16 @@ def is_ours(header: Header) -> bool:
 
 
 def _renamed(names: list[str]) -> list[str]:
-    if "libtype" in names:  # a batched table of 2026 has its sizes in small letters
+    if "libtype" in names:  # a batched table of 2026 names its sizes in small letters
         return [name.upper() if name.upper() in _SIZES else name for name in names]
     return names
 
 
 class _Table:
-    """Each row as a call (untuned), measurement or message, and the devices that the rows so far are of."""
+    """Reader of a table: each row is a call (untuned), a measurement or a message.
+
+    It also collects the rows' devices.
+    """
 
     def __init__(self, header: Header) -> None:
         self._header = header
@@ -109,8 +118,9 @@ class _Table:
             raise ValueError(f"column {error} is missing") from error
 
     def close(self) -> Iterator[Outcome]:
-        """Where the rows were made.  One file may hold rows of several devices: the fact then names all of them and
-        equals no target.
+        """Yield the facts about the device on which the rows were made.
+
+        A file may hold rows of several devices.  Then the fact names all of them and equals no target.
         """
         devices = self._devices
         facts = [Fact(ours, " ".join(sorted(devices[name]))) for name, ours in _DEVICE.items() if devices[name]]
@@ -120,14 +130,14 @@ class _Table:
 def _values(row: Row) -> dict[str, str]:
     columns, cells = row.columns, row.values
     place = columns.index("splitK") if "splitK" in columns else len(cells)
-    # The first rows of the generation that brought splitK lack it: a time stands in its place.
+    # The first rows of the generation that introduced splitK lack it, and a time stands in its place.
     if len(cells) == len(columns) - 1 and place < len(cells) and "." in cells[place]:
         cells = [*cells[:place], "", *cells[place:]]
     return dict(zip(columns, cells, strict=False))
 
 
 def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
-    """Raises KeyError for a missing column, ValueError for a bad cell."""
+    """Return the records of a row.  Raises KeyError for a missing column, ValueError for a bad cell."""
     if "model_dim" in values:
         return [_fused_moe(values)]
     problem = problem_of_row(values, file_name)
@@ -145,7 +155,7 @@ def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
 
 
 def _fused_moe(values: Mapping[str, str]) -> Message:
-    """Raises ValueError."""
+    """Return the message of a row of fused MoE.  Raises ValueError if the row lacks sizes or types."""
     # A table of grouped fused MoE has a topk of -1 in rows of expert parallelism.
     sizes = (values.get(name, "").removeprefix("-" if name == "topk" else "") for name in _MOE[:5])
     if not all(map(str.isdecimal, sizes)) or not all(x in values for x in _MOE):
@@ -159,17 +169,20 @@ _DEVICE = {"gfx": "arch", "cu_num": "cu_count"}
 
 
 def device_of_key(key_text: str, columns: Collection[str]) -> dict[str, str]:
-    """The facts of the device that a row's key names; ``columns`` are those of its table (its fact ``columns``)."""
+    """Return the facts of the device that a row's key names.
+
+    ``columns`` are the columns of its table (its fact ``columns``).
+    """
     cells = dict(zip((x for x in _KEY if x in columns), key_text.split(","), strict=False))
     return {ours: cells[theirs] for theirs, ours in _DEVICE.items() if cells.get(theirs)}
 
 
 def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
-    """The column-major call of a row.  Raises KeyError for a missing column, ValueError for a bad cell."""
+    """Return the column-major call of a row.  Raises KeyError for a missing column, ValueError for a bad cell."""
     rows, columns, k = int(values["M"]), int(values["N"]), int(values["K"])
     weights = _type(values.get("q_dtype_w") or values.get("dtype"))
     inputs = _type(values.get("dtype"))
-    if weights is None:  # these tables have their type in the file's name only
+    if weights is None:  # only the file's name states the type of such a table
         weights = inputs = {"bf16_": "bf16_r", "a4w4_": "f4_r"}.get(file_name[:5])
     output = _type(values.get("outdtype"))
     floating = weights is not None and weights != "i8_r"
@@ -187,15 +200,18 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
 
 
 def _kind(file_name: str) -> str:
-    """The operator that a table is of, by the words that aiter finds its tables by; empty where none is in the name."""
+    """Return the operator of a table, by the words in the file's name by which aiter finds it.
+
+    Empty if the name has none.
+    """
     found = re.search(r"(bf16|a\dw\d(?:_blockscale)?(?:_bpreshuffle)?)_(?:un)?tuned", file_name)
     return found[1] if found else ""
 
 
 def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
-    """Whether the weights were shuffled: a column, else an operator of its own.
+    """Return the field that tells if the weights were shuffled, from a column or from the operator.
 
-    The operator of 4-bit weights takes both and its table does not tell.
+    The operator of 4-bit weights takes shuffled weights and others, and its table does not tell which.
     """
     stated = _BOOLS.get(values.get("bpreshuffle", "").lower())
     by_operator = None if not kind or kind.startswith("a4w4") else kind.endswith("_bpreshuffle")
@@ -203,7 +219,10 @@ def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
 
 
 def _scales(values: Mapping[str, str], kind: str) -> dict[str, str | None]:
-    """How weights (A) and inputs (B) are scaled, by the operator: 8-bit ones per row, or in blocks of 128."""
+    """Return how weights (A) and inputs (B) are scaled, by the operator.
+
+    8-bit operands are scaled per row, or in blocks of 128.
+    """
     if kind == "bf16":
         scaled = _BOOLS.get(values.get("scaleAB", "false").lower())
         return dict.fromkeys(("scale_a", "scale_b"), "none" if scaled is False else None)
@@ -222,7 +241,7 @@ def _type(name: str | None) -> str | None:
 
 
 def solution_of_row(values: Mapping[str, str]) -> Solution:
-    """The backend and its solution.  Raises KeyError, ValueError."""
+    """Return the backend and its solution.  Raises KeyError for a missing column, ValueError for a bad cell."""
     library = values.get("libtype") or "aiter"
     number = int(values["solidx"] if "solidx" in values else values["kernelId"])
     split = values.get("splitK", "")
@@ -249,24 +268,26 @@ def _time(text: str) -> tuple[float | None, Status, str | None]:
 # ---------------------------------------------------------------------------------------------------- writing
 
 KEY_COLUMNS = ("gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle")
-"""What aiter looks a bf16 GEMM up by; every one of these columns must be there (``set_index``)."""
+"""Columns by which aiter looks a bf16 GEMM up.  Every one of them must exist (``set_index``)."""
 COLUMNS = (*KEY_COLUMNS, "libtype", "solidx", "splitK", "us", "kernelName", "err_ratio", "tflops", "bw")
-"""The newest bf16 header; the readers since ``cu_num`` came find all that they look for in it.  Those of 0.1.5 and
-0.1.6 also compare ``kernelName`` of hipBLASLt's rows with the library's name, and stop where it differs.
+"""The newest bf16 header.  Readers from the introduction of ``cu_num`` on find all columns that they need in it.
+
+The readers of 0.1.5 and 0.1.6 also compare ``kernelName`` of hipBLASLt's rows with the library's name.  They stop if it
+differs.
 """
 BY_KERNEL_NAME = frozenset({"asm", "flydsl"})
-"""Backends that aiter finds a kernel of by its name, not by ``solidx``."""
+"""Backends for which aiter finds a kernel by its name, not by ``solidx``."""
 BACKENDS = BY_KERNEL_NAME | {"hipblaslt", "opus", "skinny", "triton", "torch"}
-"""``libtype`` texts of aiter's table ``solMap``; any other raises a KeyError at the call."""
+"""``libtype`` texts of aiter's table ``solMap``.  Any other text raises a KeyError at the call."""
 _NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """``gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle``: what aiter looks a call up by.
+    """Return aiter's key of a call: ``gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle``.
 
-    None for what is no call of aiter (another layout than TN, a batch, an epilogue, a β other than 0) and where the
-    device or a field is unknown.  Leading dimensions are no part of it.  A row with a larger, padded M serves a call
-    too, where there is none of its own: what aiter pads to depends on its version.
+    Return None for a problem that is no call of aiter (a layout other than TN, a batch, an epilogue, a β other than 0).
+    Return None also if the device or a field is unknown.  Leading dimensions are not part of the key.  If no row has
+    the call's own M, a row with a larger, padded M serves the call.  The padding depends on aiter's version.
     """
     cells = _cells(problem, target)
     return None if None in cells.values() else ",".join(str(cell) for cell in cells.values())
@@ -290,7 +311,10 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
 
 
 def accepts(override: Override) -> bool:
-    """What aiter itself measured, and kernels that only aiter has: an index of hipBLASLt alone may be anyone's."""
+    """Return True for problems that aiter itself measured, and for kernels that only aiter has.
+
+    A solution of hipBLASLt or torch counts only if aiter measured it, because other libraries use such solutions, too.
+    """
     if not isinstance(override.problem, GemmProblem) or override.solution.library not in BACKENDS:
         return False
     own = (override.key_text or "").count(",") == len(KEY_COLUMNS) - 1
@@ -298,13 +322,14 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """``bf16_tuned_gemm.csv`` of the newest generation: one row per key, of several overrides the fastest.
+    """Return ``bf16_tuned_gemm.csv`` of the newest generation, with the fastest override per key.
 
-    ``parameters`` of an override is the kernel's name where the backend goes by that.  ``us``, ``tflops`` and ``bw``
-    are of the override's time and empty without one; ``err_ratio`` was not measured and stays empty.
+    ``parameters`` of an override is the kernel's name if the backend finds kernels by name.  ``us``, ``tflops`` and
+    ``bw`` follow from the override's time and are empty without a time.  ``err_ratio`` was not measured and stays
+    empty.
 
-    Raises EmissionError where the target's arch or CU count, a field of the key or a kernel's name is not known, and
-    where overrides of one key differ and have no times.
+    Raises EmissionError if the target's arch or CU count, a field of the key or a kernel's name is not known.  Raises
+    it also if overrides of one key differ and have no times.
     """
 
     def key_of(override: Override) -> str:
@@ -321,7 +346,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 
 def _backend(override: Override) -> list[str]:
-    """``libtype,solidx,splitK`` of the solution."""
+    """Return ``libtype,solidx,splitK`` of the solution."""
     given = override.solution
     if given.text == "Default":
         return ["torch", "0", "0"]
@@ -334,7 +359,7 @@ def _backend(override: Override) -> list[str]:
 
 
 def _speed(override: Override) -> list[str]:
-    """``us,kernelName,err_ratio,tflops,bw``, as aiter's tuner computes them (10¹² operations/s, 10⁹ bytes/s)."""
+    """Return ``us,kernelName,err_ratio,tflops,bw``, as aiter's tuner computes them (10¹² operations/s, 10⁹ bytes/s)."""
     gemm, us, kernel = override.problem, override.time_us, override.parameters or ""
     assert isinstance(gemm, GemmProblem)
     if re.search(r'[,"\s]', kernel):

@@ -10,14 +10,14 @@
         not found at /…/configs/E=16,N=1536,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8,block_shape=[128,128].json
     INFO 05-03 17:42:23 [fused_moe.py:655] Using configuration from /…/E=8,N=3584,device_name=….json for MoE layer.
 
-A table is looked up by its *name*: experts, width, device, type, block; a batch takes the entry whose number of tokens
-is nearest.  Made by ``benchmarks/kernels/benchmark_moe.py --tune`` (vLLM) and ``benchmark/kernels/fused_moe_triton/``
-(SGLang), read from ``VLLM_TUNED_CONFIG_FOLDER``, ``SGLANG_MOE_CONFIG_DIR`` or the packages' own folders.  Lines about
-block-scaled 8-bit products are the same and name ``N=…,K=…`` tables.
+A table is looked up by its *name*: experts, width, device, type, block.  A batch takes the entry whose number of tokens
+is nearest.  ``benchmarks/kernels/benchmark_moe.py --tune`` (vLLM) and ``benchmark/kernels/fused_moe_triton/`` (SGLang)
+make the tables.  Servers read them from ``VLLM_TUNED_CONFIG_FOLDER``, ``SGLANG_MOE_CONFIG_DIR`` or the packages' own
+folders.  Lines about block-scaled 8-bit products have the same form and name ``N=…,K=…`` tables.
 
-The name lacks the hidden size and an entry lacks its time, so neither is a problem or a measurement: a table is what
-``lint``, ``coverage`` and ``verify`` ask (``rules.py``).  Lines of a log become messages whose function is the table's
-name without ``.json`` and whose text is ``not found``, ``fallback`` or ``found``.
+Because the name lacks the hidden size, a table is no problem.  Because an entry lacks its time, it is no measurement.
+``lint``, ``coverage`` and ``verify`` read tables (``rules.py``).  Lines of a log become messages.  Their function is the
+table's name without ``.json``, their text ``not found``, ``fallback`` or ``found``.
 Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_moe_configs``,
 ``get_config_file_name``), sgl-project/sglang python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py.
 """
@@ -31,10 +31,10 @@ from logparse.model import Message
 
 CATEGORY = "moe-config"
 MISSING, FALLBACK, FOUND = "not found", "fallback", "found"
-"""Texts of log lines: no table, that of another Triton version, the table itself."""
+"""Texts of messages: no table was found, a table of another Triton version, or the table itself."""
 
 NAME = regex(r"(?:E=\d+,)?N=\d+,(?:K=\d+,)?device_name=[^/\s'\"]+?(?=\.json)")
-"""A table's name without ``.json``; SGLang's ``block_shape=[128, 128]`` has a space, which ``_names`` takes."""
+"""A table's name without ``.json``.  SGLang's ``block_shape=[128, 128]`` has a blank, which ``_names`` removes."""
 _FIELD = regex(r"(?:^|,)(\w+)=(\[[\d,]*\]|[^,]*)")
 _SPACED = regex(r"(block_shape=\[\d+), (\d+\])")
 _TABLE = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:triton_version"\s*:\s*"[^"]*"\s*,\s*"\d+|\d+)"\s*:\s*\{\s*"[A-Za-z_]+"')
@@ -43,7 +43,10 @@ _PID = regex(WORKER)
 
 
 def recognise(head: Head) -> bool:
-    """An object of numbers of tokens with tiles: Triton's, or FlyDSL's, which vLLM 0.25 reads."""
+    """Return True for an object of token counts with tiles.
+
+    The tiles are Triton's, or FlyDSL's, which vLLM 0.25 reads.
+    """
     return _TABLE.match(head.data) is not None and (b'"BLOCK_SIZE_M"' in head.data or b'"tile_m"' in head.data)
 
 
@@ -51,7 +54,10 @@ def recognise(head: Head) -> bool:
 
 
 def read_line(text: str) -> Outcome:
-    """One line: a message per table that it names; a warning that names none is a message, too."""
+    """Return the outcome of one line: a message per table that it names.
+
+    A warning that names no table is a message, too.
+    """
     names = _names(text)
     if not names:
         start = text.find("Using default MoE ")
@@ -64,23 +70,23 @@ def read_line(text: str) -> Outcome:
 
 
 def fields(name: str) -> dict[str, str]:
-    """The fields of a table's name: E, N, K, device_name, dtype, block_shape."""
+    """Return the fields of a table's name: E, N, K, device_name, dtype, block_shape."""
     return dict(_FIELD.findall(name))
 
 
 def is_name(text: str) -> bool:
-    """Whether a table may bear this name (without ``.json``)."""
+    """Return True if a table may have this name (without ``.json``)."""
     match = NAME.match(f"{text}.json")
     return match is not None and match.end() == len(text)
 
 
 def _names(text: str) -> list[str]:
-    """Tables that a text names, each once and without the space that SGLang's names have."""
+    """Return the tables that a text names, each once and without the blank in SGLang's names."""
     return list(dict.fromkeys(NAME.findall(_SPACED.sub(r"\1,\2", text))))
 
 
 def process(text: str) -> int | None:
-    """The process that the engine's prefix names."""
+    """Return the process that the engine's prefix names, or None."""
     match = _PID.match(text)
     return int(match["pid"]) if match else None
 

@@ -1,14 +1,17 @@
-"""The member for fused-MoE tables of vLLM and SGLang: whether a server finds a table, and which entries it can run.
+"""The override format of fused-MoE tables of vLLM and SGLang.
 
-A server makes the table's name of the experts, the width per GPU, the device, the type and the block, and opens the
-file of that name: one letter more and it is never read, whatever is in it.  It takes ``json.load`` of the whole file
-and ``int()`` of every name but ``triton_version`` (one that is no number raises, and the server ends), then the entry
-whose number of tokens is nearest, the first of two.  An entry's words are arguments of a Triton kernel: sizes of blocks
-must be powers of two, an option that the backend does not know stops the launch.
+It tells whether a server finds a table, and which entries the server can run.
 
-Tables of block-scaled products (``N=…,K=…``, no experts) are taken likewise, ``triton_version`` not excepted, and from
-the server's own folder alone.  Their kernel loads one scale per step along K.
-Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_config_file_name``,
+A server builds the table's name from the experts, the width per GPU, the device, the type and the block.  It opens the
+file of that name.  A file whose name differs by one letter is never read, whatever is in it.  The server applies
+``json.load`` to the whole file and ``int()`` to every name except ``triton_version``.  If a name is no number, this
+raises and the server ends.  The server then takes the entry whose number of tokens is nearest, the first of two.  An
+entry's words are arguments of a Triton kernel.  Block sizes must be powers of two.  An option that the backend does not
+know stops the launch.
+
+Tables of block-scaled products (``N=…,K=…``, no experts) are read in the same way, but with two differences:
+``triton_version`` is no exception, and only the server's own folder is searched.  Their kernel loads one scale per step
+along K.  Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_config_file_name``,
 ``get_moe_configs``, ``invoke_fused_moe_kernel``), sgl-project/sglang
 python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py; ``get_w8a8_block_fp8_configs`` and
 ``_w8a8_block_fp8_matmul`` of vLLM's ``fp8_utils.py`` and SGLang's ``fp8_kernel.py``.
@@ -40,12 +43,12 @@ _AMD = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
 _KNOWN = {*_BLOCKS, "GROUP_SIZE_M", "SPLIT_K", "num_warps", "num_stages", "num_ctas", "USE_TMA", *_AMD}
 _BLOCK = re.compile(r"\[\d+,(\d{1,9})\]")
 _INTEGER = re.compile(r"\s*[+-]?\d{1,18}(?:_\d{1,18})*\s*\Z", re.ASCII)
-"""What ``int()`` takes."""
+"""Texts that ``int()`` accepts."""
 _MEMBER = re.compile(r'"((?:[^"\\\n]|\\.)*)"\s*:\s*(?=[\[{])')
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]')
 
 Pairs = list[tuple[str, object]]
-"""An object as its members in order: a name that stands twice counts, too."""
+"""An object as its members in order.  A name that occurs twice is listed twice."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def _no_tile(entry: Tile, context: _Context) -> str | None:
         return "no object of sizes"
     needed = [*_BLOCKS, "GROUP_SIZE_M"]
     if context.field("dtype") in ("int4_w4a16", "int8_w8a16"):
-        needed = ["BLOCK_SIZE_M", "GROUP_SIZE_M"]  # the others are chosen for these types
+        needed = ["BLOCK_SIZE_M", "GROUP_SIZE_M"]  # the kernel chooses the other sizes for these types
     missing = [name for name in needed if name not in entry.words]
     return f"no {', '.join(missing)}: the kernel cannot be launched" if missing else None
 
@@ -161,8 +164,8 @@ _RULES: tuple[Rule[Tile, _Context], ...] = (
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]]:
-    """What a server takes from the table."""
-    table = name.removesuffix(".json").replace(", ", ",")  # a comma and a blank are of SGLang's block
+    """Return the reading of the table by a server."""
+    table = name.removesuffix(".json").replace(", ", ",")  # SGLang writes the block with a comma and a blank
     refusals, members = _members(data)
     entries = [_entry(table, line, key, value) for line, key, value in members if _INTEGER.match(key)]
     version = next((str(value) for _, key, value in members if key == _VERSION), "")
@@ -183,7 +186,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
 
 
 def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
-    """Why the file is no object (empty: it is one), and its members with their lines.
+    """Return the reasons why the file is no object (empty: it is), and its members with their lines.
 
     A byte order mark and bytes that are no UTF-8 raise in a server's ``open`` and ``json.load``, too.
     """
@@ -227,7 +230,7 @@ def _facts(table: str) -> dict[str, str]:
 
 
 def _of_device(table: str, target: Facts) -> list[Note]:
-    """A refusal where the target is certainly another device than the file's name."""
+    """Return a refusal if the target is certainly another device than the device in the file's name."""
     own = _facts(table)
     if not own or not ("device" in target or arch(target)):
         return []
@@ -246,7 +249,7 @@ def _of_device(table: str, target: Facts) -> list[Note]:
 
 
 def _plain(device: str) -> str:
-    """A device's name as it is made part of a table's; vLLM has one for all H200."""
+    """Return a device's name as a table's name contains it. vLLM has one name for all H200."""
     words = device.replace(" ", "_")
     return "NVIDIA_H200" if "H200" in words.split("_") else words
 
@@ -266,9 +269,10 @@ def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
 
 
 def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
-    """Batches that are served by an entry far from them: the look-up takes the nearest one, never the default.
+    """Yield notes about batches that are served by an entry of a very different number of tokens.
 
-    A table with entries of 8 tokens and fewer cost 2.35 % of a prefill of 2,048 (vllm-project/vllm#52192).
+    The look-up takes the nearest entry, never the default.  A table with entries of 8 tokens and fewer cost 2.35 % of a
+    prefill of 2,048 (vllm-project/vllm#52192).
     """
     held = sorted({x.tokens: x for x in entries if x.tokens > 0}.items())
     sizes = [1, *(tokens for tokens, _ in held), _PREFILL]
@@ -285,9 +289,12 @@ def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
 
 
 _FAR = 16
-"""Ratio of two neighbouring sizes from which the batches between are far from both; tuners' own lists have up to 2."""
+"""Ratio of two neighbouring sizes above which the batches between are far from both.
+
+Tuners' own lists have up to 2.
+"""
 _PREFILL = 8192
-"""Tokens of a prefill's batch: vLLM's default on large GPUs (``max_num_batched_tokens``)."""
+"""Number of tokens of a prefill's batch: vLLM's default on large GPUs (``max_num_batched_tokens``)."""
 
 
 def _entry(table: str, line: int, key: str, value: object) -> Tile:
@@ -296,13 +303,13 @@ def _entry(table: str, line: int, key: str, value: object) -> Tile:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """The name of the table of a fused MoE, which is its problem's."""
+    """Return the name of the table of a fused MoE.  This is the problem's name."""
     named = isinstance(problem, OperatorProblem) and moe_config.is_name(problem.name)
     return problem.name if named and isinstance(problem, OperatorProblem) else None
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Every table that the servers of a run looked up, by the lines about tables that were found or are missing."""
+    """Return every table that the servers of a run looked up, from the lines about found and missing tables."""
     out: dict[str, Report] = {}
     for table, text in messages:
         if text in (moe_config.MISSING, moe_config.FALLBACK, moe_config.FOUND):
@@ -312,7 +319,10 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 
 
 def recognise(head: Head) -> bool:
-    """A table of Triton's tiles: how FlyDSL's are read is not known here."""
+    """Return True for a table of Triton's tiles.
+
+    FlyDSL's tables are refused, because it is not known here how they are read.
+    """
     return moe_config.recognise(head) and b'"BLOCK_SIZE_M"' in head.data
 
 
@@ -320,7 +330,7 @@ def recognise(head: Head) -> bool:
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """The table's name and the version of Triton.  Raises InputError where no server reads the file."""
+    """Return the table's name and the version of Triton.  Raises InputError if no server reads the file."""
     reading = read(name, data, {})
     if reading.refusals:
         raise InputError(reading.refusals[0].message)
@@ -343,7 +353,7 @@ def _tokens(row: Offer) -> int:
 
 
 def _cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """The table with some of its entries, and its other members."""
+    """Return the table with only some of its entries, and with all of its other members."""
     text, lines, depth, ends = data.decode(), (row.line for row in rows), 0, list[int]()
     for token in _TOKEN.finditer(text):
         depth += (token[0] in "{[") - (token[0] in "}]")

@@ -252,8 +252,9 @@ def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
 def _marks(
     columns: Columns,
 ) -> tuple[dict[str, tuple[float, float]], list[tuple[float, float, int, int]], int | None]:
-    """Return steps by their numbers, batches (waited for, or loaded by the thread itself), and the thread that marks
-    steps.
+    """Return steps by their numbers, batches, and the thread that marks steps.
+
+    A batch is listed if a thread waited for it or loaded it itself.
     """
     steps: dict[str, tuple[float, float]] = {}
     loads: list[tuple[float, float, int, int]] = []

@@ -5,10 +5,11 @@
     dev_cap,m,n,k,trans_a,trans_b,type_a,type_b,type_d,bias_type,lda,ldb,ldd,epi,comp,scale,ws_min,ws_max,algo_id,aidx
     904,4096,8192,2048,T,N,bfloat16,bfloat16,bfloat16,-,2048,2048,4096,-,f32,float32,0,67108864,412345,3
 
-A build of TransformerEngine writes its header and takes a file only if the first line equals it to the letter; there is
-no version in it.  Rows of devices that the machine lacks are passed over; the others are taken in order, a later one of
-the same key and an overlapping range of workspaces is dropped.  A word that the build does not know raises, so the job
-ends at its first product.  ``algo_id`` is hipBLASLt's solution index of the build that wrote it, which nothing checks.
+A build of TransformerEngine writes its own header.  It reads a file only if the first line equals this header exactly.
+The header contains no version.  Rows of devices that the machine lacks are skipped.  The other rows are read in order.
+A row is dropped if an earlier row has the same key and an overlapping range of workspaces.  A word that the build does
+not know raises, so that the job ends at its first product.  ``algo_id`` is the solution index in the hipBLASLt build that
+wrote the file.  Nothing checks it.
 Source: ROCm/TransformerEngine ``transformer_engine/common/gemm/rocm_gemm.cu``, class ``GemmAlgoCache`` (``header_``,
 ``load_``, ``find_``), at 01d53074 (20 columns) and later with ``fp8_scale`` (21); 22 columns as its files have them.
 """
@@ -47,9 +48,9 @@ HEADERS: Mapping[str, str] = {
     "21": f"{_FIRST},lda,ldb,ldd,fp8_scale,epi,comp,scale,{_LAST}",
     "22": f"{_FIRST},aux_type,lda,ldb,ldd,scale_mode,epi,comp,scale_type,{_LAST}",
 }
-"""The headers of known builds, by their number of columns."""
+"""Headers of known builds, by their number of columns."""
 COLUMNS = "transformer_engine_columns"
-"""The fact that names the header of a build."""
+"""Name of the fact that names the header of a build."""
 _RENAMED = {"fp8_scale": "scale_mode", "scale": "scale_type"}
 _NUMBERS = ("dev_cap", "m", "n", "k", "lda", "ldb", "ldd", "scale_mode", "ws_min", "ws_max", "algo_id", "aidx")
 KEY = (
@@ -67,19 +68,19 @@ _EPILOGUES: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "dgelubgrad": ("DGELU_BGRAD", {"activation": "gelu", "gradient": True, "aux": True, "bias": True}),
     "bgradb": ("BGRADB", {"gradient": True, "bias": True, "bias_source": "b"}),
 }
-"""Its names of epilogues: hipBLASLt's, and the fields of a problem."""
+"""TransformerEngine's names of epilogues, each with hipBLASLt's name and the fields of a problem."""
 _PLAIN = {"activation": "none", "gradient": False, "aux": False, "bias": False}
 ARCHES = {904: "gfx942", 905: "gfx950"}
 _INTEGER = regex(r"[ \t-\r]*[+-]?[0-9]{1,18}[ \t-\r]*\Z")
 _FROM_ANY = 1 << 40
-"""The largest workspace of a written row (bytes): a call is served whose workspace lies in the row's range."""
+"""Largest workspace of a written row, bytes.  A row serves a call if the call's workspace lies in the row's range."""
 
 
 @dataclass(frozen=True)
 class CacheRow:
-    """One line below the header (``line`` counts from 1), its cells by the names of 22 columns.
+    """One line below the header (``line`` counts from 1), with its cells by the names of the 22 columns.
 
-    Columns that its header lacks have the value that all calls of such a build have.
+    A column that its header lacks has the value that all calls of such a build have.
     """
 
     line: int
@@ -89,18 +90,18 @@ class CacheRow:
     time_us: float | None = field(default=None, init=False)
 
     def number(self, name: str) -> int:
-        """The integer in a column; −1 if its text is not an integer."""
+        """Return the integer in a column, or −1 if its text is not an integer."""
         text = self.cells.get(name, "")
         return int(text) if _INTEGER.match(text) else -1
 
     @property
     def workspaces(self) -> tuple[int, int]:
-        """The smallest and the largest workspace of a call that the row serves (bytes)."""
+        """The smallest and the largest workspace of a call that the row serves, bytes."""
         return self.number("ws_min"), self.number("ws_max")
 
     @cached_property
     def wrong(self) -> str:
-        """What the library's parser raises for; empty if nothing."""
+        """The cells for which the library's parser raises.  Empty if there are no such cells."""
         bad = [name for name in _NUMBERS if not _INTEGER.match(self.cells.get(name, ""))]
         words = {
             **dict.fromkeys(("type_a", "type_b", "type_d", "scale_type"), _TYPES),
@@ -126,7 +127,7 @@ class CacheRow:
 
 
 def _problem(cells: Mapping[str, str]) -> GemmProblem:
-    """The product of a row; C is D itself, and whether it is added (β) is no part of the row."""
+    """Return the product of a row.  C is D itself.  The row does not state if C is added (β)."""
     device = ARCHES.get(int(cells["dev_cap"]))
     types = {f"{x}_type": on_arch(_TYPES[cells[f"type_{x}"]], device) for x in "abd"}
     epilogue = {**_PLAIN, **_EPILOGUES[cells["epi"]][1]}
@@ -151,16 +152,21 @@ def _problem(cells: Mapping[str, str]) -> GemmProblem:
 
 
 def device_cap(facts: Facts) -> int | None:
-    """HIP's major · 100 + minor of an arch: 904 of gfx942; None where it is unknown.  The stepping is no part of it."""
+    """Return HIP's major · 100 + minor of an arch: 904 for gfx942.
+
+    Return None if it is unknown.  The stepping is not part of it.
+    """
     name = (arch(facts) or "").removeprefix("gfx")
     return int(name[:-2]) * 100 + int(name[-2], 16) if len(name) > 2 and name[:-2].isdigit() else None
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """The fields that ``find_`` compares, in the order of the columns; the workspace's range is not among them.
+    """Return the fields that ``find_`` compares, in the order of the columns.
 
-    None for what TransformerEngine does not run (batched and grouped products), and where a field or the target's arch
-    is unknown.  The bias type counts for 8-bit operands alone, then also without a bias (float32).
+    The range of workspaces is not among them.
+
+    Return None for products that TransformerEngine does not run (batched and grouped), and if a field or the target's
+    arch is unknown.  The bias type counts for 8-bit operands only.  For these it counts also without a bias (float32).
     """
     if not isinstance(problem, GemmProblem) or problem.members or problem.batch_count != 1:
         return None
@@ -187,17 +193,20 @@ def _name(data_type: str | None) -> str | None:
 
 
 def is_ours(header: Header) -> bool:
-    """Its first column names: also a header that no known build has, so that the reason can be stated."""
+    """Return True if the first columns have the expected names.
+
+    This accepts a header that no known build has, too, so that the reason can be stated.
+    """
     return header.text.startswith("dev_cap,m,n,k,trans_a,trans_b,type_a")
 
 
 def columns_of(header: str) -> list[str]:
-    """The columns of a file, renamed to those of the widest header."""
+    """Return the columns of a file, renamed to the columns of the widest header."""
     return [_RENAMED.get(x, x) for x in header.strip("\ufeff\r\n ").split(",")]
 
 
 def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
-    """The row of a line; None for a blank one or a comment."""
+    """Return the row of a line, or None for a blank line or a comment."""
     text = line.strip(" \t\n\r\f\v")
     if not text or text.startswith("#"):
         return None
@@ -207,7 +216,7 @@ def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
 
 
 class _Table:
-    """Each row as a choice without a time, and the devices that the rows so far are of."""
+    """Reader of the cache: each row is a choice without a time.  It also collects the rows' devices."""
 
     def __init__(self, header: Header) -> None:
         self._header, self._columns = header, columns_of(header.text)
@@ -252,7 +261,7 @@ _PHRASES = ("autotune results", "algo storage legend", "entry in algo cache", "c
 
 
 def read_line(text: str) -> Outcome:
-    """A line that TransformerEngine prints about its cache."""
+    """Return the outcome of a line that TransformerEngine prints about its cache."""
     if not any(words in text for words in _PHRASES):
         return FOREIGN
     return Outcome("message", [Message(category="transformer-engine", text=text)])
@@ -274,14 +283,14 @@ FORMATS = (FORMAT, LOG)
 
 
 def accepts(override: Override) -> bool:
-    """A hipBLASLt index, where the target states which header its TransformerEngine reads."""
+    """Return True for a hipBLASLt index if the target states which header its TransformerEngine reads."""
     return override.solution.library == "hipblaslt" and COLUMNS in override.target
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """One file with the header of the target's build (fact ``transformer_engine_columns``).
+    """Return one file with the header of the target's build (fact ``transformer_engine_columns``).
 
-    Raises EmissionError where that is unknown or a field of the key is.
+    Raises EmissionError if this fact or a field of the key is unknown.
     """
     header = HEADERS.get(target.get(COLUMNS, ""))
     if header is None:

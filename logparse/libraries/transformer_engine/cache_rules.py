@@ -1,4 +1,4 @@
-"""What TransformerEngine takes from its cache of hipBLASLt solutions: transcribed from ``GemmAlgoCache::load_``.
+"""The override format of TransformerEngine's cache of hipBLASLt solutions, transcribed from ``GemmAlgoCache::load_``.
 
 Source: ROCm/TransformerEngine ``transformer_engine/common/gemm/rocm_gemm.cu`` at 01d53074 and later.
 """
@@ -25,7 +25,7 @@ class _Context:
     """``dev_cap`` of the target."""
     keys: Mapping[str, Sequence[CacheRow]]
     serves: bool
-    """Whether some row is of the target's device: one file may serve several."""
+    """True if at least one row is for the target's device.  A file may serve several devices."""
 
 
 def _other_device(row: CacheRow, context: _Context) -> str | None:
@@ -83,7 +83,7 @@ _RULES: tuple[Rule[CacheRow, _Context], ...] = (
 
 
 def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Context]]:
-    """What ``load_`` keeps of a file on the target."""
+    """Return the reading of a file by ``load_`` on the target."""
     header, *lines = data.decode("utf-8", "surrogateescape").split("\n")
     names = cache.columns_of(header)
     rows = [row for number, line in enumerate(lines, start=2) if (row := cache.row_of(names, number, line))]
@@ -128,7 +128,7 @@ def _refusals(header: str, columns: str | None, rows: Iterable[CacheRow], target
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """The columns.  Raises InputError where no known build reads the file."""
+    """Return the columns.  Raises InputError if no known build reads the file."""
     first = data.decode("utf-8", "surrogateescape").partition("\n")[0]
     if first not in cache.HEADERS.values():
         raise InputError("its header is no known build's of TransformerEngine")
@@ -141,7 +141,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _without_aux(key: str) -> Sequence[str]:
-    """Builds before 22 columns do not distinguish the type of the auxiliary matrix."""
+    """Return the key without the type of the auxiliary matrix, which builds before 22 columns do not distinguish."""
     cells = key.split(",")
     place = cache.KEY.index("aux_type")
     return () if cells[place] == "-" else (",".join((*cells[:place], "-", *cells[place + 1 :])),)
