@@ -18,12 +18,12 @@ Lines "using … solution" depend on aiter's version:
 * 0.1.7 to 0.1.11 print the form with capitals (``M=512``) after a miss. It becomes a message ``default``, because 0.1.7
   prints type and bias in no other line.
 
-Misses are always printed, hits only with ``AITER_LOG_TUNED_CONFIG=1``.  A process looks each shape up once and remembers
-it (up to 4,096 shapes).  So **a line states that the shape ran, not how often**: it is a call without a count.  The
-engine's prefix names the process.  If the line has no type, the table's name gives the type.  For 8-bit floats the kind
-stays unknown.  The line itself is also kept as a message (function ``tuned`` or ``untuned``), because it holds the key
-of the table and the padded M whose row serves the call.  A line about fused MoE is a message, because fused MoE is not
-one product.
+Misses are always printed, hits only with ``AITER_LOG_TUNED_CONFIG=1``.  A process looks each shape up once and
+remembers it (up to 4,096 shapes).  So **a line states that the shape ran, not how often**: it is a call without a
+count.  The engine's prefix names the process.  If the line has no type, the table's name gives the type.  For 8-bit
+floats the kind stays unknown.  The line itself is also kept as a message (function ``tuned`` or ``untuned``), because
+it holds the key of the table and the padded M whose row serves the call.  A line about fused MoE is a message, because
+fused MoE is not one product.
 Source: ROCm/aiter aiter/tuned_gemm.py, aiter/ops/gemm_op_a8w8.py, gemm_op_a4w4.py, batched_gemm_op_a8w8.py,
 aiter/fused_moe.py, aiter/jit/core.py.
 """

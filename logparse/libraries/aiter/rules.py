@@ -355,8 +355,8 @@ def _own_facts(found: Sequence[TunedRow]) -> dict[str, str]:
 def padded(key: str) -> list[str]:
     """Return the keys that aiter tries if no row has this key: M is padded finely, then coarsely.
 
-    Newer versions first pad M below 16 to a power of two, and stop at 8192 for a wide N.  All of these paddings are
-    tried here.  The list is empty for tables without an arch and for batched GEMMs, because their padding is not known.
+    Newer versions first pad M below 16 to a power of two, and stop at 8192 for a wide N.  All these paddings are tried
+    here.  The list is empty for tables without an arch and for batched GEMMs, because their padding is not known.
     """
     cells = key.split(",")
     if not cells[0].startswith("gfx") or (len(cells) == 6 and cells[5].isdigit()):

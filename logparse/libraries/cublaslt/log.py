@@ -1,6 +1,6 @@
-"""Where cuBLASLt's log differs from hipBLASLt's: a table, and the name that it gives to the algorithm.
+"""Differences between cuBLASLt's log and hipBLASLt's log: a table of keys, and the name of the algorithm.
 
-Produced by ``CUBLASLT_LOG_MASK=31 CUBLASLT_LOG_FILE=cublaslt_%i.log``; one Trace line (shortened)::
+``CUBLASLT_LOG_MASK=31 CUBLASLT_LOG_FILE=cublaslt_%i.log`` produces the log.  One Trace line (shortened)::
 
     [2026-11-21 05:15:08][cublasLt][588][Trace][cublasLtMatmul] A=0X7FE1C0600000 Adesc=[type=R_16BF rows=2304 cols=768
     ld=2304] B=… computeDesc=[computeType=COMPUTE_32F scaleType=R_32F epilogue=EPILOGUE_BIAS biasPointer=0x7fdf89432800]
@@ -8,15 +8,17 @@ Produced by ``CUBLASLT_LOG_MASK=31 CUBLASLT_LOG_FILE=cublaslt_%i.log``; one Trac
     clusterShape=CLUSTER_SHAPE_2x1x1] workSpace=0X7FDF89433A00 workSpaceSizeInBytes=1048576 beta=0 outOfPlace=0
     stream=0X0
 
-The classic calls of cuBLAS (``cublasSgemm``, ``cublasGemmEx`` …: most of PyTorch's products) reach cuBLASLt through
-functions that bear their types, of A and B, of the scale, and of C and D: ``cublasLtSSSMatmul`` (float),
-``cublasLtHSHMatmul`` (half, scaled in float), ``cublasLtTSTMatmul`` (bfloat16), ``cublasLtDDDMatmul``,
-``cublasLtCCCMatmul``.  Their Trace lines have the same grammar, with ``smCountTarget`` in the descriptor.
+The classic calls of cuBLAS (``cublasSgemm``, ``cublasGemmEx`` …) are most of PyTorch's products.  They reach cuBLASLt
+through functions whose name has three letters: the type of A and B, the type of the scale, and the type of C and D.
+Examples: ``cublasLtSSSMatmul`` (float), ``cublasLtHSHMatmul`` (half, scaled in float), ``cublasLtTSTMatmul``
+(bfloat16), ``cublasLtDDDMatmul``, ``cublasLtCCCMatmul``.  Their Trace lines have the same grammar, with
+``smCountTarget`` in the descriptor.
 
 An attribute at its default is not printed: no ``transa`` means OP_N, no ``epilogue`` means EPILOGUE_DEFAULT.  8-bit
-operands have ``aScalePointer=0x7f61e3e9d800 aScaleMode=OUTER_VEC_32F`` in the descriptor, or the pointer alone: one
-factor.  The third bracket of the prefix is the thread, the layer is ``Hint`` where hipBLASLt has ``Hints``, and one
-line is written per heuristic query (``heuristicResults=[66]``: the algorithm ids that it returned).
+operands have ``aScalePointer=0x7f61e3e9d800 aScaleMode=OUTER_VEC_32F`` in the descriptor.  The pointer without a mode
+means one factor.  The third bracket of the prefix is the thread.  The layer is ``Hint``, not ``Hints`` as in
+hipBLASLt's log.  One line is written per heuristic query (``heuristicResults=[66]``: the ids of the returned
+algorithms).
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.model import Solution
 
 MATMUL = regex(r"cublasLt(?:[A-Z]{3})?Matmul\Z")
-"""The functions whose Trace lines are calls: the API's own, and those through which cuBLAS calls it."""
+"""Names of functions whose Trace lines are calls.
+
+These are the API's own function, and the functions through which cuBLAS calls it.
+"""
 
 KEYS: Mapping[str, str] = {
     "batchCount": "batch_count",
@@ -38,10 +43,10 @@ KEYS: Mapping[str, str] = {
     "biasDataType": "biasType",
     "auxDataType": "epilogueAuxDataType",
 }
-"""cuBLASLt's keys by hipBLASLt's name of the same thing."""
+"""hipBLASLt's key by cuBLASLt's key of the same attribute."""
 
 DEFAULTS: Mapping[str, str] = {"transA": "OP_N", "transB": "OP_N", "epilogue": "EPILOGUE_DEFAULT"}
-"""What an attribute is that cuBLASLt does not print."""
+"""Value of each attribute that cuBLASLt does not print."""
 
 _SCALE_MODES: Mapping[str, str] = {
     "SCALAR_32F": "scalar",
@@ -51,11 +56,14 @@ _SCALE_MODES: Mapping[str, str] = {
     "VEC128_32F": "block128",
     "BLK128x128_32F": "block128x128",
 }
-"""``aScaleMode`` and its kin; the words of ``enums.SCALES``, and those of traces for blocks of 128."""
+"""Words for the values of ``aScaleMode`` and its kind.
+
+The words are those in ``enums.SCALES``.  Blocks of 128 have the words that traces use.
+"""
 
 
 def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
-    """How the matrices are scaled, as far as the descriptor states it: one factor unless it names a mode."""
+    """Return how the matrices are scaled, as far as the descriptor states it.  Without a mode it is one factor."""
     out: dict[str, str | None] = {}
     for x in "abcd":
         mode = desc.get(f"{x}ScaleMode", "SCALAR_32F")
@@ -65,11 +73,14 @@ def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def solution(text: str | None) -> Solution | None:
-    """``cublaslt:id=66,tile=192x192,…`` from the ``algo=[…]`` group of a Trace line; None where algo was NULL."""
+    """Return ``cublaslt:id=66,tile=192x192,…`` from the ``algo=[…]`` group of a Trace line.
+
+    Return None if algo was NULL.
+    """
     if not text or "=" not in text:
         return None
     values = dict(word.partition("=")[::2] for word in text.split())
     known = [f"{ours}={values[key].removeprefix(x)}" for ours, key, _, _, x in ATTRIBUTES if values.get(key)]
-    # An attribute that the table does not know is part of the identity all the same.
+    # An attribute that the table does not know is still part of the identity.
     unknown = [f"{key}={value}" for key, value in sorted(values.items()) if key not in {x[1] for x in ATTRIBUTES}]
     return Solution("cublaslt", ",".join([*known, *unknown]), raw=text)

@@ -1,16 +1,17 @@
 """cuBLASLt's algorithm attributes: enum values and their names, and one canonical text for both.
 
-A Trace line names an algorithm by attribute names and leaves out what is at its default; TunableOp's
+A Trace line names an algorithm by attribute names and leaves out attributes at their default.  TunableOp's
 ``Gemm_Cublaslt_id_66_tile_209_…`` and the C API give the enum's numbers.  Both become the text of the Trace line::
 
     algo=[algoId=66 tile=MATMUL_TILE_192x192 stages=MATMUL_STAGES_64xAUTO customOption=4 clusterShape=CLUSTER_SHAPE_…]
     Gemm_Cublaslt_id_66_tile_209_stages_35_splitk_1_red_0_swizzle_0_custom_4_inner_0_cluster_3
     id=66,tile=192x192,stages=64xAUTO,custom=4,cluster=2x1x1
 
-Values as in ``cublasLt.h`` (``cublasLtMatmulTile_t``, ``cublasLtMatmulStages_t``, ``cublasLtReductionScheme_t``,
-``cublasLtMatmulInnerShape_t``, ``cublasLtClusterShape_t``), which are the same in CUDA 12 and 13 where both have them.
-50 algorithms of cuBLASLt 13.1 on an H200 were compared: the attributes read through the API against the Trace line of
-the launch.  The inner shape was 0 in all of them, so how a Trace line would print it is not known.
+The values are those in ``cublasLt.h`` (``cublasLtMatmulTile_t``, ``cublasLtMatmulStages_t``,
+``cublasLtReductionScheme_t``, ``cublasLtMatmulInnerShape_t``, ``cublasLtClusterShape_t``).  Values that CUDA 12 and 13
+both have are equal.  They were checked with 50 algorithms of cuBLASLt 13.1 on an H200: the attributes read through the
+API agree with the Trace line of the launch.  The inner shape was 0 in all 50.  So it is not known how a Trace line
+would print it.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ _CLUSTERS = (
 
 
 def _tiles() -> Iterator[str]:
-    """Tile names in the enum's order.
+    """Yield tile names in the enum's order.
 
-    Behind the historical ones the header goes through two grids, leaving out what it has named before: rows in steps
-    of 8 by columns in steps of 64 up to 192·256 elements, then rows in steps of 64 by columns in steps of 8 up to
-    256·256 elements.
+    After the historical names the header goes through two grids and leaves out names that it already has.  The first
+    grid has rows in steps of 8 and columns in steps of 64, up to 192·256 elements.  The second grid has rows in steps
+    of 64 and columns in steps of 8, up to 256·256 elements.
     """
     first = _FIRST_TILES.split()
     seen = set(first)
@@ -74,13 +75,18 @@ ATTRIBUTES: tuple[tuple[str, str, int | None, Mapping[int, str], str], ...] = (
     ("inner", "innerShape", 0, INNER_SHAPES, "MATMUL_INNER_SHAPE_"),
     ("cluster", "clusterShape", 0, CLUSTERS, "CLUSTER_SHAPE_"),
 )
-"""Attribute, its key in a Trace line, its default (which that does not print), its names, and what a Trace line prints
-before a name; in the order of the canonical text.
+"""Attributes in the order of the canonical text.  Each item has:
+
+* our word for the attribute;
+* its key in a Trace line;
+* its default, which a Trace line does not print;
+* its names by number;
+* the text that a Trace line prints before a name.
 """
 
 
 def algorithm_text(values: Mapping[str, int]) -> str:
-    """The canonical text of an algorithm given by numbers; an attribute that is missing is at its default.
+    """Return the canonical text of an algorithm given by numbers.  A missing attribute has its default.
 
     >>> algorithm_text({"id": 66, "tile": 209, "stages": 35, "splitk": 1, "custom": 4, "cluster": 3})
     'id=66,tile=192x192,stages=64xAUTO,custom=4,cluster=2x1x1'
@@ -94,9 +100,9 @@ def algorithm_text(values: Mapping[str, int]) -> str:
 
 
 def algorithm_values(text: str) -> dict[str, int]:
-    """The numbers of a canonical text, every attribute present.  Raises ValueError on a word that has no number.
+    """Return the numbers of a canonical text, with every attribute.  Raises ValueError if a word has no number.
 
-    The inverse of :func:`algorithm_text`.
+    It is the inverse of :func:`algorithm_text`.
     """
     given = dict(word.partition("=")[::2] for word in text.split(","))
     out: dict[str, int] = {}

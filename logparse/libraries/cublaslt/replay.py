@@ -1,8 +1,8 @@
-"""cuBLASLt through NVIDIA's own bindings (package ``nvmath-python``): the heuristic list in its order, pick first.
+"""cuBLASLt through NVIDIA's own bindings (package ``nvmath-python``): the heuristic list in its order, the pick first.
 
-``cublasLtMatmulAlgoGetHeuristic`` orders by estimated time; what it puts at index 0 is what PyTorch runs.
-Solutions are named as the Trace line names them (``logparse.libraries.cublaslt.names``), so a logged pick and an
-offered solution are the same text.
+``cublasLtMatmulAlgoGetHeuristic`` sorts by estimated time.  PyTorch runs the solution at index 0.  Solutions are named
+as the Trace line names them (``logparse.libraries.cublaslt.names``).  So a logged pick and an offered solution have the
+same text.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ _CONFIG = (
     ("inner", "INNER_SHAPE_ID", 2),
     ("cluster", "CLUSTER_SHAPE_ID", 2),
 )
-"""Our word, ``cublasLtMatmulAlgoConfigAttributes_t`` and its size in bytes."""
+"""Our word, the member of ``cublasLtMatmulAlgoConfigAttributes_t`` and its size in bytes."""
 _WORKSPACE = {9: 32 << 20}
-"""PyTorch's workspace by compute capability (32 MiB on Hopper); 1 MiB elsewhere, as its cuBLASLt path had at first."""
+"""PyTorch's workspace in bytes, by compute capability (32 MiB on Hopper).
+
+On other devices it is 1 MiB, as PyTorch's cuBLASLt path had at first.
+"""
 
 
 class CublasLt(LtBackend):
@@ -43,11 +46,11 @@ class CublasLt(LtBackend):
         "f32_bf16_r": 75,
         "xf32_r": 77,
     }
-    """cublasComputeType_t (cublas_api.h)."""
+    """Numbers of cublasComputeType_t (cublas_api.h)."""
     operations = 0, 1
     pointers: ClassVar[Mapping[str, str]] = {"bias": "BIAS_POINTER"}
     result_bytes, workspace_at, state_at = 96, 64, 72
-    """Of a cublasLtMatmulHeuristicResult_t."""
+    """Size and offsets in a cublasLtMatmulHeuristicResult_t, bytes."""
     most = 200
 
     def __init__(self, place: Place) -> None:
@@ -78,7 +81,7 @@ class CublasLt(LtBackend):
         return _WORKSPACE.get(major, 1 << 20)
 
     def _gemm(self, problem: Problem) -> GemmProblem:
-        """Scalar factors stay at 1, as they are without a pointer."""
+        """Return the problem without its scale factors.  Scalar factors stay at 1, as they do without a pointer."""
         gemm = supported_gemm(problem, self.types, self.compute_types, (None, "none", "scalar"))
         return replace(gemm, scale_a=None, scale_b=None, scale_c=None, scale_d=None)
 

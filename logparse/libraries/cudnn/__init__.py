@@ -1,1 +1,1 @@
-"""cuDNN."""
+"""Replay backend of cuDNN."""

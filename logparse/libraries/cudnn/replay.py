@@ -1,8 +1,8 @@
 """cuDNN through its own frontend (package ``nvidia-cudnn-frontend``): all plans of a convolution, the pick first.
 
-Plans of heuristic A, then B, then the fallback list; index 0 is what a user of the heuristic gets.  A plan is named as
-cuDNN names it (engine and knobs).  For a problem in NCHW the plans on channels_last operands follow, marked
-``layout=NHWC,stored``: no transposes are charged there.
+The plans come from heuristic A, then B, then the fallback list.  A user of the heuristic gets index 0.  A plan has
+cuDNN's own name (engine and knobs).  For a problem in NCHW, the plans on channels_last operands follow.  Their names
+begin with ``layout=NHWC,stored``, because no transposes are charged for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LAST = {"NCHW": "NHWC", "NCDHW": "NDHWC"}
 
 @dataclass(frozen=True)
 class _Graph:
-    """A problem as a cuDNN graph; ``tensors`` in the order first input, second input, output."""
+    """A problem as a cuDNN graph.  ``tensors`` are the first input, the second input and the output."""
 
     graph: Any
     tensors: tuple[Any, Any, Any]
@@ -35,7 +35,7 @@ class _Graph:
 class Cudnn(DeviceBackend):
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        import cudnn  # after torch, which has loaded the library that both shall use
+        import cudnn  # after torch, which has loaded the library that both must use
 
         self._cudnn: Any = cudnn
         self._handle = cudnn.create_handle()
@@ -47,7 +47,10 @@ class Cudnn(DeviceBackend):
         return dict(self._device.facts) | {"cudnn_version": str(self._cudnn.backend_version())}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """Plans in the problem's own layout, then those of the other layout, half of the limit each."""
+        """Return plans in the problem's own layout, then plans of the other layout.
+
+        Each layout gets half of the limit.
+        """
         conv = conv_of(problem, _TYPES)
         last = _channels_last(conv)
         own = list(self._graph(conv).plans)
@@ -136,7 +139,7 @@ class Cudnn(DeviceBackend):
 
 
 def _channels_last(conv: ConvProblem) -> ConvProblem | None:
-    """The same problem on channels_last operands; None where it is that already."""
+    """Return the same problem on channels_last operands.  Return None if it has that layout already."""
     last = _LAST.get(conv.in_layout or "")
     return None if last is None else replace(conv, in_layout=last, weights_layout=last, out_layout=last)
 

@@ -1,1 +1,1 @@
-"""FlashInfer."""
+"""Reader of FlashInfer's file of chosen tactics."""

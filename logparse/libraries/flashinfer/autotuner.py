@@ -7,15 +7,20 @@
      "('fp4_gemm', 'CutlassFp4GemmRunner', ((1, 2560), (2560, 14336), (-1, 320)), ())": ["CutlassFp4GemmRunner", 4],
      "('flashinfer::trtllm_fp4_block_scale_moe', 'MoERunner', ((1, 3584), (1, 16)), ())": ["MoERunner", [8, 52]]}
 
-Written by ``with flashinfer.autotune(True, cache=PATH)``, below ``$VLLM_CACHE_ROOT/flashinfer_autotune_cache`` by vLLM.
-A key is the ``repr`` of operator, runner, sizes of the inputs (a dynamic one is that of its bucket, −1: it follows from
-others) and, a little later, what else the runner tells calls apart by.  A tactic is a number or a list that only its
-runner knows; −1 is its fallback.  ``_records``, ``_generation`` and ``_last_updated_by`` are not about tactics.
-FlashInfer takes nothing of a file whose ``_metadata`` differ from its own (``*`` equals all), and since July 2026 no
-number of a runner ``Cudnn…``; one without ``_metadata`` it takes unasked.
+``with flashinfer.autotune(True, cache=PATH)`` writes it.  vLLM writes it below
+``$VLLM_CACHE_ROOT/flashinfer_autotune_cache``.  A key is the ``repr`` of several parts:
 
-No times are stored, so each entry is a choice without a time.  The runner is part of the choice, not of the problem:
-of two entries that differ in it alone FlashInfer takes that whose runner its caller lists first.
+* the operator and the runner;
+* the sizes of the inputs: a dynamic size is the size of its bucket, and −1 follows from other sizes;
+* in later versions: further values by which the runner distinguishes calls.
+
+A tactic is a number or a list that only its runner understands.  −1 is the runner's fallback.  ``_records``,
+``_generation`` and ``_last_updated_by`` are not about tactics.  FlashInfer ignores a file whose ``_metadata`` differ
+from its own (``*`` equals all).  It reads a file without ``_metadata`` unchecked.  Since July 2026 it ignores a number
+of a runner ``Cudnn…``.
+
+No times are stored, so each entry is a choice without a time.  The runner is part of the choice, not of the problem.
+If two entries differ only in the runner, FlashInfer takes the entry whose runner its caller lists first.
 Source: flashinfer-ai/flashinfer ``flashinfer/autotuner.py`` at 081b91c8, the first (March 2026), and
 ``flashinfer/autotuner/autotuner.py`` at fb28d724 (``save_configs``, ``load_configs``, ``ProfilingCacheKey.file_key``).
 """
@@ -39,7 +44,7 @@ _UNKNOWN = ("unknown", "None", "*")
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """The metadata as facts, each entry as a choice; what cannot be read is a counted reject."""
+    """Yield the metadata as facts, and each entry as a choice.  An entry that cannot be read is a counted reject."""
     data = content(source)
     try:
         found = parsed(data)

@@ -16,8 +16,8 @@ make the tables.  Servers read them from ``VLLM_TUNED_CONFIG_FOLDER``, ``SGLANG_
 folders.  Lines about block-scaled 8-bit products have the same form and name ``N=…,K=…`` tables.
 
 Because the name lacks the hidden size, a table is no problem.  Because an entry lacks its time, it is no measurement.
-``lint``, ``coverage`` and ``verify`` read tables (``rules.py``).  Lines of a log become messages.  Their function is the
-table's name without ``.json``, their text ``not found``, ``fallback`` or ``found``.
+``lint``, ``coverage`` and ``verify`` read tables (``rules.py``).  Lines of a log become messages.  Their function is
+the table's name without ``.json``, their text ``not found``, ``fallback`` or ``found``.
 Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_moe_configs``,
 ``get_config_file_name``), sgl-project/sglang python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py.
 """

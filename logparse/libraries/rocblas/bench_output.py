@@ -1,14 +1,13 @@
-"""What rocblas-bench prints of matrix products: a header and one row per problem that it timed.
+"""Output of rocblas-bench about matrix products: a header and one row per problem that it timed.
 
-Produced by ``rocblas-bench -f gemm …`` (documentation of rocBLAS; a row follows its header, with blank lines between)::
+``rocblas-bench -f gemm …`` prints it (documentation of rocBLAS; a row follows its header, with blank lines between)::
 
     transA,transB,M,N,K,alpha,lda,beta,ldb,ldc,rocblas-Gflops,us
     N,T,4000,4000,4000,1,4000,0,4000,4000, 97190.6, 1317
 
-Columns are found by name.  The types stand in no column but ``a_type`` and its kin of ``gemm_ex``, and the solution in
-none: what a row does not state is unknown.  Times are microseconds, the mean over the iterations.  Rows of other
-functions (without M, N and K) are messages.
-Source: ROCm/rocBLAS ``clients/include/argument_model.hpp``.
+Columns are found by name.  Only ``a_type`` and its kind of ``gemm_ex`` state types, and no column states the solution.
+A field that a row does not state is unknown.  Times are in µs, the mean over the iterations.  Rows of other functions
+(without M, N and K) are messages.  Source: ROCm/rocBLAS ``clients/include/argument_model.hpp``.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from logparse.model import Measurement, Message, Record, Reject, Solution
 _HEADER = regex(r"\s*([A-Za-z][\w,-]*,rocblas-Gflops,\S*)\s*\Z")
 _ROW = regex(r"\s*[\w.+-]+(?:\s*,\s*[\w.+-]+){5,}\s*\Z")
 _PATIENCE = 20
-"""Lines of others that may fall between a header and its rows."""
+"""Number of foreign lines that may come between a header and its rows."""
 
 
 class _Reader:
-    """The columns of the header whose rows may come."""
+    """Reader of the rows under the last header."""
 
     def __init__(self) -> None:
         self._columns: tuple[str, ...] = ()
@@ -84,7 +83,7 @@ FORMAT = BlockFormat(
     about="standard output of rocblas-bench: times of matrix products",
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
-    origins=(Origin("rocblas-bench", evidence=False),),  # no solution is named, so no pick can be compared
+    origins=(Origin("rocblas-bench", evidence=False),),  # no solution is named, so picks cannot be compared
     order="a row belongs to the header before it",
     seen="what its documentation prints",
     example="N,T,4000,4000,4000,1,4000,0,4000,4000, 97190.6, 1317",

@@ -9,24 +9,30 @@
     transA,transB,M,N,batch_count,K,alpha,beta,lda,ldb,ldc,input_type,output_type,compute_type,solution_index
     N,N,320,588,1,4096,1,0,320,6144,320,f32_r,f32_r,f32_r,3788
 
-Produced by ``ROCBLAS_LAYER=2`` (bench) and ``4`` (profile, at exit) on stderr or ``ROCBLAS_LOG_…_PATH``, and by
-``rocblas-gemm-tune --yaml FILE``.  ``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH=FILE`` reads the table back.
+``ROCBLAS_LAYER=2`` writes the bench log and ``4`` the profile log (at exit), on stderr or into ``ROCBLAS_LOG_…_PATH``.
+``rocblas-gemm-tune --yaml FILE`` writes the table.  ``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH=FILE`` reads it back.
 
-A line of the bench log ends with ``--atomics_allowed`` from rocBLAS 4 on, with ``--atomics_not_allowed`` before, where
-the handle is not in the default mode; PyTorch's is not.  A flag of the tool's own (``-i``, ``--verify`` …) marks a
-typed line: ``by_tool``.
+A line of the bench log states the handle's atomics mode only if it is not the default mode, and PyTorch's handle is
+not in the default mode.  The line then ends with ``--atomics_allowed`` from rocBLAS 4 on, and with
+``--atomics_not_allowed`` before.  A flag of the tool's own (``-i``, ``--verify`` …) marks a line that a person typed:
+``by_tool``.
 
-With bit 0x10 (``ROCBLAS_LAYER=0x12``) the command ends in a comment, ``# source=tensile kernel=Cijk_… parent_api=…``:
-which library ran the call, its kernel, and the function that the program called (rocBLAS documentation, logging).
+With bit 0x10 (``ROCBLAS_LAYER=0x12``) the command ends in a comment, ``# source=tensile kernel=Cijk_… parent_api=…``.
+It states the library that ran the call, its kernel, and the function that the program called (rocBLAS documentation,
+logging).
 
-The table's index is Tensile's, counted from 1; rocBLAS's own index of a Tensile solution is negative,
-``file = -index - 10`` (ROCm/rocm-libraries#9985), so a row's solution here is ``rocblas:-3798``.  rocBLAS 4 and earlier
-had other numbers: their files have the Tensile index too, so files compare with files.  Since ROCm/rocm-libraries#10766
-(after 5.2) rocblas-gemm-tune writes rocBLAS's own index, and both are read.
-Tensile matches transposes, sizes, batch, *beta's value*, leading dimensions, strides, input and output type, and
-whether it computes in higher precision; alpha is not compared (ROCm/Tensile ProblemOverride, CachingLibrary_test.cpp).
-Of a single product rocBLAS passes strides of 1 with ``rocblas_gemm_ex``, which a row without strides has, and of 0 with
-``rocblas_sgemm`` and its kind, which PyTorch calls for float and double: these need a row of 18 cells.
+The table's index is Tensile's index, counted from 1.  rocBLAS's own index of a Tensile solution is negative:
+``file = -index - 10`` (ROCm/rocm-libraries#9985).  So the solution of the row above is ``rocblas:-3798``.  rocBLAS 4
+and earlier had other own numbers.  Their files also have the Tensile index, so files can be compared with files.  Since
+ROCm/rocm-libraries#10766 (after 5.2) rocblas-gemm-tune writes rocBLAS's own index.  Both forms are read.
+
+Tensile compares transposes, sizes, batch, *beta's value*, leading dimensions, strides, input and output type, and
+whether the compute type is wider.  It does not compare alpha (ROCm/Tensile ProblemOverride, CachingLibrary_test.cpp).
+For a single product the strides that rocBLAS passes depend on the function:
+
+* ``rocblas_gemm_ex`` passes strides of 1, which a row without strides has.
+* ``rocblas_sgemm`` and its kind pass strides of 0.  PyTorch calls them for float and double.  These calls need a row of
+  18 cells.
 Source: ROCm/rocBLAS library/src/include/logging.hpp, library/src/tensile_host.cpp.
 """
 
@@ -60,16 +66,18 @@ from logparse.model import (
 from logparse.quoting import Shell
 
 RESERVED = 10
-"""Indices that rocBLAS keeps for itself between its own and Tensile's (``c_rocblas_solutions_reserved``)."""
+"""Number of indices that rocBLAS reserves between its own and Tensile's (``c_rocblas_solutions_reserved``)."""
 
 PLAIN = "rocblas_gemm"
-"""Function of the message beside a call of ``rocblas_sgemm`` and its kind, which find other rows of an override file
-than calls of ``rocblas_gemm_ex``; its text is the problem's.
+"""Function of the message beside a call of ``rocblas_sgemm`` and its kind.  The message's text is the problem's text.
+
+Such calls find other rows of an override file than calls of ``rocblas_gemm_ex``.
 """
 
 BATCH_OF_ONE = "rocblas_gemm_batch"
-"""Function of the message beside a call of a single product through a batched function, which finds no row that
-logparse writes.
+"""Function of the message beside a call of a single product through a batched function.
+
+Such a call finds no row that logparse writes.
 """
 
 PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
@@ -90,13 +98,16 @@ _OF_THE_TOOL = frozenset(
     {"-i", "--iters", "-j", "--cold_iters", "-v", "--verify", "-z", "--log_datatype", "--log_function_name", "--device"}
     | {"--initialization", "--workspace", "--flush_batch_count", "--flush_memory_size", "--any_stride", "--outofplace"}
 )
-"""Flags that no log has: a line with one of them was typed."""
+"""Flags that no log has.  A person typed a line with such a flag."""
 _PAIR = regex(r"""['"]?(\w+)['"]?: *(?:"([^"]*)"|'([^']*)'|(\[[^\]]*\]|\([^)]*\)|[^,{}]*?))\s*(?=[,}])""")
 _RECORD = regex(r"\s*(?:- )?\{.*\}\s*\Z")
 
 
 def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
-    """The GEMM of a record, or None when its function is no GEMM.  Raises ValueError on values that are no numbers."""
+    """Return the GEMM of a record.
+
+    Return None if its function is no GEMM.  Raises ValueError if a value is no number.
+    """
     match = FUNCTION.match(given.get("rocblas_function", ""))
     if match is None:
         return None
@@ -111,7 +122,7 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
         values["batch_mode"] = "pointer" if batching == "_batched" else "strided"
         values |= {f"stride_{x}": int(given[f"stride_{x}"]) for x in "abcd" if given.get(f"stride_{x}")}
         if "_ex" not in match[0] and "stride_c" in values:
-            values.setdefault("stride_d", values["stride_c"])  # it computes into C
+            values.setdefault("stride_d", values["stride_c"])  # the function computes into C
     for x in "abcd":
         values[f"{x}_type"] = _type(given.get(f"{x}_type")) or common
     for side in "AB":
@@ -125,19 +136,28 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
 
 
 def _type(name: str | None) -> str | None:
-    """A type by its one word: rocblas-bench takes a letter too, and the logs of rocBLAS 5.2 misspell one type."""
+    """Return the model's word for a type.
+
+    rocblas-bench also takes a letter, and the logs of rocBLAS 5.2 misspell ``i32_r``.
+    """
     return _SPELLED.get(name or "", name)
 
 
 def _beta(text: str) -> Beta | None:
-    """Whether the scalar is zero; None for no text, and for nan: rocBLAS had no pointer, or does not read it."""
+    """Return ``zero`` or ``nonzero`` for a scalar.  Return None for no text and for nan.
+
+    nan means that rocBLAS had no pointer or does not read it.
+    """
     if not text or "nan" in text.lower():
         return None
     return "nonzero" if re.search(r"[1-9]|inf", text, re.IGNORECASE) else "zero"
 
 
 def call_of(given: Mapping[str, str], category: str, text: str, count: int | None, *, by_tool: bool = False) -> Outcome:
-    """A call where the function is a GEMM, a message for any other, a reject for values that are no numbers."""
+    """Return a call if the function is a GEMM, and a message for any other function.
+
+    Return a reject if a value is no number.
+    """
     try:
         problem = problem_of(given)
         index = int(given.get("solution_index") or 0)
@@ -146,7 +166,7 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
     if problem is None:
         function = given.get("rocblas_function", "")
         return Outcome("message", [Message(category=category, function=function, text=text.strip())])
-    if by_tool and problem.trans_a and problem.trans_b:  # rocblas-bench raises what is too small
+    if by_tool and problem.trans_a and problem.trans_b:  # rocblas-bench raises leading dimensions that are too small
         given_ld = {name: x for name in ("lda", "ldb", "ldc", "ldd") if (x := getattr(problem, name)) is not None}
         least = tight_leading_dimensions(problem)
         problem = replace(problem, **{name: max(x, least.get(name, x)) for name, x in given_ld.items()})
@@ -158,7 +178,7 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
 
 
 def _other_rows(function: str, problem: GemmProblem) -> str:
-    """Function of the message beside a call that finds other rows than ``rocblas_gemm_ex`` of its problem."""
+    """Return the function of the message beside a call that finds other rows than ``rocblas_gemm_ex`` finds."""
     match = FUNCTION.match(function)
     if match is None or problem.batch_count != 1:
         return ""
@@ -167,7 +187,7 @@ def _other_rows(function: str, problem: GemmProblem) -> str:
 
 
 def read_bench(text: str) -> Outcome:
-    """One ``rocblas-bench`` line of the log, one call."""
+    """Return the outcome of one ``rocblas-bench`` line of the log: one call."""
     command, _, comment = text.partition(" # ")
     try:
         given, by_tool = _flags(shlex.split(command)[1:])
@@ -178,7 +198,10 @@ def read_bench(text: str) -> Outcome:
 
 
 def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
-    """The call with the kernel that the comment behind its command names, where the command has no solution."""
+    """Return the call with the kernel that the comment behind its command names.
+
+    A solution in the command takes precedence.
+    """
     kernel = comment.get("kernel", "")
     if comment.get("source") != "tensile" or not kernel:
         return made
@@ -188,7 +211,10 @@ def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
 
 
 def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
-    """Values by the names of a profile record, and whether the line was typed.  Raises ValueError on a torn line."""
+    """Return values by the names of a profile record, and True if a person typed the line.
+
+    Raises ValueError on a torn line.
+    """
     given: dict[str, str] = {}
     left = iter(words)
     for flag in left:
@@ -206,7 +232,10 @@ def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
 
 
 def read_profile(text: str) -> Outcome:
-    """One record of the profile log: ``call_count`` calls; without one, a line of a tuning list (not counted)."""
+    """Return the outcome of one record of the profile log: ``call_count`` calls.
+
+    A record without ``call_count`` is a line of a tuning list.  It is not counted.
+    """
     if not _RECORD.match(text):
         return Outcome("reject", [Reject("a torn profile record", 0, len(text.encode()))])
     given = {name: a or b or c for name, a, b, c in _PAIR.findall(text)}
@@ -250,7 +279,7 @@ _ROW = regex(r"[NTC], ?[NTC], ?\d+, ?\d+, ?\d+, ?\d+,")
 
 
 class _Table:
-    """Rows behind a header line, until a line that is no row."""
+    """Reader of the rows behind a header line, up to a line that is no row."""
 
     def __init__(self) -> None:
         self._columns: list[str] = []
@@ -279,12 +308,12 @@ class _Table:
 
 
 def solution_of(index: int) -> Solution:
-    """The solution of a row's index: Tensile's, counted from 1, or rocBLAS's own negative one."""
+    """Return the solution of a row's index: Tensile's index, counted from 1, or rocBLAS's own negative index."""
     return Solution("rocblas", str(index if index < 0 else -index - RESERVED), raw=str(index))
 
 
 def row(text: str) -> Problem | None:
-    """The problem of a row; None for a text that is no row."""
+    """Return the problem of a row.  Return None if the text is no row."""
     measured = _measured(text)
     return None if measured is None else measured.problem
 
@@ -331,7 +360,7 @@ FORMATS = (BENCH, PROFILE, TUNE)
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """The row without its index; None where a field that Tensile matches is unknown."""
+    """Return the row of a problem without its index.  Return None if a field that Tensile compares is unknown."""
     return None if not isinstance(problem, GemmProblem) or _unknown(problem) else _key(problem)
 
 
@@ -354,7 +383,10 @@ def _key(gemm: GemmProblem) -> str:
 
 
 def plain_key(gemm: GemmProblem) -> str | None:
-    """The row of a call of ``rocblas_sgemm`` and its kind; None where there is no such function for these types."""
+    """Return the row of a call of ``rocblas_sgemm`` and its kind.
+
+    Return None if no such function exists for the types.
+    """
     if gemm.batch_count != 1 or {gemm.b_type, gemm.d_type, gemm.compute_type} != {gemm.a_type}:
         return None
     if gemm.a_type not in PRECISIONS.values():
@@ -364,7 +396,7 @@ def plain_key(gemm: GemmProblem) -> str | None:
 
 
 def accepts(override: Override) -> bool:
-    """GEMMs without epilogue whose solution is one of rocBLAS's Tensile kernels."""
+    """Return True for a GEMM without epilogue whose solution is one of rocBLAS's Tensile kernels."""
     gemm, solution = override.problem, override.solution
     if not isinstance(gemm, GemmProblem) or gemm.members or gemm.bias or gemm.activation not in (None, "none"):
         return False
@@ -373,11 +405,15 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """The override file, with a second row where a plain function computes the product, too (``plain_key``).  Alpha,
-    which Tensile does not compare, is written as 1.
+    """Return the override file.
 
-    Raises EmissionError where the target's rocBLAS is not known to be version 5 or later (earlier ones number
-    differently), or where a field that Tensile matches is not known; the value of a beta other than 0 never is.
+    A product that ``rocblas_sgemm`` and its kind also compute gets a second row (``plain_key``).
+
+    Alpha is written as 1, because Tensile does not compare it.
+
+    Raises EmissionError if the target's rocBLAS is not known to be version 5 or later, because earlier versions number
+    solutions differently.  Raises it also if a field that Tensile compares is not known.  The value of a beta other
+    than 0 is never known.
     """
     major = re.match(r"(\d+)\.", target.get("rocblas_version", ""))
     if major is None or int(major[1]) < 5:

@@ -1,8 +1,8 @@
 """rocBLAS through its C API: the library's own choice, and every solution that it lists for a product.
 
-A solution's id is rocBLAS's own index, as its logs print it: negative for Tensile's kernels, which alone an override
-file can name.  The list is in no order, and does not state which of them the library itself takes: its choice is
-the solution ``Default``.  rocBLAS takes workspace from its handle, so none is offered to it.
+A solution's id is rocBLAS's own index, as its logs print it.  Indices of Tensile's kernels are negative.  An override
+file can name only these.  The list has no order and does not state which solution the library itself takes.  So the
+library's choice is the solution ``Default``. rocBLAS takes workspace from its handle, so replay offers it no workspace.
 
 Signatures: ROCm/rocBLAS ``library/include/internal/rocblas-functions.h``, ``rocblas-types.h``.
 """
@@ -22,7 +22,7 @@ from logparse.libraries.kinds.device.torch_device import Tensor, TorchRunnable
 from logparse.model import DEFAULT, GemmProblem, Problem, Solution
 
 _TYPES = {"f16_r": 150, "f32_r": 151, "f64_r": 152, "bf16_r": 168}
-"""rocblas_datatype of the types that torch gives operands in."""
+"""rocblas_datatype of each type in which torch provides operands."""
 _COMPUTE = ("f16_r", "f32_r", "f64_r")
 _OPERATIONS = {"N": 111, "T": 112, "C": 113}
 _STANDARD, _BY_INDEX, _NO_FLAGS = 0, 1, 0
@@ -31,10 +31,10 @@ _NAMES = ("librocblas.so.5", "librocblas.so.4", "librocblas.so")
 
 
 class RocBlas(DeviceBackend):
-    """The backend.  Raises OSError where there is no rocBLAS."""
+    """The backend.  Raises OSError if there is no rocBLAS."""
 
     def __init__(self, place: Place) -> None:
-        super().__init__(place)  # loads torch, and with it torch's own rocBLAS
+        super().__init__(place)  # this loads torch, and with it torch's own rocBLAS
         self._library = loaded_library("librocblas", *_NAMES)
         self._handle = ctypes.c_void_p()
         self._ask("rocblas_create_handle", ctypes.byref(self._handle))
@@ -46,9 +46,12 @@ class RocBlas(DeviceBackend):
         return dict(self._device.facts) | {"rocblas_version": text.value.decode("ascii", "replace")}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """The library's choice, then what it lists; all of it if ``exhaustive``."""
+        """Return the library's choice, then the solutions that it lists.
+
+        With ``exhaustive`` the whole list is returned.
+        """
         gemm = _gemm(problem)
-        unread = dict.fromkeys("abcd", self._reserve(1).data_ptr())  # a list is asked for without operands
+        unread = dict.fromkeys("abcd", self._reserve(1).data_ptr())  # the list needs no operands
         arguments, function = _arguments(self._handle, gemm, unread), _function(gemm) + "_get_solutions"
         count = ctypes.c_int()
         self._ask(function, *arguments, _BY_INDEX, _NO_FLAGS, None, ctypes.byref(count))
@@ -58,7 +61,7 @@ class RocBlas(DeviceBackend):
         return [DEFAULT, *(listed if self._place.exhaustive else listed[: limit - 1])]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
-        """A call with this index; the library checks that the solution fits."""
+        """Return a call with this index.  The library checks that the solution fits."""
         gemm = _gemm(problem)
         operands = self.operands(gemm, conditions)
         assert isinstance(operands, GemmOperands)
@@ -76,8 +79,11 @@ class RocBlas(DeviceBackend):
         return TorchRunnable(self._device, operands, call)
 
     def _ask(self, function: str, *arguments: Any) -> None:
-        """Call the library.  Raises UnsupportedError on that status, else RuntimeError with function and status."""
-        status = getattr(self._library, function)(*arguments)  # which ctypes keeps, unlike an item
+        """Call the library.
+
+        Raises UnsupportedError for ``not implemented``, otherwise RuntimeError with function and status.
+        """
+        status = getattr(self._library, function)(*arguments)  # ctypes caches an attribute, but not an item
         if status:
             error = UnsupportedError if status == _NOT_IMPLEMENTED else RuntimeError
             raise error(f"{function}: rocblas_status {status}")
@@ -88,7 +94,7 @@ def _function(gemm: GemmProblem) -> str:
 
 
 def _arguments(handle: ctypes.c_void_p, gemm: GemmProblem, memory: Mapping[str, int]) -> list[Any]:
-    """Up to the compute type."""
+    """Return the arguments of a call, up to the compute type."""
     batched = (gemm.batch_count or 1) > 1
     operands: dict[str, list[Any]] = {}
     for name, matrix in matrices(gemm).items():
@@ -104,7 +110,7 @@ def _arguments(handle: ctypes.c_void_p, gemm: GemmProblem, memory: Mapping[str, 
 
 
 def _gemm(problem: Problem) -> GemmProblem:
-    """The problem, where rocBLAS runs it.  Raises UnsupportedError."""
+    """Return the problem if rocBLAS runs it.  Raises UnsupportedError otherwise."""
     gemm = supported_gemm(problem, _TYPES, _COMPUTE, (None, "none"))
     if epilogue(gemm) != "DEFAULT":
         raise UnsupportedError(f"epilogue {gemm.epilogue}")

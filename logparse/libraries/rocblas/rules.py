@@ -1,9 +1,11 @@
-"""The member for rocBLAS's override CSVs: which rows Tensile reads and matches, and remarks on them.
+"""The override format of rocBLAS's override CSVs: which rows Tensile reads and matches, and remarks on them.
 
-Tensile silently skips any line that is no row of 15 or 18 cells; numbers are read as far as they go (``64x`` is 64); of
-the types it compares those of input and output, and of the compute type only whether it is wider than the input's.  Of
-several rows of one call the latest counts.  The
-file names neither the build nor the GPU of its indices, and nothing is checked.
+* Tensile silently skips any line that is no row of 15 or 18 cells.
+* It reads a number as far as it goes (``64x`` is 64).
+* It compares the input type and the output type.  Of the compute type it only compares if it is wider than the input's.
+* Of several rows of one call the latest counts.
+* The file names neither the build nor the GPU of its indices, and rocBLAS checks neither.
+
 Source: ROCm/Tensile ``Tensile/Source/lib/source/UserDrivenTuningParser.cpp``, rocBLAS ``tensile_host.cpp``.
 """
 
@@ -35,15 +37,15 @@ _BYTES: Mapping[str, int] = {
     **dict(zip(("i8_r", "i32_r", "bf16_r", "f16_r", "f32_r", "f64_r", "f32_c", "f64_c"), _WIDTHS, strict=True)),
     **dict(zip("hsdcz", _WIDTHS[3:], strict=True)),
 }
-"""Types that Tensile's parser knows, with the sizes that it compares (those of its own table)."""
+"""Types that Tensile's parser knows, each with the size that Tensile compares (from Tensile's own table)."""
 _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row"
 
 
 @dataclass(frozen=True)
 class OverrideRow:
-    """One line that is no heading: its cells as ``std::getline`` splits them.
+    """One line that is no heading.  ``cells`` are split as ``std::getline`` splits them.
 
-    ``native`` is whether the rocBLAS that reads it takes its own negative indices (None: unknown).
+    ``native`` is True if the reading rocBLAS accepts its own negative indices, None if this is unknown.
     """
 
     line: int
@@ -53,7 +55,7 @@ class OverrideRow:
 
     @cached_property
     def key(self) -> str:
-        """What Tensile compares, as ``key`` spells it; empty for a row that it does not read."""
+        """The fields that Tensile compares, as ``key`` spells them.  Empty for a row that Tensile does not read."""
         if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
             return ""
         n = {name: value or 0 for name, value in self.numbers.items()}
@@ -81,7 +83,7 @@ class OverrideRow:
 
     @cached_property
     def numbers(self) -> dict[str, int | None]:
-        """The sizes, leading dimensions, strides (None where they are no numbers) and the index."""
+        """The sizes, leading dimensions, strides and the index.  A cell that is no number becomes None."""
         c = self.cells
         out = {name: leading(x) for name, x in zip((*_SIZES, "lda", "ldb", "ldc"), (*c[2:6], *c[8:11]), strict=True)}
         if len(c) == _COUNTS[1]:
@@ -100,7 +102,7 @@ class OverrideRow:
 
     @property
     def whole(self) -> bool:
-        """Whether it has a row's number of cells."""
+        """True if it has as many cells as a row."""
         return len(self.cells) in _COUNTS
 
 
@@ -145,7 +147,7 @@ def _own(index: int) -> str:
 
 
 def reads_native(target: Facts) -> bool | None:
-    """Whether the target's rocBLAS reads its own negative indices; None where its version is unknown."""
+    """Return True if the target's rocBLAS reads its own negative indices.  Return None if its version is unknown."""
     match = re.match(r"(\d+)\.(\d+)", target.get("rocblas_version", ""))
     return (int(match[1]), int(match[2])) > (5, 2) if match else None
 
@@ -201,7 +203,7 @@ _RULES: tuple[Rule[OverrideRow, _Context], ...] = (
 
 
 def recognise(head: Head) -> bool:
-    """A heading of rocblas-gemm-tune, or a first row without one."""
+    """Return True for a heading of rocblas-gemm-tune, or for a first row without a heading."""
     text, _ = text_of(head.data)
     first = next((line for line in text.split("\n") if line.strip()), "")
     return first.startswith("transA,transB,M,N,batch_count,K,") or _is_row(first)
@@ -213,7 +215,7 @@ def _is_row(line: str) -> bool:
 
 
 def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
-    """Every line with a comma that is no heading."""
+    """Yield each line with a comma that is no heading."""
     for number, line in enumerate(text.split("\n"), start=1):
         if "," in line and _HEADING not in line:
             cells = line.split(",")
@@ -221,7 +223,10 @@ def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """A call as Tensile compares it with the rows; None where a field is unknown, or for what rocBLAS does not run."""
+    """Return a call's key as Tensile compares it with the rows.
+
+    Return None if a field is unknown, or if rocBLAS does not run the problem.
+    """
     if not isinstance(problem, GemmProblem) or problem.bias or problem.activation not in (None, "none"):
         return None
     row = rocblas.key(problem, target)
@@ -231,13 +236,13 @@ def key(problem: Problem, target: Facts) -> str | None:
     own = OverrideRow(0, (*cells, "1")).key
     if not own or problem.a_type not in COMPLEX:
         return own or None
-    # No row states a conjugated operand, and none serves it.
+    # No row states a conjugated operand, so no row serves a call with such an operand.
     trans = ["C" if cell == "C" else word for cell, word in zip(cells[:2], own.split(","), strict=False)]
     return ",".join((*trans, *own.split(",")[2:]))
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Calls of a single product through other functions than ``rocblas_gemm_ex``, which find other rows."""
+    """Return the calls of a single product through functions other than ``rocblas_gemm_ex``, which find other rows."""
     out = {}
     for function, call in messages:
         own = key(problem_from_text(call), reading.key_facts) if function in _FOUND else None
@@ -255,7 +260,7 @@ _FOUND: Mapping[str, tuple[Sequence[str], str]] = {
         "a batch finds no row that logparse writes, also where it is of one product",
     ),
 }
-"""By the function of a message beside a call, the strides of the rows that the call finds."""
+"""Strides of the rows that a call finds, and the reason, by the function of the message beside the call."""
 
 
 def _text(
@@ -267,7 +272,7 @@ def _text(
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[OverrideRow, _Context]]:
-    """What Tensile takes from the file; whether its indices are of the target's build is unknown."""
+    """Return the reading of the file by Tensile.  It is not known if its indices fit the target's build."""
     text, bom = text_of(data)
     found = tuple(entries("\ufeff" * bom + text, reads_native(target)))
     table = Table(found, _Context(bom, with_key(found)), _RULES, [_BUILD if found else _EMPTY])
@@ -293,7 +298,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _records(file: Source) -> Iterator[tuple[int, Record]]:
-    """The rows of the table, which rocblas-gemm-tune prints among other lines, each with its line."""
+    """Yield the rows of the table, each with its line. rocblas-gemm-tune prints them among other lines."""
     reader = rocblas.TUNE.begin()
     for number, line in enumerate(file.lines(), start=1):
         outcome = reader.take(line)

@@ -8,8 +8,8 @@
 A build of TransformerEngine writes its own header.  It reads a file only if the first line equals this header exactly.
 The header contains no version.  Rows of devices that the machine lacks are skipped.  The other rows are read in order.
 A row is dropped if an earlier row has the same key and an overlapping range of workspaces.  A word that the build does
-not know raises, so that the job ends at its first product.  ``algo_id`` is the solution index in the hipBLASLt build that
-wrote the file.  Nothing checks it.
+not know raises, so that the job ends at its first product.  ``algo_id`` is the solution index in the hipBLASLt build
+that wrote the file.  Nothing checks it.
 Source: ROCm/TransformerEngine ``transformer_engine/common/gemm/rocm_gemm.cu``, class ``GemmAlgoCache`` (``header_``,
 ``load_``, ``find_``), at 01d53074 (20 columns) and later with ``fp8_scale`` (21); 22 columns as its files have them.
 """
