@@ -1,1 +1,1 @@
-"""Files that logparse writes itself, and what libraries print without a format of their own."""
+"""Readers of files that logparse writes itself, and of output of libraries that has no format of its own."""

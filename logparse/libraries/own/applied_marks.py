@@ -1,19 +1,22 @@
-"""What the processes of a job applied, in their own words: files in the folder that ``LOGPARSE_APPLIED`` names.
+"""Marks by which the processes of a job report what they applied: files in the folder of ``LOGPARSE_APPLIED``.
 
-``applied_PID.json`` is written by ``apply.settings()`` and ``apply.model(model)`` of the generated ``apply.py``,
-``applied_sh_PID`` by ``apply.sh`` (a line per script), and ``asked.json`` by ``logparse run --with``::
+* ``applied_PID.json`` is written by ``apply.settings()`` and ``apply.model(model)`` of the generated ``apply.py``.
+* ``applied_sh_PID`` is written by ``apply.sh``, with a line per script.
+* ``asked.json`` is written by ``logparse run --with``.
+
+::
 
     {"logparse_applied": 1, "pid": 4242, "settings": ["cudnn_benchmark"], "models": [
         {"action": "channels_last", "class": "torchvision.models.resnet.ResNet", "modules": 161, "changed": 53}]}
     {"logparse_applied": 1, "variables": ["MIOPEN_USER_DB_PATH"], "files": ["gfx942130.HIP.fdb.txt"]}
     {"logparse_applied": 1, "asked": {"settings": ["cudnn_benchmark"], "scripts": ["gfx942-304"]}}
 
-Each object is one line of its file.  ``changed`` counts modules that look another way afterwards (type, parameters'
-sizes and strides, hooks).  Facts:
+Each object is one line of its file.  ``changed`` counts modules that differ afterwards (type, parameters' sizes and
+strides, hooks).  Facts:
 
 =====================  ================================================================================================
 ``applied:NAME``       an action; its value is ``{"setting": true, "models": […]}``
-``exported:NAME``      a variable that ``apply.sh`` exported; its value is how many scripts did
+``exported:NAME``      a variable that ``apply.sh`` exported; its value is the number of scripts that exported it
 ``applied_file:NAME``  a file that it applied
 ``applied_asked``      the object of ``asked.json``
 =====================  ================================================================================================
@@ -29,12 +32,12 @@ from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins,
 from logparse.model import Fact, Reject
 
 APPLIED, EXPORTED, FILE, ASKED = "applied:", "exported:", "applied_file:", "applied_asked"
-"""Names of facts, or how they begin."""
+"""Names of facts, or their beginnings."""
 recognise = begins(rb'\s*\{\s*"logparse_applied"\s*:')
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """One fact per action, variable and file; any other file is one reject."""
+    """Yield one fact per action, variable and file.  Any other file is one reject."""
     data = content(source)
     try:
         yield Outcome("fact", facts(data))
@@ -43,7 +46,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def facts(data: bytes) -> list[Fact]:
-    """The facts of one file.  Raises ValueError for what is no such file."""
+    """Return the facts of one file.  Raises ValueError if it is no such file."""
     actions: dict[str, dict[str, Any]] = {}
     variables: dict[str, int] = {}
     files: dict[str, int] = {}
@@ -68,7 +71,7 @@ def facts(data: bytes) -> list[Fact]:
 
 
 def _marks(data: bytes) -> Iterator[Mapping[str, Any]]:
-    """Every object of the file, one a line."""
+    """Yield every object of the file, one per line."""
     for line in data.decode("utf-8").splitlines():
         if line.strip():
             try:

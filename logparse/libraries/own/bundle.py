@@ -1,4 +1,4 @@
-"""``record-….json`` and ``workload.json`` of ``logparse export --as bundle``: what one machine measured, for another.
+"""``record-….json`` and ``workload.json`` of ``logparse export --as bundle``: one machine's measurements for another.
 
 ::
 
@@ -8,10 +8,10 @@
                 "time_us": 23.6, "samples_us": [23.5, 23.6, 23.8], …}, …],
      "calls": {"gemm trans=T,N mnk=…": 16, …}}
 
-One record is one race or confirmation of a replay, its facts those of ``FACTS`` and of the replay.  Its
-name is the hash of its content, so machines that write into one folder never overwrite each other's records, and a
-record that is copied twice is ingested once.  The workload's file has calls alone.  Paths, names of hosts, processes
-and users, clocks and the order of calls are in none of them.
+One record is one race or one confirmation of a replay.  Its facts are the names of ``FACTS`` and the facts of the
+replay.  Its name is the hash of its content.  So machines that write into one folder never overwrite each other's
+records, and a record that is copied twice is ingested once.  The workload's file has calls only.  No file contains
+paths, names of hosts, processes or users, clocks, or the order of calls.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from logparse.model import (
 
 VERSION = 1
 RECORD = "record-"
-"""How the names of records begin."""
+"""Beginning of the names of records."""
 PRIVATE = frozenset({"pid", "kernels_of"})
-"""Facts of one process of one job."""
+"""Facts of one process of one job, which are never exported."""
 _REPLAY = frozenset({"environment", "confirmation", "pick", "threads"})
 _PREFIXES = ("replay_", "validator:")
-"""Facts of a replay that identify what its times may be compared with, and how they were measured."""
+"""Facts of a replay (names, and beginnings of names) that identify comparable times and how they were measured."""
 _ROW = tuple(x.name for x in fields(Measurement) if x.name not in ("problem", "solution", "key_text"))
 recognise = begins(rb'\s*\{\s*"logparse_bundle"\s*:')
 
 
 def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[str, int | None]) -> tuple[str, bytes]:
-    """The name of a record's file, and its content; facts that others should not see are left out."""
-    import hashlib  # here, as every ingest imports this module
+    """Return the name of a record's file and its content.  Facts that others should not see are left out."""
+    import hashlib  # imported here, because every ingest imports this module
 
     public = {*FACTS, *_REPLAY} - PRIVATE
     kept = {name: x for name, x in sorted(facts.items()) if name in public or name.startswith(_PREFIXES)}
@@ -65,7 +65,7 @@ def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Facts, times and calls of one file; each that cannot be read is a counted reject."""
+    """Yield facts, times and calls of one file.  An item that cannot be read is a counted reject."""
     data = content(source)
     try:
         found = parsed(data)
@@ -109,7 +109,10 @@ def _call(text: str, count: Any) -> Record:
 
 
 def _problem(text: str) -> Problem:
-    """The problem of a text, which must be its own: a damaged one may be read, and be of no column's type."""
+    """Return the problem of a text.  Raises ValueError if the text is not exactly the problem's own text.
+
+    A damaged text may be readable and still have fields of a wrong type.
+    """
     problem = problem_from_text(text)
     if problem.text != text:
         raise ValueError(f"not the text of a problem: {text[:80]!r}")

@@ -1,7 +1,7 @@
-"""Files of known tools that are not read, and what to capture in their place.
+"""Files of known tools that are not read, each with advice on what to capture instead.
 
-Each is told by its head: the columns of a table, the first member of an object, the magic of a database, or lines that
-no other tool writes.  It stays foreign and is counted as that; only the remark on it is another.
+A file is recognised by its head: the columns of a table, the first member of an object, the magic of a database, or
+lines that no other tool writes.  The file stays foreign and is counted as foreign.  Only the remark about it differs.
 
 Sources: ROCm/rocprofiler ``bin/tblextr.py`` (columns of rocprof v1), ROCm/rocprofiler-sdk ``source/lib/output/
 generateJSON.cpp``, NVIDIA's cuDNN API log (``CUDNN_LOGINFO_DBG``, ``CUDNN_LOGLEVEL_DBG``), pytorch/pytorch
@@ -70,7 +70,7 @@ _TABLE = tuple((regex(name), regex(data), why) for name, data, why in _KINDS)
 
 
 def advice(head: Head) -> str | None:
-    """What a file of a known tool is, and what to capture in its place; None where it is of none of these."""
+    """Return what a file of a known tool is and what to capture instead.  Return None for any other file."""
     for name, data, why in _TABLE:
         if name.search(head.name) and data.match(head.data):
             return why

@@ -1,4 +1,4 @@
-"""``try_PID.json`` of ``logparse try`` and ``tune``: what a process found of actions tried in the running job.
+"""``try_PID.json`` of ``logparse try`` and ``tune``: results of one process about actions tried in the running job.
 
 ::
 
@@ -7,11 +7,15 @@
                   "seconds": 6.2, "same": {"deviation": 2.1e-07, "allowed": 4e-06, "how": "output and gradients"},
                   "pairs": [[-0.274, 28500.1, 21670.4]], "control": [[0.002, 28510.0, 28567.1]], "unlike": 0}]}
 
-A pair is the logarithm of a ratio and the mean time (µs) of a unit as it is and with the action; ``control`` are pairs
-in which the action did not act.  ``ended`` is ``decided``, ``units`` (the job ended), ``budget``, ``refused``,
-``differs`` (another result) or ``broken``; ``on`` is the action that was on when the file was written, if one was.
-Written by ``logparse/capture/in_job/logparse_in_job/trial.py``.  Each action is a fact ``trial:NAME``, whose value is
-its object with the unit; ``analyzers/evidence/trials.py`` reads it.
+* A pair is three numbers: the logarithm of the time ratio, the mean time of a unit without the action (µs), and the
+  mean time with the action (µs).
+* ``control``: pairs in which the action did not act.
+* ``ended``: ``decided``, ``units`` (the job ended), ``budget``, ``refused``, ``differs`` (another result) or
+  ``broken``.
+* ``on``: the action that was on when the file was written.  Empty if no action was on.
+
+``logparse/capture/in_job/logparse_in_job/trial.py`` writes the file.  Each action is a fact ``trial:NAME``.  Its value
+is the action's object with the unit.  ``analyzers/evidence/trials.py`` reads it.
 """
 
 from __future__ import annotations
@@ -27,15 +31,19 @@ from logparse.model import Fact, Reject, is_time, is_whole
 from logparse.quoting import printable
 
 TRIAL = "trial:"
-"""How the name of a fact begins."""
+"""Beginning of the name of a fact."""
 recognise = begins(rb'\s*\{\s*"logparse_try"\s*:')
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one process says of one action: how its trial ended, pairs as (log ratio, µs as it is, µs on), controls.
+    """The results of one process about one action.
 
-    ``same``: by how much its result deviated, how much rounding may, and what was compared; None: it was not.
+    * ``ended``: how its trial ended.
+    * ``pairs``: triples (log ratio, µs without the action, µs with the action).  ``control``: log ratios of the
+      controls.
+    * ``same``: deviation of its result, the deviation that rounding allows, and a description of the comparison.  None:
+      the result was not compared.
     """
 
     name: str
@@ -51,7 +59,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Record:
-    """One process: its unit of work, how many it made, what was on when it wrote last, and what it tried."""
+    """One process of a job.
+
+    * ``sort``: its unit of work.  ``units``: number of units.
+    * ``on``: the action that was on at its last write.
+    * ``seen``: the actions that it tried.
+    """
 
     sort: str
     units: int
@@ -63,7 +76,7 @@ class Record:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """One fact per action; any other file is one reject."""
+    """Yield one fact per action.  Any other file is one reject."""
     data = content(source)
     try:
         yield Outcome("fact", facts(record(data)))
@@ -72,7 +85,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def record(data: bytes) -> Record:
-    """The content of one file.  Raises ValueError for what is no such file."""
+    """Return the content of one file.  Raises ValueError if it is no such file."""
     found = parsed(data)
     actions = found.get("actions") if isinstance(found, dict) else None
     if not isinstance(actions, list) or not is_whole(found.get("units")):
@@ -89,7 +102,7 @@ def record(data: bytes) -> Record:
 
 
 def seen_of(found: Any) -> Seen:
-    """One action of a file, or of a fact.  Raises ValueError."""
+    """Return one action of a file or of a fact.  Raises ValueError if it is no such action."""
     if not isinstance(found, Mapping) or not isinstance(found.get("name"), str):
         raise ValueError("an action without a name")
     same = found.get("same")
@@ -125,18 +138,18 @@ def _is_number(found: Any) -> TypeGuard[float]:
 
 
 def _deviation(same: Mapping[str, Any]) -> float:
-    """How much a result deviated; infinite for NaN and what was no number."""
+    """Return the deviation of a result.  Infinite for NaN and for any value that is no number."""
     found = same.get("deviation")
     return float(found) if _is_number(found) else math.inf
 
 
 def facts(found: Record) -> list[Fact]:
-    """One fact per action."""
+    """Return one fact per action."""
     return [Fact(TRIAL + x.name, json.dumps(_plain(x, found.sort))) for x in found.seen]
 
 
 def _plain(x: Seen, sort: str) -> dict[str, Any]:
-    """The object of a fact, which ``seen_of`` reads again."""
+    """Return the object of a fact, which ``seen_of`` can read."""
     made: dict[str, Any] = {**vars(x), "control": [[log, 0.0, 0.0] for log in x.control], "unit": sort}
     if x.same is None:
         return {name: value for name, value in made.items() if name != "same"}
@@ -145,7 +158,7 @@ def _plain(x: Seen, sort: str) -> dict[str, Any]:
 
 
 def dump(found: Record) -> bytes:
-    """The record as a file of this format."""
+    """Return the record as a file of this format."""
     made = {**vars(found), "unit": found.sort, "actions": [_plain(x, found.sort) for x in found.seen]}
     kept = {name: value for name, value in made.items() if name not in ("seen", "sort")}
     return json.dumps({"logparse_try": 1, **kept}).encode()

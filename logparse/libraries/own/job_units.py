@@ -1,17 +1,20 @@
-"""``units_PID.json`` of ``logparse capture --trace``: how often a process did each kind of its unit of work, how long.
+"""``units_PID.json`` of ``logparse capture --trace``: counts and times of each kind of unit of work in a process.
 
 ::
 
     {"logparse_units": "optimizer", "tracing": "settled", "windows": 3, "rank": 0, "ranks": 2,
      "kinds": {"float32[16, 3, 224, 224]": {"count": 200, "traced": 6, "us": [41230.1, 41260.9]}}}
 
-``us`` are times of units that ran without the profiler (the last 2,000, in order), ``count`` all units of the kind.
-``"alone": true`` is of a run of the job without logs and a profiler; its kinds may have ``host_us``: what the host took
-for units before which the device was idle.  ``"settings": ["cudnn_benchmark"]``: those of PyTorch that were in force.
-``"notes": ["no trace: …"]``: what the user must know, printed by ``capture`` once the job has ended.
-Written by ``logparse/capture/in_job/logparse_in_job/record.py``.  ``analyzers/evidence/units.py`` reads its facts:
-``unit`` (what a unit is), ``unit_tracing``, ``unit_alone``, ``rank``, ``job_settings``, ``unit_note`` and, of each
-kind, ``unit:KIND`` with its object.
+* ``us``: times of units that ran without the profiler, µs (the last 2,000, in order).
+* ``count``: number of all units of the kind.
+* ``"alone": true``: the job ran without logs and without a profiler.  Its kinds may have ``host_us``: the host's time
+  for units before which the device was idle.
+* ``"settings": ["cudnn_benchmark"]``: PyTorch's settings that were in force.
+* ``"notes": ["no trace: …"]``: texts that the user must see.  ``capture`` prints them after the job has ended.
+
+``logparse/capture/in_job/logparse_in_job/record.py`` writes the file.  ``analyzers/evidence/units.py`` reads its facts:
+``unit`` (the sort of unit), ``unit_tracing``, ``unit_alone``, ``rank``, ``job_settings``, ``unit_note``, and for each
+kind ``unit:KIND`` with its object.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from logparse.quoting import printable
 
 UNIT, TRACING, ALONE, SETTINGS, KIND = "unit", "unit_tracing", "unit_alone", "job_settings", "unit:"
 NOTE = "unit_note"
-"""Names of facts; that of a kind begins with ``KIND``."""
+"""Names of facts.  The fact of a kind begins with ``KIND``."""
 UNITS_EACH = """
     with held as (
         select source_id, any_value(value) filter (name = 'unit') as sort, bool_or(name = 'unit_alone') as alone,
@@ -35,12 +38,12 @@ UNITS_EACH = """
         from facts where run = $run group by source_id)
     select coalesce((select sum(units) from held where units > 0 group by alone, sort order by alone, 1 desc limit 1)
                     / (select nullif(sum(n), 0) from held), 1) as each"""
-"""SQL of how many units run ``$run`` did for each one that its traces hold; 1 where that is unknown."""
+"""SQL for the number of units that run ``$run`` did per unit in its traces.  1 if this is unknown."""
 recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """One fact per member and kind; any other file is one reject."""
+    """Yield one fact per member and kind.  Any other file is one reject."""
     data = content(source)
     try:
         yield Outcome("fact", facts(data))
@@ -49,7 +52,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def facts(data: bytes) -> list[Fact]:
-    """The facts of one file.  Raises ValueError for what is no such file."""
+    """Return the facts of one file.  Raises ValueError if it is no such file."""
     found = parsed(data)
     kinds = found.get("kinds") if isinstance(found, dict) else None
     if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):

@@ -10,10 +10,11 @@
     MIOpen Error: /MIOpen/src/hipoc/hipoc_program.cpp:304: Code object build failed. Source: …
     linear.py:125: UserWarning: Attempting to use hipBLASLt on an unsupported architecture! Overriding blas backend to …
 
-They need no setting and are messages of category ``library_error`` or ``library_warning``, whose function is the
-library that they are about; lines that begin with ``hipBLASLt error`` are rocBLAS's, which asks hipBLASLt first.
-rocBLAS prints the first error of each of its two backends and adds the sentence about the variable that switches all on
-(category ``library_note``); since pull request 1566 of 2025 it prints none of them without that variable.
+The libraries print them without any setting.  They become messages of category ``library_error`` or
+``library_warning``.  The message's function is the library that the line is about.  Lines that begin with
+``hipBLASLt error`` are printed by rocBLAS, which asks hipBLASLt first.  rocBLAS prints the first error of each of its
+two backends, and a sentence about the variable that turns all errors on (category ``library_note``).  Since pull
+request 1566 of 2025 it prints no error without that variable.
 Source: ROCm/rocBLAS ``library/src/tensile_host.cpp``, ``hipblaslt_host.cpp``, ``handle.cpp``, ``utility.cpp``;
 ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp``; ROCm/MIOpen ``src/include/miopen/errors.hpp``;
 pytorch/pytorch ``aten/src/ATen/Context.cpp``.
@@ -119,18 +120,19 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         "which may be far slower: leave room for the workspace when a convolution is first called, or split it",
     ),
 )
-"""Parts of texts, also of the logs of MIOpen, TunableOp and hipBLASLt, and what these mean; the first that holds
-counts.
+"""Parts of texts, each with its meaning.
+
+The first match counts.  Also texts in logs of MIOpen, TunableOp and hipBLASLt.
 """
 
 
 def meaning(text: str) -> str | None:
-    """What a message means, where that is known."""
+    """Return the meaning of a message, or None if it is not known."""
     return next((why for parts, why in MEANINGS if any(part in text for part in parts)), None)
 
 
 def read(text: str) -> Outcome:
-    """One line: a message."""
+    """Return the outcome of one line: a message."""
     text = text.strip()
     shown = text[:_BYTES_OF_MESSAGE]
     if text.startswith(_ONCE):

@@ -1,4 +1,4 @@
-"""``facts.json``: what ``logparse capture`` found out about the machine of a job, one JSON object of texts.
+"""``facts.json``: facts that ``logparse capture`` found about the machine of a job, one JSON object of texts.
 
 ::
 
@@ -9,8 +9,8 @@
      "validator:PT_VERSION": "2.9.1"
     }
 
-Names are those of ``model.FACTS``, and ``validator:KEY`` for what PyTorch compares before it takes a TunableOp file.
-Read back by ``--target facts.json``, and by ``ingest`` together with the logs of the job.
+The names are in ``model.FACTS``.  ``validator:KEY`` is a value that PyTorch compares before it takes a TunableOp file.
+``--target facts.json`` reads the file back.  ``ingest`` reads it together with the logs of the job.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d
 
 
 def recognise(head: Head) -> bool:
-    """A flat object whose first member is named like a fact, or any object of the file's own name."""
+    """Return True for a flat object whose first member has a fact's name, or any object with the file's own name."""
     begin = _BEGIN.match(head.data)
     if begin is None or (b"{" in head.data[begin.end() :] and head.name != FILE_NAME):
         return False
@@ -37,7 +37,7 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Every member as a fact, or a reject; a file that is no such object is one reject."""
+    """Yield every member as a fact or a reject.  A file that is no such object is one reject."""
     data = content(source)
     try:
         values = json.loads(data.decode("utf-8-sig"), object_pairs_hook=list)
@@ -57,7 +57,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def dump(facts: Mapping[str, str]) -> str:
-    """The text of a facts file, in the order of ``FACTS`` with the validators last."""
+    """Return the text of a facts file, in the order of ``FACTS`` with the validators last."""
     order = {name: number for number, name in enumerate(FACTS)}
     names = sorted(facts, key=lambda name: (order.get(name, len(order)), name))
     return json.dumps({name: facts[name] for name in names}, indent=1) + "\n"

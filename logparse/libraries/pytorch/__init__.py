@@ -1,1 +1,1 @@
-"""PyTorch's own kernels and settings."""
+"""Replay backend of PyTorch."""

@@ -1,8 +1,13 @@
-"""PyTorch on ROCm, CUDA or the CPU: what it does by default, and what a user can change without a new kernel.
+"""PyTorch on ROCm, CUDA or the CPU: its default, and the changes that a user can make without a new kernel.
 
-Names of solutions: ``Default`` is the untouched call; ``torch:WORD,WORD…`` changes settings (``blas=cublaslt``,
-``benchmark``, ``mkldnn=off``, ``sdpa=flash``) or the formulation (``layout=NHWC`` with the transposes charged, and
-``stored`` where the tensors are kept in that layout, so nothing is charged; ``gemm``, ``pad=8``, and ``fused``).
+``Default`` is the untouched call.  ``torch:WORD,WORD…`` names a changed setting or another formulation:
+
+| word | meaning |
+|---|---|
+| ``blas=cublaslt``, ``benchmark``, ``mkldnn=off``, ``sdpa=flash`` | a setting |
+| ``layout=NHWC`` | the other layout; the transposes are charged |
+| ``stored`` | the tensors are kept in that form, so nothing is charged |
+| ``gemm``, ``pad=8``, ``fused`` | another formulation |
 """
 
 from __future__ import annotations
@@ -43,13 +48,13 @@ class Torch(DeviceBackend):
             attention = attention_of(self._device, problem)
             if attention is not None:
                 return attention_ways(self._device, attention)
-            overload_of(self._device, problem)  # raises UnsupportedError where PyTorch has none for these inputs
+            overload_of(self._device, problem)  # raises UnsupportedError if PyTorch has no overload for the inputs
             return [Way(named(), _operator, self._device.torch.no_grad)]
         raise UnsupportedError("a family is no problem")
 
 
 def _operator(o: OperatorOperands) -> Call:
-    """The call as the trace recorded it, which other problems compare with."""
+    """Return the call as the trace recorded it.  Other solutions are compared with it."""
 
     def call(i: int) -> object:
         values, named_values = o.arguments[i]

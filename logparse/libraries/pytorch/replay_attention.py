@@ -1,7 +1,8 @@
 """Attention in PyTorch: ``scaled_dot_product_attention`` on each of its backends.
 
-``Default`` runs on the backend that the recorded operator belongs to, as the others do: a gradient is that of a forward
-pass made before, since a trace does not hold what the forward pass left for it.
+``Default`` runs on the backend to which the recorded operator belongs.  All solutions compute a gradient from a forward
+pass that was made before the timing, because a trace does not hold the data that the forward pass left for the
+gradient.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.pytorch.replay_ways import Way, named
 
 _REFUSED = regex(r".*(?:No available kernel|No viable backend|No valid execution plans|not support).*", re.DOTALL)
-"""How PyTorch and cuDNN begin to say that a backend does not take the operands."""
+"""Beginnings of the messages by which PyTorch and cuDNN refuse operands."""
 _NO_REASON = regex(r".*kernel not used because.*|.*(?:been )?runtime disabled.*", re.DOTALL)
 
 
 def attention_ways(device: TorchDevice, attention: Attention) -> list[Way]:
-    """The default first; a backend that refuses the operands says so when its call is made."""
+    """Return the ways of computing an attention, the default first.
+
+    A backend refuses operands when its call is made.
+    """
     offered = [x for x in BACKENDS if x not in ELSEWHERE.get(device.facts["backend"], ())]
     solutions = [(named(), attention.backend), *((named(f"sdpa={x}"), x) for x in offered)]
     ways = []
@@ -45,7 +49,7 @@ def _on(device: TorchDevice, backend: str, *, training: bool) -> Iterator[None]:
 
 
 def _call(device: TorchDevice, around: Around, o: AttentionOperands) -> Call:
-    """Raises UnsupportedError, with PyTorch's reason, where the backend refuses the operands."""
+    """Return the call.  Raises UnsupportedError, with PyTorch's reason, if the backend refuses the operands."""
     torch, of = device.torch, o.attention
     more: dict[str, Any] = {"dropout_p": of.dropout, "is_causal": of.causal, "scale": of.scale}
     if of.query.sizes[1] != of.key.sizes[1]:
@@ -74,6 +78,9 @@ def _call(device: TorchDevice, around: Around, o: AttentionOperands) -> Call:
 
 
 def _reason(error: RuntimeError, said: list[str]) -> str:
-    """What PyTorch warned of, without the backends that are off here; else its error."""
+    """Return PyTorch's warnings, without warnings about backends that are off here.
+
+    Without warnings return its error.
+    """
     reasons = [x.partition(" (Triggered internally")[0].splitlines()[0] for x in said if not _NO_REASON.match(x)]
     return " ".join(dict.fromkeys(reasons)) or str(error).splitlines()[0]

@@ -1,7 +1,7 @@
 """GEMMs in PyTorch: the default formulation and its rivals.
 
-What a framework would call for D = act(op(A)·op(B) + bias): ``mm``, ``addmm`` or ``bmm`` with its BLAS library's own
-heuristic, the activation as a kernel of its own.
+The default is the call that a framework would make for D = act(op(A)·op(B) + bias): ``mm``, ``addmm`` or ``bmm`` with
+its BLAS library's own heuristic.  The activation is a separate kernel.
 """
 
 from __future__ import annotations
@@ -20,12 +20,18 @@ from logparse.model import GemmProblem
 
 _PADS = (8, 64)
 _BLAS = {False: ("cublas", "cublaslt"), True: ("cublas", "cublaslt", "ck")}
-"""torch's words by is_rocm; on ROCm ``cublas`` means rocBLAS (hipBLAS) and ``cublaslt`` hipBLASLt."""
+"""torch's words for BLAS libraries, by ``is_rocm``.
+
+On ROCm ``cublas`` means rocBLAS (hipBLAS), ``cublaslt`` hipBLASLt.
+"""
 _ROCM_BLAS = {"cublas": "rocblas", "cublaslt": "hipblaslt", "ck": "ck"}
 
 
 def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[Way]:
-    """The default first.  Raises UnsupportedError where PyTorch has no plain call for the problem."""
+    """Return the ways of computing a GEMM, the default first.
+
+    Raises UnsupportedError if PyTorch has no ordinary call for the problem.
+    """
     _refuse(device, problem)
     short, default = problem.compute_type == "xf32_r" or place.tf32, partial(_default, device)
     around = partial(_precision, device, short=short)
@@ -52,7 +58,10 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
 
 
 def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) -> list[Way]:
-    """Bias and activation in the epilogue, and forms of GELU that a program may contain, which do not race."""
+    """Return ways with bias and activation in the epilogue, and ways with other forms of GELU.
+
+    A program may contain those other forms.  They do not race.
+    """
     ways = []
     if problem.activation in ("relu", "gelu"):
         ways.append(Way(named("fused"), partial(_fused, device), around, raced=bool(problem.bias)))
@@ -99,7 +108,10 @@ def _product(device: TorchDevice, o: GemmOperands) -> Call:
 def _activation(
     device: TorchDevice, name: str | None, gelu: str | None = None
 ) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """An activation as a kernel of its own, in place; ``gelu=erf`` or ``gelu=written``, out as many kernels."""
+    """Return an activation as a separate kernel, in place.  Return None if there is no activation.
+
+    ``gelu=erf`` is one kernel.  ``gelu=written`` is written out as several kernels.
+    """
     if name == "relu":
         return lambda value, out: value.relu_()
     if gelu == "gelu=written":
@@ -111,14 +123,15 @@ def _activation(
 
 
 def _written_gelu(torch: Any, x: Tensor) -> Tensor:
-    """½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) as programs write it."""
+    """Return ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) as programs write it."""
     return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3))))
 
 
 def _fused(device: TorchDevice, o: GemmOperands) -> Call:
-    """Bias and activation in the epilogue of the product; a private function of torch, public in its compiler.
+    """Return a call with bias and activation in the epilogue of the product.
 
-    It has no form without a bias, so a product without one gets zeros.
+    It uses a private function of torch, which torch's compiler uses too.  The function has no form without a bias, so a
+    product without a bias gets zeros.
     """
     gelu = o.problem.activation == "gelu"
     bias = o.bias or [o.d[0].new_zeros(o.d[0].shape[-1])] * o.sets
@@ -126,7 +139,7 @@ def _fused(device: TorchDevice, o: GemmOperands) -> Call:
 
 
 def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> Call:
-    """Product, bias and activation one after another."""
+    """Return a call that runs product, bias and activation one after another."""
     torch, activate = device.torch, _activation(device, o.problem.activation, gelu)
 
     def call(i: int) -> Tensor:
@@ -140,7 +153,10 @@ def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> C
 
 
 def _padded(device: TorchDevice, o: GemmOperands, *, pad: int, stored: bool = False) -> Call:
-    """m, n and k rounded up to a multiple of ``pad``; copying is charged unless the operands are ``stored`` so."""
+    """Return a call with m, n and k rounded up to a multiple of ``pad``.
+
+    Copying is charged, unless the operands are ``stored`` in padded form.
+    """
     torch = device.torch
     product = torch.bmm if o.batch > 1 else torch.mm
     n, m = o.d[0].shape[-2:]
@@ -157,7 +173,7 @@ def _padded(device: TorchDevice, o: GemmOperands, *, pad: int, stored: bool = Fa
 
 @contextlib.contextmanager
 def _precision(device: TorchDevice, *, short: bool) -> Iterator[None]:
-    """Single precision in full, or ``short``: in TF32."""
+    """Compute single precision in full, or in TF32 if ``short``."""
     before = device.torch.get_float32_matmul_precision()
     device.torch.set_float32_matmul_precision("high" if short else "highest")
     try:

@@ -1,4 +1,4 @@
-"""A way of doing a problem in PyTorch: a solution, how to make its call, and the settings around it."""
+"""A way of solving a problem in PyTorch: a solution, the function that makes its call, and the settings around it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from logparse.model import DEFAULT, Solution
 
 @dataclass(frozen=True)
 class Way:
-    """``make`` takes the problem's operands and gives the call, which runs within ``around``.
+    """One way of solving a problem.
 
-    ``thread`` names a thread for settings that the first call of a thread decides for all its later ones: PyTorch keeps
-    cuDNN's plan of a problem per thread, whatever ``benchmark`` is set to later (``ATen/native/cudnn/Conv_v8.cpp``).
-    One that is not ``raced`` computes something else (in lower precision), so it is timed only where it is asked for.
+    * ``make``: takes the problem's operands and returns the call, which runs within ``around``.
+    * ``thread``: name of a thread of its own.  Some settings are decided by the first call of a thread for all its
+      later calls: PyTorch keeps cuDNN's plan of a problem per thread, whatever ``benchmark`` is set to later
+      (``ATen/native/cudnn/Conv_v8.cpp``).
+    * ``raced``: False for a way that computes something else (for example in lower precision).  It is timed only if it
+      is asked for.
     """
 
     solution: Solution
@@ -29,14 +32,14 @@ class Way:
 
 
 def named(*words: str) -> Solution:
-    """``torch:word,word``; ``Default`` without words."""
+    """Return the solution ``torch:word,word``.  Without words return ``Default``."""
     return Solution("torch", ",".join(words)) if words else DEFAULT
 
 
 @contextlib.contextmanager
 def without_mkldnn(device: TorchDevice) -> Iterator[None]:
-    """Without oneDNN: the CPU's other honest solution."""
+    """Turn oneDNN off.  This is the CPU's other solution that computes the same result."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of its own switch for Intel GPUs
+        warnings.simplefilter("ignore")  # torch warns about its own switch for Intel GPUs
         with device.torch.backends.mkldnn.flags(enabled=False):
             yield

@@ -33,6 +33,7 @@ For a single product the strides that rocBLAS passes depend on the function:
 * ``rocblas_gemm_ex`` passes strides of 1, which a row without strides has.
 * ``rocblas_sgemm`` and its kind pass strides of 0.  PyTorch calls them for float and double.  These calls need a row of
   18 cells.
+
 Source: ROCm/rocBLAS library/src/include/logging.hpp, library/src/tensile_host.cpp.
 """
 

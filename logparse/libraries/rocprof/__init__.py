@@ -1,1 +1,1 @@
-"""Traces of rocprof and rocprofv3."""
+"""Readers of traces of rocprof and rocprofv3."""

@@ -7,15 +7,18 @@
     rocpd_region_<uuid>(start, end, tid, name_id, event_id, …)     rocpd_event_<uuid>(category_id, stack_id, extdata, …)
     rocpd_info_kernel_symbol_<uuid>, rocpd_info_agent_<uuid>, rocpd_info_process_<uuid>, rocpd_string_<uuid>, …
 
-Made by ``rocprofv3 --kernel-trace --hip-trace --marker-trace -- COMMAND`` (``*_results.db``); ``rocpd merge`` puts
-several into one file, whose tables then differ by their suffix.  Tables and columns come and go between releases: only
-what is there is used, and never the views.
+``rocprofv3 --kernel-trace --hip-trace --marker-trace -- COMMAND`` writes it (``*_results.db``).  ``rocpd merge`` puts
+several databases into one file, whose tables then differ by their suffix.  Releases differ in their tables and columns.
+So the reader uses only those it finds, and it never uses the views.
 Source: ROCm/rocprofiler-sdk source/share/rocprofiler-sdk-rocpd/{rocpd_tables,data_views,marker_views}.sql,
 source/lib/output/generateRocpd.cpp.
 
-A kernel's ``op`` is the innermost roctx range in which it was launched, by the HIP call of the same ``stack_id``; where
-the calls were not traced, the range that rocprofv3 itself notes with the kernel.  One row is one unit: a kernel is a
-measurement, a roctx range is a message by its text, a HIP call and rows of other tables are foreign.
+A kernel's ``op`` is the innermost roctx range in which it was launched, found by the HIP call of the same ``stack_id``.
+If the calls were not traced, it is the range that rocprofv3 itself notes with the kernel.  One row is one unit:
+
+* a kernel is a measurement;
+* a roctx range is a message with its text;
+* a HIP call and rows of other tables are foreign.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ _COLUMNS = {
     "info_process": "pid",
     "info_category": "id name",
 }
-"""Of each table the columns that are read.  Schema 4 keeps time stamps, threads and agents in tables of their own."""
+"""Columns that are read, by table.  Schema 4 keeps time stamps, threads and agents in tables of their own."""
 _TABLE = regex(rf"rocpd_({'|'.join(_COLUMNS)})((?:_[0-9A-Fa-f-]+)*)\Z")
 _REGIONS = """
     select coalesce(r."start", s.value) as begins, coalesce(r."end", f.value) as ends, coalesce(r.tid, t.tid) as thread,
@@ -71,13 +74,19 @@ _BATCH = 100_000
 
 
 def recognise(head: Head) -> bool:
-    """An sqlite file with tables of rocpd in its schema, which may begin late in a merged file, or of its name."""
+    """Return True for an sqlite file with tables of rocpd in its schema, or with rocpd's file name.
+
+    The name is needed for a merged file, in which the schema may begin late.
+    """
     named = head.name.endswith("_results.db")
     return head.data.startswith(b"SQLite format 3\0") and (b"rocpd_" in head.data or named)
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Every row of every table, without writing to the file or beside it; a reject where SQLite cannot read on."""
+    """Yield every row of every table, without writing to the file or beside it.
+
+    Yield a reject if SQLite cannot read on.
+    """
     import sqlite3
 
     yield from of_one_process(source.name)
@@ -115,7 +124,7 @@ def _count(database: sqlite3.Connection, table: str) -> int:
 
 
 class _Part:
-    """The tables of one process, as views of one shape: a column or table that is not there is null or empty."""
+    """The tables of one process, as views of equal columns.  A missing column is null, a missing table is empty."""
 
     def __init__(self, database: sqlite3.Connection, tables: dict[str, str]) -> None:
         self._db, self._tables = database, tables
@@ -153,7 +162,7 @@ class _Part:
         return ranges
 
     def _kernels(self, ranges: Ranges) -> tuple[KernelTotals, int]:
-        """Totals of the kernels, and how many rows have no name or times."""
+        """Return the totals of the kernels, and the number of rows without a name or times."""
         totals, bad = KernelTotals(), 0
         self._db.execute("drop table if exists temp.launches")
         calls = f"from ({self._regions}) where category like 'HIP%' group by stack" if ranges.names else "limit 0"
@@ -189,7 +198,7 @@ class _Part:
 
 
 def _member(data: object, name: str) -> object:
-    """A member of a JSON object, or None."""
+    """Return a member of a JSON object, or None."""
     try:
         found = json.loads(data) if isinstance(data, str) else None
     except (ValueError, RecursionError):
@@ -198,7 +207,7 @@ def _member(data: object, name: str) -> object:
 
 
 def _message(data: str) -> str:
-    """The text of a roctx range, which its event holds."""
+    """Return the text of a roctx range, which its event holds."""
     text = _member(data, "message")
     return text if isinstance(text, str) else ""
 

@@ -1,4 +1,4 @@
-"""CSV of rocprofv3: kernel traces and statistics, counters, marker ranges, agents.
+"""CSV files of rocprofv3: kernel traces and statistics, counters, marker ranges, agents.
 
 ::
 
@@ -13,18 +13,28 @@
 
     "Name","Calls","DURATION (nsec)","AVERAGE (nsec)","PERCENT (INC)","MIN (nsec)","MAX (nsec)","STD_DEV"
 
-Made by ``rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND``, with
-``HIPBLASLT_ENABLE_MARKER=1`` for hipBLASLt's own ranges, or by ``rocpd convert --output-format csv``, which puts
-``Guid`` in front; ``rocpd summary --format csv`` writes the last form, by rank with ``ProcessID`` in front.
-rocprof-compute's ``pmc_perf.csv`` is read, too: it runs a job several times, and its timestamps are means with
-fractions.  Timestamps are nanoseconds.  Columns are found by name: rocprofv3 has moved them between releases, and an
-agent is a number, ``Agent N`` or ``GPU N``.
+These commands write such files:
 
-A CSV kernel trace does not have the range in which a kernel was launched (the database has, see ``rocpd``); the marker
-trace is a file of its own, whose ranges become messages.  Of counters (``Counter_Name``) there is a row for each and
-every dispatch: only those of the first one are kernels.  A kernel is one unit (measurement), a marker one message, a
-GPU a fact; the header and all else (calls of HIP, statistics of calls and copies, which look like those of kernels) is
-foreign.
+* ``rocprofv3 --kernel-trace [--stats] [--marker-trace] [--pmc …] --output-format csv -- COMMAND``, with
+  ``HIPBLASLT_ENABLE_MARKER=1`` for hipBLASLt's own ranges;
+* ``rocpd convert --output-format csv``, which adds a first column ``Guid``;
+* ``rocpd summary --format csv``, which writes the last form above.  By rank it adds a first column ``ProcessID``;
+* rocprof-compute, which runs a job several times.  The timestamps of its ``pmc_perf.csv`` are means with fractions.
+
+Timestamps are nanoseconds.  Columns are found by name, because rocprofv3 has moved them between releases.  An agent is
+a number, ``Agent N`` or ``GPU N``.
+
+A CSV kernel trace does not state the range in which a kernel was launched.  The database does (see ``rocpd``).  The
+marker trace is a separate file, whose ranges become messages.  A file of counters (``Counter_Name``) has one row per
+counter and dispatch.  Only rows of the first counter are kernels.  Units:
+
+* a kernel is a measurement;
+* a marker is a message;
+* a GPU is a fact;
+* the header and all other rows are foreign.  Other rows are calls of HIP, and statistics of calls and copies, which
+look
+  like statistics of kernels.
+
 Source: ROCm/rocprofiler-sdk source/lib/output/generateCSV.cpp, source/lib/python/rocpd/csv.py, …/summary.py.
 """
 
@@ -53,7 +63,7 @@ _MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
 _OF_KERNELS = ("kernel_stats.csv", "kernels_summary.csv", "kernels_summary_by_rank.csv")
 _LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)
 _NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
-"""Names in statistics of calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``)."""
+"""Names of calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``) in statistics."""
 
 
 def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
@@ -61,7 +71,10 @@ def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
 
 
 class _Table:
-    """Totals, ranges and facts of the rows so far: few kernels stand in millions of rows."""
+    """Reader of a table: totals, ranges and facts of the rows so far.
+
+    Millions of rows contain few different kernels.
+    """
 
     def __init__(self, header: Header) -> None:
         layout = _layout(header.columns)
@@ -134,7 +147,7 @@ class _Table:
         return "fact"
 
     def close(self) -> Iterator[Outcome]:
-        """What the lines made."""
+        """Yield the records of the lines."""
         units = self._units
         yield Outcome("measurement", list(self._totals.records()), lines=units["measurement"])
         messages = [Message(category=CATEGORY, text=text, count=n) for text, n in self._ranges.items()]
@@ -144,9 +157,9 @@ class _Table:
 
 
 def _nanoseconds(begin: str, end: str) -> float:
-    """From one timestamp to the other.  Raises ValueError.
+    """Return the time from one timestamp to the other, ns.  Raises ValueError if a timestamp is no number.
 
-    Whole ones are subtracted as such: since 1970 there are more nanoseconds than a float can count.
+    Integers are subtracted as integers, because the number of nanoseconds since 1970 exceeds the precision of a float.
     """
     try:
         return int(end) - int(begin)

@@ -1,1 +1,1 @@
-"""Tensile, the kernel library of rocBLAS and hipBLASLt."""
+"""Reader of the output of Tensile, the kernel library of rocBLAS and hipBLASLt."""

@@ -1,4 +1,4 @@
-"""Launches of Tensile's kernels with their arguments: which kernel each of rocBLAS's products ran.
+"""Launches of Tensile's kernels with their arguments.  They state which kernel each of rocBLAS's products ran.
 
 ::
 
@@ -9,14 +9,16 @@
     [56..59] strideD1: 60 00 00 00 (96)
     [88..91] size_0: 60 00 00 00 (96)
 
-Produced by ``TENSILE_DB=0x40`` on standard output, some 30 lines per launch: for the few steps that prove an override,
-not for all of a job.  rocBLAS's own logs do not name what ran.  Sizes are M, N, batch and K, stride 1 is a leading
-dimension and stride 2 a batch's; transposes and types are part of the name (``Alik``: A is transposed; ``HHS``: input,
-output, compute).  Where K is split
-(``_GSU4_``) the product's are a workspace's, ``strideW_D1``, and the kernel that adds the slices up, whose launch
-follows (``…_PostGSU…``), has those of D and C.  Kernels of hipBLASLt (``_UserArgs``), whose log names solutions, are
-messages.  The solution of a call is ``tensile:NAME``: the name is the kernel's, rocBLAS's number of it is not printed.
-No log of rocBLAS names the kernel that it took by itself, so these launches are what proves its override file.
+``TENSILE_DB=0x40`` prints them on standard output, some 30 lines per launch.  Use it for the few steps that prove an
+override, not for a whole job.  rocBLAS's own log names the kernel that ran only with bit 0x10 of ``ROCBLAS_LAYER`` (see
+``rocblas/logs.py``).  Without that bit, only these launches prove that an override file works.
+
+Sizes are M, N, batch and K.  Stride 1 is a leading dimension, stride 2 a batch stride.  Transposes and types are part
+of the name (``Alik``: A is transposed; ``HHS``: input, output, compute).  If K is split (``_GSU4_``), the product's
+strides are a workspace's, ``strideW_D1``.  The launch of the kernel that adds up the slices follows (``…_PostGSU…``)
+and has the strides of D and C.  Kernels of hipBLASLt (``_UserArgs``) are messages, because hipBLASLt's log names
+solutions.  The solution of a call is ``tensile:NAME``, where NAME is the kernel's name.  rocBLAS's number of the kernel
+is not printed.
 Source: ROCm/Tensile Tensile/Source/lib/source/KernelArguments.cpp, hip/HipSolutionAdapter.cpp, Tensile/Common.py
 (``HPATypes``), SolutionStructs.py (names); rocBLAS 5.2's output.
 """
@@ -58,12 +60,12 @@ _TYPES: Mapping[str, str] = {
     "B8N": "bf8_fnuz_r",
 }
 _TRIPLE = regex(r"(I8|F8N?|B8N?|[HBS])(I8|F8N?|B8N?|[SDCZHBI])([SI])\Z")
-"""Words of input, output and compute type; other names begin with one word that is the type of all."""
+"""Words of input, output and compute type.  Other names begin with one word, which is the type of all three."""
 _ONE_TYPE = regex(r"I8|F8N?|B8N?|[SDCZHB]")
 
 
 class _Reader:
-    """The launch whose arguments are being read, and a product whose slices are still to be added up."""
+    """Reader of a launch's arguments.  It also keeps a product whose slices are still to be added up."""
 
     def __init__(self) -> None:
         self._name, self._complete = "", False
@@ -92,13 +94,13 @@ class _Reader:
         return Outcome("message") if call is None else Outcome("call", [call])
 
     def close(self) -> Iterable[Record]:
-        """A launch that is cut off is a message."""
+        """Yield a message for a launch that is cut off."""
         if self._name and not self._complete:
             yield Message(category=CATEGORY, text=f"Kernel {self._name} (its arguments are cut off)")
         self._name = ""
 
     def _call(self) -> Call | None:
-        """The call, with the last argument that it needs."""
+        """Return the call after the last argument that it needs.  Return None before."""
         arguments = self._arguments
         adds_up = _ADDS_UP in self._name
         if not arguments.keys() >= (_OUTPUTS if adds_up else _PRODUCT):
@@ -114,14 +116,14 @@ class _Reader:
 
 
 def _of_name(name: str) -> dict[str, Any]:
-    """Transposes and types of the problem that a kernel computes, by its name."""
+    """Return transposes and types of the problem that a kernel computes, from its name."""
     found = _NAME.match(name)
     if found is None:
         return {}
     triple = _TRIPLE.match(found["types"])
     if triple:
         a, d, compute = (_TYPES[word] for word in triple.groups())
-    else:  # ``SB``, ``HBH``: one type, then what the kernel can do
+    else:  # ``SB``, ``HBH``: one type, then the kernel's abilities
         word = _ONE_TYPE.match(found["types"])
         if word is None:
             return {}
@@ -135,7 +137,7 @@ def _of_name(name: str) -> dict[str, Any]:
 
 
 def _call(name: str, arguments: Mapping[str, str]) -> Call | None:
-    """The call of these arguments; None where one that must be a number is not."""
+    """Return the call with these arguments.  Return None if an argument that must be a number is not a number."""
     try:
         m, n, batch, k = (int(arguments[x]) for x in _SIZES)
         strides = {x: int(arguments[x]) for x in _STRIDES}

@@ -1,1 +1,1 @@
-"""Tables of times that users write themselves."""
+"""Reader of tables of times that users write themselves."""

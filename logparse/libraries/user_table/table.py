@@ -1,4 +1,4 @@
-"""Anyone's table of measurements or calls: a CSV or Parquet file with these column names.
+"""A user's own table of measurements or calls: a CSV or Parquet file with these column names.
 
 ::
 
@@ -9,13 +9,17 @@
     direction,n,c,h,w,k,filter_h,filter_w,pad_h,pad_w,stride_h,stride_w,groups,in_type,solution,time_us,calls
     W,64,256,56,56,256,3,3,1,1,1,1,1,FP16,miopen:GemmWrwUniversal,812.5,120
 
-Problem columns are the fields of ``GemmProblem`` (at least m, n, k) or, with ``direction``, of ``ConvProblem``, or one
-column ``problem`` with the canonical text; docs/formats.md lists the others.  ``arch``, ``cu_count`` and any other name
-of ``logparse.model.FACTS`` have one value per file: rows of another machine are rejected.
+Problem columns are the fields of ``GemmProblem`` (at least m, n, k).  With a column ``direction`` they are the fields
+of ``ConvProblem``.  Instead there may be one column ``problem`` with the canonical text.  docs/formats.md lists the
+other columns.  ``arch``, ``cu_count`` and any other name of ``logparse.model.FACTS`` have one value per file.  Rows of
+another machine are rejected.
 
-A row with a time is a measurement (it needs a solution), one with calls is a call, one with both is both.  An empty
-cell is unknown, except that ``batch_count`` is 1 where there is no such column.  Other columns are ignored and named in
-the fact ``ignored_columns``.
+* A row with a time is a measurement.  It needs a solution.
+* A row with calls is a call.
+* A row with both is both.
+
+An empty cell is unknown.  ``batch_count`` is 1 if the table has no such column.  Other columns are ignored, and the
+fact ``ignored_columns`` names them.
 """
 
 from __future__ import annotations
@@ -54,7 +58,10 @@ _CONV_NEEDS = frozenset({"direction", "n", "c", "h", "w", "k"})
 
 
 def recognise(head: Head) -> bool:
-    """A first line with problem columns and a time or calls; a Parquet file by its magic and name."""
+    """Return True for a first line with problem columns and a time or calls.
+
+    A Parquet file is recognised by magic and name.
+    """
     if head.data.startswith(b"PAR1"):
         return head.name.endswith((".parquet", ".pq"))
     return _is_ours(header_of(head).columns)
@@ -67,14 +74,14 @@ def _is_ours(columns: Sequence[str]) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Each row as a measurement, a call or a reject; the columns as a fact."""
+    """Yield each row as a measurement, a call or a reject, and the columns as a fact."""
     with source.open() as stream:
         parquet = stream.read(4) == b"PAR1"
     yield from _read_parquet(source) if parquet else read_table(source, _Table, fit="fewer")
 
 
 class _Table:
-    """The facts of the rows so far, which those of every further row must equal."""
+    """Reader of a table.  It keeps the facts of the rows so far, which the facts of every further row must equal."""
 
     def __init__(self, header: Header) -> None:
         self._columns, self._machine = header.columns, dict[str, str]()
@@ -87,7 +94,7 @@ class _Table:
         return self.records(row.cells)
 
     def records(self, cells: Mapping[str, str]) -> Sequence[Record]:
-        """What a row gives.  Raises ValueError."""
+        """Return the records of a row.  Raises ValueError if the row cannot be read or is of another machine."""
         records, machine = _records(cells), self._machine
         told = {name: cells[name] for name in FACTS if cells.get(name)}
         told |= {name: str(_integer(told[name])) for name in ("cu_count", "gpus") if name in told}
@@ -179,7 +186,7 @@ _GEMM_TYPES, _CONV_TYPES = get_type_hints(GemmProblem), get_type_hints(ConvProbl
 
 
 def _fields(row: Mapping[str, str], names: Iterable[str], types: Mapping[str, Any]) -> dict[str, Any]:
-    """The cells of a problem's fields, of the types that these have."""
+    """Return the cells of a problem's fields, converted to the types of the fields."""
     return {name: _field(name, row[name], types[name]) for name in names if row.get(name)}
 
 
@@ -210,7 +217,7 @@ def _number(row: Mapping[str, str], name: str) -> float | None:
 
 
 def _integer(cell: str) -> int | None:
-    """A whole number; spreadsheets write ``128.0``.  Raises ValueError on anything else."""
+    """Return an integer.  Spreadsheets write it as ``128.0``.  Raises ValueError for any other text."""
     if not cell:
         return None
     value = float(cell)
