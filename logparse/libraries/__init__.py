@@ -1,6 +1,6 @@
 """Everything that only one library knows, in one folder per library.
 
-`all_formats` finds the formats in these folders.  `FORMATS` is its list, imported at the first use.
+``all_formats`` finds the formats in these folders.  ``FORMATS`` is its list, imported at the first use.
 """
 
 from __future__ import annotations

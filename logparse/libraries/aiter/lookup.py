@@ -4,8 +4,8 @@ Each table is read with ``pandas.read_csv`` and made a dictionary (``set_index(k
 show which reader a table is for.  Several readers look for ``gfx, cu_num, M, N, K`` alone.  For these the table's name
 decides.
 
-The table of grouped fused MoE (gfx1250) is another table with columns of the same names.  It is not judged.  Source:
-ROCm/aiter at e4048607 ``aiter/tuned_gemm.py``, ``aiter/ops/gemm_op_a8w8.py``, ``gemm_op_a4w4.py``,
+The table of grouped fused MoE (gfx1250) is another table with columns of the same names.  It is not judged.
+Source: ROCm/aiter at e4048607 ``aiter/tuned_gemm.py``, ``aiter/ops/gemm_op_a8w8.py``, ``gemm_op_a4w4.py``,
 ``batched_gemm_op_a8w8.py``, ``batched_gemm_op_bf16.py``, ``aiter/fused_moe.py``, ``aiter/jit/core.py``.
 """
 

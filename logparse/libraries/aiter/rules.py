@@ -5,8 +5,8 @@ row is found, and pandas gives one type to a whole column.  One cell that is no 
 into a text, which no call equals.  Two different rows of one key make most readers raise (``Lookup.keeps_first``).
 
 Device and CU count are part of the key, the library's build is not.  For the bf16 table, the key of a call is known
-(``tables.key``).  For the other tables, a server's log states it.  Source: ``lookup``; ROCm/aiter
-``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
+(``tables.key``).  For the other tables, a server's log states it.
+Source: ``lookup``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Marks of ranks that launchers put before every line, taken off for block formats.
+r"""Marks of ranks, which launchers put before every line.  They are removed before a block format reads the line.
 
 ::
 
@@ -22,11 +22,11 @@ r"""Marks of ranks that launchers put before every line, taken off for block for
       5%|▌         | 1/20 [00:01<00:20,  1.06it/s]finding fastest for …       behind a progress bar (tqdm), or behind
                                                               a carriage return, where a terminal overwrites it
 
-Ray leaves out lines that another worker wrote, too, and appends ``[repeated 7x across cluster]`` to one of them: a log
-is whole only under ``RAY_DEDUP_LOGS=0``.
+If several workers write the same line, Ray prints it once and appends ``[repeated 7x across cluster]``.  So a log is
+complete only with ``RAY_DEDUP_LOGS=0``.
 
-The lines of a block mean something in their order, which holds within a rank only: there is a reader for each, or one
-for all where only the marks are to be taken off.
+The order of lines in a block has a meaning only within one rank.  So each rank has its own reader.  A format that only
+needs the marks removed has one reader for all ranks.
 """
 
 from __future__ import annotations

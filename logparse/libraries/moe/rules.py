@@ -11,7 +11,8 @@ know stops the launch.
 
 Tables of block-scaled products (``N=…,K=…``, no experts) are read in the same way, but with two differences:
 ``triton_version`` is no exception, and only the server's own folder is searched.  Their kernel loads one scale per step
-along K.  Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_config_file_name``,
+along K.
+Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_config_file_name``,
 ``get_moe_configs``, ``invoke_fused_moe_kernel``), sgl-project/sglang
 python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py; ``get_w8a8_block_fp8_configs`` and
 ``_w8a8_block_fp8_matmul`` of vLLM's ``fp8_utils.py`` and SGLang's ``fp8_kernel.py``.

@@ -40,8 +40,8 @@ class Seen:
     """The results of one process about one action.
 
     * ``ended``: how its trial ended.
-    * ``pairs``: triples (log ratio, µs without the action, µs with the action).  ``control``: log ratios of the
-      controls.
+    * ``pairs``: triples (log ratio, µs without the action, µs with the action).
+    * ``control``: log ratios of the pairs in which the action did not act.
     * ``same``: deviation of its result, the deviation that rounding allows, and a description of the comparison.  None:
       the result was not compared.
     """

@@ -7,7 +7,8 @@
 
 Columns are found by name.  Only ``a_type`` and its kind of ``gemm_ex`` state types, and no column states the solution.
 A field that a row does not state is unknown.  Times are in µs, the mean over the iterations.  Rows of other functions
-(without M, N and K) are messages.  Source: ROCm/rocBLAS ``clients/include/argument_model.hpp``.
+(without M, N and K) are messages.
+Source: ROCm/rocBLAS ``clients/include/argument_model.hpp``.
 """
 
 from __future__ import annotations

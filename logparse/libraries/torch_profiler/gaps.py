@@ -2,15 +2,15 @@
 
 The first class that fits counts:
 
-===================  ============================================================================================= first
-The gap lies before the first kernel of the marked steps. queued               The next kernel had been launched before
-the gap began: the device, or what it waits for, is late. data loading         A batch of a loader was under way for
-half of the gap or more. synchronisation      A call that waits for the device, or that copies, took half of the gap or
-more, or was under way
+===================  =============================================================================================
+first                The gap lies before the first kernel of the marked steps.
+queued               The next kernel had been launched before the gap began: the device, or what it waits for, is late.
+data loading         A batch of a loader was under way for half of the gap or more.
+synchronisation      A call that waits for the device, or that copies, took half of the gap or more, or was under way
                      when the gap began.
-launching            Operators or calls of the runtime took half of the gap or more. nothing              Less than that
-is recorded of the host: its own Python code, or another process. ===================
-=============================================================================================
+launching            Operators or calls of the runtime took half of the gap or more.
+nothing              Less than that is recorded of the host: its own Python code, or another process.
+===================  =============================================================================================
 
 The facts (of several devices the mean)::
 

@@ -26,11 +26,13 @@ the inner ``aten::addmm`` ran.
 
 One event is one unit:
 
-=================================================  ==================================================== an operator of
-``operators`` with kernels          call: a problem, or two for a backward (see below) … that launched nothing itself
-foreign … whose inputs are not recorded or not readable    message a kernel
-measurement: part of a ``Measurement`` and a ``Kernel`` a copy or fill of the device                       message: they
-are no kernels and are not timed metadata, runtime, flow arrows, other operators    foreign
+=================================================  ====================================================
+an operator of ``operators`` with kernels          call: a problem, or two for a backward (see below)
+… that launched nothing itself                     foreign
+… whose inputs are not recorded or not readable    message
+a kernel                                           measurement: part of a ``Measurement`` and a ``Kernel``
+a copy or fill of the device                       message: they are no kernels and are not timed
+metadata, runtime, flow arrows, other operators    foreign
 =================================================  ====================================================
 
 Kernels of a ``convolution_backward`` are assigned to B and W by their names and order (``gradients``).  If B or W has
