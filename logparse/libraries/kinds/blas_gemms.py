@@ -203,7 +203,10 @@ class LtBackend(DeviceBackend):
         return operation, {name: self._layout(matrix, batch) for name, matrix in matrices(gemm).items()}
 
     def _pointed(self, gemm: GemmProblem) -> dict[str, tuple[int, str]]:
-        """Return the ``vectors`` to which a descriptor points.  Alpha is an argument of the call instead."""
+        """Return the ``vectors`` to which a descriptor points.
+
+        Alpha is left out, because it is an argument of the call.
+        """
         return {name: x for name, x in vectors(gemm, gemm.batch_count or 1).items() if name in self.pointers}
 
     def _layout(self, matrix: Matrix, batch: int) -> Any:

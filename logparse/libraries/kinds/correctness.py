@@ -78,7 +78,7 @@ def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
     """Return the tolerance that rounding explains in each element.  A norm over all elements would hide one wrong tile.
 
     ``products``: an inner product of K terms in any order errs by at most γ·|a|·|b|, with γ about √K roundoffs of the
-    accumulator for random signs (Higham and Mary, SIAM J.  Sci.  Comput.  41 (2019)).  The factor is 8 + √K, to allow
+    accumulator for random signs (Higham and Mary, SIAM J. Sci. Comput. 41 (2019)).  The factor is 8 + √K, to allow
     for short sums.  Inputs that are first rounded to a shorter format add two roundoffs.  The matrix units of Hopper
     add 8-bit products with 13 fractional bits.  Convolution transforms (Winograd) multiply both terms, so a
     convolution's ``output`` is 4 times and its accumulator's part 16 times as large.

@@ -134,7 +134,7 @@ class Row:
 
     @property
     def dead(self) -> bool:
-        """True if no call at all can be served by this row."""
+        """True if no call at all can be served by this row.  Unknown counts as False."""
         return self.verdicts.read is False or self.verdicts.matched is False
 
     @property
@@ -196,9 +196,9 @@ class Reading(Generic[S_co]):
 
     @property
     def alike(self) -> Iterable[tuple[Row, Sequence[int]]]:
-        """Rows with the lines of all rows that have the same solution and verdicts and no note.
+        """Rows, each with the lines of all rows that have the same solution and verdicts as it and break no rule.
 
-        Each row is counted in exactly one item.  A row that breaks a rule has an item of its own.
+        Each line is in exactly one item.  A row that breaks a rule has an item of its own.
         """
         return ((row, (row.line,)) for row in self.rows)
 
@@ -208,7 +208,7 @@ class Reading(Generic[S_co]):
 
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
-        """The kept rows by key, in file order."""
+        """The rows that a call can match, as far as is known, by key and in file order."""
         return in_groups((row for row in self.rows if not row.dead), lambda row: row.key)
 
     @cached_property

@@ -1,5 +1,4 @@
-"""The interface of a table: a text file with a header line, in which each further line is a row of comma-separated
-cells.
+"""The interface of a table: a text file with a header line, followed by rows of comma-separated cells.
 
 A format declares its columns and one function from a row to records.  Everything else exists once, here::
 

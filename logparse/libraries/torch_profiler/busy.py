@@ -73,7 +73,7 @@ class Timeline:
 class Marked:
     """Further limits of the window, in µs on the clock of the kernels.
 
-    * ``begin``: begin of the marked steps.  None if no step is marked, or if the device was still busy with earlier
+    * ``begin``: beginning of the marked steps.  None if no step is marked, or if the device was still busy with earlier
       work.
     * ``end``: end of the marked steps.
     * ``left_out``: spans that are left out.

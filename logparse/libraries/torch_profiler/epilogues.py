@@ -2,7 +2,7 @@
 
 cuBLASLt, hipBLASLt and ``aten::_addmm_activation`` apply a bias and ReLU or GELU while the result is still in
 registers.  A separate operator reads and writes the result once more.  The elementwise operators behind a product are
-called its tail.  A trace contains the order of kernels, which the store does not keep.  So the reader counts the tails.
+called its tail.  The reader counts the tails, because a trace contains the order of kernels and the store does not.
 
 A trace does not contain the data flow.  A step belongs to a tail if its kernel is the next kernel on the device and its
 output has as many elements as the product's.  Copies of other sizes may stand between steps, because autocast copies

@@ -75,7 +75,10 @@ class Event(Struct, gc=False):
 
 
 def can_be(ts: float | None, dur: float | None) -> bool:
-    """Tell whether the times of an event are in their ranges (``logparse.model``).  Times that are not stated are."""
+    """Tell whether the times of an event are in their ranges (``logparse.model``).
+
+    A missing time counts as in its range.
+    """
     return (dur is None or 0 <= dur <= MOST_US) and (ts is None or -LIMIT < ts < LIMIT)
 
 

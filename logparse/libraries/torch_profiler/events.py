@@ -174,7 +174,7 @@ class _Reader:
                 self._begun[name[1]] = min(start, self._begun.get(name[1], math.inf))
                 if event.dur is not None and event.dur > 0:
                     self._add_step((str(event.pid), name[1]), start, event.dur)
-                    if event.cat != _ANNOTATION:  # the old profilers write no annotation
+                    if event.cat != _ANNOTATION:  # the old profilers record steps in these categories
                         self._note(name[0], start, event.dur)
 
     def _add_step(self, key: tuple[str, str], start: float, us: float) -> None:

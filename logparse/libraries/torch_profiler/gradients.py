@@ -95,7 +95,12 @@ def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
-    """Return the second of two runs of equal main kernels that name no direction.  Empty if there are not two."""
+    """Return the second of two runs of equal main kernels, or the second of two main kernels.
+
+    Empty if there is neither.
+
+    These main kernels name no direction.
+    """
     runs = [list(run) for _, run in groupby(mains, key=lambda i: kernels[i])]
     return runs[1] if len(runs) == 2 else list(mains[1:]) if len(mains) == 2 else []
 

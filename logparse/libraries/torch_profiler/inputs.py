@@ -29,8 +29,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Sizes, strides, C++ type and value of each input.  The value is text, and only inputs that are no tensor have
-    one.
+    """Sizes, strides, C++ type and value of each input.  The value is text, and empty for a tensor.
 
     ``backend`` is the library of the trace's device.  None if the trace does not name it.
     """

@@ -47,7 +47,7 @@ Floats = npt.NDArray[np.float64]
 class Names:
     """Each name once, and the kinds of operators: name, operation, and True if the operator is unread.
 
-    Traces that are read for one another share an instance.
+    A trace and the other traces that are read for it share an instance.
     """
 
     def __init__(self) -> None:
@@ -253,7 +253,8 @@ class _Launches:
     def backlog(self, start: Floats, correlation: Ints) -> bool:
         """Return True if the device was busy with work that the trace does not show.
 
-        Then the first work that was launched began later after its launch than a launch takes.
+        Then the first launched work began more than ``BACKLOG_US`` after its launch, which is longer than a launch
+        takes.
         """
         columns = self._columns
         start = np.r_[start, np.array(columns.copy_start)]
