@@ -210,7 +210,7 @@ class Untuned(NamedTuple):
 
 
 def untuned(lines: Iterable[str]) -> Untuned:
-    """Write the shapes that the tables lacked, each shape once, in the given order.
+    """Return the shapes that the tables lacked as CSVs for aiter's tuners, each shape once, in the given order.
 
     There is one CSV per table.  If columns cannot be filled in, there is one CSV per set of columns.  ``lines`` are
     texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.  A bf16 shape whose type no line states

@@ -417,11 +417,9 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Return the solution if its library is one of aiter's backends.
+    """Return the solution if its library is one of aiter's backends. hipBLASLt is one of them.
 
-    Otherwise return what hipBLASLt's rules make of it.
-
-    hipBLASLt is one of the backends.
+    Otherwise return what hipBLASLt's rules make of the solution.
     """
     return given if given.library in aiter.BACKENDS else hipblaslt_tuning.takes(given, rocblas_version)
 

@@ -15,7 +15,7 @@ because nine generations of the bf16 header exist.  Older headers have ``soltime
 Source: ROCm/aiter aiter/tuned_gemm.py, aiter/configs/.
 
 Row-major Y[M,N] = X[M,K]·W[N,K]ᵀ becomes the column-major call that the library gets: m = N, n = M, layout TN, A is
-W.  The tuner's tensors are contiguous.  So each leading dimension equals its number of rows, and beta is 0.
+W.  The tuner's tensors are contiguous, so each leading dimension equals the number of rows.  Beta is 0.
 
 | cell | meaning |
 |---|---|

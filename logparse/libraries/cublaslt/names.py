@@ -9,9 +9,9 @@ A Trace line names an algorithm by attribute names and leaves out attributes at 
 
 The values are those in ``cublasLt.h`` (``cublasLtMatmulTile_t``, ``cublasLtMatmulStages_t``,
 ``cublasLtReductionScheme_t``, ``cublasLtMatmulInnerShape_t``, ``cublasLtClusterShape_t``).  Values that CUDA 12 and 13
-both have are equal.  They were checked with 50 algorithms of cuBLASLt 13.1 on an H200: the attributes read through the
-API agree with the Trace line of the launch.  The inner shape was 0 in all 50.  So it is not known how a Trace line
-would print it.
+both have are equal.  For 50 algorithms of cuBLASLt 13.1 on an H200, the attributes read
+through the API were compared with the Trace line of the launch.  The inner shape was 0 in all 50.  So it is not known
+how a Trace line would print it.
 """
 
 from __future__ import annotations

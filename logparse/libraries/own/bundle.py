@@ -8,8 +8,8 @@
                 "time_us": 23.6, "samples_us": [23.5, 23.6, 23.8], …}, …],
      "calls": {"gemm trans=T,N mnk=…": 16, …}}
 
-One record is one race or one confirmation of a replay.  Its facts are the names of ``FACTS`` and the facts of the
-replay.  Its name is the hash of its content.  So machines that write into one folder never overwrite each other's
+One record is one race or one confirmation of a replay.  Its facts are facts of the replay and facts with a name in
+``FACTS``.  Its name is the hash of its content.  So machines that write into one folder never overwrite each other's
 records, and a record that is copied twice is ingested once.  The workload's file has calls only.  No file contains
 paths, names of hosts, processes or users, clocks, or the order of calls.
 """

@@ -38,7 +38,7 @@ UNITS_EACH = """
         from facts where run = $run group by source_id)
     select coalesce((select sum(units) from held where units > 0 group by alone, sort order by alone, 1 desc limit 1)
                     / (select nullif(sum(n), 0) from held), 1) as each"""
-"""SQL for the number of units that run ``$run`` did per unit in its traces.  1 if this is unknown."""
+"""SQL for the ratio: number of units that run ``$run`` did / number of units in its traces.  1 if this is unknown."""
 recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
 
 

@@ -120,9 +120,9 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         "which may be far slower: leave room for the workspace when a convolution is first called, or split it",
     ),
 )
-"""Parts of texts, each with its meaning.
+"""Parts of texts, each with its meaning.  The first match counts.
 
-The first match counts.  Also texts in logs of MIOpen, TunableOp and hipBLASLt.
+Some of the texts stand in logs of MIOpen, TunableOp and hipBLASLt.
 """
 
 

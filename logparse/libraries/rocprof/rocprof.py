@@ -31,9 +31,8 @@ counter and dispatch.  Only rows of the first counter are kernels.  Units:
 * a kernel is a measurement;
 * a marker is a message;
 * a GPU is a fact;
-* the header and all other rows are foreign.  Other rows are calls of HIP, and statistics of calls and copies, which
-look
-  like statistics of kernels.
+* the header and all other rows are foreign: calls of HIP, and statistics of calls and copies.  These look like
+  statistics of kernels.
 
 Source: ROCm/rocprofiler-sdk source/lib/output/generateCSV.cpp, source/lib/python/rocpd/csv.py, …/summary.py.
 """
