@@ -1,1 +1,1 @@
-"""How measured times join the problems of a run: origins, picks, neighbours, confirmations."""
+"""Joins of measured times with the problems of a run: origins, picks, neighbours and confirmations."""

@@ -1,4 +1,4 @@
-"""Cells of a DataFrame as Python's types: pandas has None, NaN and NA for what is unknown, Python None."""
+"""Conversion of DataFrame cells to Python types. pandas has None, NaN and NA for an unknown value, Python has None."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from logparse.lazy import pd
 
 
 def text_of(value: object) -> str | None:
-    """A text; None for an unknown or empty one."""
+    """Return the cell as text. Return None if it is unknown or empty."""
     return str(value) if isinstance(value, str) and value else None
 
 
 def number_of(value: Any) -> float | None:
-    """A number; None for an unknown one."""
+    """Return the cell as a number. Return None if it is unknown."""
     return None if _unknown(value) else float(value)
 
 
 def count_of(value: Any) -> int | None:
-    """A whole number; None for an unknown one."""
+    """Return the cell as a whole number. Return None if it is unknown."""
     return None if _unknown(value) else int(value)
 
 
 def is_true(cells: pd.Series) -> pd.Series:
-    """Which cells are true, as plain bools: an unknown one is not (pandas 2 warns at ``fillna`` of objects)."""
+    """Return the cells as plain bools. An unknown cell counts as False.
+
+    (``fillna`` of objects would make pandas 2 warn.)
+    """
     return cells.astype("boolean").fillna(False).astype(bool)
 
 

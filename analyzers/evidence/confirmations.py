@@ -1,8 +1,8 @@
 """Confirmations: paired samples of a pick and a winner from several fresh processes, and the verdict on them.
 
-Two processes that measure the same pair differ by more than the samples within one: on an H200 the ratio's standard
-deviation between processes is 0.32 %, while 12 blocks of one process estimate theirs to 0.11 %
-(``docs/measurement.md``).  So each process gives one value, the median log ratio of its blocks, and the interval is a
+Two processes that measure the same pair differ by more than the samples within one process. On an H200 the standard
+deviation of the ratio between processes is 0.32 %, while 12 blocks of one process estimate that process's ratio to 0.11
+% (``docs/measurement.md``). So each process gives one value, the median log ratio of its blocks, and the interval is a
 t-interval over processes.
 """
 
@@ -25,10 +25,10 @@ from analyzers.evidence.tables import Tables
 K = TypeVar("K")
 
 RATE = 0.05
-"""Share of the confirmed findings that may be false."""
+"""Largest share of false findings among the confirmed ones."""
 
 BETWEEN_PROCESSES = 0.0032
-"""Standard deviation of a log ratio between processes, for records of a single process, which cannot know their own.
+"""Standard deviation of a log ratio between processes. It is used if only one process measured a pair.
 
 From 238 pairs of repeated confirmations on H200s (``benchmarks/results/scale-gpu-NVIDIA-H200-2026-11-21.json.gz``).
 """
@@ -36,9 +36,10 @@ From 238 pairs of repeated confirmations on H200s (``benchmarks/results/scale-gp
 
 @dataclass(frozen=True)
 class Pairs:
-    """Paired samples, µs: entry i of both is the mean of two samples of one block.
+    """Paired samples, µs. Entry i of both tuples is the mean of two samples of the same block.
 
-    ``blocks``: how many consecutive entries each process measured; empty: all are of one process.
+    ``blocks``: the number of consecutive entries that each process measured. If empty, one process measured all
+    entries.
     """
 
     pick_us: tuple[float, ...]
@@ -55,7 +56,7 @@ class Pairs:
         return tuple(x for x in out if x.pick_us)
 
     def joined(self, other: Pairs) -> Pairs:
-        """These pairs, then those of another process."""
+        """Return these pairs, followed by the pairs of another process."""
         mine = self.blocks or ((len(self.pick_us),) if self.pick_us else ())
         blocks = (*mine, *(other.blocks or (len(other.pick_us),)))
         return Pairs(self.pick_us + other.pick_us, self.winner_us + other.winner_us, blocks)
@@ -63,10 +64,12 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """``speedup`` is pick over winner with a 95 % interval; ``p`` that it is not above 1 + ``floor``.
+    """The verdict on a pick and a winner.
 
-    ``processes``: fresh processes that measured the pair.  ``confirmed``: the whole interval of the speedup lies above
-    1 + ``floor``.
+    * ``speedup``: pick time / winner time, with a 95 % interval.
+    * ``p``: p-value of the hypothesis that the speedup is at most 1 + ``floor``.
+    * ``processes``: the number of fresh processes that measured the pair.
+    * ``confirmed``: True if the whole interval of the speedup lies above 1 + ``floor``.
     """
 
     speedup: intervals.Interval
@@ -80,17 +83,18 @@ class Confirmation:
 
 
 def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
-    """The verdict on one pair by itself.  Needs no device, so a stored pair can be judged again at another floor."""
+    """Return the verdict on one pair. This needs no device, so a stored pair can be judged again with another floor."""
     return judge_all({0: pairs}, floor=floor)[0][0]
 
 
 def judge_all(
     pairs: Mapping[K, Pairs], *, floor: float = 0.03, device: Mapping[K, str] | None = None
 ) -> tuple[dict[K, Confirmation], set[K]]:
-    """Every pair judged, and the keys that stay confirmed under false-discovery control over all of them.
+    """Return the verdict on every pair, and the keys that stay confirmed under false-discovery control over all pairs.
 
-    The variances between processes are moderated over all pairs of one ``device`` (a name by key; None: all of one):
-    three processes alone estimate theirs with two degrees of freedom, for which no p is small enough among a thousand.
+    ``device`` names the device of each key. None means that all pairs are of one device. The variances between
+    processes are moderated over all pairs of one device: three processes alone estimate their variance with two degrees
+    of freedom, so no p-value would be small enough among a thousand pairs.
     """
     estimates = {key: _estimate(x) for key, x in pairs.items() if x.pick_us}
     groups: dict[str, list[K]] = {}
@@ -112,7 +116,7 @@ def judge_all(
 
 
 def _estimate(pairs: Pairs) -> tuple[float, intervals.Variance]:
-    """Log ratio of a pair, and the variance of one process's value."""
+    """Return the log ratio of a pair and the variance of the value of one process."""
     ratios = [intervals.log_ratios(x.pick_us, x.winner_us) for x in pairs.by_process]
     values = [statistics.median(map(float, x)) for x in ratios]
     if len(values) > 1:
@@ -121,7 +125,7 @@ def _estimate(pairs: Pairs) -> tuple[float, intervals.Variance]:
     return values[0], intervals.Variance(within.value + BETWEEN_PROCESSES**2, within.degrees)
 
 
-_WIDEST = 20.0  # of a log ratio: a wider interval is as uninformative, and would overflow
+_WIDEST = 20.0  # Largest half width of a log ratio. A wider interval says no more, and its exponential would overflow.
 
 
 # ------------------------------------------------------------------ as a fact of the store
@@ -130,9 +134,9 @@ _WIDEST = 20.0  # of a log ratio: a wider interval is as uninformative, and woul
 def confirmation_text(
     problem: str, pick: str, winner: str, pairs: Pairs, confirmation: Confirmation, *, complete: bool = True
 ) -> str:
-    """The value of the fact ``confirmation``: the verdict at its own floor, and ``blocks`` by process.
+    """Return the value of the fact ``confirmation``: the verdict with its own floor, and ``blocks`` by process.
 
-    ``complete``: no process is missing, so the pair need not be confirmed again.
+    ``complete``: True if no process is missing, so that the pair need not be confirmed again.
     """
     ratio = confirmation.speedup
     values = {"speedup": ratio.value, "low": ratio.low, "high": ratio.high, "p": confirmation.p}
@@ -143,19 +147,22 @@ def confirmation_text(
 
 
 def blocks_of(fact: Mapping[str, object]) -> tuple[int, ...]:
-    """Blocks by process of a decoded fact; empty for records that precede them, which are of one process."""
+    """Return the blocks by process of a decoded fact.
+
+    Empty for early records without the field: one process measured these.
+    """
     blocks = fact.get("blocks", ())
     return tuple(int(x) for x in blocks) if isinstance(blocks, Sequence) else ()
 
 
 def samples_in(values: object) -> tuple[float, ...]:
-    """A cell of ``samples_us``; empty where nothing is kept."""
+    """Return the samples in a cell of ``samples_us``. Empty if the cell has none."""
     return tuple(map(float, values)) if isinstance(values, list | tuple | np.ndarray) else ()
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored confirmation, whose pairs every reader judges anew."""
+    """A stored confirmation. Every reader judges its pairs anew."""
 
     problem: str
     pick: str
@@ -165,13 +172,14 @@ class Stored:
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
-    """The confirmations of the problems that the run calls or measures, by source."""
+    """Return the confirmations of problems that the run calls or measures, by source."""
     facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
     values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
     rows = tables.measurements
     own = (rows["origin"] == CONFIRM).to_numpy(dtype=bool)
     rows = rows[own & rows["source_id"].isin([x for x, name in values if name == "confirmation"]).to_numpy(dtype=bool)]
-    if len(rows):  # few, of 400,000 of a find-db
+    # ``rows`` has few entries here, but a find-db adds 400,000 to ``measured``: skip that work if there are no rows.
+    if len(rows):
         measured = set(tables.measurements.loc[tables.measurements["run"] == tables.run, "problem"])
         rows = rows[rows["problem"].isin(called_problems(tables) | measured)]
     samples: dict[str, dict[str, tuple[float, ...]]] = {}
@@ -182,7 +190,7 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
         try:
             fact = json.loads(values[source, "confirmation"])
             problem, pick, winner = (str(fact[name]) for name in ("problem", "pick", "winner"))
-        except (ValueError, LookupError, TypeError):  # of a damaged bundle
+        except (ValueError, LookupError, TypeError):  # The fact comes from a damaged bundle.
             continue
         above, below = (samples[source].get(x, ()) for x in (pick, winner))
         environment = values.get((source, "environment"), "")
@@ -193,9 +201,10 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
 
 
 def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
-    """By source the one that counts: of one pair on one device the most processes, then the latest.
+    """Return for each source the confirmation that counts for its pair on its device, as a source.
 
-    The fastest of several would be biased by selection.
+    The confirmation with the most processes counts, and the latest of several with as many. To take the fastest would
+    be biased by selection.
     """
     ingested = dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True))
     best: dict[tuple[str, ...], str] = {}
@@ -211,6 +220,6 @@ def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
 
 
 def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
-    """The verdicts on these confirmations, by source."""
+    """Return the verdicts on the confirmations of the named sources, by source."""
     pairs = {source: stored[source].pairs for source in set(sources)}
     return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]

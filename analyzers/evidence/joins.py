@@ -1,7 +1,8 @@
-"""How analyzers join tables: what a source's facts are, which measured problem a call means, and what it weighs.
+"""Joins of tables for the analyzers: facts per source, the measured problem that a call means, calls per problem.
 
-Linked problems are a relation and never merged (docs/findings.md): a value of one call passes over a link and records
-its level; a count passes only where it is clear whose it is.
+Linked problems are a relation and are never merged (docs/findings.md). The value of a single call passes over a link,
+and the level of the link is recorded. A count of calls passes over a link only if it is clear which problem it belongs
+to.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from logparse.target import same_device
 LEVELS = ("exact", "layout", "shape")
 """Levels of links, the closest first."""
 DEFAULT_TEXT = DEFAULT.text
-"""The library's own choice as a solution's text; in a replay its fact ``PICK`` names the solution that it was."""
+"""Text of the solution ``Default``, the library's own choice. A replay names that solution in its fact ``PICK``."""
 
 
 def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """The facts of each source about where it was made; of two values of one name the smaller text is kept."""
+    """Return the facts of each source about the machine that made it.
+
+    If a name has two values, the smaller text is kept.
+    """
     kept: dict[tuple[str, str], str] = {}
     for source, name, value in zip(facts["source_id"], facts["name"], facts["value"], strict=True):
         key, text = (str(source), str(name)), str(value)
@@ -48,10 +52,15 @@ def launches_graphs(tables: Tables) -> bool:
 
 @cached_per_run
 def run_facts(tables: Tables) -> dict[str, str]:
-    """The facts of the machine that the run's calls are of: those on which its logs and traces agree that state them,
-    what none of these states from what a capture found out (``facts.json``), and else from its other files.
+    """Return the facts of the machine that made the run's calls.
 
-    A table that was made elsewhere, or of rows of several devices, does not change what a log states.
+    The first group of sources that states a name decides its value, if the sources in the group agree:
+
+    1. the run's logs and traces
+    2. what ``capture`` found out (``facts.json``)
+    3. the run's other files
+
+    So a table that was made elsewhere, or whose rows are of several devices, does not change what a log states.
     """
     facts = tables.facts
     own = facts[facts["source_id"].isin(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])]
@@ -66,8 +75,10 @@ def run_facts(tables: Tables) -> dict[str, str]:
 
 
 def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.DataFrame:
-    """The rows (with a ``source_id``) of sources that are not known to be of another device than the target, or where
-    none is named, than the run's calls: times of two devices are never joined.
+    """Drop rows (with a ``source_id``) whose source is known to be of another device than the target.
+
+    If no target is named, the device of the run's calls stands for it. Because of this, times of two devices are never
+    joined.
     """
     here, facts = settings.target or run_facts(tables), facts_of(tables)
     sources = rows["source_id"].unique()
@@ -76,21 +87,24 @@ def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.
 
 
 def agreed_facts(facts: pd.DataFrame) -> dict[str, str]:
-    """The facts that have one value in all files that state them."""
+    """Return the facts that have the same value in all files that state them."""
     values = facts.groupby("name")["value"].agg(["nunique", "first"])
     return {str(name): str(value) for name, value in values.loc[values["nunique"] == 1, "first"].items()}
 
 
 @cached_per_run
 def called_problems(tables: Tables) -> frozenset[str]:
-    """The problems that the run calls, and those that may be one of these."""
+    """Return the problems that the run calls and the problems that are linked to them."""
     called = set(tables.workload["problem"])
     linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
     return frozenset(map(str, called.union(linked)))
 
 
 def timed(measurements: pd.DataFrame) -> pd.DataFrame:
-    """The measurements that have a time: status ok, positive and finite (find-dbs hold zero and negative ones)."""
+    """Return the measurements that have a time: status ``ok``, positive and finite.
+
+    Find-dbs contain zero and negative times.
+    """
     time = measurements["time_us"].to_numpy(dtype="float64", na_value=np.nan)
     with np.errstate(invalid="ignore"):
         good = (time > 0) & np.isfinite(time)
@@ -98,12 +112,18 @@ def timed(measurements: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
-    """The rows of these problems; without a row no look at thousands of texts, which pandas converts all the same."""
+    """Return the rows of the problems named.
+
+    If there are no rows, they are returned at once, because pandas would convert thousands of texts all the same.
+    """
     return rows[rows["problem"].isin(problems)] if len(rows) else rows
 
 
 def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
-    """Whether each measurement is of the library's own choice: ``Default``, or what a replay's fact ``pick`` names."""
+    """Tell for each measurement whether its solution is the library's own choice.
+
+    The solution is ``Default``, or the solution that the replay's fact ``pick`` names.
+    """
     named = facts[facts["name"] == PICK]
     own = dict(zip(named["source_id"], named["value"], strict=True))
     out = is_true(measurements["solution"] == DEFAULT_TEXT).to_numpy(dtype=bool, copy=True)
@@ -114,9 +134,10 @@ def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """(problem, solution) → its time over that of the library's own choice, where one source has both.
+    """Return time / time of the library's own choice per (problem, solution), if one source has both times.
 
-    Of several sources the largest ratio is returned.  Kernel times of traces are not times of calls.
+    If several sources have both, the largest ratio is returned. Kernel times of traces are left out, because they are
+    not times of calls.
     """
     rows = timed(measurements[(measurements["origin"] != TRACE).to_numpy(dtype=bool)])
     keys = ["source_id", "origin", "problem"]
@@ -129,10 +150,11 @@ def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tup
 
 
 def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFrame:
-    """For each of ``problems`` the ones of ``others`` linked to it at its closest level.
+    """Return for each of ``problems`` the ``others`` that are linked to it at its closest level.
 
-    Columns ``problem, other, level, choices, fan``: ``choices`` counts the others that the problem may mean, ``fan``
-    the problems that the other stands for.  A problem that is itself among ``others`` means that one.
+    Columns ``problem, other, level, choices, fan``. ``choices`` is the number of others that the problem may mean.
+    ``fan`` is the number of problems that the other may stand for. A problem that is itself among ``others`` means
+    itself.
     """
     mine, theirs = pd.Index(problems.dropna().unique()), pd.Index(others.dropna().unique())
     links = tables.links[["problem", "other", "level"]]
@@ -152,14 +174,17 @@ def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) 
 
 
 def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
-    """Calls of each problem of the workload over all processes; missing where the log does not count."""
+    """Return the calls of each problem of the workload, summed over all processes.
+
+    Missing if the log does not count calls.
+    """
     return workload.assign(calls=workload["calls"].astype("Float64")).groupby("problem")["calls"].sum(min_count=1)
 
 
 def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
-    """How often the workload called each of these (measured) problems.
+    """Return how often the workload called each (measured) problem.
 
-    A logged problem that may mean several of them gives its count to none.
+    A logged problem that may mean several measured problems adds its count to none.
     """
     if not len(tables.workload) or not len(problems):
         return {}
@@ -171,7 +196,7 @@ def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
 
 
 class Given(NamedTuple):
-    """Bytes, the least and the most over the calls of one problem: call sites may differ."""
+    """The least and the most workspace (bytes) over the calls of one problem. Call sites may differ."""
 
     least: int
     most: int
@@ -179,10 +204,11 @@ class Given(NamedTuple):
 
 @cached_per_run
 def given_workspaces(tables: Tables) -> Mapping[str, Given]:
-    """The workspace that a job gives its calls, as far as a log states it: hipBLASLt takes no solution that needs more.
+    """Return the workspace that a job gives its calls, per called problem whose workspace a log states.
 
-    By the text of a called problem, or of one that is linked to it: a Trace line (mask 2) states the workspace, a bench
-    or profile line of the same call does not.
+    hipBLASLt takes no solution that needs more workspace than the call gives. A problem without a statement of its own
+    takes the statement of a linked problem: a Trace line (mask 2) states the workspace, but a bench or profile line of
+    the same call does not.
     """
     calls, links = tables.calls, tables.links
     stated = calls[calls["workspace_bytes"].notna() & ~is_true(calls["by_tool"])][["problem", "workspace_bytes"]]

@@ -1,8 +1,8 @@
-"""What the library picked, and how that compares with the best that is known: the table behind ``suboptimal_pick``.
+"""The picks of the libraries beside the best known solutions: the table that ``suboptimal_pick`` reads.
 
-Times are only compared within one file: pick and best come from the same source, so from one device and one method.
-A solution *index* means something only within one library build and arch; a MIOpen solver is a name and means the same
-everywhere, its time does not.
+Times are compared only within one file: pick and best come from the same source, so from one device and one method. A
+solution *index* means something only within one library build and arch. A MIOpen solver is a name and means the same
+everywhere, but its time does not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ from logparse.store.rules import LOGGED, counted_as_sql, picks_sql
 from logparse.target import Facts, comparable, device_of_file, different_devices, same_device
 
 SILENT, UNCALLED = "", "-"
-"""In place of a log: a call of the run whose pick no log names, and a problem that the run never called."""
+"""Values of the column ``log`` without a log.
+
+* ``SILENT``: the run calls the problem, but no log names its pick.
+* ``UNCALLED``: the run never called the problem.
+"""
 COLUMNS = (
     *("problem", "pick", "calls", "basis", "pick_us", "noise_us", "best", "best_raw", "best_us", "algorithm"),
     *("workspace_bytes", "key_text", "candidates", "source_id", "origin", "measured", "level", "choices", "fan"),
@@ -34,7 +38,7 @@ COLUMNS = (
 
 @cached_per_run
 def picks(tables: Tables) -> pd.DataFrame:
-    """The solutions that the run's logs name: columns of ``picks_sql``, in the order of its texts."""
+    """Return the solutions that the run's logs name, sorted by their texts. The columns are as in ``picks_sql``."""
     calls, chosen = tables.calls, tables.measurements
     chosen = chosen[chosen["origin"].isin(LOGGED) & (chosen["run"] == tables.run)]
     with reading({"calls": calls[calls["solution"].notna()], "measurements": chosen}, _NAMING) as con:
@@ -48,15 +52,19 @@ _NAMING = {
 
 
 def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
-    """One row per source, origin and problem: its fastest solution, how many have a time, and the default's time.
+    """Return one row per source, origin and problem: its fastest solution and the time of the default.
 
     Columns ``source_id, origin, measured, best, best_us, best_raw, algorithm, workspace_bytes, key_text, candidates,
-    tried, default, default_us, noise_us``.  ``candidates`` have a time, ``tried`` counts those, too, that ran and
-    failed.  ``default`` is the library's own choice there; several times of it in one source
-    are averaged, and their spread is the noise floor.
+    tried, default, default_us, noise_us``:
 
-    Of a race only the default counts as known, and as the best: selection biases its winner's time low.  A problem
-    without a better confirmed solution is measured all the same, and belongs in every sum over what was measured.
+    * ``candidates``: the number of solutions with a time.
+    * ``tried``: the number of solutions that ran; solutions that failed count as well.
+    * ``default``: the library's own choice in this source.
+    * ``default_us``, ``noise_us``: the mean and the spread of the default's times in this source, µs.
+
+    From a race only the time of the default is taken, and it is also the row's best: selection biases the winner's time
+    low. A problem without a better confirmed solution has been measured all the same, so it belongs in every sum over
+    measured problems.
     """
     of_evidence = measurements[is_evidence(measurements) | (measurements["origin"] == RACE)]
     rows = joins.timed(of_evidence)
@@ -79,18 +87,21 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _solutions_of(rows: pd.DataFrame) -> pd.Series:
-    """How many solutions each source and origin has of a problem."""
+    """Return how many solutions of a problem each source and origin has."""
     count: pd.Series = rows.groupby(["source_id", "origin", "problem"])["solution"].nunique()
     return count.rename_axis(index={"problem": "measured"})
 
 
 @cached_per_run
 def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Each pick (or, where no log names one, the library's default) beside the best known solution of its problem.
+    """Put each pick beside the best known solution of its problem.
 
-    One row per problem and pick, the best evidence there is (``BASES``, then the closest link, then a confirmation,
-    then the most candidates), with ``COLUMNS``; times in µs, ``calls`` missing where no log counts.  ``apart``:
-    the time is not known to be of the device that was called, so that it weighs no call.
+    If no log names a pick, the library's default stands in. One row per problem and pick, with ``COLUMNS``. Times are
+    in µs. ``calls`` is missing if no log counts calls. ``apart`` is True if the time is not known to be of the device
+    that was called; such a time weighs no calls.
+
+    The row is made from the best evidence, in this order: the ``basis`` (``BASES``), the closest link, a confirmation,
+    the most candidates.
     """
     made = _with_workload(tables, picks(tables))
     known = records(_relevant(tables, made["problem"]), tables.facts)
@@ -103,7 +114,7 @@ def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
     )
     rows = rows.rename(columns={"other": "measured"}).merge(known, on="measured")
     rows = rows.assign(apart=~_of_these_calls(rows, unknown_device(tables)))
-    # The problem may mean several measured ones of a source, and these have different winners.
+    # The problem may mean several measured problems of a source, and their winners may differ.
     winners = rows.groupby(["problem", "pick", "source_id", "origin"])["best"].transform("nunique")
     rows = rows.assign(disagree=winners > 1)
     rows = rows.merge(_times(tables, rows["measured"]), how="left", on=[*_RECORD, "pick"])
@@ -113,14 +124,14 @@ def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
         return pd.DataFrame(columns=list(COLUMNS))
     order = rows["basis"].map({x: i for i, x in enumerate(BASES)})
     near = rows["level"].map({x: i for i, x in enumerate(joins.LEVELS)})
-    # A confirmation has two candidates only, and outweighs a file in which selection biases the fastest of many low; of
-    # a race no more is taken than that a problem was measured.
+    # A confirmation comes first although it has only two candidates: in other files selection biases the fastest
+    # of many low. A race comes last, because all that is taken from it is that the problem was measured.
     bias = rows["origin"].map({CONFIRM: 0, RACE: 2}).fillna(1)
     near = near.where(bias != 2, len(joins.LEVELS))
-    # Of several confirmations the one of the most processes, then the latest: the fastest would be biased.
+    # Among confirmations the most processes come first, then the latest: to take the fastest would be biased.
     few = -rows["source_id"].map(_processes(tables)).fillna(0)
     age = rows["source_id"].map(_ages(tables)).where(bias == 0, 0)
-    # Of two runs that timed as many, the one that is asked about: the faster one's times would be shown as its own.
+    # Of two runs with as many candidates the run in question comes first, so that it shows no other run's times.
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
     foreign = ~rows["source_id"].isin(own)
     more = -rows["candidates"]
@@ -139,21 +150,21 @@ _RECORD = ["source_id", "origin", "measured"]
 
 
 def _processes(tables: Tables) -> dict[str, int]:
-    """Source of a confirmation → the processes that confirmed."""
+    """Return the number of processes of each confirmation, by source."""
     rows = tables.facts[tables.facts["name"] == "confirmation"]
     columns = (rows["source_id"], rows["value"])
     return {str(x): len(blocks_of(json.loads(value))) or 1 for x, value in zip(*columns, strict=True)}
 
 
 def _ages(tables: Tables) -> dict[str, int]:
-    """Source → how many came later; sources of one moment, or without one, are equally old."""
+    """Return how many sources came after each source. Sources of the same time, or without a time, are equally old."""
     ages = tables.sources["ingested_at"].rank(method="dense", ascending=False).fillna(0).astype(int)
     return dict(zip(tables.sources["source_id"].astype(str), ages, strict=True))
 
 
 @cached_per_run
 def counted_as(tables: Tables) -> pd.Series:
-    """Called problem → the one other text whose pick its calls count for (``counted_as_sql``)."""
+    """Return for each called problem the other text whose pick its calls count for (``counted_as_sql``)."""
     links = tables.links[tables.links["problem"].isin(tables.workload["problem"])]
     frames = {"picks": picks(tables), "links": links[links["problem"] != links["other"]]}
     with reading(frames, {"picks": "problem text", "links": "problem text, other text, level text"}) as con:
@@ -162,10 +173,10 @@ def counted_as(tables: Tables) -> pd.Series:
 
 
 def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
-    """Columns ``log, problem, pick, calls``: the picks with the calls that each stands for, and a ``Default`` for
-    every problem of the workload without a logged pick.
+    """Return the picks with the calls that each stands for, and a ``Default`` per called problem without a logged pick.
 
-    A log may name the pick for one text of the problem and count its calls for another (MIOpen's key and command).
+    Columns ``log, problem, pick, calls``. A log may name the pick for one text of the problem and count its calls for
+    another text (MIOpen's key and command).
     """
     calls = joins.calls_by_problem(tables.workload).astype("float64")
     without, passed = calls[~calls.index.isin(made["problem"])], counted_as(tables)
@@ -181,9 +192,9 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
 
 
 def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
-    """Measurements of these problems, of those linked to them, and of every problem with a time of the default.
+    """Return the measurements of the problems, of problems linked to them, and of problems with a time of the default.
 
-    A system find-db has hundreds of thousands of records that no log of the run touches.
+    A system find-db has hundreds of thousands of other records, which no log of the run touches.
     """
     links, rows = tables.links, tables.measurements
     linked = links.loc[links["problem"].isin(problems), "other"]
@@ -192,7 +203,12 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 
 
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
-    """Problems that the run measured against their default but never logged: the loss of one call is still reported."""
+    """Return problems that were measured against their default but never logged.
+
+    The loss of one call is reported for them.
+
+    The run itself measured the problem, or it calls a linked problem.
+    """
     known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
     known = known[known["source_id"].isin(own) | known["measured"].isin(joins.called_problems(tables))]
@@ -212,7 +228,7 @@ def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
 
 
 def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
-    """Whether each time may be of the calls that it would be weighed by."""
+    """Tell for each time whether it may be of the calls that it would weigh."""
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
     known = [log == UNCALLED or not unknown(problem, source, log) for problem, source, log in keys]
@@ -220,8 +236,11 @@ def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
 
 
 def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settings) -> pd.DataFrame:
-    """The rows of files that no fact shows to be of another device than the log and the target, with ``same``: an
-    index means the same in log and file.
+    """Drop rows of files that some fact shows to be of another device than the log or the target.
+
+    Add the column ``same``.
+
+    ``same`` is True if an index means the same solution in log and file.
     """
 
     @cache
@@ -243,11 +262,11 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settin
 
 
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
-    """``basis``, ``pick_us``, ``noise_us`` per row.
+    """Add ``basis``, ``pick_us`` and ``noise_us`` to each row.
 
-    A file that holds one solution of a problem (a tuner's winner) shows no regret: counting the picks that happen
-    to equal it as no regret, and the others as unmeasured, would bias the regret low.  Where all others were tried and
-    failed, the one that is left is the best.
+    A file that holds a single solution of a problem (a tuner's winner) gives no loss. If the picks that happen to equal
+    it counted as lossless and the others as unmeasured, the total loss would be biased low. If the other solutions were
+    tried and failed, the remaining solution is the best.
     """
     index = rows["pick"] != joins.DEFAULT_TEXT
     choice = rows["tried"] > 1
@@ -260,10 +279,10 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 class UnknownDevice:
-    """Which times are not known to be of a run's calls: none of them where the run is of one device.
+    """The times that are not known to be of a run's calls. A run of one device has no such times.
 
-    A log that states no device may be of any of those that the run's files are of: to weigh one device's times with its
-    calls would claim a saving that nothing measured.
+    A log that states no device may be of any device of the run's files. To weigh one device's times with its calls
+    would claim a saving that nothing measured.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -275,7 +294,10 @@ class UnknownDevice:
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}
 
     def __call__(self, problem: str, source: str, log: str | None = None) -> bool:
-        """Whether the time of a source is not known to be of the calls that a log (None: any) has of a problem."""
+        """Return True if the time of ``source`` is not known to be of the device that made the calls of ``problem``.
+
+        ``log``: the log whose calls are meant (None: any log).
+        """
         callers = self._callers.get(problem, ()) if log is None else (log,)
         device = self._device.get(source, "")
         return bool(callers) and all((self._device.get(x, ""), device) in self._apart for x in callers)

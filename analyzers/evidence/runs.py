@@ -1,7 +1,10 @@
-"""The tables of a run: built here for every verb, so that no two can disagree.
+"""The tables of a run. Every verb takes them from here, so that no two verbs disagree.
 
-``tables_to_analyse`` gives what analyzers read (recommend, explore, report), ``tables_to_check`` what ``coverage`` and
-``lint`` read, ``tables_of`` everything (``verify``).
+| function | its readers |
+|---|---|
+| ``tables_to_analyse`` | the analyzers of ``recommend``, ``explore`` and ``report`` |
+| ``tables_to_check`` | ``coverage`` and ``lint --against`` |
+| ``tables_of`` | ``verify``: all tables, nothing left out |
 """
 
 from __future__ import annotations
@@ -30,13 +33,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Read = Callable[[Store, str | None], T]
-"""A function that reads what is needed of a store's run, by default the latest."""
+"""A function that reads its result from one run of a store. Without a run it reads the latest."""
 
 
 def tables_of(store: Store, run: str | None = None) -> Tables:
-    """All tables of a run, by default the latest, and the measurements of all runs.  Raises StoreError."""
+    """Return all tables of a run (default: the latest) and the measurements of all runs. Raises StoreError."""
     run = store.latest_run(run)
-    from analyzers.evidence.traces import of_the_job  # here, as ``diff`` imports this module and needs no pandas
+    # Imported here because ``diff`` imports this module and does not need pandas.
+    from analyzers.evidence.traces import of_the_job
     from analyzers.evidence.units import weighed
 
     frames: dict[str, Any] = of_one_device_each(store.frames(run))
@@ -44,17 +48,21 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
 
 
 def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
-    """The tables of a run (by default the latest), without what no analyzer can use of problems that it never called:
-    a system find-db of 200,000 problems would take two gigabytes.  Raises StoreError.
+    """Return the tables of a run (default: the latest) that the analyzers read. Raises StoreError.
 
-    ``limits``: settings of DuckDB for the reading (``threads = 2``).
+    Measurements of problems that the run never called are left out if no analyzer can use them. A system find-db of
+    200,000 problems would otherwise take two gigabytes.
+
+    ``limits``: DuckDB settings for this reading, for example ``threads = 2``.
     """
-    from analyzers.evidence.passes import read_passes  # here, as ``diff`` imports this module and needs none of them
+    # Imported here because ``diff`` imports this module and needs none of the three.
+    from analyzers.evidence.passes import read_passes
     from analyzers.evidence.traces import of_the_job
     from analyzers.evidence.units import weighed
 
     run = store.latest_run(run)
-    with store.connect(sql=_READ) if limits else store.reading(_READ) as con:  # settings are of a whole DuckDB
+    # A DuckDB setting applies to the whole database, so the settings get a database of their own.
+    with store.connect(sql=_READ) if limits else store.reading(_READ) as con:
         for setting in limits:
             con.execute(f"set {setting}")
         frames, passes = _near_the_calls(con, run, _LINKS), read_passes(con)
@@ -64,7 +72,7 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
 
 
 def _find_dbs(store: Store) -> pa.Table:
-    """The best time of each convolution in each find-db of the store."""
+    """Return the best time of each convolution in each find-db of the store: ``source_id, problem, time_us``."""
     sql = """
         select source_id, problem, min(time_us) as time_us from measurements
         where origin = 'find-db' and kind = 'conv' and status = 'ok' and time_us > 0 and isfinite(time_us)
@@ -75,7 +83,7 @@ def _find_dbs(store: Store) -> pa.Table:
 
 
 def _timeline(store: Store, source_id: str) -> pa.Table | None:
-    """The row of a trace; None where the store has none, as before logparse kept them."""
+    """Return the timeline row of a trace. Return None if the store has none (it was written by an early logparse)."""
     sql = f"select * exclude (source_id, run) from timelines where source_id = {sql_text(source_id)}"
     with store.reading(sql) as con:
         rows: pa.Table = con.sql(sql).to_arrow_table()
@@ -83,8 +91,9 @@ def _timeline(store: Store, source_id: str) -> pa.Table | None:
 
 
 def tables_to_check(store: Store, run: str | None = None) -> Tables:
-    """What ``coverage`` and ``lint --against`` read of a run (by default the latest): measurements as analyzers get
-    them, and of all find-dbs which solvers each names.  Raises StoreError.
+    """Return the tables of a run (default: the latest) for ``coverage`` and ``lint --against``. Raises StoreError.
+
+    The measurements are the same as for the analyzers. ``solvers`` names the solvers of every find-db of the store.
     """
     run = store.latest_run(run)
     with store.reading(_READ) as con:
@@ -93,7 +102,7 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
 
 
 def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, Any]:
-    """The tables of a run, of measurements only those that concern its calls, and those of any run's replays."""
+    """Return the tables of a run. Keep only measurements that concern its calls, and the replays of any run."""
     con.execute("create temp table called as select distinct problem from workload where run = ?", [run])
     con.execute(f"create temp table linked as {links}")
     con.execute(_USERS)
@@ -102,16 +111,17 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
     for name in _WHOLE:
         frames[name] = con.execute(f"select * from {name}").df()
     wanted = {"links": "from linked", "measurements": _MEASUREMENTS, "conv_problems": _CONVS}
-    for name, sql in wanted.items():  # over Arrow, which makes no Python object per text
+    for name, sql in wanted.items():  # Arrow makes no Python object per text.
         frames[name] = con.sql(sql).to_arrow_table().to_pandas()
     frames["messages"] = frames.pop("process_messages")
     return of_one_device_each(frames)
 
 
 def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """The tables with one source per device in place of a file whose rows state several, as aiter's tables do.
+    """Split each file whose rows state several devices into one source per device. aiter's tables are such files.
 
-    Times are joined by source, so those of two devices never meet.  The file's other facts hold for each of them.
+    Because times are joined by source, times of two devices then never meet. The file's other facts are copied to each
+    of the new sources.
     """
     import pandas as pd
 
@@ -149,12 +159,15 @@ def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFram
 _OF_RUN = ("calls", "workload", "process_messages")
 _WHOLE = ("sources", "gemm_problems", "solutions", "kernels", "collectives", "facts")
 _READ = " ".join((*_OF_RUN, *_WHOLE, "measurements", "gemm_rows", "conv_rows", "open_links"))
-"""The views that ``_near_the_calls`` and what is read beside it name: making all takes a quarter longer."""
+"""The views that ``_near_the_calls`` and the queries beside it name. To make all views would take a quarter longer."""
 _CALLED = full_links_sql("""
     select problem from gemm_rows where problem in (from called)
     union all select problem from conv_rows where problem in (from called)""")
 _LINKS = f"from open_links union all {_CALLED}"
-"""All links but those of full problems to themselves that the run does not call, of which there may be 200,000."""
+"""All links, except links from a full problem to itself if the run does not call it.
+
+There may be 200,000 of the latter.
+"""
 _LINKS_OF_CALLS = f"""
     select * from open_links where problem in (from called) or other in (from called) union all {_CALLED}"""
 _SOLVERS = "select distinct source_id, library, solution from measurements where library = 'miopen'"
@@ -168,7 +181,8 @@ _USERS = "create temp table users as select distinct source_id from facts where 
 _CONVS = f"""
     select problem, layer, direction, groups, dtype, flops
     from ({conv_problems_sql("select * from conv_rows where problem in (from close)")})"""
-"""The columns of convolutions that analyzers read; a test holds the findings equal to those of the whole tables."""
+"""The columns of convolutions that analyzers read. A test checks that the findings equal those from the whole tables.
+"""
 _MEASURED = f"""
     select source_id, run, origin, kind, problem, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, if(origin in {(CONFIRM, ACTION, HOST)}, samples_us, null) as samples_us, workspace_bytes, error,
@@ -177,8 +191,11 @@ _MEASURED = f"""
 _MEASUREMENTS = f"""
     {_MEASURED} origin <> 'find-db' or kind <> 'conv'
     union all {_MEASURED} origin = 'find-db' and kind = 'conv' and problem in (from close)"""
-"""Of convolutions that only system find-dbs know nothing but ``passes`` is read; samples are those of confirmations
-and actions."""
+"""The measurements that analyzers read.
+
+A convolution that only system find-dbs know is left out, because only ``passes`` reads it. ``samples_us`` is kept for
+the origins ``CONFIRM``, ``ACTION`` and ``HOST``.
+"""
 
 
 def tables_at(word: str, store: str | None = None) -> Tables:
@@ -186,10 +203,14 @@ def tables_at(word: str, store: str | None = None) -> Tables:
 
 
 def read_at(word: str, store: str | None, read: Read[T]) -> T:
-    """What ``read`` gives of the run that a word names: ``STORE`` (its latest run), ``STORE#RUN``, the label of a run
-    in ``store``, or log files, which are read into a temporary store.
+    """Return what ``read`` makes of the run that ``word`` names. Raises InputError if ``word`` names none.
 
-    Raises InputError for any other word.
+    | word | run |
+    |---|---|
+    | ``STORE`` | the latest run of the store |
+    | ``STORE#RUN`` | that run of the store |
+    | a label | the run with this label in ``store`` |
+    | log files | a new run, read into a temporary store |
     """
     opened = existing(word)
     if opened is not None:
@@ -197,13 +218,17 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
     here = existing(store)
     if here is not None and word in here.runs():
         return read(here, word)
-    for place, mark in enumerate(word):  # which the label of a run and the name of a log may hold as well
+    # Every ``#`` is tried, because a run's label or a log's name may contain one as well.
+    for place, mark in enumerate(word):
         if place and mark == "#" and (there := existing(word[:place])) is not None:
             return read(there, word[place + 1 :])
-    from logparse.ingest import ingest  # with all formats, which questions to a store do not need
+    # Imported here because it imports all formats, which a question to a store does not need.
+    from logparse.ingest import ingest
 
     fresh = open_store(folder := tempfile.mkdtemp(prefix="logparse-"), create=True)
-    finalize(fresh, shutil.rmtree, folder, ignore_errors=True)  # tables read a trace's timeline when it is asked for
+    # The folder stays until the store object is gone, because the tables read a trace's timeline only when asked for
+    # it.
+    finalize(fresh, shutil.rmtree, folder, ignore_errors=True)
     results = ingest([word], fresh, run=printable(Path(word).name or word))
     if not any(result.recognised for result in results):
         known = "" if here is None else f" of {here.url} (there is {', '.join(here.runs()) or 'none'})"
@@ -212,8 +237,11 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 
 
 def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
-    """Of words that name two runs: that both are one, and which are files of a run in ``store``, as these are read
-    anew, and alone.
+    """Return notes for the user about two words that name runs.
+
+    * A note if both words are the same.
+    * A note if a word is a file that ``store`` has already as part of a run. The file is read again, without the rest
+      of that run.
     """
     if len(set(words)) < len(words):
         return [f"note: {words[0]} is compared with itself"]
@@ -234,7 +262,7 @@ def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str
 
 
 def existing(store: str | None) -> Store | None:
-    """The store at a folder or URL; None where there is none."""
+    """Return the store at a folder or URL, or None if no store is there."""
     try:
         return open_store(store)
     except StoreError:

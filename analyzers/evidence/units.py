@@ -1,12 +1,12 @@
-"""Units of work: how often a job did each kind, how long that took, and the traces weighed by it.
+"""Units of work: how often a job did each kind, how long each kind took, and traces weighed by these counts.
 
-A job's unit is a step, a request or a call (``logparse/capture/in_job/logparse_in_job/units.py``); its kinds differ in
-sizes: batches of 1 and of 16, a first and a later token.  A trace holds a few units, whose mix is chance; the process
-counted all of them.  So the kernels of a kind count by its share of the run over its share of the traces.  Where
-nothing counted units, a trace's own marked steps are all that is known.
+A job's unit is a step, a request or a call (``logparse/capture/in_job/logparse_in_job/units.py``). Kinds of units
+differ in sizes, for example batches of 1 and of 16, or a first and a later token. A trace holds a few units, and their
+mix is chance, while the process counted all of its units. So the kernels of a kind are multiplied by (the kind's share
+of the run) / (its share of the traces). If nothing counted units, only a trace's own marked steps are known.
 
-Logs slow the host (on two H100s units took 1.2 to 1.9 times as long beside them): times of a run of the job without
-them, which ``tune`` makes, are those that count where there are some.
+Logs slow the host: on two H100s, units took 1.2 to 1.9 times as long with logs. ``tune`` therefore also runs the job
+without logs. If there are times of such a run, they replace the times of the logged run.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ _WORDS = {"optimizer": "step", "module": "call", "named": "call", "graph": "repl
 
 
 def word_of_sort(sort: str) -> str:
-    """What a user calls a unit of this sort."""
+    """Return the user's word for a unit of this sort, for example ``step`` for ``optimizer``."""
     return _WORDS.get(sort, sort)
 
 
 @dataclass(frozen=True)
 class UnitKind:
-    """Units of one kind in all processes: how many ran and were traced, times (µs) of those without a profiler, and
-    what the host took for units before which the device was idle.
+    """The units of one kind in all processes.
+
+    * ``count``, ``traced``: how many units ran, and how many of them were traced.
+    * ``us``: times of the units without a profiler, µs.
+    * ``host_us``: times that the host took for units before which the device was idle, µs.
     """
 
     name: str
@@ -51,7 +54,7 @@ class UnitKind:
 
     @property
     def late_us(self) -> tuple[float, ...]:
-        """The later half of the times: what the first ones warmed up is no part of it."""
+        """The later half of the times, µs. The first half is left out because the job warms up in it."""
         return self.us[len(self.us) // 2 :]
 
     @property
@@ -66,8 +69,12 @@ class UnitKind:
 
 @dataclass(frozen=True)
 class Units:
-    """What a job's unit is (``optimizer``, ``request`` …), whether its time had settled, and its kinds; ``alone``:
-    the times are of a run without logs; ``settings`` of PyTorch that were in force in the busiest process.
+    """The units of a job.
+
+    * ``sort``: what a unit is (``optimizer``, ``request`` …).
+    * ``tracing``: the state of the tracing; it begins with ``not settled: `` if the units' times had not settled.
+    * ``alone``: True if the times are of a run without logs.
+    * ``settings``: settings of PyTorch that were in force in the busiest process.
     """
 
     sort: str
@@ -78,7 +85,7 @@ class Units:
 
     @property
     def word(self) -> str:
-        """What a user calls one of them."""
+        """The user's word for one of the units."""
         return word_of_sort(self.sort)
 
     @property
@@ -87,19 +94,25 @@ class Units:
 
     @property
     def provisional(self) -> bool:
-        """Whether the job was too short for its times to settle, so that its first units alone were traced."""
+        """True if the job was too short for its times to settle. Then only its first units were traced."""
         return self.tracing.startswith("not settled: ")
 
     @property
     def mean_us(self) -> float | None:
-        """Wall time of a unit without the profiler (µs), kinds by their counts; None where no unit was timed."""
+        """Wall time of a unit without the profiler, µs. None if no unit was timed.
+
+        It is the mean over kinds, weighted by their counts.
+        """
         timed = [(x.count, x.mean_us) for x in self.kinds if x.mean_us is not None]
         total = sum(count for count, _ in timed)
         return math.fsum(count * (us or 0.0) for count, us in timed) / total if total else None
 
     @property
     def untraced_share(self) -> float:
-        """Share of the units' time in kinds that no trace holds; those without a time count as the others' mean."""
+        """Share of the units' time in kinds that no trace holds (0 to 1).
+
+        A kind without a time counts with the mean time.
+        """
         parts = [(x.count * (x.mean_us or self.mean_us or 1.0), x.traced) for x in self.kinds]
         total = math.fsum(us for us, _ in parts)
         return math.fsum(us for us, traced in parts if not traced) / total if total else 0.0
@@ -107,19 +120,25 @@ class Units:
 
 @cached_per_run
 def units(tables: Tables) -> Units | None:
-    """The units of the run, over all of its processes; None where nothing counted them."""
+    """Return the units of the run over all of its processes. Return None if nothing counted them."""
     return units_of_facts(tables.facts[tables.facts["run"] == tables.run])
 
 
 @cached_per_run
 def word_of(tables: Tables) -> str:
-    """What a user calls a unit of the run."""
+    """Return the user's word for a unit of the run."""
     return unit_word(tables.facts[tables.facts["run"] == tables.run])
 
 
 def unit_word(facts: pd.DataFrame) -> str:
-    """What a user calls a unit of the run that has these facts: a window, where nothing counted units and it was traced
-    by time; a step, where its traces alone mark them.
+    """Return the user's word for a unit of the run that has these facts.
+
+    | facts | word |
+    |---|---|
+    | a process counted units | the word of their sort |
+    | no units, traced by time | ``window`` |
+    | no units, traces of several ranks without marked steps | ``rank`` |
+    | no units otherwise | ``step`` |
     """
     found, sorts = units_of_facts(facts), set(facts.loc[facts["name"] == UNIT, "value"])
     if found is None and sorts != {"time"} and unmarked_ranks(facts):
@@ -128,8 +147,11 @@ def unit_word(facts: pd.DataFrame) -> str:
 
 
 def unmarked_ranks(facts: pd.DataFrame) -> int:
-    """How many ranks left traces, where these mark no steps: then the unit of the job is what one rank did, so that the
-    trace of a further rank changes no sum.  0 for a single rank, and where steps are marked.
+    """Return the number of ranks that left traces without marked steps.
+
+    Return 0 for a single rank or with marked steps.
+
+    Without marked steps the unit of the job is the work of one rank, so that the trace of another rank changes no sum.
     """
     if facts["name"].eq("profiler_steps").any():
         return 0
@@ -139,9 +161,10 @@ def unmarked_ranks(facts: pd.DataFrame) -> int:
 
 
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
-    """The units of the processes that have these facts, whose times stand by turns, so that the later half of them is
-    the later half of each process's; None where none counted units.  ``alone``: take the times of a run without logs,
-    where there is one beside the run that was logged.
+    """Return the units of the processes that have these facts. Return None if none counted units.
+
+    The times of several processes are interleaved, so that the later half of them is the later half of each process.
+    ``alone``: take the times of a run without logs if there is one beside the logged run.
     """
     found = [*units_by_source(facts).values()]
     logged = [x for x in found if not x.alone]
@@ -155,9 +178,11 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
 
 
 def as_alone(after: Tables, before: Tables, before_us: float, after_us: float, kinds: Sequence[str]) -> Tables:
-    """The tables of a run that was timed beside its logs, with the times of ``before`` without them as they were when
-    the average unit of these kinds took ``before_us``, and ``after_us`` in the run after; unchanged where there are
-    none.
+    """Return the tables ``after``, whose run was timed with logs, with the scaled times of ``before`` without logs.
+
+    ``before_us`` and ``after_us`` are the mean times (µs) of a unit of the kinds ``kinds`` in the two runs. Times
+    without logs are scaled to the moment of ``before_us``. The times of units are scaled by after_us / before_us as
+    well. Nothing changes if ``before`` has no times without logs.
     """
     rows = before.facts[before.facts["run"] == before.run]
     rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"])]
@@ -201,7 +226,7 @@ def _by_turns(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
-    """The units of each process that counted some, by its source, the busiest process last."""
+    """Return the units of each process that counted some, by its source. The busiest process is last."""
     out: dict[str, Units] = {}
     rows = facts[facts["name"].isin([UNIT, TRACING, ALONE, SETTINGS]) | facts["name"].str.startswith(KIND)]
     for source, each in rows.groupby("source_id"):
@@ -217,12 +242,17 @@ def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
 
 
 def weighed(tables: Tables) -> Tables:
-    """The tables with the kernels and calls of the run's traces as an average unit of the whole run has them.
+    """Return the tables with kernels and calls weighed as in an average unit of the whole run.
 
-    Kernels that compute and overlap on several streams share the time in which any of them runs, so that their sum is
-    no more than that.  Counts of calls become numbers with a fraction.  Without both reasons nothing changes.
+    * Kernels of a kind of unit are weighed by the kind's share of the run.
+    * Kernels that compute at the same time on several streams share the time in which any of them runs, so that their
+      sum
+      does not exceed that time.
+    * If a log counts the calls of some problems, these are calls of the whole run. The traces' calls in the workload
+      are
+      then scaled to the whole run, too.
 
-    Where a log counts the calls of some problems, which are those of the whole run, so are the traces' in the workload.
+    Counts of calls become numbers with a fraction. If none of the cases applies, nothing changes.
     """
     kernels = tables.kernels
     if not len(kernels):
@@ -232,7 +262,7 @@ def weighed(tables: Tables) -> Tables:
 
 
 def units_each(facts: pd.DataFrame) -> float:
-    """How many units the run that has these facts did for each one that its traces hold; 1 where that is unknown."""
+    """Return (units of the run) / (units in its traces) for the run that has the facts. Return 1 if that is unknown."""
     found, traced = units_of_facts(facts), sum(traced_kinds(facts).values())
     return found.count / traced if found is not None and traced else 1.0
 
@@ -259,9 +289,9 @@ def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
 
 
 def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
-    """Weighed tables (``weighed``) as if the run had done so many units of each kind, and none of any other kind.
+    """Return weighed tables (``weighed``) as if the run had done ``counts`` units of each kind and none of other kinds.
 
-    Their sums are still of as many average units as the traces hold.
+    Their sums are still over as many average units as the traces hold.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     traced = traced_kinds(facts)
@@ -273,14 +303,14 @@ def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
 
 
 def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tables:
-    """The tables with the calls of these kernels, and those of their problems, times a factor of each row."""
+    """Return the tables with the calls of the kernels and of their problems multiplied by ``factor`` (one per row)."""
     calls, workload = _counted(tables, kernels, factor)
     changed = tables.kernels.assign(calls=kernels["calls"] * factor)
     return replace(tables, kernels=changed, calls=calls, workload=workload)
 
 
 def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
-    """Of each row of kernels, the share of its kind of unit in the run over its share in the traces."""
+    """Return per row of kernels: (its kind's share of the run's units) / (its share of the units in the traces)."""
     found, traced = units(tables), traced_kinds(facts)
     counts = {x.name: x.count for x in found.kinds if x.name in traced} if found else {}
     if not any(counts.values()) or counts.keys() != traced.keys():
@@ -289,7 +319,7 @@ def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
 
 
 def problem_weights(tables: Tables) -> pd.Series:
-    """Of each problem in weighed tables, what its traced calls were weighed by."""
+    """Return the factor by which the traced calls of each problem in weighed tables were multiplied."""
     rows = tables.kernels[tables.kernels["run"].eq(tables.run)].dropna(subset=["problem", "calls"])
     by_kind = _weights(tables, tables.facts[tables.facts["run"] == tables.run])
     calls = rows["calls"].astype("float64")
@@ -298,7 +328,7 @@ def problem_weights(tables: Tables) -> pd.Series:
 
 
 def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int]) -> pd.Series:
-    """Of each row of kernels, the share of its kind of unit in these counts over its share in the traces."""
+    """Return per row of kernels: (its kind's share of ``counts``) / (its share of the units in the traces)."""
     counted, total = math.fsum(counts.get(name, 0.0) for name in traced), sum(traced.values())
     weights = {name: counts.get(name, 0.0) / counted * total / traced[name] for name in traced}
     ours = tables.kernels["run"].eq(tables.run)
@@ -306,7 +336,7 @@ def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int
 
 
 def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
-    """How many units of each kind all traces of the run hold."""
+    """Return how many units of each kind all traces of the run hold."""
     out: dict[str, int] = {}
     for value in facts.loc[facts["name"] == KINDS, "value"]:
         for name, count in json.loads(value).items():
@@ -315,13 +345,14 @@ def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
 
 
 def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
-    """Of each row of kernels, the time in which any kernel of its trace computed over the sum of their times.
+    """Return per row of kernels: (time in which any kernel of its trace computed) / (sum of the times of the rows).
 
-    The sum is that of the rows: those of one operator share their time already (``records.without_overlap``).
+    The kernels of one operator in ``rows`` share their time already (``records.without_overlap``).
     """
     computes = ~communicates(kernels)
     rows = kernels[computes & ~kernels["op"].isin([BEFORE, SEARCH])].groupby("source_id")
-    summed = rows["total_us"].sum() / rows["device"].nunique().clip(lower=1)  # of several devices the mean
+    # A trace of several devices counts with the mean per device.
+    summed = rows["total_us"].sum() / rows["device"].nunique().clip(lower=1)
     found = facts[facts["name"] == "gpu_compute_us"].set_index("source_id")["value"]
     share = (pd.to_numeric(found, errors="coerce") / summed).clip(upper=1.0)
     share = share.where(share < _OVERLAP)
@@ -329,18 +360,21 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 _OVERLAP = 0.995
-"""Above this share nothing is scaled: kernels that begin while the one before them ends are no second stream."""
+"""Largest share that is scaled.
+
+Above it, kernels only begin while the kernel before them ends: there is no second stream.
+"""
 
 
 def communicates(kernels: pd.DataFrame) -> pd.Series:
-    """Which rows of kernels are collectives, by the names of operator and kernel."""
+    """Tell for each row of kernels whether it is a collective, by the names of its operator and kernel."""
     names = kernels["op"].fillna("").astype(str) + " " + kernels["kernel"].astype(str)
     known = {name: bool(COMMUNICATION.search(name)) for name in names.unique()}
     return names.map(known).astype(bool)
 
 
 def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Calls and workload by the weights of the kernels of their problems."""
+    """Return calls and workload scaled by the weights of the kernels of their problems."""
     rows = kernels.assign(weighed=kernels["calls"] * weights)[
         kernels["problem"].notna() & kernels["run"].eq(tables.run)
     ]
