@@ -1,4 +1,4 @@
-"""What replays timed for actions: samples of each problem's default and of the solutions that actions lead to."""
+"""Times that replays took for actions: samples of each problem's default and of the solutions that actions lead to."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from analyzers.evidence.units import units
 from logparse.lazy import pd
 
 Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
-"""By problem text and solution text: the source, and its samples in µs."""
+"""(Problem text, solution text) → the source and its samples, µs."""
 
 
 def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samples:
-    """What replays timed for actions (or of the host), of the target's device and the environment that timed most."""
+    """Return the samples that replays took for actions, or of the host (``origin``).
+
+    The samples are of the target's device and of the environment that timed most.
+    """
     rows = tables.measurements[(tables.measurements["origin"] == origin).to_numpy(dtype=bool)]
     rows = rows[rows["samples_us"].notna()]
     rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("source_id")
@@ -29,7 +32,10 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 
 
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Rows of the environment with the most; one that runs products in TF32, or not, as the job does comes first."""
+    """Return the rows of one environment: the environment with the most rows.
+
+    An environment that runs products in TF32 if the job does, and not if the job does not, comes first.
+    """
     if not len(rows):
         return rows
     facts, found = facts_of(tables), units(tables)

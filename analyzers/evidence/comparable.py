@@ -1,15 +1,16 @@
-"""Measured best times by device and family, and what they let expect of other problems.
+"""Measured best times by device and family, and the times that they let us expect for other problems.
 
-Best is a time that won against others:
+A best time is a time that won against other solutions:
 
-| origin | counts |
+| origin | the best time of a problem |
 |---|---|
-| aiter's tables, find-dbs, TunableOp's results | the fastest row of a problem: a tuner wrote it |
+| aiter's tables, find-dbs, TunableOp's results | the fastest row: a tuner wrote it as the winner of its search |
 | replays, bench output, user tables, MIOpen's logs, TunableOp's verbose log | the fastest of two or more solutions |
 
-Of the user's store and of the table that is shipped (``expected_times``) the store's own time of a problem counts.
-Where both have times of one family, the shipped ones are multiplied by the median ratio of the store's times to what
-the shipped ones let expect: one factor per device, since machines and library builds differ by that much.
+Best times come from the user's store and from the shipped table (``expected_times``). If both have a time of a problem,
+the store's time counts. If both have times of a family, the shipped times are multiplied by a factor: the median of
+(time in the store) / (time that the shipped times let expect). There is one factor per device and kind of problem,
+because machines and library builds differ by that much.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from logparse.model import TRIED
 from logparse.target import Facts, arch
 
 COLUMNS = ("device", "problem", "time_us", "source")
-"""Columns of best times: ``device`` is arch and CU count (``gfx942 304``), ``source`` names who measured."""
+"""Columns of best times. ``device`` is arch and CU count (``gfx942 304``). ``source`` names who measured."""
 TUNED = frozenset({"aiter", "find-db", "tunableop"})
-"""Origins whose files hold the winners of searches."""
+"""Origins whose files contain the winners of searches."""
 MOST = 4000
-"""Measured problems of one family that are held: more come no nearer, and cost time."""
+"""Largest number of measured problems kept per family. More problems are no nearer to a new one and cost time."""
 ENOUGH_SHARED = 8
-"""Problems of the store from which the factor of the shipped times is taken."""
+"""Least number of problems in the store from which the factor of the shipped times is estimated."""
 
 
 def device_name(facts: Facts) -> str | None:
-    """Arch and CU count of a device as one text (``gfx942 304``); None where either is unknown."""
+    """Return arch and CU count of a device as one text (``gfx942 304``). Return None if either is unknown."""
     known = device_of(facts)
     name, cus = arch(facts), facts.get("cu_count")
     if known is not None:
@@ -52,7 +53,10 @@ def device_name(facts: Facts) -> str | None:
 
 
 class Neighbour(NamedTuple):
-    """A measured problem beside an estimated one: its own time, and that time scaled to the other's size (µs)."""
+    """A measured problem beside an estimated one.
+
+    ``time_us``: the problem's own time, µs. ``scaled_us``: that time scaled to the size of the estimated problem, µs.
+    """
 
     problem: str
     time_us: float
@@ -73,13 +77,13 @@ class Family:
         return {text: i for i, text in enumerate(self.problems)}
 
     def rows_of(self, problems: Sequence[str]) -> Ints:
-        """The row of each of these problems among the measured ones, −1 where it is not measured."""
+        """Return the row of each of the given problems among the measured ones, or −1 if it is not measured."""
         return np.array([self._row_of.get(x, -1) for x in problems], dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """What is expected of n problems (µs, NaN where unknown; see ``expected.Estimates``)."""
+    """Expected times of n problems, µs. NaN if unknown (see ``expected.Estimates``)."""
 
     expected_us: Floats
     high_us: Floats
@@ -88,11 +92,11 @@ class Expected:
     rows: Ints
     """Rows of the neighbours (n × 8) among the measured problems of the family."""
     family: Ints
-    """Number of the family of each problem, −1 where it has none."""
+    """Index of each problem's family in ``families``, or −1 if it has none."""
     families: Sequence[Family]
 
     def neighbours(self, i: int) -> list[Neighbour]:
-        """The measured problems that the estimate of problem ``i`` rests on, the nearest first."""
+        """Return the measured problems that the estimate of problem ``i`` rests on, the nearest first."""
         if self.family[i] < 0:
             return []
         family, rows = self.families[self.family[i]], self.rows[i][self.rows[i] >= 0]
@@ -103,13 +107,14 @@ class Expected:
         ]
 
     def calibration(self, i: int) -> Calibration | None:
-        """How well the family of problem ``i`` is estimated."""
+        """Return how well the family of problem ``i`` is estimated. Return None if that is unknown."""
         return self.families[self.family[i]].measured.calibration if self.family[i] >= 0 else None
 
 
 class BestTimes:
-    """Measured best times, by device and family.  ``rows`` has ``COLUMNS``; of several times of a problem the fastest
-    counts.
+    """Measured best times by device and family.
+
+    ``rows`` has ``COLUMNS``. If a problem has several times, the fastest counts.
     """
 
     def __init__(self, rows: pd.DataFrame) -> None:
@@ -129,7 +134,10 @@ class BestTimes:
             self.families[device, name] = Family(measured, mine["problem"].tolist(), mine["source"].tolist())
 
     def expect(self, device: str | None, problems: Sequence[str], *, others: bool = False) -> Expected:
-        """What is expected of these problems (canonical texts) on a device; ``others``: from other problems alone."""
+        """Return the expected times of problems (canonical texts) on a device.
+
+        ``others``: estimate each problem from other problems alone, not from its own measurement.
+        """
         count = len(problems)
         expected, high, guess, base = (np.full(count, np.nan) for _ in range(4))
         rows, family = np.full((count, NEIGHBOURS), -1, dtype=np.intp), np.full(count, -1, dtype=np.intp)
@@ -150,7 +158,10 @@ class BestTimes:
 
 
 def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """The best times among measurements (columns of the view), with ``COLUMNS``; sources without a device have none."""
+    """Return the best times among measurements (columns of the view), with ``COLUMNS``.
+
+    Times of sources without a known device are left out.
+    """
     rows = measurements[(is_evidence(measurements) | (measurements["origin"] == RACE)).to_numpy(dtype=bool)]
     rows = timed(rows)[["source_id", "origin", "problem", "solution", "time_us"]]
     keys = ["source_id", "origin", "problem"]
@@ -160,7 +171,7 @@ def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.Data
 
 
 def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Rows with a ``source_id``, ``problem`` and ``time_us`` as best times of the devices of their sources."""
+    """Return rows (``source_id, problem, time_us``) as best times of the devices of their sources, with ``COLUMNS``."""
     device = rows["source_id"].map({x: device_name(facts.get(str(x), {})) for x in rows["source_id"].unique()})
     rows = rows.assign(device=device, source=rows["source_id"])
     return rows.loc[device.notna(), list(COLUMNS)]
@@ -168,13 +179,13 @@ def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
 
 @cached_per_run
 def best_times(tables: Tables, devices: tuple[str, ...]) -> BestTimes:
-    """The best times of these devices that the store and the shipped table have."""
+    """Return the best times of the given devices from the store and from the shipped table."""
     rows = own_rows(tables)
     return BestTimes(joined(rows[rows["device"].isin(devices)], expected_times.shipped(devices)))
 
 
 def own_rows(tables: Tables) -> pd.DataFrame:
-    """The best times of the store, with ``COLUMNS``."""
+    """Return the best times of the store, with ``COLUMNS``."""
     own = [best_rows(tables.measurements, facts_of(tables))]
     if tables.find_dbs is not None:
         own.append(placed(tables.find_dbs().to_pandas(), facts_of(tables)))
@@ -184,8 +195,9 @@ def own_rows(tables: Tables) -> pd.DataFrame:
 
 
 def joined(own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:
-    """The store's own best times, and the shipped ones of other problems, multiplied by their ``factors``, which
-    ``source`` states.
+    """Return the store's best times, and the shipped times of other problems multiplied by their ``factors``.
+
+    The column ``source`` of a shipped time states its factor, for example ``shipped MIOpen 3.5.1 × 1.07``.
     """
     by_device = factors(own, shipped)
     place = pd.MultiIndex.from_frame(shipped[["device", "problem"]])
@@ -203,8 +215,10 @@ def joined(own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:
 
 
 def factors(own: pd.DataFrame, shipped: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """(device, kind) → the median ratio of the store's best times to what the shipped ones let expect, where at least
-    ``ENOUGH_SHARED`` problems are known on both sides.
+    """Return the factor of the shipped times per (device, kind of problem).
+
+    The factor is the median of (best time in the store) / (time that the shipped times let expect). A factor needs at
+    least ``ENOUGH_SHARED`` problems that both sides know.
     """
     if not len(own) or not len(shipped):
         return {}
@@ -220,9 +234,9 @@ def factors(own: pd.DataFrame, shipped: pd.DataFrame) -> dict[tuple[str, str], f
 
 
 def lone_times(tables: Tables) -> pd.DataFrame:
-    """Times of what ran, beside which no other solution was timed: columns ``source_id, problem, time_us, origin``.
+    """Return times of solutions beside which no other solution was tried: ``source_id, problem, time_us, origin``.
 
-    A row of a tuner's file won against others, so it is none.
+    The rows of a tuner's file are left out, because they won against others.
     """
     rows = tables.measurements
     chosen = (is_evidence(rows) | (rows["origin"] == RACE)) & ~rows["origin"].isin(TUNED)

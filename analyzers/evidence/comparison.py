@@ -1,8 +1,8 @@
-"""A problem's pick beside the best known solution of it, and the one decision whether an override makes it better.
+"""Comparison of a problem's pick with its best known solution, and the decision whether to propose an override.
 
-``suboptimal-pick`` and the page both ask ``override_or_refusal``, so that no two places propose by different gates.
-What no file can make a library take is changed in the program: the torch backend's formulations
-(``libraries/pytorch/replay_convs.py``, ``replay_gemms.py``), and cuDNN's plans.
+``suboptimal-pick`` and the page both call ``override_or_refusal``, so that all places propose by the same rules. Some
+solutions are out of reach of any file. They need a change of the program: the formulations of the torch backend
+(``libraries/pytorch/replay_convs.py``, ``replay_gemms.py``) and cuDNN's plans.
 """
 
 from __future__ import annotations
@@ -19,17 +19,24 @@ from logparse.target import Facts, machine, serves
 
 MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
 BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
-"""How a pick's time is known, the best basis first: it was measured; the library's own choice where the file was made
-was; there is no time of it; it is not known whether both sides mean the same by an index."""
+"""How the time of a pick is known, the best basis first.
+
+* ``measured``: the pick was timed.
+* ``default``: the library's own choice was timed on the machine that made the file. It stands for the pick.
+* ``unmeasured``: the pick has no time.
+* ``incomparable``: an index may mean different solutions in log and file.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A pick and the best known solution of its problem, both timed in one file; None is unknown.
+    """A pick and the best known solution of its problem, both timed in one file. None means unknown.
 
-    ``measured`` is the text of the problem that was timed (the problem's own, or a linked one), ``facts`` are those of
-    the file.  ``noise_us``: how far two times of the default lie apart.  ``ambiguous``: the problem may be several
-    measured ones, with different winners.  ``given_bytes``: the most workspace that any call of the problem has.
+    * ``measured``: text of the problem that was timed. It is the problem itself or a linked one.
+    * ``facts``: facts of the file.
+    * ``noise_us``: difference between the shortest and the longest time of the default, µs.
+    * ``ambiguous``: True if the problem may be several measured ones with different winners.
+    * ``given_bytes``: the most workspace that any call of the problem has.
     """
 
     problem: Problem
@@ -49,29 +56,29 @@ class Comparison:
 
     @property
     def loss_us(self) -> float | None:
-        """What the pick takes above the best known solution, µs per call; None without a time of the pick."""
+        """Time of the pick − time of the best known solution, µs per call. None if the pick has no comparable time."""
         return None if self.pick_us is None or self.basis == INCOMPARABLE else self.pick_us - self.best_us
 
     @property
     def loses(self) -> bool:
-        """Whether the pick is slower than the best known solution by more than noise."""
+        """True if the pick is slower than the best known solution by more than noise."""
         return self.loss_us is not None and self.loss_us > max(self.noise_us or 0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why no override is proposed, and what to do instead where something is known."""
+    """The reason why no override is proposed, and advice on what to do instead, if there is any."""
 
     reason: str
     advice: str | None = None
 
 
 def override_or_refusal(known: Comparison, settings: Settings) -> Override | Refusal:
-    """The override that makes the target (by default a machine like the one that timed it) take the best known
-    solution, or why none is proposed.
+    """Return the override that makes the target take the best known solution, or the reason why none is proposed.
 
-    A confirmation has a test of its own against the floor (``recommend.confidence``); other gains must exceed
-    ``settings.min_gain`` of the pick's time.
+    The target is by default a machine like the one that timed the solution. Gains must exceed ``settings.min_gain`` of
+    the pick's time. A confirmation is exempt, because it has a test of its own against the floor
+    (``recommend.confidence``).
     """
     target = settings.target or known.facts
     refusal = _no_gain(known, settings) or _no_file(known, target)
@@ -95,7 +102,7 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
 
 
 def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
-    """Why the two times show no gain of this problem; None where they do."""
+    """Return why the two times show no gain for the problem. Return None if they show a gain."""
     if known.basis == INCOMPARABLE:
         return Refusal("log and file are not known to be of one library build and arch: an index may be another kernel")
     if known.best.text == known.pick:
@@ -114,7 +121,7 @@ def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
 
 
 def _no_file(known: Comparison, target: Facts) -> Refusal | None:
-    """Why no file makes the target take this solution for this problem; None where one may."""
+    """Return why no file makes the target take the solution for the problem. Return None if a file may."""
     best, given, need = known.best, known.given_bytes, known.workspace_bytes
     if best.library == "hipblaslt" and need is not None and given is not None and given < need:
         return Refusal(
@@ -149,7 +156,8 @@ _ADVICE: Mapping[str, str] = {
     r"torch:fused": FUSION,
     r"torch:blas=.*": "Choose the library: torch.backends.cuda.preferred_blas_library(…), which holds for all calls.",
     r"torch:gemm|torch:im2col": "Write the convolution as a matrix product.",
-    r"kernel:.*": "Call your own kernel in place of the library's.",  # of stores that earlier versions wrote
+    # Only stores that earlier versions wrote have these solutions.
+    r"kernel:.*": "Call your own kernel in place of the library's.",
     r"cudnn:.*": "No setting makes PyTorch take one plan of cuDNN's; benchmark mode lets it time several.",
 }
 
@@ -161,7 +169,7 @@ _OUT_OF_REACH: Mapping[str, str] = {
 
 
 def out_of_reach(solution: Solution) -> str | None:
-    """Why nothing that a person can do makes one problem alone take this solution; None where something does."""
+    """Return why no change by a person makes this one problem take the solution. Return None if some change does."""
     return next((why for pattern, why in _OUT_OF_REACH.items() if re.fullmatch(pattern, solution.text)), None)
 
 
@@ -170,7 +178,10 @@ def by_hand(solution: Solution) -> bool:
 
 
 def may_be_so(problem: Problem, measured: str, solution: str) -> bool:
-    """Whether the call may be in the layout already to which ``solution``, measured on another text, changes it."""
+    """Tell whether the call may already have the layout to which ``solution`` changes it.
+
+    This is possible if the call's layout is unknown and the solution was measured on another text of the problem.
+    """
     unknown = isinstance(problem, ConvProblem) and problem.in_layout is None
     return unknown and measured != problem.text and re.match(r"(?:torch|cudnn):layout=", solution) is not None
 
@@ -187,11 +198,11 @@ _CHANGES: Mapping[str, str] = {
 
 
 def change(solution: Solution) -> str:
-    """The change of the program that makes a call take the solution, as a verb and its object."""
+    """Return the change of the program that makes a call take the solution: a verb and its object."""
     return next((text for pattern, text in _CHANGES.items() if re.fullmatch(pattern, solution.text)), "change the call")
 
 
 def advice(solution: Solution) -> str | None:
-    """What to change in the program; None where an override file can express it, or no advice is known."""
+    """Return what to change in the program. Return None if a file can express the solution or no advice is known."""
     known = (text for pattern, text in _ADVICE.items() if re.fullmatch(pattern, solution.text))
     return next(known, None) if by_hand(solution) else None

@@ -1,33 +1,41 @@
-"""The expected time of a problem: what the best solutions of comparable problems take on the device.  Pure.
+"""Expected time of a problem: the time that the best solutions of comparable problems let us expect. Pure.
 
-Comparable are measured problems of one device (arch and CU count) and one family (kind, type, operations or direction,
-layout), whose best time won against other solutions.  Every problem has a *base time*, a smooth form of the roofline
-(Williams, Waterman, Patterson, CACM 52 (2009)) that includes the launch of one kernel:
+Comparable problems are measured problems of one device (arch and CU count) and one family (kind, type, operations or
+direction, layout) whose best time won against other solutions.
+
+Every problem has a *base time*, a smooth form of the roofline (Williams, Waterman, Patterson, CACM 52 (2009)) that
+includes the launch of one kernel:
 
     base = flops / peak + bytes / bandwidth + LAUNCH_US
 
-The logarithm of time / base changes little between neighbours, so it is averaged over the ``NEIGHBOURS`` nearest ones
-in the logarithms of the sizes (k-nearest-neighbour regression, Cover, IEEE Trans. Inf. Theory 14 (1968); weights by
+The logarithm of time / base changes little between neighbours. So it is averaged over the ``NEIGHBOURS`` problems whose
+logarithms of sizes are nearest (k-nearest-neighbour regression, Cover, IEEE Trans. Inf. Theory 14 (1968); weights by
 distance: Shepard, ACM National Conference (1968)):
 
     log(expected / base) = Σ wᵢ · log(timeᵢ / baseᵢ) / Σ wᵢ,   wᵢ = 1 / (dᵢ² + SOFTENING)
 
-with distances in doublings.  The spread of one estimate is √(weighted variance of the neighbours' logarithms +
-FLOOR²).  What that spread is worth is measured by leaving groups out: groups of sizes (sizes that round to the same
-powers of two) are dealt into ``FOLDS``, each fold is estimated from the others, and the quantile of error / spread is
-the factor by which a spread is multiplied (normalised conformal prediction: Papadopoulos, Gammerman, Vovk, ECAI 2008;
-over left-out parts: Barber, Candès, Ramdas, Tibshirani, Annals of Statistics 49 (2021)).  So at most 5 % of problems
-that run at their best are above ``high_us``.
+Distances dᵢ are in doublings. The spread of one estimate is √(weighted variance of the neighbours' logarithms +
+FLOOR²).
 
-Limits.  The estimate is *unknown* (NaN)
+The spread is calibrated by leaving groups of sizes out:
 
-| where | because |
+1. Sizes that round to the same powers of two are one group. Groups are dealt into ``FOLDS`` folds.
+2. Each fold is estimated from the other folds.
+3. The quantile of error / spread is the factor by which a spread is multiplied.
+
+This is normalised conformal prediction (Papadopoulos, Gammerman, Vovk, ECAI 2008) with cross-validation (Barber,
+Candès, Ramdas, Tibshirani, Annals of Statistics 49 (2021)). So at most 5 % of the problems that run at their best are
+above ``high_us``.
+
+Limits. The estimate is *unknown* (NaN) in these cases:
+
+| case | reason |
 |---|---|
 | the measured problems are of fewer than ``ENOUGH`` groups of sizes | no quantile can be estimated |
 | left-out estimates explain less than ``SKILL`` of the variance of log(time) | neighbours say no more than chance |
-| neighbours are farther away than those of 95 % of the left-out problems | nothing calibrates the distance |
+| neighbours are farther away than for 95 % of the left-out problems | nothing calibrates the distance |
 
-The expected time is that of the libraries that made the measurements: a newer library may be faster.
+The expected time is a time of the libraries that made the measurements. A newer library may be faster.
 """
 
 from __future__ import annotations
@@ -47,35 +55,39 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 NEIGHBOURS = 8
 SOFTENING = 0.05
-"""Squared doublings: neighbours nearer than a quarter of a doubling count alike."""
+"""Squared doublings. Because of it, neighbours nearer than a quarter of a doubling count almost alike."""
 LAUNCH_US = 4.0
-"""Launch, fill and drain of one kernel: no measured product takes less."""
+"""Time of launch, fill and drain of one kernel, µs. No measured product takes less."""
 FLOOR = 0.03
-"""Spread of the logarithm of a time that even equal neighbours leave open: two measurements differ by as much."""
+"""Least spread of the logarithm of a time. Two measurements of equal problems differ by as much."""
 LEVEL = 0.95
 FOLDS = 10
-"""Parts of the groups: a problem's own group and a tenth of the groups around it are left out with it."""
+"""Number of folds of the groups.
+
+A left-out problem is estimated without its own group and a tenth of the other groups.
+"""
 ENOUGH = 20
-"""Groups of sizes from which the quantile of ``LEVEL`` exists: 1 / (1 − LEVEL)."""
+"""Least number of groups of sizes: the quantile of ``LEVEL`` needs 1 / (1 − LEVEL) values."""
 SKILL = 0.5
 _CALIBRATED = 1500
-"""Problems of a family on which it is calibrated; more change the quantile by less than its own error."""
+"""Most problems of a family used for calibration. More would change the quantile by less than its own error."""
 _CELL, _FINE, _CANDIDATES = 0.5, 0.25, 40
-"""Width (doublings) of the cells of the sizes, that of ``_DENSE`` measured problems and more, and how many of these
-near its centre a cell looks at.
+"""Width of a cell of the sizes (doublings), width from ``_DENSE`` problems on, and candidates per cell.
+
+The candidates are the measured problems nearest to the centre of a cell.
 """
 _DENSE = 1000
 _CHUNK = 1 << 22
-"""Distances that are held at once."""
+"""Most distances in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Estimates of n problems: µs, NaN where unknown.
+    """Estimates of n problems: µs, NaN if unknown.
 
-    ``high_us`` is above the time of 95 % of problems that run at their best.  ``guess_us`` is the estimate at any
-    distance and from any neighbours, which only an order of work may use.  ``neighbours`` (n × 8, −1: none) are rows of
-    the measured problems, the nearest first.
+    * ``high_us``: lies above the time of 95 % of problems that run at their best.
+    * ``guess_us``: the estimate at any distance and from any neighbours. Use it only to order work.
+    * ``neighbours`` (n × 8): rows of the measured problems, the nearest first. −1 stands for a missing neighbour.
     """
 
     expected_us: Floats
@@ -86,7 +98,10 @@ class Estimates:
 
 @dataclass(frozen=True, eq=False)
 class Comparable:
-    """The measured problems of one device and family: ``at`` (n × sizes, in doublings), ``base_us`` and ``time_us``."""
+    """The measured problems of one device and family.
+
+    ``at``: sizes, n × (number of sizes), in doublings. ``base_us`` and ``time_us``: base times and best times, µs.
+    """
 
     at: Floats
     base_us: Floats
@@ -103,19 +118,19 @@ class Comparable:
 
     @cached_property
     def groups(self) -> Ints:
-        """Number of the group of sizes of each problem: sizes that round to the same powers of two are one group."""
+        """The index of each problem's group. Problems whose sizes round to the same powers of two are one group."""
         return groups_of(self.at)
 
     @cached_property
     def folds(self) -> Ints:
-        """Number of the fold that the group of each problem is dealt into."""
+        """The index of the fold that each problem's group is dealt into."""
         dealt = np.random.default_rng(0).permutation(int(self.groups.max(initial=-1)) + 1) % FOLDS
         out: Ints = dealt[self.groups]
         return out
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """What leaving groups out says of the estimates; None where the family says nothing."""
+        """The calibration from leaving groups out. None if the family has too few problems or no skill."""
         if len(np.unique(self.groups)) < ENOUGH:
             return None
         rows = np.unique(np.linspace(0, len(self.at) - 1, _CALIBRATED).astype(np.intp))
@@ -136,7 +151,7 @@ class Comparable:
         )
 
     def _left_out(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Mean, spread and distance of each of ``rows`` without its own fold."""
+        """Return mean, spread and distance for each of ``rows``, estimated without its own fold."""
         found = np.full((len(rows), NEIGHBOURS), -1, dtype=np.intp)
         squared = np.full((len(rows), NEIGHBOURS), np.inf)
         for part in _parts(len(rows), len(self.at)):
@@ -146,9 +161,11 @@ class Comparable:
         return _weighted(self.log_ratio, found, squared)
 
     def estimates(self, at: Floats, base_us: Floats, own: Ints | None = None) -> Estimates:
-        """The estimates of problems of these sizes and base times.  Each depends on nothing but its own problem.
+        """Return the estimates of problems with the given sizes and base times.
 
-        ``own``: the row of each problem's own measurement, which does not count for it (−1: it has none).
+        An estimate depends on its own problem only.
+
+        ``own``: the row of each problem's own measurement, which is left out of its estimate. −1 if it has none.
         """
         found, squared = self.nearest(at, own)
         mean, spread, distance = _weighted(self.log_ratio, found, squared)
@@ -160,15 +177,17 @@ class Comparable:
         return Estimates(expected, expected * np.exp(known.factor * spread), guess, found)
 
     def scaled_us(self, neighbours: Ints, base_us: float) -> Floats:
-        """What these measured problems would take with a problem's base time: their times, scaled to its size."""
+        """Return the times of the measured problems, scaled to a problem with ``base_us``, µs."""
         out: Floats = base_us * np.exp(self.log_ratio[neighbours[neighbours >= 0]])
         return out
 
     def nearest(self, at: Floats, own: Ints | None = None) -> tuple[Ints, Floats]:
-        """The measured problems nearest to each point, but not its ``own``, and their squared distances.
+        """Return the measured problems nearest to each point and their squared distances.
 
-        The sizes are cut into cells, and a point looks at the ``_CANDIDATES`` that are nearest to the centre of its
-        cell: a million points of a log are in some thousand cells.
+        A point's ``own`` row is left out.
+
+        The sizes are cut into cells. A point compares only the ``_CANDIDATES`` problems nearest to the centre of its
+        cell, because a million points of a log lie in some thousand cells.
         """
         width = _CELL if len(self.at) < _DENSE else _FINE
         cells, inverse = _distinct(np.rint(at / width))
@@ -181,7 +200,7 @@ class Comparable:
         points = at.astype(np.float32)
         found = np.empty((len(at), NEIGHBOURS), dtype=np.intp)
         squared = np.empty((len(at), NEIGHBOURS))
-        for part in _parts(len(at), candidates << 4):  # what a core's own cache holds
+        for part in _parts(len(at), candidates << 4):  # A core's own cache holds a chunk of this size.
             cell = inverse[part]
             far = np.zeros((len(cell), candidates), dtype=np.float32)
             for column, size in zip(columns, points[part].T, strict=True):
@@ -198,8 +217,13 @@ class Comparable:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What leaving groups out measured over ``problems``: the factor of a spread, the distance within which estimates
-    are known, the median of |expected / best − 1| and the root mean square of its logarithm.
+    """The result of leaving groups out.
+
+    * ``factor``: the factor of a spread.
+    * ``reach``: the distance (doublings) within which estimates are known.
+    * ``problems``: the number of left-out problems.
+    * ``median_error``: the median of |expected / best − 1|.
+    * ``log_error``: the root mean square of log(best / expected).
     """
 
     factor: float
@@ -210,24 +234,30 @@ class Calibration:
 
 
 def base_time_us(flops: Floats, bytes: Floats, peak_tflops: Floats | float, hbm_gbs: Floats | float) -> Floats:
-    """The base time of problems (µs): that of computing, of moving the operands once, and of a launch."""
+    """Return the base time of problems, µs: time to compute, to move the operands once, and to launch."""
     out: Floats = flops / (np.asarray(peak_tflops) * 1e6) + bytes / (np.asarray(hbm_gbs) * 1e3) + LAUNCH_US
     return out
 
 
 def groups_of(at: Floats) -> Ints:
-    """Number of the group of sizes of each point: points that round to the same powers of two are one group."""
+    """Return the index of each point's group. Points that round to the same powers of two are one group."""
     return _distinct(np.rint(at))[1]
 
 
 def _quantile(values: Floats) -> float:
-    """The quantile of ``LEVEL`` with the finite-sample correction of conformal prediction: of (n + 1) values."""
+    """Return the quantile of ``LEVEL`` with the finite-sample correction of conformal prediction.
+
+    The corrected quantile is the value of rank ⌈(n + 1) · LEVEL⌉ of n.
+    """
     rank = min(len(values), math.ceil((len(values) + 1) * LEVEL))
     return float(np.sort(values)[rank - 1])
 
 
 def _weighted(log_ratio: Floats, found: Ints, squared: Floats) -> tuple[Floats, Floats, Floats]:
-    """Weighted mean and spread of the neighbours' logarithms, and their root mean square distance; NaN without any."""
+    """Return weighted mean and spread of the neighbours' logarithms, and their root mean square distance.
+
+    All three are NaN for a row without neighbours.
+    """
     there = found >= 0
     weights = np.where(there, 1 / (squared + SOFTENING), 0.0)
     total = weights.sum(axis=1)
@@ -240,15 +270,15 @@ def _weighted(log_ratio: Floats, found: Ints, squared: Floats) -> tuple[Floats, 
 
 
 def _squared(one: Floats, other: Floats) -> Floats:
-    """Squared distances of each point of ``one`` to each of ``other``."""
+    """Return the squared distance of each point of ``one`` to each point of ``other``."""
     out: Floats = (one**2).sum(axis=1)[:, None] - 2 * (one @ other.T) + (other**2).sum(axis=1)[None, :]
     return np.maximum(out, 0.0, out=out)
 
 
 def _smallest(far: Floats) -> tuple[Ints, Floats]:
-    """Columns of the ``NEIGHBOURS`` smallest finite values of each row, ascending; −1 and infinite where there is none.
+    """Return columns and values of the ``NEIGHBOURS`` smallest finite values of each row, in ascending order.
 
-    Of equal values the smaller column comes first.
+    Of equal values the smaller column comes first. A missing neighbour has column −1 and an infinite value.
     """
     count = min(NEIGHBOURS, far.shape[1])
     columns = np.sort(np.argpartition(far, count - 1, axis=1)[:, :count], axis=1)
@@ -262,7 +292,7 @@ def _smallest(far: Floats) -> tuple[Ints, Floats]:
 
 
 def _distinct(rows: Floats) -> tuple[Floats, Ints]:
-    """The distinct rows of whole numbers, and the number of each row's own."""
+    """Return the distinct rows of whole numbers, and the index of each row among them."""
     if not len(rows):
         return rows, np.zeros(0, dtype=np.intp)
     code = np.zeros(len(rows), dtype=np.int64)
@@ -274,6 +304,6 @@ def _distinct(rows: Floats) -> tuple[Floats, Ints]:
 
 
 def _parts(count: int, width: int) -> Iterator[slice]:
-    """Slices of ``count`` rows of ``width`` values, so that none holds more than ``_CHUNK`` values."""
+    """Yield slices of ``count`` rows of ``width`` values, so that a slice has at most ``_CHUNK`` values."""
     step = max(1, _CHUNK // max(1, width))
     return (slice(i, min(i + step, count)) for i in range(0, count, step))

@@ -1,9 +1,13 @@
-"""Which problems are comparable: the family and the sizes of problems, read from their canonical texts.  Pure.
+"""Comparable problems: the family and the sizes of problems, read from their canonical texts. Pure.
 
-A family is what must be equal: of a product its types, transposes and scales, of a convolution its direction, types,
-layout, number of spatial dimensions, whether it is grouped or depthwise, and its mode.  Sizes are logarithms to base
-2, so that a distance is in doublings; sizes that decide on a kernel more than by their work (filter, stride, dilation)
-count twice.  Texts are cut a column at a time, because making the objects of a million problems takes half a minute.
+Problems of one family are equal in:
+
+* products: types, transposes and scales
+* convolutions: direction, types, layout, number of spatial dimensions, mode, and whether they are grouped or depthwise
+
+Sizes are logarithms to base 2, so that a distance is in doublings. Sizes of a convolution's filter, stride and dilation
+count twice, because they decide on a kernel by more than the work that they add. Texts are parsed by columns, because
+to make the objects of a million problems takes half a minute.
 """
 
 from __future__ import annotations
@@ -25,15 +29,22 @@ from logparse.model.problems import COMPLEX, CONV_WORDS, GEMM_LATER, GEMM_WORDS,
 _Cells: TypeAlias = tuple[str, ...]
 
 _ASSUMED_TFLOPS, _ASSUMED_GBS = 200.0, 2000.0
-"""Rates of a device without a data sheet: only the ratio between neighbours hangs on them."""
+"""Rates for a device without a data sheet, TFLOP/s and GB/s.
+
+An estimate depends on them only through ratios of neighbours.
+"""
 _GROUPINGS = ("", " grouped", " depthwise")
 _UNKNOWN = ("?", "-")
-"""Cells of what a format does not state, and of what cannot matter."""
+"""Cells of a canonical text: ``?`` if the format does not state the value, ``-`` if the value cannot matter."""
 
 
 class Kind(NamedTuple):
-    """What problems of one family share: ``family`` (None: it is not known), type of the peak, bytes of an element of
-    each operand, and operations per multiply and add.
+    """Properties that the problems of one family share.
+
+    * ``family``: its name; None if it is unknown.
+    * ``dtype``: the type whose peak applies.
+    * ``sizes``: bytes of an element of each operand.
+    * ``flops``: operations per multiply and add.
     """
 
     family: str | None
@@ -44,8 +55,9 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sized:
-    """Problems (products or convolutions) of known families and sizes: ``rows`` are their places among the texts that
-    were given, ``kind`` is the number of each in ``kinds``.
+    """Problems (products or convolutions) of known families and sizes.
+
+    ``rows``: the places of the problems among the given texts. ``kind``: the index of each problem's kind in ``kinds``.
     """
 
     rows: Ints
@@ -56,13 +68,13 @@ class Sized:
     bytes: Floats
 
     def base_us(self, device: str) -> Floats:
-        """The base time (µs, ``expected.base_time_us``) of each on a device, named by arch and CU count."""
+        """Return the base time of each problem on a device (``gfx942 304``), µs. See ``expected.base_time_us``."""
         sheet = _sheet(device)
         peak = np.array([_peak(sheet, x.dtype) for x in self.kinds], dtype=np.float64)[self.kind]
         return base_time_us(self.flops, self.bytes, peak, sheet.hbm_gbs if sheet else _ASSUMED_GBS)
 
     def by_family(self) -> Iterator[tuple[str, Ints]]:
-        """Each family with the places of its problems among these."""
+        """Yield each family with the places of its problems in this object."""
         names = sorted({x.family for x in self.kinds if x.family is not None})
         code = np.array([names.index(x.family) if x.family is not None else -1 for x in self.kinds], dtype=np.intp)
         of_each = code[self.kind]
@@ -73,7 +85,10 @@ class Sized:
 
 
 def sized(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
-    """The products and the convolutions among these canonical texts that state all sizes and what makes a family."""
+    """Return the products and the convolutions among the canonical texts.
+
+    A text is left out if it does not state all sizes and all that makes a family.
+    """
     given = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(texts, pa.string())
     given = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
     return tuple(x for x in (_products(given), _convolutions(given)) if len(x.rows))
@@ -100,7 +115,7 @@ def _convolutions(texts: pa.Array) -> Sized:
     _, stride_h, stride_w = words["stride"].numbers()
     _, dilation_h, _ = words["dilation"].numbers()
     kinds, place = _distinct(words, ("direction", "spatial", "type", "layout", "mode"))
-    # Grouped and depthwise convolutions run other kernels, and are families of their own.
+    # Grouped and depthwise convolutions run other kernels, so they are families of their own.
     grouping = np.where(groups > 1, np.where(groups == c, 2, 1), 0)
     pairs, place = np.unique(place * 3 + grouping, return_inverse=True)
     made = [_convolution(kinds[x // 3], _GROUPINGS[x % 3]) for x in pairs.tolist()]
@@ -109,7 +124,7 @@ def _convolutions(texts: pa.Array) -> Sized:
     moved = n * c * d * h * w * x + k * c / groups * taps * y + n * k * pixels * z
     sizes = (
         _doublings(n, c / groups, k / groups, groups),
-        0.7 * _doublings(pixels),  # height and width change together
+        0.7 * _doublings(pixels),  # Height and width change together.
         2.0 * _doublings(filter_d * filter_h, filter_w, stride_h, stride_w, dilation_h),
     )
     return _sized(rows, made, place, np.concatenate(sizes, axis=1), 2 * n * k * pixels * c / groups * taps, moved)
@@ -145,7 +160,7 @@ def _convolution(cells: Sequence[_Cells], grouping: str) -> Kind:
 
 
 def _sized(rows: Ints, kinds: Sequence[Kind], place: Ints, at: Floats, flops: Floats, bytes: Floats) -> Sized:
-    """The problems of a known family whose sizes are all known."""
+    """Return the problems of known families whose sizes are all known."""
     known = np.array([x.family is not None for x in kinds], dtype=bool)
     with np.errstate(invalid="ignore"):
         good = known[place] & (bytes > 0) & (flops > 0) & np.isfinite(at).all(axis=1)
@@ -157,26 +172,29 @@ def _columns(rows: Sequence[Sequence[float]], count: int) -> Floats:
 
 
 def _doublings(*sizes: Floats) -> Floats:
-    """Sizes as columns of logarithms to base 2; unknown stays NaN."""
+    """Return sizes as columns of logarithms to base 2. An unknown size stays NaN."""
     out: Floats = np.log2(np.maximum(np.stack(sizes, axis=1), 1.0))
     return out
 
 
 @dataclass(frozen=True)
 class _Word:
-    """One word of every text (``mnk=4096,512,1024``), of ``count`` cells: its distinct values, and whose each is."""
+    """One word of every text, for example ``mnk=4096,512,1024``.
+
+    ``values``: the distinct words. ``place``: the index in ``values`` of each text's word. ``count``: cells per word.
+    """
 
     values: pa.Array
     place: Ints
     count: int
 
     def rows(self) -> list[_Cells]:
-        """The cells of each distinct value."""
+        """Return the cells of each distinct value."""
         flat = self._cells().to_pylist()
         return [tuple(flat[i : i + self.count]) for i in range(0, len(flat), self.count)]
 
     def numbers(self) -> list[Floats]:
-        """The cells, each as a column of numbers; NaN where one is not stated, or is no number."""
+        """Return each cell as a column of numbers. NaN if a text does not state it as a number."""
         cells = self._cells()
         known = pc.if_else(pc.utf8_is_digit(cells), cells, pa.scalar(None, pa.string()))
         flat = known.cast(pa.float64()).to_numpy(zero_copy_only=False).reshape(-1, self.count)
@@ -188,12 +206,12 @@ class _Word:
 
 
 def _words(texts: pa.Array, start: str, words: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[Ints, dict[str, _Word]]:
-    """Places of the texts of a kind that have exactly these words, and each word's column.
+    """Return the places of the texts of a kind that have exactly these words, and a column per word.
 
-    A later word (``input``, ``sms``) that states nothing is passed over.  One that states something is of no family.
+    A later word (``input``, ``sms``) that states nothing is ignored. A text in which it states something has no family.
     """
     rows = np.flatnonzero(pc.fill_null(pc.starts_with(texts, start), False).to_numpy(zero_copy_only=False))
-    count = 1 + len(words)  # the kind is the first
+    count = 1 + len(words)  # The text begins with the kind.
     mine = texts.take(pa.array(rows))
     if pc.any(pc.match_substring(mine, " input=")).as_py() or pc.any(pc.match_substring(mine, " sms=")).as_py():
         mine = pc.replace_substring_regex(mine, r" (input|sms)=[?,]+", "")
@@ -210,7 +228,7 @@ def _words(texts: pa.Array, start: str, words: Sequence[tuple[str, tuple[str, ..
 
 
 def _distinct(words: Mapping[str, _Word], names: Sequence[str]) -> tuple[list[tuple[_Cells, ...]], Ints]:
-    """The distinct combinations of these words, as their cells, and the number of each row's own."""
+    """Return the distinct combinations of the words, as their cells, and the index of each row's combination."""
     code = np.zeros(len(words[names[0]].place), dtype=np.int64)
     for name in names:
         code = code * max(1, len(words[name].values)) + words[name].place
@@ -225,7 +243,10 @@ def _sheet(device: str) -> Device | None:
 
 
 def _peak(device: Device | None, dtype: str) -> float:
-    """The peak of a type on a device (TFLOP/s); of a type that its data sheet lacks that of its fastest."""
+    """Return the peak of a type on a device, TFLOP/s.
+
+    If the data sheet lacks the type, the peak of the device's fastest type is returned.
+    """
     if device is None:
         return _ASSUMED_TFLOPS
     return device.peak_tflops(dtype) or max(device.peaks.values())

@@ -1,9 +1,9 @@
-"""Ladders: rows of hipBLASLt's tuning file for the sizes between two that were timed.
+"""Ladders: rows of hipBLASLt's tuning file for the sizes between two timed sizes.
 
-hipBLASLt looks a row up by exact sizes, so a job whose token counts vary needs a row for each.  A *rung* lies between
-neighbouring n of calls that are alike in all else; one solution serves its sizes, the multiples of a step.  What that
-costs is the bucket-transfer regret, the solution's time over the best of that very size, less 1: it is measured where
-replay raced, at both ends and in the middle.
+hipBLASLt looks a row up by exact sizes, so a job whose token counts vary needs a row for each size. A *rung* lies
+between two neighbouring n of calls that are alike in all else. One solution serves the sizes of a rung, which are the
+multiples of a step. The cost is the bucket-transfer regret: (the solution's time) / (the best time at that size) − 1.
+It is measured if a replay raced the solutions: at both ends of the rung and in its middle.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from logparse.text import counted
 
 LIBRARY = "hipblaslt"
 MOST = 0.03
-"""Regret above which a rung is not written."""
+"""Largest regret of a rung that is written."""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """The sizes n between two calls, which the solution of ``override``, that of an end, serves.
+    """The sizes n between two calls, which one solution serves.
 
-    ``regrets``: at the low end, in the middle, at the high end; ``why`` the sizes get no row, empty where they do.
+    * ``override``: the override of one end, whose solution serves the sizes.
+    * ``regrets``: regret at the low end, in the middle and at the high end. None if it is not measured.
+    * ``why``: why the sizes get no row. Empty if they get rows.
     """
 
     low: GemmProblem
@@ -47,17 +49,17 @@ class Rung:
 
     @property
     def timed(self) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
-        """The problems whose times judge it."""
+        """The problems whose times judge the rung."""
         return self.low, self.middle, self.high
 
     @property
     def untimed(self) -> bool:
-        """Whether a replay has to time it first."""
+        """True if a replay has to time the rung first."""
         return None in self.regrets
 
     @property
     def line(self) -> str:
-        """The rung, what it costs, and what becomes of it, as text."""
+        """The rung as text: its sizes, its cost, and whether rows are written."""
         sizes = zip(self.timed, self.regrets, strict=True)
         costs = ", ".join(f"{x:.1%} at {problem.n:,}" for problem, x in sizes if x is not None)
         regret = f"regret {costs}" if costs else "regret unknown"
@@ -67,7 +69,7 @@ class Rung:
 
     @property
     def rows(self) -> list[Override]:
-        """The override as those of the sizes between, which have no time of their own."""
+        """The override, repeated for each size between the ends. These rows have no time of their own."""
         if self.override is None or self.why:
             return []
         row = replace(self.override, time_us=None, default_us=None, key_text=None, fallback=None)
@@ -75,7 +77,10 @@ class Rung:
 
 
 def called(tables: Tables) -> list[Problem]:
-    """The calls between which rungs lie: the workload's, else those of the run's tuning files."""
+    """Return the calls between which rungs lie.
+
+    They are the workload's calls. Without such calls they are the problems of the run's tuning files.
+    """
     texts: Sequence[str] = list(calls_by_problem(tables.workload).index)
     if not texts:
         own = timed(tables.measurements[tables.measurements["run"] == tables.run])
@@ -84,7 +89,7 @@ def called(tables: Tables) -> list[Problem]:
 
 
 def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
-    """Those between neighbouring n that have a multiple of ``step`` between them."""
+    """Return the rungs between neighbouring n that have a multiple of ``step`` between them."""
     families: dict[GemmProblem, dict[int, GemmProblem]] = {}
     for problem in problems:
         if isinstance(problem, GemmProblem) and not problem.members and problem.n is not None:
@@ -100,7 +105,12 @@ def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
 
 @dataclass(frozen=True)
 class Race:
-    """Times (µs) of one problem's solutions in one race, the library's own choice, and the facts of its machine."""
+    """One race of a problem.
+
+    * ``times``: the time of each solution, µs.
+    * ``pick``: the library's own choice.
+    * ``facts``: facts of the machine.
+    """
 
     times: Mapping[str, float]
     pick: str = ""
@@ -108,8 +118,9 @@ class Race:
 
 
 def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Override] | None = None) -> list[Rung]:
-    """The rungs of a run, each with the override of an end (None: the winner of its race) that costs least where it
-    costs most; those without one are left out.
+    """Return the rungs of a run, each with the override of that end whose largest regret is smaller.
+
+    ``overrides``: the overrides of the ends. None: the winners of the races. Rungs without an override are left out.
     """
     raced = races(tables, settings)
     if overrides is None:
@@ -131,7 +142,7 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
 
 
 def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
-    """The rung with what the override's solution costs."""
+    """Return the rung with the regrets of the override's solution."""
     solution, why = override.solution.text, ""
     taken = [race.times.get(solution) for race in races]
     regrets = tuple(us and us / min(race.times.values()) - 1 for us, race in zip(taken, races, strict=True))
@@ -147,7 +158,7 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
 
 @cached_per_run
 def races(tables: Tables, settings: Settings) -> dict[str, Race]:
-    """Problem text → its race with the most solutions, in the environment that raced most."""
+    """Return per problem text its race with the most solutions, from the environment with the most races."""
     rows = timed(tables.measurements[(tables.measurements["origin"] == RACE).to_numpy(dtype=bool)])
     rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("time_us", ascending=False)
     times: dict[tuple[str, str], dict[str, float]] = {}

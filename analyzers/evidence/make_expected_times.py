@@ -46,7 +46,10 @@ def main() -> int:
 
 
 def best_of_files(files: list[str], source: str) -> pd.DataFrame:
-    """The best times in the files: ``device, problem, time_us, source``, of a problem in several files the least."""
+    """Return the best times in the files: ``device, problem, time_us, source``.
+
+    If a problem is in several files, the least time counts.
+    """
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder, create=True)
         ingest(files, store)
@@ -56,7 +59,7 @@ def best_of_files(files: list[str], source: str) -> pd.DataFrame:
 
 
 def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
-    """At most ``most`` problems of each family, in turn from every group of sizes; others are left out."""
+    """Keep at most ``most`` problems of each family, taken in turn from every group of sizes."""
     kept: list[Ints] = []
     for kind in sized(rows["problem"].tolist()):
         for _, places in kind.by_family():
@@ -70,7 +73,7 @@ def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 
 
 def write(rows: pd.DataFrame, path: Path) -> int:
-    """Write the table of one device; returns its size in bytes."""
+    """Write the table of one device. Return its size in bytes."""
     times = np.array([float(f"{x:.4g}") for x in rows["time_us"]], dtype=np.float32)
     columns = {"problem": pa.array(rows["problem"], pa.string()), "time_us": pa.array(times)}
     table = pa.table(columns | {"source": pa.array(rows["source"], pa.string()).dictionary_encode()})

@@ -1,9 +1,12 @@
-"""What a MIOpen override needs beside its solver: the parameters that it was tuned to, and a second solver.
+"""Additions to MIOpen overrides: the parameters that the solver was tuned to, and a second solver.
 
-A tunable solver without its perf-db row runs at default parameters, often several times slower than measured; a find-db
-record whose only solver does not apply (another workspace, a deterministic run) counts as empty, and MIOpen searches
-and overwrites it.  So one of the two solvers is one that a find-db, log or replay of the target's build names, as far
-as there is such a file.
+* Parameters: a tunable solver without its perf-db row runs at default parameters. It is then often several times slower
+  than measured.
+* A second solver: a solver may not apply in a run (another workspace, a deterministic run). If it is the only solver of
+  its find-db record, the record counts as empty, and MIOpen searches and overwrites it.
+
+One of the two solvers is therefore named by a find-db, log or replay of the target's build, if there is such a file.
+
 Source: ROCm/MIOpen ``src/find_db.cpp``, ``src/include/miopen/generic_search.hpp``.
 """
 
@@ -21,10 +24,11 @@ from logparse.target import Facts, same_build, same_device
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """The findings, their MIOpen overrides completed from the same record and perf-dbs of machines like the target.
+    """Return the findings with their MIOpen overrides completed.
 
-    The second solver is the next fastest of the record that the first one is of.  Parameters are taken from perf-dbs of
-    the target's device, and of its MIOpen version where both state one; the target's own build and user files first.
+    The second solver is the next fastest in the record of the first solver. Parameters come from perf-dbs of the
+    target's device. If perf-db and target both state their MIOpen version, the versions must match. Among several
+    perf-dbs, the target's own build comes first, then user files.
     """
     if not any(_of_miopen(x) for x in findings):
         return list(findings)
@@ -33,7 +37,7 @@ def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, F
 
 
 def of_build(measurements: pd.DataFrame, facts: Mapping[str, Facts], target: Facts) -> pd.DataFrame:
-    """The measurements by the target's build of MIOpen: their solutions are solvers that it has."""
+    """Return the measurements by the target's build of MIOpen. Its solvers are in the target's build."""
     sources = [source for source, mine in facts.items() if _is_build(mine, target)]
     return measurements[(measurements["library"] == "miopen") & measurements["source_id"].isin(sources)]
 
@@ -47,13 +51,16 @@ NOT_IN_THE_BUILD = (
     "{name} is named by no find-db, log or replay of the target's MIOpen, nor is another solver of the problem: where "
     "the build lacks it, MIOpen searches again and overwrites the record; `logparse replay` on the target tries it"
 )
-"""Why an override is not proposed."""
+"""Advice in place of an override whose solvers no file of the target's build names."""
 
 
 UNTIMED_ZEROS = "MIOpen's Find leaves the kernel that sets dW to zero out of a GEMM solver's time: a call takes longer"
-"""Seen with MIOpen 3.5.1: its time of GemmWrwUniversal and GemmWrw1x1_stride1 is that of the other kernels."""
+"""Warning for a GEMM solver of W whose time Find took.
+
+Seen with MIOpen 3.5.1: its times of GemmWrwUniversal and GemmWrw1x1_stride1 are the times of the other kernels.
+"""
 _FIND = frozenset({"find-db", "miopen-log"})
-"""Origins whose times Find took."""
+"""Origins whose times MIOpen's Find took."""
 
 
 def _of_miopen(finding: Finding) -> bool:
@@ -62,7 +69,10 @@ def _of_miopen(finding: Finding) -> bool:
 
 
 class _Known:
-    """What is measured, by which builds, and which parameters perf-dbs have: (perf-db key, solver) → sources, texts."""
+    """Measurements, the builds that made them, and the parameters in perf-dbs.
+
+    ``_tuned``: (perf-db key, solver) → pairs of source and text of the parameters.
+    """
 
     def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
         self._measurements, self._facts = measurements, facts
@@ -74,7 +84,11 @@ class _Known:
             self._tuned.setdefault((key, name), []).append((source, text))
 
     def completed(self, finding: Finding, override: Override) -> Finding:
-        """The finding with its override's parameters, workspace and second solver; without it where no build has it."""
+        """Return the finding with parameters, workspace and second solver of its override.
+
+        If files of the target's build name solvers, but neither of these two nor another solver of the problem, the
+        finding loses its override and advises to build with the solver.
+        """
         known = self._of_build(override.target)
         second = self._second(override, finding.evidence)
         names = set(known["solution"])
@@ -100,22 +114,29 @@ class _Known:
         return self._builds[place]
 
     def _second(self, override: Override, evidence: Evidence) -> Override | None:
-        """The next fastest solver of the record (source, origin, problem) that the override rests on."""
+        """Return the next fastest solver in the record (source, origin, problem) of the override."""
         rows = self._measurements
         same = (rows["problem"] == evidence.measured) & (rows["library"] == "miopen")
         same &= (rows["source_id"] == evidence.source_id) & (rows["origin"] == evidence.origin)
         return _fastest(override, rows[same])
 
     def _tuned_to(self, override: Override, known: pd.DataFrame) -> Override:
-        """With its parameters, and the largest workspace that is known of it where it has none, as a confirmation."""
+        """Return the override with its parameters and its workspace.
+
+        An override without a workspace, for example from a confirmation, gets the largest workspace known for its
+        solver.
+        """
         rows = known[(known["problem"] == override.problem.text) & (known["solution"] == override.solution.text)]
         most = count_of(rows["workspace_bytes"].max())
         space = most if override.workspace_bytes is None else override.workspace_bytes
         return replace(override, parameters=self._parameters(override), workspace_bytes=space)
 
     def _parameters(self, override: Override) -> str | None:
-        """The solver's parameters for the override's problem on its target; None where no perf-db contains them."""
-        from logparse.libraries.miopen import perf_db  # here, as most runs have no override of MIOpen
+        """Return the solver's parameters for the override's problem on its target.
+
+        Return None if no perf-db has them.
+        """
+        from logparse.libraries.miopen import perf_db  # Imported here because most runs have no override of MIOpen.
         from logparse.libraries.miopen.solvers import TUNABLE
 
         if not TUNABLE.match(override.solution.id):
@@ -134,7 +155,7 @@ class _Known:
 
 
 def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
-    """The override with the fastest other solver of these rows."""
+    """Return the override with the fastest other solver of the rows. Return None if there is no other solver."""
     rows = timed(measurements).sort_values(["time_us", "solution"])
     rows = rows[rows["solution"] != override.solution.text]
     if not len(rows):

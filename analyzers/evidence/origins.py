@@ -1,7 +1,7 @@
-"""Who took the times of measurements, and which of these times picks are compared by.
+"""Origins of measurements: who took the times, and which times picks are compared by.
 
-A format declares its origins (``kinds.format.Origin``), and ``ingest`` stores with the rows which of them are evidence:
-no reader has a list of formats.
+A format declares its origins (``kinds.format.Origin``). ``ingest`` stores with each row whether it is evidence, so that
+no reader needs a list of formats.
 """
 
 from __future__ import annotations
@@ -12,46 +12,58 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RACE, CONFIRM, ACTION, HOST = "replay", "replay-confirm", "replay-action", "replay-host"
-"""Origins of a replay: a race's samples, no evidence, as selection biases its winner's time low; a confirmation's
-paired samples of a pick and a winner, two rows of one source, entry by entry of one block; what is run under each
-action, sampled in turn and without a search, which is of a whole job and not of one problem's better solution; and of
-that what the host took to enqueue a call: samples, and no time, for it is no time of the call.
+"""Origins of a replay.
+
+* ``RACE``: samples of a race. They are not evidence, because selection biases the winner's time low.
+* ``CONFIRM``: paired samples of a pick and a winner. They are two rows of one source, and entry i of both is of the
+  same block.
+* ``ACTION``: samples of a job's problems under each action, taken in turn and without a search. They are about a whole
+  job and not about a better solution of one problem.
+* ``HOST``: samples of the time that the host took to enqueue a call of an action. They have no time, because they are
+  not times of the call.
 """
 CHOSEN = "miopen-chosen"
 """Origin of rows in which a MIOpen log names the solver that was taken."""
 PICKED = (CHOSEN, "flashinfer", "transformer-engine-cache")
-"""Origins of rows that name what is taken, without a time: those of a log, and of files that a library reads."""
+"""Origins of rows that name the taken solution without a time.
+
+They come from logs and from files that a library reads.
+"""
 TRACE = "trace"
 """Origin of kernel times in the job's own traces."""
 PICK = "pick"
-"""Fact of both origins of a replay: the solution that was the library's own choice on this machine."""
+"""Fact of a replay: the solution that was the library's own choice on this machine."""
 EVIDENCE_BEFORE = frozenset(
     {"aiter", "bench", "driver", "find-db", "miopen-log", "table", "tunableop", "tunableop-verbose", "tuning-file"}
     | {CONFIRM}
 )
-"""The origins whose times are evidence in a store of a version that stored no column ``evidence``.  No name is added:
-a format states it itself, and ``ingest`` stores it.
+"""Origins that are evidence in a store of an old version, which has no column ``evidence``.
+
+Add no name here: a format states it itself, and ``ingest`` stores it.
 """
 NO_LOGS_BEFORE = frozenset(
     {"replay", "table", "aiter", "tunableop-untuned", "tunableop-results", "hipblaslt-tuning-file"}
     | {"miopen-find-db", "miopen-perf-db"}
 )
-"""The formats that are no logs of the job in a store of a version that stored no column ``job_log``."""
+"""Formats that are no logs of the job in a store of an old version, which has no column ``job_log``."""
 IS_EVIDENCE = f"coalesce(evidence, origin in {tuple(sorted(EVIDENCE_BEFORE))})"
 """SQL of ``is_evidence`` for a row of ``measurements``."""
 
 
 def is_evidence(measurements: pd.DataFrame) -> pd.Series[bool]:
-    """Whether the times of each row are measurements of named solutions, which picks are compared by.
+    """Tell for each row whether its time is a measurement of a named solution, which picks are compared by.
 
-    The row states it (column ``evidence`` of the view ``measurements``); where it does not, its origin decides, as
-    before rows did.
+    The row states it (column ``evidence`` of the view ``measurements``). If the column is missing or empty, the row's
+    origin decides.
     """
     return _stated(measurements, "evidence", measurements["origin"].isin(EVIDENCE_BEFORE))
 
 
 def is_job_log(sources: pd.DataFrame) -> pd.Series[bool]:
-    """Whether the facts of each source are of the job that wrote it (column ``job_log``, else by the format)."""
+    """Tell for each source whether its facts are of the job that wrote it.
+
+    The column ``job_log`` states it. If it is missing, the format decides.
+    """
     return _stated(sources, "job_log", ~sources["format"].isin(NO_LOGS_BEFORE))
 
 

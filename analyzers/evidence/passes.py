@@ -1,8 +1,8 @@
-"""The passes of each layer in each file: what W takes at its best, beside the best F and B of the same layer.
+"""The passes of each layer in each file: the best time of W beside the best F and B of the same layer.
 
-The same SQL makes the table over a store (of hundreds of thousands of records only this leaves the database) and over
-DataFrames.  Texts of 150 characters are hashed in the three aggregates that make a row per file and problem of
-millions of times, and never joined before.
+The same SQL makes the table from a store and from DataFrames. Of a store's hundreds of thousands of records only this
+table leaves the database. Layers are compared by their hashes, because texts have 150 characters: the aggregates reduce
+millions of times to one row per file and problem before anything is joined.
 """
 
 from __future__ import annotations
@@ -30,23 +30,29 @@ _PASSES = f"""
     select source_id, problem, hash(problem) as problem_hash, best.us as best_us, best.solution as solution,
         contains(lower(best.solution), 'naive') as naive, f_us, b_us
     from w left join siblings using (source_id, layer)"""
-"""A problem's text begins with ``conv``, a direction and the layer, which goes by its hash."""
+"""SQL of the passes. The text of a problem begins with ``conv``, the direction and the layer. The layer is hashed."""
 
 
 def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
-    """The passes of the view ``measurements`` of a connection.
+    """Return the passes of a connection's view ``measurements``: one row per source and W problem.
 
-    One row per source and W problem: ``source_id, problem`` and the hash of that, which stands for so long a text where
-    rows are compared, ``best_us, solution`` (of equal times the smaller text), ``naive`` (the best is),
-    ``f_us`` and ``b_us`` (missing where the source has none).  Times are positive, finite, and of
-    origins that are evidence.
+    * ``source_id, problem, problem_hash``: rows are compared by the hash, because the text is long.
+    * ``best_us, solution``: the fastest solution; of equal times the smaller text.
+    * ``naive``: True if the fastest solution is naive.
+    * ``f_us``, ``b_us``: best times of F and B of the layer. Missing if the source has none.
+
+    Times are positive, finite, and of origins that are evidence.
     """
     made: pd.DataFrame = con.sql(_PASSES).to_arrow_table().to_pandas()
     return made
 
 
 def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
-    """``passes`` with ``sibling_us`` (the slower of those present) and ``slow``: whether W takes so much longer."""
+    """Add ``sibling_us`` and ``slow`` to ``passes``.
+
+    ``sibling_us`` is the slower of F and B, or the time of the only one. ``slow`` is True if W takes so much longer
+    than ``Settings.slow_factor`` and ``Settings.slow_floor_ms`` call it slow.
+    """
     sibling_us = rows[["f_us", "b_us"]].max(axis=1)
     best_us = rows["best_us"] / (1 + TIE)
     slow = (best_us > settings.slow_factor * sibling_us) & (best_us > settings.slow_floor_ms * 1e3)
@@ -55,11 +61,14 @@ def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
 
 @cached_per_run
 def passes(tables: Tables) -> pd.DataFrame:
-    """The passes of the tables, as ``read_passes`` has them: read from the store already, or made here."""
+    """Return the passes of the tables (see ``read_passes``).
+
+    They are made here if the store's reader did not make them.
+    """
     return passes_of(tables.measurements) if tables.passes is None else tables.passes
 
 
 def passes_of(measurements: pd.DataFrame) -> pd.DataFrame:
-    """The passes of a DataFrame with the columns of the view."""
+    """Return the passes of a DataFrame with the columns of the view."""
     with reading({"measurements": measurements}, {"measurements": _COLUMNS}) as con:
         return read_passes(con)

@@ -1,4 +1,4 @@
-"""The tables of a run, which every question is asked of, and what a user may set.
+"""The tables of a run, which every analysis reads, and the settings of the user.
 
 The tables are pandas DataFrames with the columns of the store's SQL views (docs/sql.md).
 """
@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from logparse.store.database import shared_database
 from logparse.text import counted, duration
 
-if TYPE_CHECKING:  # what only checks or merges files makes no DataFrame, and importing pandas takes long
+if TYPE_CHECKING:  # Code that only checks or merges files makes no DataFrame, and importing pandas takes long.
     import duckdb
     import pandas as pd
     import pyarrow as pa
@@ -27,8 +27,11 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Traces of a run that count in no sum: why, the ids and names of the files, how many kernels they hold and the
-    time of these (µs).
+    """Traces of a run that count in no sum.
+
+    * ``why``: the reason.
+    * ``sources``, ``names``: ids and names of the files.
+    * ``kernels``, ``us``: number of kernels in the files, and their time in µs.
     """
 
     why: str
@@ -39,7 +42,7 @@ class LeftOut:
 
     @property
     def text(self) -> str:
-        """As a reader is told."""
+        """The sentence that a user reads about these traces."""
         more = len(self.names) - _NAMED
         named = ", ".join(self.names[:_NAMED]) + f" and {more:,} more" * (more > 0)
         return f"{named} ({counted(self.kernels, 'kernel')}, {duration(self.us)}): {self.why}"
@@ -50,16 +53,22 @@ _NAMED = 3
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """One run's tables, plus the measurements and facts of every run of the store (evidence may come from any).
+    """The tables of one run, plus the measurements and facts of every run of the store.
 
-    Columns are those of the SQL views of the same names; ``calls``, ``workload`` and ``messages`` hold only rows of
-    ``run``; ``messages`` is per process (it has a ``pid`` column).  ``passes``: ``evidence.passes`` of the
-    store, where ``measurements`` lacks what only system find-dbs contain; None where it lacks nothing.  So is
-    ``find_dbs``, which reads the best times of find-dbs (``source_id, problem, time_us``) when it is called, and so are
-    ``solvers`` (``source_id, library, solution`` of all of MIOpen's solutions) for the checks of override files.
-    ``timeline`` reads the row of a trace (``libraries/torch_profiler/timeline.py``) by its source's id, None where the
-    store has none.  ``left_out``: traces that are no part of the job's time, and in no table of it; ``unlike``: why the
-    times of the run's traces cannot be added, empty where they can (``evidence/traces.py``).
+    Evidence may come from any run.
+
+    The columns are those in the SQL views of the same names. ``calls``, ``workload`` and ``messages`` hold only rows of
+    ``run``. ``messages`` is per process: it has a column ``pid``.
+
+    * ``passes``: the table of ``evidence.passes`` for the store. None if ``measurements`` lacks nothing. It is set if
+      ``measurements`` lacks the records that only system find-dbs contain.
+    * ``find_dbs``: a function that reads the best times of find-dbs (``source_id, problem, time_us``). Set like
+      ``passes``.
+    * ``solvers``: ``source_id, library, solution`` of all solutions of MIOpen, for the checks of override files.
+    * ``timeline``: a function that reads the row of a trace (``libraries/torch_profiler/timeline.py``) by the id of its
+      source. It returns None if the store has no row.
+    * ``left_out``: traces that are no part of the job's time. The tables of the job's time do not contain them.
+    * ``unlike``: why the times of the run's traces cannot be added, empty if they can (``evidence/traces.py``).
     """
 
     run: str
@@ -85,10 +94,11 @@ class Tables:
 
 @contextmanager
 def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a connection that has frames as views, for SQL that a store's views are asked with, too.
+    """Open a connection with DataFrames as views, so that the SQL for a store's views runs on them.
 
-    ``columns`` lists the columns of each view, as ``source_id text, count int``; a column that a frame lacks is
-    unknown.  Kinds are ``text``, ``int`` (a fraction is rounded), ``float``, ``bool`` and ``floats`` (a list).
+    ``columns`` lists the columns of each view, for example ``source_id text, count int``. A column that a frame lacks
+    is unknown in all rows. Kinds are ``text``, ``int`` (a fraction is rounded), ``float``, ``bool`` and ``floats`` (a
+    list).
     """
     with shared_database().cursor() as con:
         for view, wanted in columns.items():
@@ -97,7 +107,7 @@ def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> I
 
 
 def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
-    """Columns of a frame in Arrow's types: pandas has what is missing in any type."""
+    """Convert columns of a frame to Arrow's types. pandas would allow a missing value to be of any type."""
     import pyarrow as pa
 
     types = {
@@ -112,7 +122,7 @@ def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
         if name not in frame:
             return pa.nulls(len(frame), types[kind])
         cells = frame[name]
-        if kind == "int":  # counts of a run whose kinds of units are weighed have fractions
+        if kind == "int":  # Counts have fractions if the run's kinds of units are weighed.
             cells = cells.astype("Float64").round().astype("Int64")
         return pa.array(cells.astype(object), types[kind], from_pandas=True)
 
@@ -120,9 +130,9 @@ def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
 
 
 def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
-    """Compute a result once per tables (or job) and settings.
+    """Compute a result once per tables (or job) and settings, because several analyzers ask for the same joins.
 
-    Because several analyzers ask for the same joins.  All callers share the result, so none may change it.
+    All callers share the result, so none may change it.
     """
     kept: WeakKeyDictionary[K, dict[str, Any]] = WeakKeyDictionary()
 
@@ -139,24 +149,24 @@ def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concate
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user may set: thresholds of the analyzers and facts of the target machine."""
+    """Settings of the user: thresholds of the analyzers and facts of the target machine."""
 
     slow_factor: float = 3.0
-    """W is slow when it takes more than this many times the slower of F and B."""
+    """W is slow if it takes more than this many times the slower of F and B, and more than ``slow_floor_ms``."""
     slow_floor_ms: float = 0.05
-    """... and more than this."""
+    """Least time of a slow W, ms. See ``slow_factor``."""
     same_build: bool = False
-    """The user vouches that logs and measurements are of one library build and one GPU arch."""
+    """The user states that logs and measurements are of one library build and one GPU arch."""
     min_saving_us: float = 0.0
-    """Findings that save less per run are not shown."""
+    """Least saving of a finding that is shown, µs per run."""
     min_gain: float = 0.03
     """Least gain of a proposal, as a share of the problem's own time (0 to 1)."""
     ladder: int | None = None
-    """Step of n of the sizes between measured ones that get rows of hipBLASLt's tuning file; None: they get none."""
+    """Step of n for extra rows of hipBLASLt's tuning file, at sizes between measured ones. None: no such rows."""
     steps: int | None = None
-    """Steps (or requests) that the run's logs are of; None: as many as its traces marked."""
+    """Number of steps (or requests) in the run's logs. None: as many as its traces marked."""
     confirmed_only: bool = False
-    """Override files hold only what a replay confirmed; the other findings are reported all the same."""
+    """Write only what a replay confirmed to override files. All findings are reported."""
     max_rows: int | None = None
-    """No override file gets more rows than this, the most valuable first."""
+    """Largest number of rows of an override file; the most valuable rows are kept. None: no limit."""
     target: Mapping[str, str] = field(default_factory=dict)

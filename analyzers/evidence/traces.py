@@ -1,17 +1,23 @@
-"""Which traces of a run are its job, and what is left out of every sum.
+"""The traces of a run that are its job, and the traces that are left out of every sum.
 
-Each rule with its reason; what is left out is counted, and ``recommend`` states it:
+Traces that are left out are counted, and ``recommend`` states them. The rules and their reasons:
 
 ==============================  ==================================================================================
-a copy of a trace               The same kernels at the same times, as beside its ``.gz``: they ran once.
-the capture of a graph          It is no time of the job: only the graph's launches are.
-kernels of another profiler     Beside a trace of torch.profiler they are the same work once more.
-a trace without marked steps    Beside traces with marked steps: what it holds is of no known number of steps.
+left out                        because
+==============================  ==================================================================================
+a copy of a trace               It has the same kernels at the same times (often a file beside its ``.gz``). the capture
+of a graph          It is no time of the job: only the launches of the graph are. kernels of another profiler     Beside
+a trace of torch.profiler they are the same work once more. a trace without marked steps    Beside traces with marked
+steps: its number of steps is unknown.
 ==============================  ==================================================================================
 
-Traces of two devices, or of two programs, are never added: their sum is of nothing that runs (``unlike``).  Two traces
-are of one program where they are of one process, or of ranks of one job, or where a capture of ours counted their
-units; else where they share a twentieth of the time of their problems or more.
+Traces of two devices or of two programs are never added, because nothing runs for their sum (``unlike``). Two traces
+are of one program if any of these holds:
+
+* they are of one process
+* they are of ranks of one job
+* our ``capture`` counted the units of both
+* the problems that they share have at least 5 % of the time
 """
 
 from __future__ import annotations
@@ -27,19 +33,23 @@ from analyzers.evidence.tables import LeftOut, Tables, cached_per_run
 from logparse.ingest.input_file import CAPTURES
 
 Facts: TypeAlias = Mapping[str, list[str]]
-"""Values of each fact of a source."""
+"""The values of each fact of a source."""
 TORCH = "torch-profiler"
 TRACE_ID, CAPTURE = "trace_id", "graph_capture"
-"""Facts of a trace: what tells it from every other trace, and what the trace of a graph's capture holds beside it."""
+"""Facts of a trace.
+
+* ``TRACE_ID``: tells the trace from every other trace.
+* ``CAPTURE``: what the trace of a graph's capture holds besides the job's work.
+"""
 STEPS, KINDS, RANK, PID = "profiler_steps", "unit_kinds", "rank", "pid"
 _OF_TIME = r"gpu_|profiler_steps|graph_(?!capture)|untraced_step_us|unit_kinds|epilogue_|gelu_|searches"
 """Facts that state times and counts of a trace."""
 _IN_COMMON = 0.05
-"""Share of the time of two traces' problems from which they are taken for one program."""
+"""Least share of time in common problems (0 to 1) at which two traces are taken for one program."""
 
 
 def of_the_job(tables: Tables) -> Tables:
-    """The tables without the traces that are no part of the job's time, which ``left_out`` lists."""
+    """Return the tables without the traces that are no part of the job's time. ``left_out`` lists these traces."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     kernels = tables.kernels[tables.kernels["run"] == tables.run]
     sources = tables.sources[tables.sources["run"] == tables.run]
@@ -65,7 +75,7 @@ def of_the_job(tables: Tables) -> Tables:
 
 
 def _by_source(facts: pd.DataFrame) -> Mapping[str, Facts]:
-    """Values of each fact of each source."""
+    """Return the values of each fact of each source."""
     out: dict[str, dict[str, list[str]]] = {}
     for source, name, value in facts[["source_id", "name", "value"]].dropna().itertuples(index=False):
         out.setdefault(str(source), {}).setdefault(str(name), []).append(str(value))
@@ -81,7 +91,7 @@ _UNMARKED = "a trace without marked steps, beside traces that mark them"
 def _reasons(
     torch: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], ran: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Sources that do not count beside the others, with the reason."""
+    """Yield the sources that do not count beside the others, each with the reason."""
     seen: set[str] = set()
     for source in torch:
         known = of.get(source, {}).get(TRACE_ID, [])
@@ -109,7 +119,7 @@ def _left_out(dropped: Mapping[str, str], paths: Mapping[str, str], kernels: pd.
 
 
 def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mapping[str, str]) -> Iterator[LeftOut]:
-    """The captures, whose kernels ingest left out already."""
+    """Yield the captures of graphs whose kernels ``ingest`` left out already."""
     held = {x: json.loads(known[CAPTURE][0]) for x, known in of.items() if CAPTURE in known and x not in dropped}
     if held:
         names = tuple(sorted(paths[x].rpartition("/")[2] for x in held if x in paths))
@@ -118,7 +128,7 @@ def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mappin
 
 
 def _without(tables: Tables, dropped: Mapping[str, str]) -> Tables:
-    """The tables without the kernels, calls and times of these sources."""
+    """Return the tables without the kernels, calls and times of the dropped sources."""
     ours = set(dropped)
 
     def rest(frame: pd.DataFrame) -> pd.DataFrame:
@@ -139,7 +149,7 @@ def _without(tables: Tables, dropped: Mapping[str, str]) -> Tables:
 
 
 def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
-    """The workload without these calls of traces."""
+    """Return the workload without the calls in ``gone``, which are calls of traces."""
     if not len(gone):
         return workload
     keys = ["pid", "problem"]
@@ -157,7 +167,7 @@ def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
 
 
 def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], kernels: pd.DataFrame) -> str:
-    """Why the times of these sources are not added, in a sentence; empty where they are of one job."""
+    """Return a sentence that says why the times of the sources are not added. Empty if they are of one job."""
     devices = _grouped(sources, lambda one, other: _same_device(of.get(one, {}), of.get(other, {})))
     if len(devices) > 1:
         return _sentence("devices", {_device(of.get(x[0], {})): [paths[y] for y in x] for x in devices})
@@ -173,7 +183,7 @@ def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, F
 
 
 def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[list[str]]:
-    """The sources in groups of those that are alike, directly or through others."""
+    """Group the sources that are alike, directly or through other sources."""
     groups: list[list[str]] = []
     for source in sources:
         near = [x for x in groups if any(alike(other, source) for other in x)]
@@ -183,13 +193,17 @@ def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[
 
 
 def _same_device(one: Facts, other: Facts) -> bool:
-    """Whether two traces may be of one device: the first fact of it that both state decides."""
+    """Tell whether two traces may be of one device.
+
+    The first fact of ``device``, ``arch`` and ``cu_count`` that both state decides. If there is none, the answer is
+    True.
+    """
     pairs = ((set(one.get(x, [])) - {""}, set(other.get(x, [])) - {""}) for x in ("device", "arch", "cu_count"))
     return next((bool(a & b) for a, b in pairs if a and b), True)
 
 
 def _device(known: Facts) -> str:
-    """The devices of a trace, as a text."""
+    """Return the devices of a trace as text."""
     named = next((x for name in ("device", "arch") if (x := sorted(set(known.get(name, [])) - {""}))), [])
     return " and ".join(named) or f"a device of {' or '.join(sorted(set(known.get('cu_count', ['?']))))} CUs"
 
@@ -203,14 +217,14 @@ def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """Of each source the share of each problem in the time of all of its problems."""
+    """Return per source the share of each problem in the time of all of its problems (0 to 1)."""
     mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
     sums = mine.groupby(["source_id", "problem"])["total_us"].sum()
     return {str(x): each.droplevel(0) / each.sum() for x, each in sums.groupby(level=0) if each.sum() > 0}
 
 
 def _of_one_job(one: Facts, other: Facts) -> bool:
-    """Whether two traces are of one process, of ranks of one job, or of units that a capture of ours counted."""
+    """Tell whether two traces are of one process, of different ranks, or of units that our ``capture`` counted."""
     ranks = one.get(RANK), other.get(RANK)
     processes = one.get(PID), other.get(PID)
     apart = None not in ranks and ranks[0] != ranks[1]
@@ -219,7 +233,10 @@ def _of_one_job(one: Facts, other: Facts) -> bool:
 
 
 def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
-    """Whether two traces share enough of their problems' time; where one names no problem, nothing tells them apart."""
+    """Tell whether two traces have enough problems in common, by time (``_IN_COMMON``).
+
+    A trace that names no problem is taken to be alike, because nothing tells it apart.
+    """
     if one is None or other is None:
         return True
     both = pd.concat([one, other], axis=1, join="inner")
@@ -231,10 +248,10 @@ def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
 
 @cached_per_run
 def unknown_idle(tables: Tables) -> str:
-    """Why nothing is known of how long the GPU was idle, in a sentence; empty where it is known.
+    """Return a sentence that says why the GPU's idle time is unknown. Empty if it is known.
 
-    A profiler that kept one of several launches of a graph shows the others as idle time.  They matter where, at the
-    mean time of those that it kept, they take ``_HIDDEN`` of the window or more.
+    A profiler may lose the kernels of some launches of a graph. These launches then look like idle time. They matter
+    if, at the mean time of the launches with kernels, they take at least ``_HIDDEN`` of the window.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     lost, kept, us, window = (

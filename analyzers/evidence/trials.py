@@ -1,10 +1,13 @@
-"""What trials in the job say of an action: faster, not faster, or why nothing is known.  Pure.
+"""Verdict of trials in the job on an action: faster, not faster, or why nothing is known. Pure.
 
-Each process that tried it gives pairs of blocks (``logparse/capture/in_job/logparse_in_job/pairs.py``), which are one
-sample here.  The interval of their signed ranks is widened twice, each time by the root of the sum of squares: by what
-control pairs found, which is no effect of the action, and by half of what the middles of processes differ by, since one
-process has a bias of its own that turns do not remove.  An action counts as *measured* once two processes agree that it
-is faster.
+Each process that tried the action gives pairs of blocks (``logparse/capture/in_job/logparse_in_job/pairs.py``). All
+pairs are one sample here. The interval of their signed ranks is widened twice, each time by the root of the sum of
+squares:
+
+* by the effect found in control pairs, which is no effect of the action
+* by half the range of the processes' medians, because each process has a bias that taking turns does not remove
+
+An action is *measured* once two processes agree that it is faster.
 """
 
 from __future__ import annotations
@@ -33,16 +36,22 @@ from logparse.libraries.own.job_trials import TRIAL, Record, Seen, seen_of
 Outcome: TypeAlias = Literal[
     "measured", "faster once", "not faster", "undecided", "differs", "refused", "broken", "not tried"
 ]
-"""``measured``: faster by more than the floor in two processes.  ``undecided``: too few pairs to tell.  ``differs``:
-it computes something else.
+"""Outcome of the trials of an action.
+
+* ``measured``: faster by more than the floor in two processes.
+* ``undecided``: too few pairs to tell.
+* ``differs``: the job computes something else with the action.
 """
 AGREE = 2
-"""Processes that must find an action faster before it is called measured."""
+"""Number of processes that must find an action faster before it is called measured."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What all processes say of an action.  Times in µs of a unit; ``ratio`` is the time on over that as it is."""
+    """The trials of an action in all processes. Times in µs per unit.
+
+    ``ratio``: time with the action / time without it.
+    """
 
     name: str
     seen: tuple[Seen, ...] = ()
@@ -66,13 +75,13 @@ class Tried:
 
     @property
     def same(self) -> tuple[float, float, str] | None:
-        """The comparison that deviates most beyond what it may."""
+        """The comparison of results that deviates most beyond its tolerance."""
         found = [x.same for x in self.seen if x.same is not None]
         return max(found, key=lambda x: (x[0] > x[1], x[0])) if found else None
 
     @property
     def logs(self) -> Interval | None:
-        """The logarithm of the ratio with its interval; None of too few pairs."""
+        """The logarithm of ``ratio`` with its interval. None if there are too few pairs."""
         logs = [pair[0] for pair in self.pairs]
         found = interval(logs, CONFIDENCE) or interval(logs)
         if found is None:
@@ -88,12 +97,12 @@ class Tried:
 
     @property
     def now_us(self) -> float | None:
-        """The usual time of a unit as it is."""
+        """Median time of a unit without the action, µs."""
         return statistics.median(pair[1] for pair in self.pairs) if self.pairs else None
 
     @property
     def then_us(self) -> Interval | None:
-        """The time of a unit with the action, as its ratio and the usual time as it is say."""
+        """Time of a unit with the action, µs: ``ratio`` · ``now_us``."""
         ratio, now = self.ratio, self.now_us
         return None if ratio is None or now is None else Interval(*(now * x for x in ratio))
 
@@ -119,17 +128,17 @@ class Tried:
 
     @property
     def is_known(self) -> bool:
-        """Whether its effect was measured: as faster in two processes, or as not faster."""
+        """True if the effect was measured: the action is faster in two processes, or it is not faster."""
         return self.outcome in ("measured", "not faster")
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is shown to be of no use to this job."""
+        """True if the action is shown to be of no use to this job."""
         return self.outcome in ("not faster", "differs", "broken")
 
     @property
     def why(self) -> str:
-        """Why it is refused, or broken, or nothing is known."""
+        """The reason why the action is refused or broken, or why nothing is known. Empty if its effect is known."""
         why = next((x.why for x in self.seen if x.ended in ("differs", "refused", "broken") and x.why), "")
         if why or self.outcome not in ("undecided", "not tried"):
             return why
@@ -142,20 +151,20 @@ class Tried:
 
 
 def tried(tables: Tables) -> tuple[Tried, ...]:
-    """What the run's trials say of each action, best first; nothing where none was made."""
+    """Return what the run's trials found for each action, best first. Empty if the run has no trials."""
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["name"].str.startswith(TRIAL)]
     seen = [seen_of(json.loads(value)) for value in facts["value"]]
     return tuple(_sorted(dict.fromkeys(x.name for x in seen), seen, FLOOR))
 
 
 def unit_word(tables: Tables) -> str:
-    """What a user calls the unit of the run's trials."""
+    """Return the user's word for the unit of the run's trials."""
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["name"].str.startswith(TRIAL)]
     return next((word_of_sort(str(json.loads(value).get("unit", ""))) for value in facts["value"]), "unit")
 
 
 def gathered(names: Iterable[str], starts: Sequence[Record], floor: float = FLOOR) -> list[Tried]:
-    """What all starts say of each action, those that save most first."""
+    """Return what all starts found for each action. Actions that save most come first."""
     return _sorted(names, [x for record in starts for x in record.seen], floor)
 
 

@@ -1,7 +1,7 @@
-"""The measured best times that are shipped: one Parquet file per device, made by
-``make_expected_times.py`` (README.md beside it).
+"""The shipped best times: one Parquet file per device.
 
-A file is read when its device is asked for.
+``make_expected_times.py`` makes the files; README.md beside them states their sources. A file is read when its device
+is asked for.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHIPPED = "shipped"
-"""What ``source`` of these times begins with."""
+"""First word of the column ``source`` of the shipped times."""
 
 
 def shipped(devices: Sequence[str]) -> pd.DataFrame:
-    """The shipped best times of these devices (``gfx942 304``): columns ``device, problem, time_us, source``."""
+    """Return the shipped best times of the devices (``gfx942 304``): columns ``device, problem, time_us, source``."""
     import pandas as pd
 
     empty = pd.DataFrame({"device": [], "problem": [], "source": []}, dtype=object).assign(
@@ -30,7 +30,7 @@ def shipped(devices: Sequence[str]) -> pd.DataFrame:
 
 
 def file_name(device: str) -> str:
-    """The name of a device's file: ``gfx942-304.parquet``."""
+    """Return the name of a device's file: ``gfx942-304.parquet``."""
     return f"{device.replace(' ', '-')}.parquet"
 
 

@@ -1,1 +1,1 @@
-"""Intervals, tests and distributions of measured times."""
+"""Intervals, tests and distributions for measured times."""

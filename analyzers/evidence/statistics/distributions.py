@@ -1,6 +1,6 @@
-"""Student's t and the functions that it needs.  Pure; formulas by their numbers in Abramowitz and Stegun (1964).
+"""Student's t distribution and the functions that it needs. Pure. Numbers of formulas: Abramowitz and Stegun (1964).
 
-SciPy has all of this, but nothing else here needs it, and it would double what an installation downloads.
+SciPy has all of this. But nothing else here needs SciPy, and it would double the size of the download.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _TINY = 1e-300
 
 
 def student_t_tail(t: float, degrees: float) -> float:
-    """P(T > t) with ``degrees`` of freedom (26.7.1)."""
+    """Return P(T > t) for ``degrees`` of freedom (26.7.1)."""
     if math.isinf(t):
         return 0.0 if t > 0 else 1.0
     tail = incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5) / 2
@@ -23,15 +23,15 @@ def student_t_tail(t: float, degrees: float) -> float:
 
 @lru_cache(maxsize=4096)
 def student_t_quantile(p: float, degrees: float) -> float:
-    """The t with P(T ≤ t) = ``p``, for p in [0.5, 1)."""
+    """Return the t with P(T ≤ t) = ``p``, for p in [0.5, 1)."""
     return _solved(lambda t: student_t_tail(t, degrees), 1 - p)
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
-    """I_x(a, b) by its continued fraction (26.5.8), evaluated with Lentz's method."""
+    """Return I_x(a, b) by its continued fraction (26.5.8), evaluated with Lentz's method."""
     if x <= 0 or x >= 1:
         return min(1.0, max(0.0, x))
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly (26.5.2)
+    if x > (a + 1) / (a + b + 2):  # Here the fraction converges slowly (26.5.2).
         return 1 - incomplete_beta(1 - x, b, a)
     front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1) or _TINY)
@@ -50,7 +50,7 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def digamma(x: float) -> float:
-    """ψ(x) for positive x (6.3.5, 6.3.18)."""
+    """Return ψ(x) for positive x (6.3.5, 6.3.18)."""
     if x < _ASYMPTOTIC_FROM:
         return digamma(x + 1) - 1 / x
     z = 1 / (x * x)
@@ -58,7 +58,7 @@ def digamma(x: float) -> float:
 
 
 def trigamma(x: float) -> float:
-    """ψ′(x) for positive x (6.4.6, 6.4.12)."""
+    """Return ψ′(x) for positive x (6.4.6, 6.4.12)."""
     if x < _ASYMPTOTIC_FROM:
         return trigamma(x + 1) + 1 / (x * x)
     z = 1 / (x * x)
@@ -66,12 +66,12 @@ def trigamma(x: float) -> float:
 
 
 def inverse_trigamma(value: float) -> float:
-    """The x with ψ′(x) = ``value``, positive."""
+    """Return the positive x with ψ′(x) = ``value``."""
     return _solved(trigamma, value)
 
 
 def _solved(falling: Callable[[float], float], value: float) -> float:
-    """The positive x at which a falling function has a value, by bisection."""
+    """Return the positive x at which a falling function takes a value, by bisection."""
     low, high = 0.0, 1.0
     while falling(high) > value:
         low, high = high, high * 2

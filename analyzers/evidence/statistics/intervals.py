@@ -1,6 +1,7 @@
-"""Statistics of times: medians, intervals of paired ratios, tests and their correction for many problems.  Pure.
+"""Statistics of times: medians, intervals of paired ratios, tests, and corrections for many tests. Pure.
 
-Times are multiplicative (a clock 2 % lower makes every sample 2 % longer), so differences are taken of logarithms.
+Times are multiplicative: a clock that is 2 % lower makes every sample 2 % longer. So differences are taken between
+logarithms.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ from analyzers.evidence.statistics.distributions import (
 
 Floats = npt.NDArray[np.float64]
 TIE = 1e-9
-"""Relative: a threshold is exceeded by more than this.  No clock resolves it, and the rounding of doubles is below it,
-so that a time of exactly 3 or 1.05 times another is not above that."""
+"""Relative tolerance of a threshold: a time exceeds it only by more than this.
+
+No clock resolves 1e-9, and the rounding of doubles is smaller. So a time of exactly 3 or 1.05 times another one does
+not exceed the threshold.
+"""
 _LEAST_VARIANCE = 1e-12
-"""Of a log ratio: a deviation of one in a million is below the resolution of any timer."""
+"""Least variance of a log ratio. A deviation of one in a million is below the resolution of any timer."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +43,15 @@ class Interval:
 
 
 def median(samples: Sequence[float]) -> float:
-    """The median; NaN of nothing."""
-    return float(statistics.median(samples)) if len(samples) else math.nan  # races call it often, with few samples
+    """Return the median, or NaN if there are no samples."""
+    # ``statistics.median`` is faster than numpy here: races call this function often, with few samples.
+    return float(statistics.median(samples)) if len(samples) else math.nan
 
 
 def spread(samples: Sequence[float]) -> float:
-    """Relative spread: scaled median absolute deviation of the logarithms, which a few outliers do not move.
+    """Return the relative spread (0.01 means 1 %). NaN for fewer than two samples.
 
-    0.01 reads as 1 %.  NaN below two samples.
+    It is the scaled median absolute deviation of the logarithms, which a few outliers do not move.
     """
     if len(samples) < 2:
         return math.nan
@@ -55,9 +60,9 @@ def spread(samples: Sequence[float]) -> float:
 
 
 def pooled_spread(groups: Sequence[Sequence[float]]) -> float:
-    """The relative spread within groups that share one clock and timer; NaN where no group has two samples.
+    """Return the relative spread within groups that share one clock and timer. NaN if no group has two samples.
 
-    Deviations from a group's own median are too small by √(n/(n−1)); that is put back.
+    Deviations from a group's own median are too small by the factor √(n/(n−1)). They are multiplied by it.
     """
     deviations: list[Floats] = []
     for group in groups:
@@ -68,7 +73,10 @@ def pooled_spread(groups: Sequence[Sequence[float]]) -> float:
 
 
 def log_ratios(numerator: Sequence[float], denominator: Sequence[float]) -> Floats:
-    """Logarithms of the ratios of paired samples.  Raises ValueError where the two are not pairs or there are none."""
+    """Return the logarithms of the ratios of paired samples.
+
+    Raises ValueError if the two sequences differ in length or are empty.
+    """
     if len(numerator) != len(denominator) or not len(numerator):
         raise ValueError(f"{len(numerator)} and {len(denominator)} samples are no pairs")
     above, below = np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
@@ -77,7 +85,7 @@ def log_ratios(numerator: Sequence[float], denominator: Sequence[float]) -> Floa
 
 @dataclass(frozen=True)
 class Variance:
-    """A variance and the degrees of freedom that it is known with."""
+    """A variance and its degrees of freedom."""
 
     value: float
     degrees: float
@@ -86,15 +94,16 @@ class Variance:
         return student_t_quantile((1 + confidence) / 2, self.degrees) * math.sqrt(self.value)
 
     def scaled(self, factor: float) -> Variance:
-        """The variance ``factor`` times as large, known as well."""
+        """Return the variance times ``factor``, with the same degrees of freedom."""
         return Variance(self.value * factor, self.degrees)
 
 
 def variance_of_median(values: Floats) -> Variance:
-    """Variance of the median of normal values, π/2·σ²/n, with σ from their median absolute deviation.
+    """Return the variance of the median of normal values, π/2·σ²/n. Infinite for fewer than two values.
 
-    That deviation is as precise as a standard deviation of 37 % of the values (Rousseeuw and Croux, J. Am. Stat. Assoc.
-    88 (1993)), hence the degrees.  Infinite of fewer than two values.
+    σ is estimated from the median absolute deviation. That estimate is as precise as a standard deviation of 37 % of
+    the values (Rousseeuw and Croux, J. Am. Stat. Assoc. 88 (1993)), so the degrees of freedom are 0.37·(n − 1), at
+    least 1.
     """
     count = len(values)
     if count < 2:
@@ -104,13 +113,17 @@ def variance_of_median(values: Floats) -> Variance:
 
 
 def moderated(variances: Sequence[Variance]) -> list[Variance]:
-    """Variances of small groups measured alike, each shrunk towards what all of them have in common.
+    """Shrink the variances of small groups, measured in the same way, towards their common value.
 
     Empirical Bayes (Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004), article 3, section 6.2): the true variances are
-    taken as scaled inverse chi-squared; its scale and degrees of freedom are fitted to mean and variance of the log
-    sample variances.  Three limits keep t-intervals of few groups and of unlike groups from being too narrow, which a
-    simulation showed: the scale is at least the mean variance, the fitted degrees at most the number of groups less
-    one, and their sum with a group's own at most the degrees of all groups.
+    taken as scaled inverse chi-squared. Its scale and degrees of freedom are fitted to mean and variance of the log
+    sample variances.
+
+    A simulation showed that t-intervals of few groups and of unlike groups are too narrow without three limits:
+
+    * the scale is at least the mean variance
+    * the fitted degrees are at most the number of groups less one
+    * the fitted degrees plus a group's own are at most the degrees of all groups
     """
     if len(variances) < 2:
         return list(variances)
@@ -129,16 +142,17 @@ def moderated(variances: Sequence[Variance]) -> list[Variance]:
 
 
 def greater_p(value: float, variance: Variance) -> float:
-    """One-sided p-value of a normal value with this variance against a mean of at most 0: a t-test."""
+    """Return the one-sided p-value of a t-test: a normal value with this variance against a mean of at most 0."""
     if variance.value <= 0:
         return 0.0 if value > 0 else 1.0
     return student_t_tail(value / math.sqrt(variance.value), variance.degrees)
 
 
 def benjamini_hochberg(p_values: Sequence[float], rate: float = 0.05) -> list[bool]:
-    """Which hypotheses are rejected when a share of at most ``rate`` of the rejections may be false.
+    """Tell for each hypothesis whether it is rejected at a false-discovery rate of at most ``rate``.
 
-    Benjamini and Hochberg, J. R. Stat. Soc. B 57 (1995): reject the k smallest, k the largest with p₍ₖ₎ ≤ k·rate/n.
+    Benjamini and Hochberg, J. R. Stat. Soc. B 57 (1995): reject the k smallest p-values, where k is the largest number
+    with p₍ₖ₎ ≤ k·rate/n.
     """
     ranked = sorted(p_values)
     passing = [p for rank, p in enumerate(ranked, 1) if p <= rank * rate / len(ranked)]
