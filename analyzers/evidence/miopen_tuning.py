@@ -86,8 +86,8 @@ class _Known:
     def completed(self, finding: Finding, override: Override) -> Finding:
         """Return the finding with parameters, workspace and second solver of its override.
 
-        If files of the target's build name solvers, but neither of these two nor another solver of the problem, the
-        finding loses its override and advises to build with the solver.
+        The finding loses its override if the target's build is known to lack the solvers: files of the build name
+        solvers, but neither solver of the override nor another solver of the problem.
         """
         known = self._of_build(override.target)
         second = self._second(override, finding.evidence)

@@ -2,22 +2,21 @@
 
 Traces that are left out are counted, and ``recommend`` states them. The rules and their reasons:
 
-==============================  ==================================================================================
-left out                        because
-==============================  ==================================================================================
-a copy of a trace               It has the same kernels at the same times (often a file beside its ``.gz``). the capture
-of a graph          It is no time of the job: only the launches of the graph are. kernels of another profiler     Beside
-a trace of torch.profiler they are the same work once more. a trace without marked steps    Beside traces with marked
-steps: its number of steps is unknown.
-==============================  ==================================================================================
+| left out | reason |
+|---|---|
+| a copy of a trace, for example beside its ``.gz`` | The same kernels at the same times ran once. |
+| the capture of a graph | It is no time of the job: only the launches of the graph are. |
+| kernels of another profiler | Beside a trace of torch.profiler they are the same work once more. |
+| a trace without marked steps, beside traces with marked steps | The number of steps that it holds is unknown. |
 
 Traces of two devices or of two programs are never added, because nothing runs for their sum (``unlike``). Two traces
-are of one program if any of these holds:
+are of one program if at least one statement holds:
 
-* they are of one process
-* they are of ranks of one job
-* our ``capture`` counted the units of both
-* the problems that they share have at least 5 % of the time
+* They are of one process.
+* They are of different ranks of one job.
+* Our ``capture`` counted the units of both.
+* The problems that they share have at least 5 % of the time of each.
+* One of them names no problem.
 """
 
 from __future__ import annotations
@@ -195,7 +194,7 @@ def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[
 def _same_device(one: Facts, other: Facts) -> bool:
     """Tell whether two traces may be of one device.
 
-    The first fact of ``device``, ``arch`` and ``cu_count`` that both state decides. If there is none, the answer is
+    The first fact of ``device``, ``arch`` and ``cu_count`` that both state decides. Without such a fact the answer is
     True.
     """
     pairs = ((set(one.get(x, [])) - {""}, set(other.get(x, [])) - {""}) for x in ("device", "arch", "cu_count"))

@@ -1,4 +1,6 @@
-"""What can be found: ``ls`` of this folder is the list.  ``finding.py`` defines the kind; each other file is a finding.
+"""Findings: ``ls`` of this folder is the list of what can be found.
+
+``finding.py`` defines the kind; each other file is one finding.
 
 ``ANALYZERS`` holds the members, in the order in which their findings about the run are shown.
 """

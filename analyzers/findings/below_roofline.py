@@ -1,12 +1,15 @@
-"""Products and convolutions that a trace shows far below what the device, or the same job, reaches.
+"""Products and convolutions that a trace shows far below what the device reaches, or what the same job reaches.
 
-A problem is below it where it takes more than ``FAR`` times the time within reach: the roofline, and what comparable
-problems of the same trace reach of it (``analyzers/evidence/efficiency.py``), but never less than ``LEAST_US`` of a
-call.  The difference is the estimated saving: no solution with that time is known, and it is never added to measured
-savings.  A replay of these problems is the next step, and expects them to gain that much; what it has timed is no
-longer estimated, whatever it gained.  Where measured times of comparable problems on the device let expect a time,
-``slower-than-comparable`` judges in its place: its estimate errs by a tenth, this one by a factor of two
-(docs/expected.md).
+A problem is reported if a call takes more than ``FAR`` times the time within reach. The time within reach is estimated
+from the roofline and from the share of it that comparable problems of the same trace reach
+(``analyzers/job/efficiency.py``). It is at least ``LEAST_US``.
+
+The difference is the estimated saving. No solution with that time is known, so the saving is never added to measured
+savings. The next step is a replay of the problems; their estimates predict its gain. Once a replay has timed a problem,
+it is no longer estimated, whatever the gain was.
+
+If measured times of comparable problems on the device let expect a time, ``slower-than-comparable`` judges instead: its
+estimate errs by a tenth, this estimate by a factor of two (docs/expected.md).
 """
 
 from __future__ import annotations
@@ -31,17 +34,20 @@ ADVICE = (
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding per problem that is far from what is within its reach and whose alternatives nothing tried."""
+    """Return one finding per problem that is far above the time within its reach.
+
+    Problems for which a second solution was tried are left out.
+    """
     rows = efficiencies(tables.kernels, tables.calls, tables.facts)
     rows = rows[rows["far"]]
     if len(rows):
         rows = rows[~rows["problem"].isin(expected_problems(tables, settings))]
         known = picks_vs_best(tables, settings)
         rows = rows[~rows["problem"].isin(known.loc[known["tried"] > 1, "problem"])]
-        # Of a naive pass the cause is known, and its remedy is another than a replay.
+        # The cause of a naive pass is known, and its remedy is no replay.
         naive = {x.problem.text for x in naive_convolution.find(tables, settings) if x.problem is not None}
         rows = rows[~rows["problem"].isin(naive)]
-    run = calls_of(tables, rows["problem"])  # a trace may be of a few steps of a job whose log counts all
+    run = calls_of(tables, rows["problem"])  # A trace may be of a few steps of a job whose log counts all calls.
     return [_finding(row, run.get(str(row["problem"]), int(row["calls"]))) for row in rows.to_dict("records")]
 
 

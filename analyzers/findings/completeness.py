@@ -1,9 +1,11 @@
-"""What is missing from a run's logs, or went wrong in it: lines that a setting disabled, ends, ranks, counts that may
-hold a call twice, and the errors that the libraries printed.
+"""Gaps in a run's logs, and errors in the run.
 
-All findings are about the run.  They cost nothing to compute, so ``status`` shows them and ``recommend`` puts them
-first: a ranking made from half a log is a wrong ranking.  DuckDB counts, over the views of a store or over DataFrames:
-``status`` needs no pandas, whose import takes longer than its answer.
+Gaps are lines that a setting disabled, cut files, missing ranks, and counts that may hold a call twice. Errors are what
+the libraries printed.
+
+All findings are about the run. They cost nothing to compute, so ``status`` shows them, and ``recommend`` puts them
+first: a ranking made from half a log is wrong. DuckDB counts over a store's views or over DataFrames, because
+``status`` does without pandas, whose import takes longer than its answer.
 """
 
 from __future__ import annotations
@@ -31,28 +33,31 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 CATEGORIES = ("trace", "hints", "info", "api", "bench", "profile", "extended_profile")
 """Categories of hipBLASLt's log mask whose lines show how a log was made."""
 SHARED_BUFFER = ("bench", "trace", "api")
-"""Categories for which hipBLASLt has locks of their own, and one buffer."""
+"""Categories of hipBLASLt that have a lock each, but share one buffer."""
 BY_LEVEL = ("trace", "hints", "info", "api")
-"""Categories that HIPBLASLT_LOG_LEVEL can switch on as well, besides errors."""
+"""Categories that HIPBLASLT_LOG_LEVEL can also switch on. It switches errors on as well."""
 BEYOND_LEVEL = ("bench", "profile", "extended_profile")
-"""Categories that only HIPBLASLT_LOG_MASK can switch on; LEVEL, once set to anything, disables them."""
+"""Categories that only HIPBLASLT_LOG_MASK can switch on. LEVEL disables them if it is set to anything."""
 _IF_KNOWN = ("miopen_warning", "tunableop", "info")
-"""Categories of which only messages of known meaning are remarked."""
+"""Categories whose messages are reported only if their meaning is known."""
 _NAMED, _LONGEST = 3, 200
-"""Files that are named where many are meant; characters of a library's error that are shown."""
+"""Number of files named in a longer list, and characters shown of a library's error."""
 FEW = 0.5
-"""A process with less than this share of the median calls may have been killed or started late."""
+"""Share of the median number of calls. A process with fewer calls may have been killed or have started late."""
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Errors, a LEVEL that may have disabled MASK, cut and silent files, uneven ranks, calls without a problem."""
+    """Return one finding per error or gap.
+
+    Gaps are a LEVEL that may have disabled MASK, cut and silent files, uneven ranks, and calls without a problem.
+    """
     frames = {view: getattr(tables, "messages" if view == "process_messages" else view) for view in _READ}
     with reading(frames, _READ) as con:
         return [Finding(analyzer=NAME, message=message) for message in _remarks(con, tables.run)]
 
 
 def missing(store: Store) -> list[str]:
-    """What the latest run's logs lack, as lines."""
+    """Return what the latest run's logs lack, as lines."""
     runs = store.runs()
     if not runs:
         return []
@@ -69,7 +74,7 @@ _READ: Mapping[str, str] = {
     "facts": "run text, name text, value text",
     "process_messages": "source_id text, run text, category text, function text, text text, count int",
 }
-"""The views that are read, and of these the columns."""
+"""The views that are read, with the columns of each."""
 _OF_LOG = f"""
     with paths as (
         select source_id, any_value(path) as path, sum(reject_lines) as rejects from sources group by source_id),
@@ -118,7 +123,7 @@ _RANKS = """
 
 
 def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
-    """What each query's rows show, over a connection with the views of ``_READ``."""
+    """Return the remarks of all queries over a connection with the views of ``_READ``."""
 
     def of(*checks: tuple[str, Callable[[Rows], Iterator[str]]]) -> list[str]:
         return [line for sql, remark in checks for line in remark(con.execute(sql, {"run": run}).fetchall())]
@@ -129,7 +134,10 @@ def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
 
 
 def _errors(rows: Rows) -> Iterator[str]:
-    """What the libraries report as wrong, warnings last: texts of one meaning together, others by their function."""
+    """Yield what the libraries report as wrong, warnings last.
+
+    Texts of one known meaning are reported together. Other texts are grouped by their function.
+    """
     groups: dict[tuple[bool, str, str], list[tuple[str, int, int]]] = {}
     for category, function, text, count, texts in rows:
         why, own, warns = library_errors.meaning(text) or "", category in _OWN_ERRORS, category in _IF_KNOWN
@@ -144,7 +152,7 @@ def _errors(rows: Rows) -> Iterator[str]:
 
 
 def _level(rows: Rows) -> Iterator[str]:
-    """Lines of the categories that LEVEL writes, and none of those that only MASK does."""
+    """Yield a remark if there are lines that LEVEL switches on, but no lines that only MASK switches on."""
     ((hidden,),) = rows
     if hidden:
         yield (
@@ -168,7 +176,10 @@ def _ends(rows: Rows) -> Iterator[str]:
 
 
 def _silent(rows: Rows) -> Iterator[str]:
-    """One remark for all empty files and one for all unknown ones: a folder of sources may hold hundreds."""
+    """Yield one remark for all empty files and one for all unknown files.
+
+    A folder of sources may hold hundreds of them.
+    """
     for empty in (True, False):
         paths = [path for is_empty, path in rows if is_empty == empty]
         listed = ", ".join(map(short_path, paths[:_NAMED])) + " …" * (len(paths) > _NAMED)
@@ -182,7 +193,7 @@ def _silent(rows: Rows) -> Iterator[str]:
 
 
 def _ranks(rows: Rows) -> Iterator[str]:
-    """Processes are compared with those whose calls were counted from the same kind of log."""
+    """Yield a remark for processes with few calls. Only processes counted from the same kind of log are compared."""
     by_category: dict[str, dict[int, int]] = {}
     for category, pid, count in rows:
         by_category.setdefault(category, {})[pid] = count

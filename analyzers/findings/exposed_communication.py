@@ -1,11 +1,13 @@
-"""Collectives that run while no other kernel does: the GPU computes nothing meanwhile.
+"""Exposed communication: collectives that run while no other kernel does.
 
-How long only collectives ran is measured by the trace (``logparse/libraries/torch_profiler/busy.py``); PyTorch records
-which collective each kernel is of and its message (``libraries/torch_profiler/operands.py``).  The rate is message ÷
-time, which nccl-tests calls the algorithm bandwidth (``doc/PERFORMANCE.md`` there).  A kernel of a collective begins
-when its own rank is ready and ends after the last one is: its time contains the wait for the slowest rank, which one
-rank's trace cannot tell from the transfer; with the traces of several ranks (``analyzers/job/ranks.py``) the one that
-the others wait for is named.  No saving is stated.
+The GPU computes nothing in that time. The trace measures how long only collectives ran
+(``logparse/libraries/torch_profiler/busy.py``). PyTorch records which collective each kernel belongs to, and its
+message (``libraries/torch_profiler/operands.py``). The rate is message size / time, which nccl-tests calls the
+algorithm bandwidth (its ``doc/PERFORMANCE.md``).
+
+A collective's kernel begins when its own rank is ready, and ends after the last rank is ready. So its time contains the
+wait for the slowest rank, and a single rank's trace cannot tell the wait from the transfer. With traces of several
+ranks (``analyzers/job/ranks.py``), the rank that the others wait for is named. No saving is stated.
 """
 
 from __future__ import annotations
@@ -49,16 +51,16 @@ CHANGES: Mapping[str, str] = {
     REDUCED: "is a rank slow? DDP: bucket_cap_mb",
     ADVICE: "is a rank slow? else fewer ranks",
 }
-"""What one changes, in a few words, by the advice."""
+"""Short text of the change to make, by the advice."""
 _GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))
 _SHOWN = 3
 _FEW = 0.02
-"""Share of a unit of work below which waiting for another rank is not worth a word."""
+"""Least share of a unit of work for which waiting for another rank is mentioned."""
 
 
 @dataclass(frozen=True)
 class _Collective:
-    """All calls of one collective; what is None the trace does not record."""
+    """All calls of one collective. A value is None if the trace does not record it."""
 
     name: str
     us: float
@@ -75,7 +77,7 @@ class _Collective:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding about the run, where only collectives run in at least ``min_gain`` of its traces' time."""
+    """Return one finding about the run if only collectives run in at least ``min_gain`` of its traces' time."""
     time = gpu_time(tables)
     if time is None or not time.alone_us or not time.window_us or time.exposed_us is None:
         return []
@@ -108,8 +110,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _advice(found: Sequence[_Collective], in_training: bool) -> str:
-    """By what takes longest.  A trace names its collectives, not whose they are: sharded parameters are gathered and
-    their gradients scattered, those of replicas reduced to all; without gradients it is neither.
+    """Return the advice for the collectives that take longest.
+
+    A trace names its collectives, but not the library that calls them. Sharded parameters are gathered and their
+    gradients are scattered. Gradients of replicas are reduced to all. A run without gradients is neither.
     """
     gathers, reduces = (sum(x.us for x in found if words.search(x.name)) for words in (_GATHERS, _REDUCES))
     if not in_training or not gathers + reduces:
@@ -118,7 +122,7 @@ def _advice(found: Sequence[_Collective], in_training: bool) -> str:
 
 
 def _waiting(found: Ranks | None) -> str:
-    """For whom the ranks wait in their collectives, and why that one is late."""
+    """Return a sentence that names the rank that the others wait for, and why that rank is late."""
     if found is None or not found.matched:
         return "Their times contain the wait for the slowest rank"
     late, longest = found.slowest, max(found.ranks, key=lambda x: x.waiting_us)
@@ -153,7 +157,7 @@ def _named(operator: str, us: float, calls: int) -> _Collective | None:
     match problem.inputs:
         case (Operand() as message, str(name), str(ranks)):
             return _Collective(name, us, calls, problem.bytes if message.dtype != "?" else None, ranks)
-    return None  # of a store of before: the message as a list of tensors
+    return None  # An early store has the message as a list of tensors.
 
 
 def _size(count: float) -> str:

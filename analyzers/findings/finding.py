@@ -1,7 +1,7 @@
-"""What a finder is: a pure function from the tables of a run to findings.
+"""The type of an analyzer: a pure function from the tables of a run to findings.
 
-A finder never reads files, never prints and never changes its input.  The order of rows does not matter.  Empty tables
-give no findings.
+An analyzer never reads files, never prints and never changes its input. Its result does not depend on the order of
+rows. Empty tables give no findings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from logparse.model import Finding
 class Analyzer:
     """A member of ``analyzers.findings.ANALYZERS``.
 
-    ``about`` (what is seen) and ``worth`` (what a finding is worth) are its row of ``docs/findings.md``, as Markdown.
+    ``about`` (what it sees) and ``worth`` (what a finding gains) make its row of ``docs/findings.md``, as Markdown.
     ``place`` orders findings about the run; members with the same place are shown by name.
     """
 

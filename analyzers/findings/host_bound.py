@@ -1,8 +1,8 @@
-"""A GPU that waits for the host: less GPU time may not show in the step.
+"""A GPU that waits for the host: less GPU time may not make the step faster.
 
-The busy share is the union of the kernels in a trace over its window, the marked steps where there are any
-(``logparse/libraries/torch_profiler/busy.py``), or over the time that these steps take without the profiler, if that is
-known.  The finding is about the run and is shown before everything else: where the host is the limit, a faster kernel
+The busy share is (union of the kernels' times in a trace) / (the window). The window is the time of the marked steps if
+there are any (``logparse/libraries/torch_profiler/busy.py``), or the time that these steps take without the profiler if
+it is known. The finding is about the run and is shown before everything else: if the host is the limit, a faster kernel
 only makes the GPU wait longer.
 """
 
@@ -58,23 +58,26 @@ WORDS: Mapping[str, tuple[str, str, str]] = {
     "first": ("before the first kernel", "the program: what is before the first kernel", FIRST),
     "queued": ("with work launched already", "what the streams wait for", QUEUED),
 }
-"""By the class of idle time (``logparse/libraries/torch_profiler/gaps.py``): in words, what one changes, the advice."""
+"""Text, change and advice per class of idle time (``logparse/libraries/torch_profiler/gaps.py``)."""
 _WAITS = "waits for the host"
 _WORTH = 0.01
-"""Share of the window."""
+"""Least idle time worth a finding, as a share of the window."""
 _FEW = 0.05
-"""Share of the idle time below which a class is not told."""
+"""Least share of the idle time for which a class is shown."""
 
 
 def of_data(remark: Finding) -> Finding:
-    """The remark of a step that waits for its data, as its simulation shows, and not for what launches kernels."""
+    """Return the remark for a step whose simulation shows that it waits for data and not for kernel launches."""
     message = remark.message.replace(_WAITS, "waits for data")
     remedy = Advise("feed the GPU with data sooner", "the loader: workers, what each does")
     return replace(remark, message=message, remedy=remedy, advice=LOADER)
 
 
 def changes(time: GpuTime) -> str:
-    """What one changes, in a few words, by the class of most of the idle time, or the one gap that is most of it."""
+    """Return the change to make, in a few words.
+
+    It depends on the class of most of the idle time. If a single gap is most of that time, the gap is named instead.
+    """
     single = time.gaps.single if time.gaps else None
     if single is not None and _at_most_us(time) is None:
         return f"one gap of {duration(single.us)}{single.place}"
@@ -82,7 +85,10 @@ def changes(time: GpuTime) -> str:
 
 
 def _at_most_us(time: GpuTime) -> float | None:
-    """The idle time without a single gap, which is no ceiling; None where that leaves nothing worth a word."""
+    """Return the idle time without a single gap (µs), which is no ceiling.
+
+    Return None if the rest is not worth a finding.
+    """
     single = time.gaps.single if time.gaps else None
     if single is None or time.idle_us is None:
         return time.idle_us
@@ -91,10 +97,10 @@ def _at_most_us(time: GpuTime) -> float | None:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding, or none: without a trace's window nothing is known."""
+    """Return one finding or none. Without a trace's window nothing is known."""
     time = gpu_time(tables)
     share = time.busy_share if time else None
-    launches = sum(x.kernels for x in time.parts) if time else 0  # 0: a trace whose kernels no row counts
+    launches = sum(x.kernels for x in time.parts) if time else 0  # 0 for a trace whose kernels no row counts.
     if time is None or share is None or not time.waits or not launches:
         return []
     return [
@@ -109,13 +115,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _advice(time: GpuTime, graphs: bool) -> str:
-    """By the class of most of the idle time: graphs help a host that is busy launching."""
+    """Return the advice for the class of most of the idle time. Graphs help a host that is busy launching."""
     why = time.gaps.main if time.gaps else "launching"
     return BEYOND_GRAPHS if graphs and why == "launching" else WORDS[why][2]
 
 
 def why_idle(time: GpuTime) -> str:
-    """When the GPU was idle, and where its longest gap lies, in sentences; empty where that is unknown."""
+    """Return sentences that say when the GPU was idle and where its longest gap lies. Empty if that is unknown."""
     gaps, per = time.gaps, time.steps or 1.0
     if gaps is None or not gaps.longest:
         return ""

@@ -1,9 +1,9 @@
 """Convolutions in NCHW whose kernels work in NHWC: the library transposes their tensors in every call.
 
-MIOpen's and CK's ``batched_transpose``, cuDNN's ``nchwToNhwcKernel`` and ``nhwcToNchwKernel`` run inside the operator,
-around the main kernel.  What they take is measured by the trace; a model in channels_last does not need them.  That is
-an estimate of its gain all the same: the other operators change with the layout too, and so may the main kernels.
-Transposes of convolutions that are in NHWC already are no part of it.
+The transposes are MIOpen's and CK's ``batched_transpose``, cuDNN's ``nchwToNhwcKernel`` and ``nhwcToNchwKernel``. They
+run inside the operator, around the main kernel. The trace measures their time, which a model in channels_last does not
+need. It is still an estimate of the gain, because the other operators change with the layout, and the main kernels may
+change, too. Transposes of convolutions that are in NHWC already are left out.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ _LEAST_SHARE = 0.01
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding about the run, where transposes take at least ``min_gain`` of its convolutions' time.
+    """Return one finding about the run if transposes take at least ``min_gain`` of its convolutions' time.
 
-    A layout is one for the whole model, so they must take 1 % of the GPU time of its traces, too.
+    They must also take 1 % of the GPU time of its traces, because a layout is chosen for the whole model.
     """
     rows = tables.kernels[(tables.kernels["run"] == tables.run) & tables.kernels["problem"].notna()]
-    rows = rows.sort_values(["source_id", "problem", "kernel", "total_us"])  # sums do not depend on the order of rows
+    # Sorted, so that sums do not depend on the order of rows.
+    rows = rows.sort_values(["source_id", "problem", "kernel", "total_us"])
     directions = {text: _in_nchw(str(text)) for text in rows["problem"].unique()}
     rows = rows.assign(direction=rows["problem"].map(directions))
     rows = rows[rows["direction"].notna()]
@@ -62,7 +63,7 @@ def _of(part_us: float, whole_us: float) -> str:
 
 
 def _in_nchw(text: str) -> str | None:
-    """The direction of a convolution whose tensors are in NCHW; None for other problems."""
+    """Return the direction of a convolution whose tensors are in NCHW. Return None for other problems."""
     problem = problem_from_text(text) if text.startswith("conv ") else None
     if isinstance(problem, ConvProblem) and problem.in_layout in ("NCHW", "NCDHW"):
         return problem.direction

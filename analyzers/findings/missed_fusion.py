@@ -1,18 +1,17 @@
 """Products whose bias or activation runs as a kernel of its own, although the library has an epilogue for it.
 
-What is seen: in a torch.profiler trace the kernel right after a product adds a vector, or is ReLU or GELU, on as many
-elements as the product wrote (``libraries/torch_profiler/epilogues.py``).  Why it costs time: the result goes through
-memory once more in each direction, while cuBLASLt and hipBLASLt do the same in registers (epilogues BIAS, RELU_BIAS,
-GELU_BIAS …).
-
-What fusing saves is measured, never estimated.  A replay times the pair as it ran and its other forms for the actions
-of ``actions/fused_epilogue.py``, which state the saving; where none of them is faster there is no finding.  Without it
-the finding has no saving, only a bound: the time of those kernels themselves, since the product is not made faster.
-
-Evidence needed: a trace with ``record_shapes=True``.  The trace contains the order, not the data flow: two unrelated
-kernels of equal size that follow one another would be taken for an epilogue.  GELU in the epilogue is the tanh
-approximation; where the model's is the exact one the numbers change.  The gradient of GELU needs the product's result,
-which PyTorch's epilogue does not write (the libraries' GELU_AUX does): in training it cannot be fused so.
+* Seen: in a torch.profiler trace the kernel right after a product adds a vector, or is ReLU or GELU, on as many
+  elements as the product wrote (``libraries/torch_profiler/epilogues.py``).
+* Cost: the result goes through memory once more in each direction, while cuBLASLt and hipBLASLt do the same in
+  registers (epilogues BIAS, RELU_BIAS, GELU_BIAS …).
+* Saving: it is measured, never estimated. A replay times the pair as it ran and its other forms for the actions of
+  ``actions/fused_epilogue.py``, which state the saving. If no form is faster, there is no finding. Without a replay the
+  finding has no saving, only a bound: the time of the extra kernels, since the product does not become faster.
+* Evidence: a trace with ``record_shapes=True``. The trace contains the order of kernels, not the data flow. Two
+  unrelated kernels of equal size that follow one another would be taken for an epilogue.
+* Limits: GELU in the epilogue is the tanh approximation. If the model's GELU is exact, the numbers change. The gradient
+  of GELU needs the product's result, which PyTorch's epilogue does not write (the libraries' GELU_AUX does). So GELU
+  cannot be fused in training.
 """
 
 from __future__ import annotations
@@ -47,7 +46,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 @dataclass(frozen=True)
 class _Timed:
-    """The fastest fused form that a replay timed beside the pair as it ran, µs per call."""
+    """The fused form that a replay timed beside the pair as it ran, µs per call.
+
+    ``most_us``: the longest sample of the fused form.
+    """
 
     solution: str
     now_us: float
@@ -55,12 +57,15 @@ class _Timed:
     most_us: float
 
     def pays(self, floor: float) -> bool:
-        """Whether each of its samples is faster than the pair as it ran by more than ``floor`` of that."""
+        """Tell whether each sample of the fused form is faster than the pair as it ran.
+
+        It must be faster by more than ``floor`` (a share, 0 to 1) of the pair's time.
+        """
         return self.now_us - self.most_us > floor * self.now_us
 
 
 def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
-    """What a replay timed for the actions that fuse this; None without both times."""
+    """Return the times that a replay took for the actions that fuse the epilogue. Return None without both times."""
     before = samples.get((one.fused.text, one.as_run))
     after = samples.get((one.fused.text, one.in_library))
     if before is None or after is None:
@@ -69,7 +74,10 @@ def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
 
 
 def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
-    """How many of the run's calls are like those that its traces show with an epilogue; None where no log counts."""
+    """Return a function that counts the run's calls with an epilogue like one of the traces.
+
+    None if no log counts calls.
+    """
     run = calls_by_problem(tables.workload).dropna()
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
 
@@ -105,7 +113,7 @@ def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: flo
         problem=one.problem,
         message=message,
         calls=calls,
-        # no time of it: it warns, and nothing is searched
+        # The finding states no best time, so it only warns and nothing is searched.
         evidence=Evidence(best="torch:fused", at_most_us=at_most, details={"steps": one.steps}),
         remedy=Advise("fuse the epilogue"),
         advice=advice,

@@ -1,14 +1,22 @@
-"""Convolutions that run MIOpen's naive solver, which computes one output per thread and takes 10 to 500 times longer.
+"""Convolutions that run MIOpen's naive solver, which computes one output per thread.
 
-MIOpen runs it where no other solver applies or where those that apply need more workspace than they are given: of a
-large 3-D convolution the GEMM solver alone needs tens of GiB.  Then it writes a warning and picks the naive one (ROCm/
-rocm-libraries ``projects/miopen/src/conv/solver_finders.cpp``: ``EvaluateInvokers``, ``IsEnoughWorkspace``).  A pass
-counts as naive where a trace's calls launch that kernel, where a log names it as the pick, or where it is the fastest
-of a user find-db.  One launch among the many of a search inside a call is none.
+It takes 10 to 500 times longer than other solvers. MIOpen runs it if no other solver applies, or if the solvers that
+apply need more workspace than they are given. For example, the GEMM solver of a large 3-D convolution needs tens of
+GiB. MIOpen then writes a warning and picks the naive solver (ROCm/rocm-libraries
+``projects/miopen/src/conv/solver_finders.cpp``: ``EvaluateInvokers``, ``IsEnoughWorkspace``).
 
-What the pass would take is an estimate, of the first of these that is known: another solver's time for the problem, the
-slower of the layer's other passes, the time of the nearest problem that differs in sizes of the image alone, by
-arithmetic, or half of the roofline.
+A pass counts as naive in these cases:
+
+* A trace's calls launch the naive kernel. One launch among the many launches of a search inside a call does not count.
+* A log names the naive solver as the pick.
+* The naive solver is the fastest in a user find-db.
+
+The time that the pass could take is an estimate. The first time in this list that is known is used:
+
+1. the time of another solver for the problem
+2. the time of the slower of the layer's other passes
+3. the time of the nearest problem that differs only in sizes of the image and batch, scaled by arithmetic
+4. the time at half of the roofline
 """
 
 from __future__ import annotations
@@ -39,10 +47,13 @@ _KERNEL = re.compile(r"naive_conv_")
 _SOLVER = re.compile(r"miopen:ConvDirectNaiveConv")
 _HELPER = re.compile(rf"{TRANSPOSE.pattern}|SubTensorOp", re.IGNORECASE)
 _LEAST_FLOPS = 1e9
-"""Below it the naive solver may well be the fastest: MIOpen's own databases have it first for thousands of problems."""
+"""Least work of a reported problem.
+
+Below it the naive solver may be the fastest, as it is in MIOpen's own databases for thousands of problems.
+"""
 _TYPE_BYTES = {"FP64": 8, "FP32": 4, "FP16": 2, "BF16": 2, "INT8": 1, "FP8": 1, "BF8": 1}
 _LARGE = 1 << 30
-"""Bytes of workspace that a device may well not have left."""
+"""Workspace (bytes) from which a device may not have enough free memory."""
 SEARCH = (
     "Let MIOpen search (tune_miopen.sh), then ingest what it wrote; with MIOPEN_LOG_LEVEL=5 its log names solvers that "
     "it passed over for lack of workspace."
@@ -50,9 +61,10 @@ SEARCH = (
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding per problem whose pass is naive and takes ``slow_factor`` times longer than another way would.
+    """Return one finding per problem whose pass is naive and ``slow_factor`` times slower than the expected time.
 
-    Where nothing is known to compare with, problems of at least 1 GFLOP have a finding without a saving.
+    Problems of less than 1 GFLOP are left out. If no expected time or no time of the pass is known, the finding has no
+    saving.
     """
     rows = _naive(tables)
     if not len(rows):
@@ -79,7 +91,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _naive(tables: Tables) -> pd.DataFrame:
-    """Naive passes, one row per problem: ``source_id, problem, now_us`` (of a call), ``calls`` of a trace."""
+    """Return the naive passes, one row per problem: ``source_id, problem, now_us``, ``calls``.
+
+    ``now_us`` is the time of a call, µs. ``calls`` are the calls in a trace.
+    """
     rows = pd.concat([_traced(tables), _logged(tables), _recorded(tables)], ignore_index=True)
     return rows.drop_duplicates("problem").sort_values("problem", ignore_index=True)
 
@@ -94,13 +109,13 @@ def _traced(tables: Tables) -> pd.DataFrame:
     other = launched[~names.str.contains(_KERNEL) & ~names.str.contains(_HELPER)]
     most = other.groupby([*keys, "kernel"])["calls"].sum().groupby(keys).max().rename("other")
     rows = rows.merge(naive.reset_index(), on=keys).merge(most.reset_index(), on=keys, how="left")
-    # A search launches it once, and the solvers that it compares several times.
+    # A search launches the naive solver once and the solvers that it compares with several times.
     usual = (rows["naive"] * 2 > rows["calls"]) & ~(rows["other"].fillna(0) > rows["naive"])
     return rows.loc[usual, [*keys, "now_us", "calls"]].sort_values(["problem", "now_us"], ascending=[True, False])
 
 
 def _logged(tables: Tables) -> pd.DataFrame:
-    """Problems most of whose logged picks are naive, with the time that a file of the run has of that."""
+    """Return problems most of whose logged picks are naive, with the pick's time from a file of the run."""
     made = picks(tables)
     total = made.groupby("problem")["count"].transform("sum")
     made = made[made["pick"].astype(str).str.contains(_SOLVER) & (made["count"] * 2 > total)]
@@ -113,7 +128,10 @@ def _logged(tables: Tables) -> pd.DataFrame:
 
 
 def _recorded(tables: Tables) -> pd.DataFrame:
-    """Problems of the run's user find-dbs of which a naive solver is the fastest: the job's next call takes it."""
+    """Return problems whose fastest solver in the run's user find-dbs is naive.
+
+    The job's next call takes that solver.
+    """
     known = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "find_db")]
     users = set(known.loc[known["value"] == "user", "source_id"])
     rows = timed(tables.measurements[tables.measurements["source_id"].isin(users)])
@@ -127,7 +145,7 @@ def _recorded(tables: Tables) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Time:
-    """``us`` of a call, and how that is known."""
+    """Time of a call (µs), and how it is known."""
 
     us: float
     how: str
@@ -135,7 +153,7 @@ class _Time:
 
 @dataclass(frozen=True)
 class _Other:
-    """A solver other than the naive one, and what it takes for a problem of the run."""
+    """Time of another solver (µs) for a problem of the run."""
 
     problem: ConvProblem
     source: str
@@ -144,7 +162,10 @@ class _Other:
 
 
 def _others(tables: Tables) -> list[_Other]:
-    """What is known of other solvers in the run's files; system find-dbs hold too many problems for this."""
+    """Return the times of other solvers in the run's files.
+
+    System find-dbs are left out: they have too many problems.
+    """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     system = tables.facts[(tables.facts["name"] == "find_db") & (tables.facts["value"] == "system")]
     rows = timed(tables.measurements)
@@ -170,7 +191,7 @@ _OF_IMAGE = ("n", "d", "h", "w", "out_d", "out_h", "out_w")
 
 
 def _kind(problem: ConvProblem) -> tuple[object, ...]:
-    """All of a problem but the sizes of its image and batch."""
+    """Return all fields of a problem except the sizes of its image and batch."""
     return tuple(
         x for name, x in vars(problem).items() if name in problem.__dataclass_fields__ and name not in _OF_IMAGE
     )
@@ -199,7 +220,10 @@ def _expected(problem: ConvProblem, source: str, others: Sequence[_Other], facts
 
 
 def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
-    """The roofline of the device, or of the slowest one of its arch where the facts leave several open."""
+    """Return the roofline time on the device, µs.
+
+    If the facts state only the arch, the time of the slowest device of that arch is returned.
+    """
     if device_of(known) is not None or "cu_count" in known or "device" in known:
         return roofline_us(problem, known)
     alike = [roofline_us(problem, {"device": x.name}) for x in devices() if x.arch == arch(known)]
@@ -210,7 +234,10 @@ def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
 
 
 def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
-    """Problem → the solvers that MIOpen passed over for lack of workspace in this run, and the bytes they need."""
+    """Return per problem the solvers that lacked workspace, and the bytes that they need.
+
+    These are the solvers that MIOpen passed over in this run.
+    """
     rows = tables.measurements
     lost = rows["error"].astype("string").str.startswith("too little workspace").fillna(False)
     rows = rows[(rows["run"] == tables.run) & lost.to_numpy(dtype=bool) & rows["workspace_bytes"].notna()]
@@ -222,10 +249,13 @@ def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
 
 
 def gemm_workspace(problem: ConvProblem) -> int | None:
-    """Bytes of workspace of MIOpen's GEMM solver, equal for F, B and W: the image with each filter's inputs copied out.
+    """Return the workspace of MIOpen's GEMM solver (bytes), which is equal for F, B and W.
 
-    That is (c / groups) · filter · output sizes · groups · bytes of a type, of one image of the batch; None where a
-    size is unknown.  Source: ROCm/MIOpen ``src/solver/gemm.cpp`` (``GemmFwdRest::GetWorkspaceSize``).
+    None if a size is unknown.
+
+    The workspace holds the image with each filter's inputs copied out, for one image of the batch: (c / groups) ·
+    filter · output sizes · groups · bytes per element. Source: ROCm/MIOpen ``src/solver/gemm.cpp``
+    (``GemmFwdRest::GetWorkspaceSize``).
     """
     sizes = [problem.c, problem.filter_d, problem.filter_h, problem.filter_w]
     sizes += [problem.out_d, problem.out_h, problem.out_w, _TYPE_BYTES.get(problem.weights_type or "")]
@@ -248,7 +278,14 @@ def _reasons(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Iterat
 
 
 def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
-    """Room or a split where a workspace is large, a smaller batch where a tensor is, else a search."""
+    """Return the advice.
+
+    | case | advice |
+    |---|---|
+    | a tensor is too large | a smaller batch |
+    | a workspace is large | room for it, or a split |
+    | else | a search |
+    """
     needs = max([size for _, size in refused], default=gemm_workspace(problem) or 0)
     if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
         return "Split the batch, so that no tensor has more than 2,147,483,647 elements. " + SEARCH
@@ -272,7 +309,10 @@ def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
 
 
 def _remedy(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Remedy:
-    """A search, except where no search can find what lacks room or 32 bits."""
+    """Return the remedy: a search, unless no search can help.
+
+    No search helps if a tensor has too many elements for 32 bits, or if a workspace has too little room.
+    """
     if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
         return Advise("split the batch", "the program")
     if refused or (gemm_workspace(problem) or 0) >= _LARGE:
@@ -303,7 +343,7 @@ def _finding(
         saving_us=None if per_call is None or calls is None else per_call * calls,
         evidence=Evidence(
             now_us=now,
-            # A solver without a time: there is nothing to search, where the one that is wanted is known.
+            # If the wanted solver is known, it stands here without a time, so that no search is proposed.
             best=f"miopen:{refused[0][0]}" if refused else None,
             best_us=None if refused or expected is None else expected.us,
             source_id=str(row["source_id"]),

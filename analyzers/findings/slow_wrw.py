@@ -1,14 +1,17 @@
-"""Backward-weight convolutions that are slow beside their own forward and backward-data passes.
+"""Backward-weight convolutions (W) that are slow beside the forward (F) and backward-data (B) passes of their layer.
 
-F, B and W of one layer do the same floating-point work.  The best known time of W is therefore compared with the slower
-of the best F and best B of the same layer in the same file.  W is slow above ``slow_factor`` times the slower sibling
-and above ``slow_floor_ms``; the possible gain is taken to be the difference.  Where a file holds no sibling, nothing is
-claimed.  Where measured times of comparable layers are known, the finding also states what their W take.  Of a trace of
-the job the time is what the kernels of a call took on average, whatever solution they are of.
+F, B and W of one layer do the same floating-point work. So the best known time of W is compared with the slower of the
+best F and the best B of the layer in the same file, its sibling. W is slow if it takes more than ``slow_factor`` times
+the sibling and more than ``slow_floor_ms``. The estimated gain is the difference. If a file has no sibling, nothing is
+claimed.
 
-A *user* find-db of the same device (what a search wrote) may know a faster solver than the system's: it takes the place
-of that estimate, as MIOpen reads the user find-db first and does not merge the two (``libraries/miopen/find_db.py``).
-Only a log that names its solver shows whether the job reads that file already; without one the finding states so.
+If measured times of comparable layers are known, the finding also states the time of their W. The time in a trace of
+the job is the mean time of the kernels of a call, whatever solution they belong to.
+
+A *user* find-db of the same device (the result of a search) may have a faster solver than the system's find-db. Its
+time then replaces the estimate, because MIOpen reads the user find-db first and does not merge the two
+(``libraries/miopen/find_db.py``). Only a log that names the solver shows whether the job reads that file already.
+Without such a log the finding says so.
 """
 
 from __future__ import annotations
@@ -66,18 +69,22 @@ TUNE_CUDNN = (
 
 
 def traced_passes(tables: Tables) -> pd.DataFrame:
-    """The passes of the run's traces, each by what its calls took on average; without a trace no row.
+    """Return the passes of the run's traces, with the mean time of their calls. No row without a trace.
 
-    ``solution`` is the kernel that took most of that time; nothing is known of other solutions.
+    ``solution`` is the kernel that took most of the time. Nothing is known of other solutions.
     """
     rows = traced_calls(tables.kernels, tables.calls)
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
-    as_measured = rows.assign(kind="conv", origin="find-db", status="ok")  # as of a file whose times are evidence
+    # The rows are marked as rows of a find-db, because its times are evidence.
+    as_measured = rows.assign(kind="conv", origin="find-db", status="ok")
     return passes_of(as_measured)
 
 
 def totals(rows: pd.DataFrame) -> dict[str, float]:
-    """The backward weights of one source, from ``backward_weights``, each problem once at its best known time (µs)."""
+    """Return the totals of the backward weights of one source (``backward_weights``). Times in µs.
+
+    Each problem counts once, with its best known time.
+    """
     slow = rows[rows["slow"]]
     return {
         "problems": len(rows),
@@ -90,17 +97,19 @@ def totals(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _sum(values: pd.Series) -> float:
-    """Their sum, to the last bit the same in whatever order they are."""
+    """Return the sum. It is the same to the last bit in any order of the values."""
     return float(np.sort(values.to_numpy(dtype="float64")).sum())
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """A line of totals per source (of another run's what this run calls), then each slow W.
+    """Return a line of totals per source, then one finding per slow W.
 
-    Of several files of one device the one with the smallest loss counts for a problem, those of the run first. Where
-    the run's files (else those of all runs) are of several devices and no target is given, it is not known on which of
-    them the calls ran: their losses are not weighed by calls. The same holds for a file without a device, beside one
-    that has it.
+    The totals of another run's source cover only problems that this run calls. If several files of one device have a
+    problem, the file with the smallest loss counts, and files of the run come first.
+
+    Losses are weighed by calls only if it is known on which device the calls ran. That is unknown if no target is given
+    and the run's files (or, if they state no device, the files of all runs) are of several devices. It is also unknown
+    for a file without a device beside a file with a device.
     """
     found = [x for x in (passes(tables), traced_passes(tables)) if len(x)]
     if not found:
@@ -111,7 +120,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     sources = list(w["source_id"].cat.categories)
     named = [s for s in sources if _device(facts, s) != s]
-    of_run = [s for s in named if s in own]  # what another run measured elsewhere leaves no doubt about this one
+    of_run = [s for s in named if s in own]  # A device that only another run measured leaves no doubt about this run.
     ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
     findings, here = _summaries(w, tables, facts), run_facts(tables)
@@ -132,20 +141,25 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """The rows of sources that may be of the target, with ``loss``, ``device`` and ``foreign`` (of another run)."""
+    """Return the rows of sources that may be of the target, with ``loss``, ``device`` and ``foreign``.
+
+    ``foreign`` is True for a source of another run.
+    """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     w = not_elsewhere(w, tables, settings)
-    sources = w["source_id"].astype("category")  # a few files, which are looked up for each row below
+    # Sources are looked up for each row below, and a category has one entry per file.
+    sources = w["source_id"].astype("category")
     device = sources.map({s: _device(facts, s) for s in sources.cat.categories})
     loss, foreign = w["best_us"] - w["sibling_us"], ~w["source_id"].isin(own)
     return w.assign(source_id=sources, loss=loss, device=device, foreign=foreign)
 
 
 def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """A line per file with a slow W, and per find-db: a log's few W that are fine need no remark."""
+    """Return a line per file with a slow W and per find-db. A log whose few W are all fast gets no line."""
     names = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
-    about = w.drop(columns=["problem", "solution"]).drop(index=called.index[~called])  # texts of 150 characters
+    # The texts dropped here have 150 characters.
+    about = w.drop(columns=["problem", "solution"]).drop(index=called.index[~called])
     found = []
     for source, rows in about.groupby("source_id", observed=True):
         total = totals(rows)
@@ -172,7 +186,7 @@ def _in_words(total: Mapping[str, float], which: str) -> str:
 
 
 def _to_report(w: pd.DataFrame) -> pd.DataFrame:
-    """Of each device and problem one row, of those that are slow."""
+    """Return one slow row per device and problem."""
     once = w.drop(columns=["problem", "solution"]).sort_values(["foreign", "loss", "best_us", "source_id"])
     once = once.drop_duplicates(["device", "problem_hash"])
     reported = once[once["slow"]].join(w[["problem", "solution"]])
@@ -180,7 +194,7 @@ def _to_report(w: pd.DataFrame) -> pd.DataFrame:
 
 
 def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Facts]) -> dict[tuple[str, str], str]:
-    """(source, problem) of slow rows → the solver that is faster on another device of the store, in words."""
+    """Return a text per (source, problem) of a slow row: the solver that is faster on another device of the store."""
     others = every.loc[every["problem"].isin(set(reported["problem"])), ["problem", "source_id", "solution", "best_us"]]
     others = others.assign(device=[_device(facts, str(x)) for x in others["source_id"]]).drop(columns="source_id")
     named = zip(others["device"], others["solution"], strict=True)
@@ -198,9 +212,9 @@ def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, 
 
 
 def _device(facts: Mapping[str, Facts], source: str) -> str:
-    """Arch and CU count as a text; each file of an unknown device counts as a device of its own."""
+    """Return arch and CU count as text. Each file of an unknown device counts as a device of its own."""
     known = facts.get(source, {})
-    device = device_of(known)  # a ROCm trace and MIOpenDriver name their device, neither its arch nor its CUs
+    device = device_of(known)  # A ROCm trace and MIOpenDriver name their device, but neither its arch nor its CUs.
     name, cus = arch(known), known.get("cu_count")
     if device is not None:
         name, cus = name or device.arch, cus or str(device.cu_count)
@@ -208,7 +222,10 @@ def _device(facts: Mapping[str, Facts], source: str) -> str:
 
 
 def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[str, str]:
-    """What the best W of comparable other layers take on the device, in words; nothing where that is not known."""
+    """Return a text per problem: the expected time of the best W of comparable other layers.
+
+    Left out if it is unknown.
+    """
     device = device_name(known)
     if device is None or not problems:
         return {}
@@ -220,9 +237,10 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
 def _slow(
     row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], typical: str | None, elsewhere: str | None
 ) -> Finding:
-    """A finding about one W; its saving is what is above the sibling, on the device where that was measured.
+    """Return a finding about one W. Its saving is the time above the sibling, on the device that was measured.
 
-    ``typical``: what comparable W take; ``elsewhere``: which solver another device runs it faster with.
+    ``typical``: the expected time of comparable W, as text. ``elsewhere``: the faster solver of another device, as
+    text.
     """
     text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
@@ -251,7 +269,7 @@ def _slow(
 
 
 def _with_known_issue(found: Finding, known: Facts) -> Finding:
-    """The finding, whose advice names the issue of the MIOpen that ran, where one is known."""
+    """Return the finding with the known issue of the run's MIOpen added to its advice, if there is one."""
     problem = found.problem
     concerned = isinstance(problem, ConvProblem) and problem.in_type in ("FP16", "FP32")
     if not concerned or known.get("miopen_version") != "3.3.0" or arch(known) not in (None, "gfx942"):
@@ -265,9 +283,9 @@ def _with_known_issue(found: Finding, known: Facts) -> Finding:
 def replaced_solvers(
     w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts], calls: Mapping[str, int]
 ) -> list[Finding]:
-    """One finding per problem that is slow in a system find-db and faster in a user's of the same device.
+    """Return one finding per problem that is slow in a system find-db and faster in a user find-db of the same device.
 
-    ``w`` holds ``passes.backward_weights`` of the sources in question.
+    ``w``: ``passes.backward_weights`` of the sources in question.
     """
     kinds = w["source_id"].map({source: known.get("find_db") for source, known in facts.items()})
     if not (kinds == "user").any():
@@ -296,10 +314,11 @@ def replaced_solvers(
 def _not_run(
     slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]
 ) -> set[tuple[str, str]]:
-    """(source, problem) of the slow rows of ``passes.backward_weights`` that the job does not run: its logs pick
-    another solver, which somewhere takes no more than ``slow_factor`` times the siblings.
+    """Return (source, problem) of slow rows that the job does not run.
 
-    Somewhere is every file of measurements that is not known to be of another device.
+    These are rows of ``passes.backward_weights`` for which the job's logs pick another solver, and some file has a time
+    of that solver of at most ``slow_factor`` times the sibling. All files of measurements count that are not known to
+    be of another device.
     """
     columns = ["problem", "solution", "source_id", "time_us"]
     ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()
@@ -318,7 +337,7 @@ def _not_run(
 
 
 def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
-    """The user file's own spelling of its fastest solvers: what a writer needs besides the time."""
+    """Return the user file's own spelling of its fastest solvers, which a writer needs besides the time."""
     rows = tables.measurements
     rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]
     rows = timed(rows).sort_values(["source_id", "problem", "time_us", "solution"])

@@ -1,14 +1,13 @@
-"""What ran takes longer than the best solutions of comparable problems on this device.  An estimate.
+"""Calls that take longer than the best solutions of comparable problems on this device. An estimate.
 
-What is seen: the time of a call (a trace's kernels, or a file's only time of a problem: a default, a verbose log, a
-bench line), held against what measured best times of comparable problems let expect (``evidence/expected.py``).  A
-finding is a time above the bound that 95 % of problems at their best stay below.
+* Seen: the time of a call is above the bound that 95 % of problems at their best stay below. The call's time comes from
+  a trace's kernels, or is a file's only time of the problem (a default, a verbose log, a bench line). The bound comes
+  from measured best times of comparable problems (``evidence/expected.py``).
+* Not claimed: that a faster solution exists. The remedy is a search, never an override. Once a second solution of the
+  problem has been timed, ``suboptimal-pick`` compares the two times.
+* Not judged: a problem without measured times of its type, operation and device.
 
-What is not claimed: that a faster solution exists.  The remedy is a search, never an override; once a second solution
-of the problem was timed, ``suboptimal-pick`` states what two measured times do.  Without measured times of the type,
-the operation and the device nothing is said.
-
-How often it is right, groups of sizes left out: of 2,476 defaults of rocBLAS on an MI300X that it flags, 93 % gain
+How often it is right, with groups of sizes left out: of 2,476 defaults of rocBLAS on an MI300X that it flags, 93 % gain
 10 % or more (docs/expected.md).
 """
 
@@ -34,7 +33,7 @@ RIGHT = {
     "gemm": "an estimate: of products that it flags in published times of an MI300X, 93 % gain 10 % or more",
     "conv": "an estimate: at most 5 % of convolutions at their best are above that",
 }
-"""What is known of how often such a finding is right, as ``benchmarks/expected.py`` measures it."""
+"""How often such a finding is right, as ``benchmarks/expected.py`` measures it. By kind of problem."""
 SEARCH = {
     "conv": "Search: tune_miopen.sh lets MIOpen time its solvers; `logparse replay` times them one by one.",
     "sm": "Search: `logparse replay` times the other solutions that cuBLASLt and cuDNN offer.",
@@ -44,7 +43,7 @@ SEARCH = {
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding per problem whose time is above what is expected at most."""
+    """Return one finding per problem whose time is above its bound."""
     out = []
     facts = facts_of(tables)
     for device, (rows, found) in expectations(tables, settings).items():
@@ -89,19 +88,22 @@ def _finding(
             },
         ),
         advice=SEARCH[kind],
-        remedy=Replay() if kind == "sm" else Search(),  # cuBLASLt and cuDNN have no tool that searches
+        remedy=Replay() if kind == "sm" else Search(),  # cuBLASLt and cuDNN have no tool that searches.
     )
 
 
 def in_words(problem: Problem, near: Sequence[Neighbour], device: str) -> str:
-    """The neighbours in one line: ``8 comparable products take 38 to 47 µs on an MI300X``, scaled to its size."""
+    """Return the neighbours in one line, with times scaled to the problem's size.
+
+    Example: ``8 comparable products take 38 to 47 µs at its size on an MI300X``.
+    """
     what = f"{problem.direction} convolutions" if isinstance(problem, ConvProblem) else "products"
     least, most = (f(x.scaled_us for x in near) for f in (min, max))
     return f"{len(near)} comparable {what} take {span(least, most)} at its size on {device_in_words(device)}"
 
 
 def span(least_us: float, most_us: float) -> str:
-    """Two times as a range, with the unit once where it is the same: ``38 to 47 µs``."""
+    """Return two times as a range, with the unit once if both have the same: ``38 to 47 µs``."""
     least, most = duration(least_us), duration(most_us)
     if least == most:
         return most
@@ -110,7 +112,7 @@ def span(least_us: float, most_us: float) -> str:
 
 
 def device_in_words(device: str) -> str:
-    """``an MI300X`` of ``gfx942 304``; a device without a data sheet by its arch and CU count."""
+    """Return the name of a device: ``an MI300X`` for ``gfx942 304``. Without a data sheet: its arch and CU count."""
     name = next((x.name for x in devices() if f"{x.arch} {x.cu_count}" == device), None)
     if name is None:
         words, _, count = device.partition(" ")

@@ -1,8 +1,8 @@
 """A search for solvers within the traces of a job: MIOpen's Find, cuDNN's benchmark mode, TunableOp's tuning.
 
-The first call of each shape runs all solvers, naive ones among them.  Its time is none of the call, nor of the step
-(``logparse/libraries/torch_profiler/searches.py``), and every start of the job pays it unless what was found is kept.
-No saving is stated, as it is none of a step.
+The first call of each shape runs all solvers, also naive ones. The time of the search does not belong to the call or to
+the step (``logparse/libraries/torch_profiler/searches.py``). Every start of the job pays it unless the result is kept.
+No saving is stated, because the search is not in a step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHOWN = 3
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding about the run, where its traces hold a search."""
+    """Return one finding about the run if its traces hold a search."""
     found = searches(tables)
     if not found:
         return []

@@ -1,14 +1,13 @@
-"""Override files made for another machine or another library build than those of the run's logs.
+"""Override files made for another machine or another library build than the run's logs show.
 
-What is seen: a TunableOp results file, a hipBLASLt tuning file or a MIOpen user db states where it was made, and the
-run's logs state another value of the same fact.  Why it costs time: TunableOp drops the whole file when one validator
-differs, hipBLASLt when the git revision does, MIOpen looks for a file named by arch, CU count and version: nothing is
-loaded or reported, and the job runs untuned (aiter#4634, aiter#5380).  Where a library does load such a file, an index
-may stand for another kernel.
-
-Evidence needed: one fact that both sides state.  Texts of one version are spelled more or less fully (``2.9.1`` and
-``2.9.1+rocm7.0``; ``gfx942`` and ``gfx942:sramecc+:xnack-``): where one begins with the other they are the same.
-A fact that no log states is not judged; ``logparse lint FILE --target`` judges a file row by row.
+* Seen: a TunableOp results file, a hipBLASLt tuning file or a MIOpen user db states where it was made. The run's logs
+  state another value of the same fact.
+* Cost: TunableOp drops the whole file if one validator differs, and hipBLASLt if the git revision differs. MIOpen looks
+  for a file named by arch, CU count and version. Nothing is loaded or reported, and the job runs untuned (aiter#4634,
+  aiter#5380). If a library does load such a file, an index may stand for another kernel.
+* Evidence: one fact that both sides state. Texts of one version may be more or less complete (``2.9.1`` and
+  ``2.9.1+rocm7.0``; ``gfx942`` and ``gfx942:sramecc+:xnack-``): they are equal if one begins with the other.
+* Not judged: a fact that no log states. ``logparse lint FILE --target`` judges a file row by row.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ EFFECT: Mapping[str, str] = {
     TUNING_FILE: "hipBLASLt ignores the file of another revision; an index of another build or arch is another kernel",
     **dict.fromkeys(MIOPEN, "MIOpen looks for a file named by arch, CU count and version, and finds none"),
 }
-"""What the library does with such a file, by format."""
+"""Effect of the library's rule on such a file, by format."""
 NAMES = (
     *("arch", "cu_count", "backend", "hipblaslt_version", "hipblaslt_revision", "rocblas_version", "miopen_version"),
     *("pytorch_version", "hip_version", "rocm_version", "cuda_version", "cublaslt_version"),
 )
-"""Facts that are compared with one another."""
+"""Names of the facts that are compared."""
 
 
 def override_sources(tables: Tables) -> pd.DataFrame:
-    """The run's sources that a library reads back as overrides: ``source_id, path, format``.
+    """Return the run's sources that a library reads back as overrides: ``source_id, path, format``.
 
-    Of MIOpen's dbs only the user's: the system's come with the library.
+    MIOpen's system dbs are left out, because they come with the library.
     """
     own = tables.sources[(tables.sources["run"] == tables.run) & tables.sources["format"].isin(EFFECT)]
     kinds = tables.facts[tables.facts["name"].isin(["find_db", "perf_db"]) & (tables.facts["value"] == "user")]
@@ -51,7 +50,7 @@ def override_sources(tables: Tables) -> pd.DataFrame:
 
 
 def stated_by_logs(tables: Tables) -> dict[str, set[str]]:
-    """Facts that the run's logs of the job state: name → values.  Databases and replays are no such logs."""
+    """Return the facts that the run's logs of the job state: name → values. Databases and replays are not such logs."""
     own = tables.sources[tables.sources["run"] == tables.run]
     logs = own.loc[is_job_log(own), "source_id"]
     rows = tables.facts[tables.facts["source_id"].isin(logs) & tables.facts["name"].isin(NAMES)]
@@ -62,7 +61,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     logs, out = stated_by_logs(tables), []
     if not logs:
         return []
-    rows = tables.measurements[["source_id", "problem", "solution"]].drop_duplicates()  # a copied row is no other one
+    rows = tables.measurements[["source_id", "problem", "solution"]].drop_duplicates()  # A copied row counts once.
     counts = rows["source_id"].value_counts()
     for source, path, format_ in override_sources(tables).itertuples(index=False):
         facts = tables.facts[tables.facts["source_id"] == source]

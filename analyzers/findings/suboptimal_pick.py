@@ -1,8 +1,8 @@
-"""The solution that the library picked against the best known one, weighed by calls.
+"""The solution that the library picked, compared with the best known solution and weighed by calls.
 
-Regret is what the pick takes above the best of the same file, per call; it is reported as a distribution, since a mean
-hides that a few problems hold nearly all of it.  Where the pick has no time of its own the finding states
-``unmeasured`` and claims no saving.
+The loss of a call is (time of the pick) − (time of the best solution in the same file). Losses are also reported as a
+distribution, because a mean hides that a few problems have nearly all of the loss. If the pick has no time of its own,
+the finding states ``unmeasured`` and claims no saving.
 """
 
 from __future__ import annotations
@@ -43,10 +43,13 @@ BAD_REGRET = 0.10
 
 
 def regret(rows: pd.DataFrame) -> dict[str, float]:
-    """How much slower picks are than the best known: ``pick/best − 1`` over problems, unweighted, and the share of
-    picks' time (calls × time; each problem once where no log counts) in problems with more than 10 %.
+    """Return how much slower picks are than the best known solutions. Empty without rows.
 
-    From rows of ``picks_vs_best`` that have a ``pick_us``; empty without any.
+    ``rows`` are rows of ``picks_vs_best`` that have a ``pick_us``.
+
+    * ``median``, ``p90``, ``largest``: pick_us / best_us − 1 over problems, unweighted.
+    * ``share_above_10_percent``: the share of the picks' time in problems with more than 10 %. A pick's time is calls ×
+      time. If no log counts calls, each problem counts once.
     """
     if not len(rows):
         return {}
@@ -63,7 +66,7 @@ def regret(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """The distribution over the run, and each pick that loses."""
+    """Return the distribution over the run, then one finding per pick that loses."""
     rows = picks_vs_best(tables, settings)
     facts, workspaces = facts_of(tables), given_workspaces(tables)
     findings = [_distribution(rows)] if len(rows) else []
@@ -106,10 +109,10 @@ def _distribution(rows: pd.DataFrame) -> Finding:
 
 
 def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal | None) -> Remedy:
-    """What makes a call take the better solution."""
+    """Return the remedy that makes a call take the better solution."""
     if isinstance(decided, Override):
         return UseRows(decided)
-    if decided is None:  # the pick has no time
+    if decided is None:  # The pick has no time.
         return Replay(on_target=True) if known.best_us is None else Search()
     if comparison.by_hand(known.best):
         if comparison.out_of_reach(known.best):
@@ -121,14 +124,17 @@ def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal
 def _pick(
     row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given], settings: Settings
 ) -> Finding | None:
-    """One pick that is not the best known; None if the loss is within noise, or of an untimed default."""
+    """Return a finding about a pick that is not the best known solution.
+
+    Return None if the loss is within noise, or if the pick is a default without a time.
+    """
     known, calls = _comparison(row, facts, given), number_of(row["calls"])
     if comparison.may_be_so(known.problem, known.measured, known.best.text):
         return None
     if known.basis != comparison.UNMEASURED and not known.loses:
         return None
     if known.basis == comparison.UNMEASURED and known.pick == DEFAULT_TEXT:
-        return None  # no log names a pick that the file could contradict
+        return None  # No log names a pick that the file could contradict.
     loss_us = known.loss_us
     decided = None if loss_us is None else comparison.override_or_refusal(known, settings)
     return Finding(
@@ -159,7 +165,7 @@ def _pick(
 def _comparison(
     row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given]
 ) -> comparison.Comparison:
-    """A row of ``picks_vs_best`` as plain values."""
+    """Return a row of ``picks_vs_best`` as plain values."""
     named = solution_from_text(str(row["best"]))
     spaces = given.get(str(row["problem"]))
     return comparison.Comparison(
@@ -186,13 +192,13 @@ def _message(known: comparison.Comparison) -> str:
         return f"{what} was picked, the best known is {best}; unmeasured: no time of the pick"
     if known.basis == comparison.BY_DEFAULT:
         what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
-    # How much less a confirmed one takes is the ratio of the pairs, with which ``confidence`` completes the finding.
+    # The saving of a confirmed pair is the ratio of its pairs, which ``confidence`` adds to the finding.
     less = "less" if known.origin == CONFIRM else f"{known.best_us:.4g} µs"
     return f"{what} takes {known.pick_us:.4g} µs, {known.best.text} {less} ({known.origin})"
 
 
 def _doubt(row: Mapping[str, object]) -> str:
-    """The reservations about a value that came over a link that is not one to one."""
+    """Return doubts about a value that came over a link that is not one to one."""
     words = []
     if row["level"] == "shape":
         words.append("matched by shape only")

@@ -1,9 +1,9 @@
 """Attention that is written out as products and a softmax: its scores go to memory and come back several times.
 
-A softmax that takes a part of the GPU time worth a word is nearly always that of attention scores, of N×N values for N
-tokens.  PyTorch's ``scaled_dot_product_attention`` computes it in tiles (FlashAttention, Dao et al. 2022, and CK's on
-AMD), so the scores never leave the chip.  At most the softmax is gained; what the products gain only a measurement
-shows.  The softmax over a vocabulary at the end of a model (``log_softmax``) is another one.
+A softmax that takes a notable share of the GPU time nearly always belongs to attention scores, which are N×N values for
+N tokens. PyTorch's ``scaled_dot_product_attention`` computes it in tiles (FlashAttention, Dao et al. 2022, and CK's on
+AMD), so the scores never leave the chip. The gain is at most the time of the softmax; only a measurement shows what the
+products gain. The softmax over a vocabulary at the end of a model (``log_softmax``) is left out.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ADVICE = (
     "(attn_implementation='sdpa' in Transformers); it takes masks, dropout and grouped heads (enable_gqa)."
 )
 _LEAST = 0.05
-"""Share of the kernels' time."""
+"""Least share of the kernels' time."""
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """One finding about the run, where softmax kernels of their own take ``_LEAST`` of its traces' kernel time."""
+    """Return one finding about the run if separate softmax kernels take at least ``_LEAST`` of the kernel time."""
     time = gpu_time(tables)
     part = next((x for x in time.parts if x.name == SOFTMAX), None) if time else None
     if time is None or part is None or part.us < _LEAST * time.kernels_us:
