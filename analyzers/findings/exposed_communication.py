@@ -60,7 +60,7 @@ _FEW = 0.02
 
 @dataclass(frozen=True)
 class _Collective:
-    """All calls of one collective. A value is None if the trace does not record it."""
+    """All calls of one collective. None stands for a value that the trace does not record."""
 
     name: str
     us: float

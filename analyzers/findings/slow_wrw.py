@@ -283,9 +283,9 @@ def _with_known_issue(found: Finding, known: Facts) -> Finding:
 def replaced_solvers(
     w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts], calls: Mapping[str, int]
 ) -> list[Finding]:
-    """Return one finding per problem that is slow in a system find-db and faster in a user find-db of the same device.
+    """Return problems that are slow in a system find-db and faster in a user find-db of the same device.
 
-    ``w``: ``passes.backward_weights`` of the sources in question.
+    One finding per problem. ``w``: ``passes.backward_weights`` of the sources in question.
     """
     kinds = w["source_id"].map({source: known.get("find_db") for source, known in facts.items()})
     if not (kinds == "user").any():

@@ -1,1 +1,1 @@
-"""What logs and traces say of a job: its GPU time, its steps, what is counted twice."""
+"""Facts about a job from its logs and traces: its GPU time, its steps, and calls that are counted twice."""

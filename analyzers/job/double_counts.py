@@ -1,8 +1,9 @@
-"""Which logs the calls of a run are counted from, and where that may count a call twice or leave one out.
+"""The logs from which a run's calls are counted, and remarks if a call may be counted twice or be missing.
 
-The view ``workload`` takes, per process, the category with the most calls.  Logs without a process are taken for one
-process: of one category they are added, of several the largest counts.  The logs cannot show whether that is right, so
-it is remarked; so are logs left out beside another that has the same process only by the files' names.
+The view ``workload`` takes, per process, the category with the most calls. Logs without a process are taken for one
+process: logs of one category are added, and of several categories the largest counts. The logs cannot show whether that
+is right, so there is a remark on it. There is also a remark on a log that is left out beside another log, if only the
+names of the files show that both are of one process.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _SHOWN = 4
 
 
 class _Log(NamedTuple):
-    """The calls of one kind and category in a file, and whether ``workload`` counts them.
+    """The calls of one kind and category in a file.
 
-    ``by_name``: only the file's name states the process.
+    ``counted``: True if ``workload`` counts them. ``by_name``: True if only the file's name states the process.
     """
 
     conv: bool
@@ -54,7 +55,7 @@ class _Log(NamedTuple):
 
 
 def remarks_of(store: Store, run: str) -> list[str]:
-    """The remarks on a run's counts, as lines; also how much of its traces no call explains."""
+    """Return the remarks on a run's counts, as lines. One line states the time of the traces that no call explains."""
     with store.reading(f"{_LOGS} {_UNEXPLAINED}") as con:
         ((graphs_us, kernels_us),) = con.execute(_UNEXPLAINED, {"run": run}).fetchall()
         unexplained = f"{duration(graphs_us or 0.0)} of {duration(kernels_us or 0.0)} of the traces' kernels"
@@ -63,7 +64,10 @@ def remarks_of(store: Store, run: str) -> list[str]:
 
 
 def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
-    """The same of a run's tables, on its convolutions (True), products (False) or both."""
+    """Return the remarks on a run's tables.
+
+    ``convolutions``: True for convolutions, False for products. Both may be given.
+    """
     with reading({view: getattr(tables, view) for view in _READ}, _READ) as con:
         return list(remarks_in(con, tables.run, convolutions))
 
@@ -71,13 +75,13 @@ def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
 def remarks_in(
     con: duckdb.DuckDBPyConnection, run: str, convolutions: Collection[bool] = (False, True)
 ) -> Iterator[str]:
-    """The same over a connection with the views ``calls``, ``workload`` and ``sources``.
+    """Yield the remarks over a connection with the views ``calls``, ``workload`` and ``sources``.
 
     | remark | on |
     |---|---|
     | added | sums over logs of unknown process |
-    | left out | logs beside others of their process |
-    | alike | logs that may be one log |
+    | left out | logs beside other logs of their process |
+    | alike | logs that may be the same log |
     """
     given = [_Log(*row) for row in con.execute(_LOGS, {"run": run}).fetchall()]
     for conv in sorted(convolutions):
@@ -108,8 +112,10 @@ def _added(logs: Sequence[_Log], what: str) -> Iterator[str]:
 
 
 def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
-    """Logs of which another one of the process counts, where only guesses make the two one process or one library: on
-    some GPUs rocBLAS passes its calls on to hipBLASLt, on others the two log different calls.
+    """Yield remarks on logs that do not count because another log of the process counts.
+
+    There is a remark only if it is a guess that the two are of one process, or that they log the same calls. On some
+    GPUs rocBLAS passes its calls on to hipBLASLt. On others the two libraries log different calls.
     """
     of: dict[int | None, list[_Log]] = {}
     for log in (log for log in logs if log.counted):
@@ -135,7 +141,7 @@ _TWO_LIBRARIES = (
 
 
 def _two_libraries(log: _Log, other: _Log) -> bool:
-    """Whether one file holds both, one of rocBLAS and one of another library."""
+    """Tell whether both are in one file, and exactly one of them is of rocBLAS."""
     return log.path == other.path and log.category.startswith("rocblas") != other.category.startswith("rocblas")
 
 

@@ -1,11 +1,14 @@
-"""How far the problems of a run's traces are from the roofline, and what is within their reach.  An estimate.
+"""Efficiency of the problems in a run's traces: their distance from the roofline and the time within their reach.
 
-The time of a call is what its kernels took in the traces, on average.  Its efficiency is the roofline's time over it
-(``roofline_us``: the data sheet's peaks).  No kernel reaches these peaks, so the efficiency is held against what
-comparable problems of the same traces reach: same operation and direction, same type, bound by the same limit
-(arithmetic or memory), and of at most ``NEAR`` times less or more roofline time.  Their upper quartile is taken as
-within reach; where fewer than ``ENOUGH`` are comparable, ``WITHIN_REACH`` of the roofline is.  Where B and W of a
-convolution are not assigned apart, neither can be replayed, and they are left out.
+All of this is an estimate. The time of a call is the mean time of its kernels in the traces. Its efficiency is
+(roofline time) / (time of the call), where the roofline uses the data sheet's peaks (``roofline_us``).
+
+No kernel reaches these peaks. So the efficiency is compared with comparable problems of the same traces: same operation
+and direction, same type, same bound (arithmetic or memory), and a roofline time that differs by a factor of at most
+``NEAR``. The upper quartile of their efficiencies is within reach. If fewer than ``ENOUGH`` problems are comparable,
+``WITHIN_REACH`` stands for it.
+
+If the time of a convolution is not divided between B and W, neither can be replayed, and the problem is left out.
 """
 
 from __future__ import annotations
@@ -25,23 +28,29 @@ from logparse.roofline import input_type, roofline_us
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 NEAR = 4.0
-"""Comparable problems have at least a quarter and at most four times the roofline's time."""
+"""Largest factor between the roofline times of comparable problems: from a quarter to four times."""
 ENOUGH = 4
-"""Comparable problems from which their upper quartile is within reach."""
+"""Least number of comparable problems whose upper quartile is taken as within reach."""
 WITHIN_REACH = 0.5
-"""Share of the roofline that libraries reach on problems of a usual shape: the peaks themselves are never reached."""
+"""Share of the roofline that libraries reach on problems of a usual shape. They never reach the peaks themselves."""
 FAR = 2.0
-"""A problem is far from it where it takes more than this many times the time within reach."""
+"""Factor above the time within reach from which a problem is far from it."""
 LEAST_US = 8.0
-"""Time of a call that is not expected to become less: launch, prologue and tail of one kernel."""
+"""Least time within reach of a call, µs: launch, prologue and last wave of one kernel."""
 
 
 def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
-    """One row per problem of the run's traces that has a roofline, on the device on which it took the most time.
+    """Return one row per problem of the run's traces that has a roofline.
 
-    Columns ``problem, source_id, device, calls, total_us, now_us`` (per call), ``least_us`` (the roofline),
-    ``comparable`` (how many problems it is held against), ``reach`` (the efficiency taken to be within reach),
-    ``within_us`` and ``far``.  ``calls`` are those of the traces.
+    If a problem ran on several devices, the device on which it took the most time counts.
+
+    * ``problem, source_id, device``
+    * ``calls``, ``total_us``, ``now_us``: calls in the traces, their time, and the mean time of a call, µs.
+    * ``least_us``: the roofline, µs.
+    * ``comparable``: the number of comparable problems.
+    * ``reach``: the efficiency that is taken to be within reach.
+    * ``within_us``: the time at that efficiency, µs.
+    * ``far``: True if ``now_us`` is more than ``FAR`` times ``within_us``.
     """
     if not kernels["problem"].notna().any():
         return _NONE
@@ -58,11 +67,14 @@ def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame
 
 
 _NONE = pd.DataFrame({"problem": [], "now_us": [], "within_us": [], "far": np.zeros(0, dtype=bool)})
-"""Without a trace: the columns that callers read."""
+"""The result without a trace, with the columns that callers read."""
 
 
 def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
-    """Problems with a roofline: ``traced_calls`` added up over the traces of one device, with what they are held to."""
+    """Return the problems with a roofline: ``traced_calls`` summed over the traces of one device.
+
+    Columns added: ``least_us``, ``group`` and ``efficiency``.
+    """
     device = {str(source): _device(facts.get(str(source), {})) for source in calls["source_id"].unique()}
     known = calls.assign(device=calls["source_id"].map(device))
     known = known[known["device"].notna()].sort_values(["source_id", "problem"])
@@ -88,7 +100,7 @@ def _device(facts: Mapping[str, str]) -> str | None:
 
 
 def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
-    """The roofline's time of a problem, and the group of those that it is comparable with."""
+    """Return the roofline time of a problem and the group of problems that it is comparable with."""
     least, device = roofline_us(problem, facts), device_of(facts)
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
         return None, ""
@@ -100,10 +112,10 @@ def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, 
 
 
 def _reach(least_us: Floats, efficiency: Floats, i: int) -> tuple[int, float]:
-    """How many of a group are comparable with the problem at ``i``, and the efficiency within its reach."""
+    """Return the number of problems comparable with the problem at ``i``, and the efficiency within its reach."""
     near = (least_us >= least_us[i] / NEAR) & (least_us <= least_us[i] * NEAR)
     near[i] = False
     count = int(near.sum())
     if count < ENOUGH:
         return count, WITHIN_REACH
-    return count, min(float(np.quantile(efficiency[near], 0.75)), 1.0)  # a device may clock above its data sheet
+    return count, min(float(np.quantile(efficiency[near], 0.75)), 1.0)  # A device may clock above its data sheet.

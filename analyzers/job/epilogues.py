@@ -1,6 +1,7 @@
-"""Products with kernels after them that an epilogue could do, as a trace shows them (``torch/epilogues.py``).
+"""Products with kernels after them that an epilogue could do, as a trace shows them.
 
-The pair as it ran, and the same with the work in the epilogue, are solutions of one problem, so a replay times both.
+``logparse/libraries/torch_profiler/epilogues.py`` finds them in the trace. The pair as it ran and the product with the
+epilogue are solutions of one problem, so a replay times both.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from logparse.libraries.torch_profiler.epilogues import FACT, GRADIENT
 from logparse.model import DEFAULT, GemmProblem, problem_from_text
 
 ACTIVATIONS: Mapping[str, str] = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu"}
-"""Steps that are an epilogue, and its activation."""
+"""Steps of a trace that an epilogue can do → its activation."""
 BY_HAND = ("mul", "pow", "mul", "add", "mul", "tanh", "add", "mul")
-"""½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) written out; the first product with ½ may stand elsewhere."""
+"""Steps of ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) written out. The first product with ½ may stand elsewhere."""
 
 Form: TypeAlias = Literal["", "erf", "written"]
 """How a GELU is computed: the tanh approximation in one kernel, exactly by erf, or the approximation written out."""
@@ -25,10 +26,12 @@ Form: TypeAlias = Literal["", "erf", "written"]
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What follows ``calls`` calls of a product and could be its epilogue; ``us`` is what those kernels took in all,
-    ``bias_us`` of it the addition of a bias.
+    """Kernels after ``calls`` calls of a product that could be its epilogue.
 
-    ``asked`` is the product with that epilogue, ``steps`` the words of the trace, ``form`` how GELU is computed there.
+    * ``problem``, ``asked``: the product without and with that epilogue.
+    * ``steps``: the words of the trace.
+    * ``us``: total time of the kernels, µs. ``bias_us``: the part of it that adds a bias.
+    * ``form``: how GELU is computed in the trace.
     """
 
     problem: GemmProblem
@@ -41,19 +44,19 @@ class Epilogue:
 
     @property
     def exact(self) -> bool:
-        """Whether GELU is by erf, which no epilogue computes."""
+        """True if GELU is computed by erf. No epilogue does that."""
         return self.form == "erf"
 
     @property
     def fused(self) -> GemmProblem:
-        """The product with that epilogue as a replay runs it: an addend of ``addmm`` is taken to be a bias."""
+        """The product with the epilogue as a replay runs it. An addend of ``addmm`` is taken to be a bias."""
         bias = self.problem.bias is not False or self.adds_bias
         kind = self.problem.d_type if bias else None
         return replace(self.asked, bias=bias, bias_type=kind, beta="zero")
 
     @property
     def adds_bias(self) -> bool:
-        """Whether a kernel of its own adds the bias."""
+        """True if a separate kernel adds the bias."""
         return "bias" in self.steps
 
     @property
@@ -64,12 +67,15 @@ class Epilogue:
 
     @property
     def in_library(self) -> str:
-        """The solution of ``fused`` in the library's epilogue, whose GELU is by tanh; a bias alone is the default."""
+        """The solution of ``fused`` in the library's epilogue, whose GELU uses tanh.
+
+        For a bias alone it is the default.
+        """
         return DEFAULT.text if self.asked.activation == "none" else "torch:fused"
 
 
 def trains(tables: Tables) -> bool:
-    """Whether the run computes gradients, as its traces' operators or its logs' convolutions show."""
+    """Tell whether the run computes gradients, by its traces' operators or its logs' convolutions."""
     kernels = tables.kernels[tables.kernels["run"] == tables.run]
     backward = kernels["op"].dropna().astype(str).str.contains("backward", case=False).any()
     problems = {*tables.workload["problem"], *kernels["problem"].dropna()}
@@ -77,7 +83,7 @@ def trains(tables: Tables) -> bool:
 
 
 def epilogues(tables: Tables) -> list[Epilogue]:
-    """The run's products whose following kernels an epilogue could do, those of all its traces added."""
+    """Return the run's products whose following kernels an epilogue could do, summed over all traces."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == FACT)]
     found: dict[tuple[str, tuple[str, ...]], Epilogue] = {}
     for text in sorted(rows["value"]):
@@ -93,7 +99,7 @@ def epilogues(tables: Tables) -> list[Epilogue]:
 
 @dataclass(frozen=True)
 class Gradient:
-    """``calls`` gradients of the GELU that is written out after a product, whose kernels took ``us`` in all."""
+    """Gradients of a GELU that is written out after a product: number of calls, and total time of the kernels (µs)."""
 
     problem: GemmProblem
     calls: int
@@ -101,7 +107,11 @@ class Gradient:
 
 
 def gradients(tables: Tables) -> list[Gradient]:
-    """Those of all written-out GELUs of the run, by their size: a trace does not link them to the forward pass."""
+    """Return the gradients of all written-out GELUs of the run.
+
+    They are matched with the products by their number of elements, because a trace does not link them to the forward
+    pass.
+    """
     sizes: dict[int, GemmProblem] = {}
     for one in epilogues(tables):
         p = one.problem
@@ -132,7 +142,7 @@ def _epilogue(value: Mapping[str, object]) -> Epilogue | None:
         activation, form, taken = "gelu", "written", taken + _by_hand(rest)
     if not taken:
         return None
-    # What the operator leaves open (an addend may be a bias) stays open.
+    # The operator may leave values open (an addend may be a bias). They stay open.
     asked = replace(problem, activation=activation, bias=None, bias_type=None, bias_source=None, beta=None)
     bias_us = float(times[0]) if words[0] == "bias" else 0.0
     return Epilogue(
@@ -141,9 +151,9 @@ def _epilogue(value: Mapping[str, object]) -> Epilogue | None:
 
 
 def _by_hand(words: Sequence[str]) -> int:
-    """How many steps form a GELU that is written out (0: none); copies of type among them and after them belong to it.
+    """Return how many steps form a written-out GELU (0: none), including type copies among them and after them.
 
-    Where autocast raises a power to single precision it lowers the result for the next product.
+    If autocast raises a power to single precision, it lowers the result for the next product.
     """
     places = [i for i, word in enumerate(words) if word != "copy"]
     if not words or words[0] == "copy":

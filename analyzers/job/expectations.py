@@ -1,6 +1,7 @@
-"""What is expected of the times that the run's files and traces hold, problem by problem.
+"""Expected times for the problems in the run's files and traces.
 
-A time is that of what ran, with no other solution beside it: a trace's kernels, or a file's only time of a problem.
+A problem's own time is the time of the solution that ran, if no other solution was timed beside it: from a trace's
+kernels, or a file's only time of the problem.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from logparse.target import Facts, arch
 
 @cached_per_run
 def times(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """The time of one call of each problem that is known without another solution's.
+    """Return the time of one call of each problem for which only one solution was timed.
 
-    Columns ``device, problem, source_id, origin, now_us``.  A trace's time counts before a file's; of several the
-    least.  Problems of which several solutions were timed, and sources of no known device, are left out.
+    Columns ``device, problem, source_id, origin, now_us``. A trace's time has priority over a file's. Among several
+    times the least counts. Sources of an unknown device are left out.
     """
     traced = traced_calls(tables.kernels, tables.calls).assign(origin=TRACE)
     alone = lone_times(tables).rename(columns={"time_us": "now_us"})
@@ -39,7 +40,10 @@ def times(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 def _completed(facts: Facts, here: Facts) -> Facts:
-    """The facts of a source, with the run's CU count where both are of one arch and it states none."""
+    """Return the facts of a source, completed with the run's CU count.
+
+    Nothing is added if the source states its CU count or device, or is of another arch.
+    """
     if "cu_count" in facts or "device" in facts or arch(facts) not in (None, arch(here)):
         return facts
     return {**{name: here[name] for name in ("arch", "cu_count", "device") if name in here}, **facts}
@@ -47,7 +51,7 @@ def _completed(facts: Facts, here: Facts) -> Facts:
 
 @cached_per_run
 def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataFrame, Expected]]:
-    """The rows of ``times`` of each device, and what is expected of them."""
+    """Return the rows of ``times`` per device, with their expected times."""
     rows = times(tables, settings)
     if not len(rows):
         return {}
@@ -58,9 +62,9 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
 
 
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
-    """Problem → the time of one call and what comparable problems let expect, at any distance (µs): an order of work.
+    """Return (time of one call, expected time at any distance) per problem, µs. Use it only to order work.
 
-    Of a problem that ran on several devices the one with the larger difference counts.
+    If a problem ran on several devices, the device with the larger difference counts.
     """
     out: dict[str, tuple[float, float]] = {}
     for rows, found in expectations(tables, settings).values():
@@ -71,6 +75,6 @@ def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]
 
 
 def expected_problems(tables: Tables, settings: Settings) -> frozenset[str]:
-    """The problems whose expected time is known."""
+    """Return the problems whose expected time is known."""
     found = expectations(tables, settings).values()
     return frozenset(str(text) for rows, known in found for text in rows.loc[np.isfinite(known.expected_us), "problem"])

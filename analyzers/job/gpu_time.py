@@ -1,9 +1,11 @@
-"""Where the GPU time of a run goes, by its traces: what kind of work the kernels did, and how long the GPU idled.
+"""GPU time of a run by kind of work, and the time that the GPU idled, from the run's traces.
 
-This is the one source of these numbers for ``recommend``, ``explore``, ``report`` and the analyzers.  A kernel's kind
-follows from its problem, else from its operator's name, else from its own.  Computation and communication are never
-added up: collectives count only where nothing computes, and as idle where they only wait for another rank (``ranks``).
-Times are those of an average unit of work (``analyzers/evidence/units.py``) times the units that were traced.
+This module is the one source of such numbers for ``recommend``, ``explore``, ``report`` and the analyzers. A kernel's
+kind follows from its problem, else from its operator's name, else from its own name.
+
+Computation and communication are never added up. Collectives count only while nothing computes. While they only wait
+for another rank, they count as idle (``ranks``). Times are (time of an average unit of work) · (traced units)
+(``analyzers/evidence/units.py``).
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ from logparse.libraries.torch_profiler.searches import SEARCH
 from logparse.model import kind_of, layer_of
 
 STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
-"""Facts of a trace: how many steps its profiler marked, and their wall time together (µs)."""
+"""Facts of a trace: the number of steps that its profiler marked, and their total wall time (µs)."""
 UNTRACED_STEP_US = "untraced_step_us"
-"""Fact of a trace: the wall time of a step without the profiler (µs), of ``logparse capture --trace`` and ``tune``."""
+"""Fact of a trace: wall time of a step without the profiler (µs), from ``logparse capture --trace`` and ``tune``."""
 
 BUSY = 0.8
-"""Share of the time below which the GPU is taken to wait for the host."""
+"""Busy share of the time below which the GPU is taken to wait for the host."""
 GEMM, COPIES, SOFTMAX, OTHER = "GEMM", "transposes and copies", "softmax", "other"
 COMMUNICATION = "communication"
 CONVOLUTION = "convolution {}"
@@ -71,14 +73,14 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("embedding and indexing", r"index|gather|scatter|where"),
     )
 )
-"""Kinds of work by the names of operators and kernels; the first that fits counts."""
+"""Kinds of work by the names of operators and kernels. The first kind that fits counts."""
 _NO_CONVOLUTION = frozenset({"attention", "optimizer", SOFTMAX, "normalisation", "embedding and indexing"})
-"""Kinds whose gradients are named like those of convolutions: ``_softmax_backward_data``, ``compute_grad_weight``."""
+"""Kinds whose gradients have names like those for convolutions: ``_softmax_backward_data``, ``compute_grad_weight``."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Work of one kind: time and launches of its kernels over all traces of the run."""
+    """Work of one kind: time (µs) and launches of its kernels over all traces of the run."""
 
     name: str
     us: float
@@ -87,8 +89,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Gap:
-    """One gap between kernels: its time (µs), its class (``logparse/libraries/torch_profiler/gaps.py``), and the
-    operator, the call of the runtime and the annotation over it, as far as there are such.
+    """One gap between kernels: its time (µs) and its class (``logparse/libraries/torch_profiler/gaps.py``).
+
+    ``operator``, ``call`` and ``annotation``: the operator, the runtime call and the annotation over the gap, if known.
     """
 
     us: float
@@ -99,7 +102,7 @@ class Gap:
 
     @property
     def place(self) -> str:
-        """Where it lies, in words: `` under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]``."""
+        """The place of the gap in words: `` under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]``."""
         call = f" ({self.call})" if self.call and self.operator else f" under {self.call}" if self.call else ""
         within = f" in {self.annotation}" if self.annotation else ""
         return f"{f' under {self.operator}' if self.operator else ''}{call}{within}"
@@ -107,15 +110,16 @@ class Gap:
 
 @dataclass(frozen=True)
 class Gaps:
-    """Idle time of all traces by its class (µs), and the longest gaps, the longest first."""
+    """Idle time of all traces by class (µs), and the longest gaps, the longest first."""
 
     us: Mapping[str, float]
     longest: tuple[Gap, ...]
 
     @property
     def single(self) -> Gap | None:
-        """The one gap that is most of the idle time, of which the traces show no second: it may never come again, so
-        it is no ceiling.
+        """The one gap that is most of the idle time, if the traces show no second gap like it.
+
+        Such a gap may never come again, so it is no ceiling.
         """
         total = math.fsum(self.us.values())
         if not self.longest or self.longest[0].us < _MOST * total:
@@ -134,17 +138,23 @@ _MOST = 0.5
 
 @dataclass(frozen=True)
 class GpuTime:
-    """``parts``, the longest first; times in µs over all traces of the run, None where they are not known.
+    """GPU time of a run. Times in µs over all traces of the run. None means unknown.
 
-    ``window_us`` is the time in which the traces were recorded, or that of their steps without the profiler, which
-    slows the host, where it is known (``profiled`` False).  ``busy_us`` is the part of it in which a kernel computed or
-    a collective transferred; ``alone_us`` that in which only collectives ran (``ranks.exposed``), ``waiting_us`` the
-    part of this in which they waited for another rank (None: the traces of one rank cannot tell), which is idle.
-    ``before_us`` are kernels that were launched before the traces and count in no part, ``unexplained_us`` those of
-    graph launches whose capture no trace shows (they count in the parts by their own names).  ``untraced_share``: of
-    the job's units of work the share, by time, of kinds that no trace holds.  ``word``: what a user calls a step.
-    ``left_out``: what of the run's traces counts nowhere, in words.  ``gaps`` is why the GPU was idle under the
-    profiler; ``unknown_idle`` why nothing is known of that, in a sentence.
+    * ``parts``: work by kind, the longest first.
+    * ``window_us``: the time in which the traces were recorded. If it is known, the time of their steps without the
+      profiler stands for it, because the profiler slows the host; then ``profiled`` is False.
+    * ``busy_us``: the part of the window in which a kernel computed or a collective transferred.
+    * ``alone_us``: the part in which only collectives ran (``ranks.exposed``).
+    * ``waiting_us``: the part of ``alone_us`` in which collectives waited for another rank. It is idle time. None if
+      the traces of one rank cannot tell.
+    * ``before_us``: kernels launched before the traces. They count in no part.
+    * ``unexplained_us``: kernels of graph launches whose capture no trace shows. They count in the parts by their own
+      names.
+    * ``untraced_share``: the share (by time, 0 to 1) of the job's units of work in kinds that no trace holds.
+    * ``word``: the user's word for a step.
+    * ``left_out``: texts about traced work that counts nowhere.
+    * ``gaps``: why the GPU was idle under the profiler.
+    * ``unknown_idle``: a sentence that says why nothing is known of idle time.
     """
 
     parts: tuple[Part, ...]
@@ -166,25 +176,26 @@ class GpuTime:
 
     @property
     def busy_share(self) -> float | None:
-        """The share of the window in which a kernel ran; None where that is unknown."""
+        """Share of the window in which a kernel ran (0 to 1). None if it is unknown."""
         known = self.busy_us is not None and self.window_us and not self.unknown_idle
         return self.busy_us / self.window_us if known and self.busy_us is not None and self.window_us else None
 
     @property
     def exposed_us(self) -> float | None:
-        """The time in which only collectives ran, without their waits for other ranks.  Waits are known only where the
-        traces of several ranks can be compared.
+        """Time in which only collectives ran, without their waits for other ranks, µs.
+
+        Waits are known only if the traces of several ranks can be compared.
         """
         return self.alone_us - (self.waiting_us or 0.0) if self.alone_us is not None else None
 
     @property
     def waits(self) -> bool:
-        """Whether the GPU waits for the host: gaps between kernels are more than what launches leave."""
+        """True if the GPU waits for the host: the gaps between kernels are longer than launches alone explain."""
         return self.busy_share is not None and self.busy_share < BUSY
 
     @property
     def idle_us(self) -> float | None:
-        """The time of the window in which no kernel ran; None where that is unknown."""
+        """Time of the window in which no kernel ran, µs. None if it is unknown."""
         known = self.busy_us is not None and self.window_us and not self.unknown_idle
         return (
             max(self.window_us - self.busy_us, 0.0) if known and self.window_us and self.busy_us is not None else None
@@ -193,7 +204,7 @@ class GpuTime:
 
 @cached_per_run
 def gpu_time(tables: Tables) -> GpuTime | None:
-    """The GPU time of the run's traces; None where the run has no kernels, or none that takes time."""
+    """Return the GPU time of the run's traces. Return None if the run has no kernels or none takes time."""
     rows = _in_order(tables.kernels[tables.kernels["run"] == tables.run])
     before = float(rows.loc[rows["op"].eq(BEFORE), "total_us"].sum())
     rows = rows[~rows["op"].isin([BEFORE, SEARCH])]
@@ -241,7 +252,7 @@ def gpu_time(tables: Tables) -> GpuTime | None:
 
 
 def _gaps(facts: pd.DataFrame) -> Gaps | None:
-    """The gaps of all traces; None where no trace states them."""
+    """Return the gaps of all traces. Return None if no trace states them."""
     given, listed = (facts.loc[facts["name"] == name, "value"].dropna() for name in ("gpu_idle_us", "gpu_gaps"))
     each = [(why, us) for value in given for why, us in json.loads(value).items()]
     us = {why: math.fsum(us for other, us in each if other == why) for why in sorted({why for why, _ in each})}
@@ -250,26 +261,27 @@ def _gaps(facts: pd.DataFrame) -> Gaps | None:
 
 
 def gpu_us(tables: Tables) -> float | None:
-    """GPU time of the run's traces, where the traces also count the run's calls; else None.
+    """Return the GPU time of the run's traces (µs) if the traces also count the run's calls, else None.
 
-    A log's calls are of the whole job, a trace's time of the steps that it saw: their quotient would mean nothing.
+    Calls in a log are of the whole job, but a trace's time is of the steps that it saw. Their quotient would mean
+    nothing.
     """
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
 
 
 def traced_us(tables: Tables) -> float | None:
-    """GPU time of the run's traces, whatever else counts its calls; None without a trace."""
+    """Return the GPU time of the run's traces (µs), whatever else counts its calls. Return None without a trace."""
     total = float(kernels_of_run(tables)["total_us"].sum())
     return total if total > 0 else None
 
 
 def kernels_of_run(tables: Tables) -> pd.DataFrame:
-    """The kernels that the run's traces saw launched and that compute: no collectives."""
+    """Return the kernels that the run's traces saw launched, without collectives."""
     return _launched(tables, collectives=False)
 
 
 def collectives_of_run(tables: Tables) -> pd.DataFrame:
-    """The kernels of collectives that the run's traces saw launched."""
+    """Return the kernels of collectives that the run's traces saw launched."""
     return _launched(tables, collectives=True)
 
 
@@ -279,21 +291,25 @@ def _launched(tables: Tables, collectives: bool) -> pd.DataFrame:
 
 
 def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
-    """Steps of the run and their wall time (µs): the user's count (which has no time), else what its traces marked.
+    """Return the steps of the run and their wall time (µs).
 
-    The time is that without the profiler where it is known.
+    The steps are the user's number, or else the number that the traces marked. The time is the time without the
+    profiler if it is known.
     """
     rows = tables.facts[tables.facts["run"] == tables.run]
     return settings.steps or _steps(rows), _untraced_us(tables, rows) or _sum(rows, STEPS_US) or None
 
 
 def _steps(facts: pd.DataFrame) -> float | None:
-    """The marked steps of all traces, else their ranks; None where nothing marks a unit."""
+    """Return the marked steps of all traces, else their number of ranks. Return None if nothing marks a unit."""
     return _sum(facts, STEPS) or float(unmarked_ranks(facts)) or None
 
 
 def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
-    """The time of all marked steps without the profiler, µs; None where it is not known of every trace with steps."""
+    """Return the time of all marked steps without the profiler, µs.
+
+    Return None if it is unknown for any trace with steps.
+    """
     found, count = units(tables), _sum(facts, STEPS)
     if found is not None and found.mean_us is not None and count:
         return found.mean_us * count
@@ -307,10 +323,11 @@ def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
 
 
 def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """What calls of each problem took in each trace of the run, which is that of ``calls``.
+    """Return the time of the calls of each problem in each trace of the run of ``calls``.
 
-    Columns ``source_id, problem, total_us, calls, now_us`` (per call, the mean) and ``kernel``: the costliest one of
-    those that compute, else of the helpers (which transpose, convert or fill).
+    Columns ``source_id, problem, total_us, calls, now_us, kernel``. ``now_us`` is the mean time of a call. ``kernel``
+    is the costliest kernel that computes. If there is no such kernel, it is the costliest helper (transpose,
+    conversion, fill).
     """
     keys = ["source_id", "problem"]
     own = calls[~is_true(calls["by_tool"])]
@@ -327,19 +344,19 @@ def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in_order(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Kernels in an order of their own: sums do not depend on the order in which rows are stored."""
+    """Return kernels in a fixed order, so that sums do not depend on the order of stored rows."""
     return kernels.sort_values(["source_id", "op", "kernel", "problem", "total_us"], ignore_index=True)
 
 
 def _sum(facts: pd.DataFrame, name: str) -> float | None:
-    """The sum of a fact over the sources that have it; None where none has."""
+    """Return the sum of a fact over the sources that have it. Return None if no source has it."""
     values = pd.to_numeric(facts.loc[facts["name"] == name, "value"], errors="coerce").dropna()
     return float(values.sum()) if len(values) else None
 
 
 @lru_cache(maxsize=65_536)
 def part_of(op: str, kernel: str, problem: str) -> str:
-    """The kind of work of a kernel, by its problem, else its operator, else its own name."""
+    """Return the kind of work of a kernel, by its problem, else its operator, else its own name."""
     if COLLECTIVES.search(op) or COLLECTIVES.search(kernel):
         return COMMUNICATION
     if problem:

@@ -1,15 +1,18 @@
-"""The ranks of a job compared: what each computes, what a collective transfers, and for whom the others wait.
+"""Comparison of a job's ranks: what each computes, what collectives transfer, and which rank the others wait for.
 
-A kernel of a collective begins when its own rank is ready and ends when the last one is done, so its time is a wait and
-a transfer.  The rank that comes last waits for nobody: of one call, the shortest time over the ranks is the transfer,
-the rest of each is waiting.  Clocks are not compared.  Calls are matched by their group of ranks and their order in
-windows that began at the same unit of work; a group whose ranks made different numbers of calls is left out.
+A collective's kernel begins when its own rank is ready, and ends when the last rank is done. So its time is a wait plus
+a transfer. The rank that comes last waits for nobody. So the shortest time of one call over the ranks is the transfer,
+and the rest of each rank's time is waiting. Clocks are not compared. Calls are matched by their group of ranks and by
+their order in windows that began at the same unit of work. A group whose ranks made different numbers of calls is left
+out.
 
-Of a call that overlaps with computation, the transfer is taken to be what is exposed first, so that waiting is stated
-rather too small.  So it is where a rank of the job left no trace (``missing``): the last one may have been that.
+Waiting is rather too small in two cases:
 
-The profiler makes ranks wait for each other: each starts and writes its trace at another moment.  Where the untraced
-time of a unit is known, collectives were exposed for no longer than what computation leaves of it (``exposed``).
+* A call overlaps with computation. Its transfer is taken to be the exposed part first.
+* A rank left no trace (``missing``). That rank may have been the last.
+
+The profiler makes ranks wait for each other, because each rank starts and writes its trace at another moment. If the
+untraced time of a unit is known, exposed communication is limited to that time minus the computation (``exposed``).
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ from analyzers.evidence.units import units_by_source
 
 @dataclass(frozen=True)
 class Rank:
-    """One process; times in µs per unit of work.  ``unit_us`` is a unit's wall time without the profiler where it is
-    known, else with it; ``exposed_us`` collectives while nothing computes, ``waiting_us`` the part of it in which this
-    rank waits for another one.
+    """One process. Times in µs per unit of work.
+
+    * ``unit_us``: wall time of a unit, without the profiler if that is known.
+    * ``exposed_us``: collectives that run while nothing computes.
+    * ``waiting_us``: the part of ``exposed_us`` in which this rank waits for another rank.
     """
 
     rank: int
@@ -39,14 +44,16 @@ class Rank:
 
     @property
     def host_us(self) -> float:
-        """Neither kernels nor collectives run: the device waits for its own host."""
+        """Time in which neither kernels nor collectives run, µs. The device waits for its own host."""
         return max(self.unit_us - self.compute_us - self.exposed_us, 0.0)
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks in order; ``matched`` is the share of the collectives' time that all traced ranks of a group have.
-    ``missing``: how many ranks of the job left no trace, as far as its processes or groups state their number.
+    """The ranks of a job, in order.
+
+    * ``matched``: share of the collectives' time (0 to 1) in calls that all traced ranks of a group made.
+    * ``missing``: number of ranks without a trace, as far as the job's processes or groups state how many there are.
     """
 
     ranks: tuple[Rank, ...]
@@ -55,24 +62,27 @@ class Ranks:
 
     @property
     def slowest(self) -> Rank:
-        """The one that the others wait for: it waits least itself."""
+        """The rank that the others wait for. It waits least itself."""
         return min(self.ranks, key=lambda x: (x.waiting_us, -x.compute_us))
 
     @property
     def waiting_us(self) -> float:
-        """Mean over the ranks."""
+        """Waiting time per unit, µs: the mean over the ranks."""
         return sum(x.waiting_us for x in self.ranks) / len(self.ranks)
 
 
 def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
-    """How long only collectives run, and how much of this is waiting, where there is no more room than that (µs)."""
+    """Limit exposed communication to ``room_us``. Return it and the waiting time in it, µs.
+
+    The time that is cut off is taken from the waiting time first.
+    """
     shown = min(alone_us, max(room_us, 0.0))
     return shown, shown - min(alone_us - min(waiting_us, alone_us), shown)
 
 
 @cached_per_run
 def ranks(tables: Tables) -> Ranks | None:
-    """The ranks of the run; None where fewer than two left comparable traces."""
+    """Return the ranks of the run. Return None if fewer than two ranks left comparable traces."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     own = tables.collectives[tables.collectives["run"] == tables.run]
     of = facts[facts["name"] == "rank"].drop_duplicates("source_id").set_index("source_id")["value"]
@@ -96,7 +106,10 @@ def ranks(tables: Tables) -> Ranks | None:
 
 
 def _matched(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """The calls that all ranks of a group made, each with what it waited while nothing computed (``wait``)."""
+    """Yield the calls that all ranks of a group made.
+
+    ``wait`` is the time that a call waited while nothing computed, µs.
+    """
     for _, each in rows.groupby(["window", "ranks"]):
         counts = each.groupby("source_id").size()
         if len(counts) < 2 or counts.nunique() > 1:

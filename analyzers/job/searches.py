@@ -1,6 +1,7 @@
-"""Searches for solvers in a run's traces: what they ran, which counts in no call and in no step, and the remedy.
+"""Searches for solvers in a run's traces: the kernels that they ran, and the remedy.
 
-What a search is: ``logparse/libraries/torch_profiler/searches.py``.
+The kernels of a search count in no call and in no step. A search is defined in
+``logparse/libraries/torch_profiler/searches.py``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TUNING = (
 
 @dataclass(frozen=True)
 class Search:
-    """The searches of one problem in all traces: calls, kernels, their time and that of naive ones, µs."""
+    """The searches of one problem in all traces: calls, kernels, their time and the time of naive kernels, µs."""
 
     problem: Problem
     calls: int
@@ -41,7 +42,7 @@ class Search:
 
 @cached_per_run
 def searches(tables: Tables) -> tuple[Search, ...]:
-    """The searches of the run's traces, the longest first."""
+    """Return the searches of the run's traces, the longest first."""
     facts = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "searches")]
     listed = [x for value in facts["value"].dropna() for x in json.loads(value)]
     of: dict[str, list[Mapping[str, float]]] = {}
@@ -61,7 +62,7 @@ def searches(tables: Tables) -> tuple[Search, ...]:
 
 
 def in_words(found: Sequence[Search]) -> str:
-    """What is left out, in a sentence; empty without searches."""
+    """Return a sentence about the searches that are left out. Empty without searches."""
     if not found:
         return ""
     kernels, us = sum(x.kernels for x in found), sum(x.us for x in found)

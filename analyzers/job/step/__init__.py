@@ -1,3 +1,5 @@
-"""The step simulated: from a job's traces a graph of host threads, device streams and collectives, re-run with other
-times of its kernels (``traces`` → ``build`` → ``graph`` → ``answer``).
+"""Simulation of a step. Its graph is made from a job's traces and run again with other kernel times.
+
+The nodes of the graph are moments of host threads, device streams and collectives. The modules in order: ``traces`` →
+``build`` → ``graph`` → ``answer``.
 """

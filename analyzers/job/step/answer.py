@@ -1,16 +1,20 @@
-"""What other kernel times do to the step: now → then, what limits it, and where it would end.
+"""The effect of other kernel times on the step: now → then, what limits it, and its ceilings.
 
-The profiler slows the host.  ``host_factor`` scales what the host does such that it takes, by itself, what it took
-without the profiler for units before which the device was idle (``UnitKind.host_us``), and the unchanged step no more
-than it took, nor less, as far as the host's times spread.  Where that was not measured, the unchanged step alone
-decides; one that does not wait for the host tells nothing of it, and keeps the traced host: then the interval begins
-with a host that is ``ROUGH`` times as fast.
+The profiler slows the host. ``host_factor`` corrects the host's work for that. Two times decide it:
 
-A window of two units shows some waits for a loader's workers, and of a collective with ranks that left no trace how
-long it waited while these started their profilers.  Such waits are scaled, too: until the unchanged step takes its
-untraced time (``fit_waits``).  What still lacks to that is a factor on every answer; where it is too much
-(``_EXPLAINED``), there is none.  Of calls that an action takes away the host saves what their operator did to launch
-their kernels; of those that it changes, what a replay saw.  All of the host's work is scaled by that.
+* the host's own time without the profiler, in units before which the device was idle (``UnitKind.host_us``)
+* the untraced time of the unchanged step, which the simulation must reach, as far as the host's times spread
+
+If the host's own time was not measured, the unchanged step alone decides. A step that does not wait for the host tells
+nothing about it and keeps the traced host. The interval then begins with a host that is ``ROUGH`` times as fast.
+
+A window of two units shows only some waits for a loader's workers. If ranks left no trace, it shows how long a
+collective waited while they started their profilers. Such waits are scaled, too, until the unchanged step takes its
+untraced time (``fit_waits``). Any remaining difference is a factor on every answer. If the factor is too large
+(``_EXPLAINED``), there is no answer.
+
+If an action removes calls, the host saves the time that their operator spent on launching their kernels. If an action
+changes calls, the host's time changes as a replay measured it. All of the host's work is scaled accordingly.
 """
 
 from __future__ import annotations
@@ -38,37 +42,41 @@ from logparse.ingest.input_file import CAPTURES, InputFile, source_id
 from logparse.text import duration
 
 ERROR = 0.05
-"""Of a changed step: at least twice the root mean square error of the pairs of the records
-(``benchmarks/results/jobs-…``) whose measured time is known well and which the host does not limit (``steps.py``,
-``own_errors``): what the host's own times leave open is in the interval besides.
+"""Relative error of a changed step.
+
+It is at least twice the root mean square error of the pairs in the records (``benchmarks/results/jobs-…``) whose
+measured time is known well and which the host does not limit (``steps.py``, ``own_errors``). The uncertainty of the
+host's own times is in the interval besides.
 """
 STARTS = 0.02
-"""Standard deviation of what the host takes in the starts of a program: the median over the jobs of the records that
-wait for it (``steps.py``, ``starts``).
+"""Relative standard deviation of the host's time between starts of a program.
+
+It is the median over the jobs in the records that wait for the host (``steps.py``, ``starts``).
 """
 BESIDE_LOGS = "units were timed beside the libraries' logs, which slow the host (`logparse tune` does without)"
 _NOT_KEPT = "an older logparse wrote the store and did not keep the step"
 READ_AGAIN = f"{_NOT_KEPT}, so this was read again:"
 _STORE_ANEW = "`logparse forget` it and ingest it again to keep it"
 WORTH = 0.04
-"""Of a step: a gain that a user would not want to miss."""
+"""Gain that a user would not want to miss, as a share of a step."""
 ROUGH = 1.5
-"""A host that the profiler slowed by more than this is simulated roughly."""
+"""Factor on the host's work from which on the simulation is rough, because the profiler changed the host so much."""
 _SAME = 1e-3
 _HOST_LEAST, _HOST_MOST, _HOST_EXACT = 0.1, 4.0, 1e-4
 _DEPENDS = 0.5
-"""Elasticity of the step to the host's speed from which an untraced step that took longer is the host's."""
+"""Least elasticity of the step to the host's speed at which a longer untraced step is explained by a slower host."""
 _WAITS_MOST = 8.0
-"""The largest factor on waits for what is outside the traces."""
+"""Largest factor on waits for things outside the traces."""
 _EXPLAINED = 1.3
-"""Where the untraced step and the simulated one differ by more than this factor, the traces do not explain it."""
+"""Largest factor between untraced and simulated step. Beyond it, the traces do not explain the step."""
 _WINDOWS, _MOST_WORK = 2, 1_000_000
 FORMAT = "torch-profiler"
 
 
 class Factor(NamedTuple):
-    """A kernel's new time over its time in the trace, with the interval of that (0: it is not launched any more);
-    ``host_us``: by how much longer the host takes for its calls of an average unit.
+    """Change of a kernel: new time / time in the trace, with its interval. A value of 0 means no launch any more.
+
+    ``host_us``: additional time that the host takes for the kernel's calls in an average unit, µs.
     """
 
     value: float
@@ -79,9 +87,15 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The step (µs) with every kernel at its best known time, an infinitely fast host, free communication, and kernels
-    that take no time, which bounds what other kernel times can gain (to 0.5 % on real traces, where both ends of a unit
-    move, for which the last three are at most the step of now as well).
+    """Bounds of the step's time, µs.
+
+    * ``best_us``: every kernel takes its best known time.
+    * ``fast_host_us``: the host is infinitely fast.
+    * ``free_communication_us``: communication takes no time.
+    * ``free_kernels_us``: kernels take no time. It bounds the gain from other kernel times.
+
+    Both ends of a unit may move, so the bounds hold to 0.5 % on real traces. The last three are therefore limited to
+    the step's time now.
     """
 
     best_us: float
@@ -92,11 +106,15 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class StepAnswer:
-    """Times of a step in µs.  ``now_us`` is the untraced one where it is known; ``low_us`` and ``high_us`` enclose
-    ``then_us``, with the kernels' intervals, the range of the host's times, by how much these differ between two starts
-    (``STARTS``), and the simulation's ``ERROR``.  ``limit`` is what most of the new step waits for (one of
-    ``graph.KINDS``), ``shares`` its parts.  ``launch_us``: what the host does to launch a kernel.  ``rough``: the
-    profiler changed the host so much, or the untraced time is unknown, that the answer is rough.
+    """The step now and then, µs.
+
+    * ``now_us``: the untraced time if it is known.
+    * ``low_us``, ``high_us``: an interval around ``then_us``. It covers the kernels' intervals, the range of the host's
+      times, their difference between two starts (``STARTS``), and the simulation's ``ERROR``.
+    * ``limit``: the kind of time that most of the new step waits for (one of ``graph.KINDS``).
+    * ``shares``: share of the new step's time per kind.
+    * ``launch_us``: time that the host takes to launch a kernel.
+    * ``rough``: True if the profiler changed the host too much, or if the untraced time is unknown.
     """
 
     now_us: float
@@ -117,23 +135,25 @@ class StepAnswer:
 
     @property
     def read_again(self) -> str:
-        """The sentence about traces whose files were read once more; empty where the store has all."""
+        """A sentence about traces whose files were read again. Empty if the store has all traces."""
         return next((note for note in self.notes if note.startswith(READ_AGAIN)), "")
 
 
 @dataclass(frozen=True)
 class StepUnknown:
-    """Why there is no answer in step time."""
+    """The reason why there is no answer in step time."""
 
     reason: str
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The graphs of a job's traced windows, and how often each kind of unit ran (empty: as in the traces).
-    ``untraced_us`` is the time of an average unit without a profiler, ``host_us`` what its host takes by itself, by
-    kind (the lower quartile, as in ``compare/unit_time.py``), and ``host_range`` in which range nine of ten of these
-    times lie, relative to that.
+    """The graphs of a job's traced windows.
+
+    * ``counts``: how often each kind of unit ran. If empty, as often as in the traces.
+    * ``untraced_us``: time of an average unit without the profiler, µs.
+    * ``host_us``: time that the host takes by itself, by kind, µs: the lower quartile, as in ``compare/unit_time.py``.
+    * ``host_range``: range of nine in ten of the host's times, relative to the lower quartile.
     """
 
     graphs: Sequence[Graph]
@@ -144,14 +164,14 @@ class Step:
     host_range: tuple[float, float] = (1.0, 1.0)
 
     def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
-        """The mean time of a unit; ``each`` gives the times of a graph's kernels and transfers."""
+        """Return the mean time of a unit, µs. ``each`` returns the times of a graph's kernels and transfers."""
         return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 
     def mean_us(self, at: Sequence[Sequence[float]]) -> float:
-        """The mean time of a unit when the graphs' nodes come at these times.
+        """Return the mean time of a unit (µs) if the graphs' nodes come at the times ``at``.
 
-        In a window the device may catch up with a host that was units ahead; in the long run neither is faster than the
-        other.
+        In a window the device may catch up with a host that was units ahead. In the long run neither is faster than the
+        other, so the longer of the two times counts.
         """
 
         def took(moments: Sequence[float], unit: Bounds, in_step: bool) -> float:
@@ -161,18 +181,18 @@ class Step:
         return self._mean(self._by_kind(at, took))
 
     def issued_us(self, at: Sequence[Sequence[float]]) -> float:
-        """The mean time that the host takes until it has issued a unit, of the kinds of which ``host_us`` is known."""
+        """Return the mean time until the host has issued a unit, µs, over the kinds with a known ``host_us``."""
         found = self._by_kind(at, lambda moments, unit, _: moments[unit.issued] - moments[unit.begun])
         return self._mean({kind: us for kind, us in found.items() if kind in self.host_us})
 
     @property
     def measured_host_us(self) -> float:
-        """``host_us`` of the kinds that the traces hold, weighed as theirs are; 0 where none is known."""
+        """Mean of ``host_us`` over the kinds that the traces hold, weighted by their counts. 0 if none is known."""
         kinds = {unit.kind for graph in self.graphs for unit in graph.bounds}
         return self._mean({kind: [us] for kind, us in self.host_us.items() if kind in kinds})
 
     @property
-    def weights(self) -> list[float]:  # for how many units that ran one of each graph stands
+    def weights(self) -> list[float]:  # One weight per graph: how many units of the run a unit of the graph stands for.
         traced = Counter(unit.kind for graph in self.graphs for unit in graph.bounds)
         known = any(self.counts.get(x) for x in traced)
         each = {x: self.counts.get(x, 0.0) / n if known else 1.0 for x, n in traced.items()}
@@ -181,7 +201,10 @@ class Step:
     def _by_kind(
         self, at: Sequence[Sequence[float]], took: Callable[[Sequence[float], Bounds, bool], float]
     ) -> dict[str, list[float]]:
-        """What units took, by kind.  The first one of a window is not yet in step: it counts where it is the only."""
+        """Return the times of units by kind.
+
+        The first unit of a window is not yet in step. It counts only if its kind has no other unit.
+        """
         found: dict[str, list[float]] = defaultdict(list)
         first: dict[str, list[float]] = defaultdict(list)
         for graph, moments in zip(self.graphs, at, strict=True):
@@ -202,7 +225,7 @@ class Step:
 
 
 class _Unit(NamedTuple):
-    """The mean time of a unit, and of its host until it has issued it (µs)."""
+    """Mean time of a unit, and of its host until it has issued the unit (µs)."""
 
     us: float
     issued_us: float
@@ -210,20 +233,23 @@ class _Unit(NamedTuple):
 
 @cached_per_run
 def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit:
-    """A unit with the traced times of its kernels and collectives, but those of the kind that take no time."""
+    """Return the unit with the traced times of its kernels and collectives.
+
+    Nodes of the kind ``without`` take no time.
+    """
     us = [graph.us if without is None else graph.without(without) for graph in step.graphs]
     at = [times(graph, each, host_factor) for graph, each in zip(step.graphs, us, strict=True)]
     return _Unit(step.mean_us(at), step.issued_us(at))
 
 
 def _waiting(step: Step, factor: float) -> Step:
-    """The step with its waits for what is outside scaled."""
+    """Return the step with its waits for things outside the traces multiplied by ``factor``."""
     return replace(step, graphs=[graph.waiting(factor) for graph in step.graphs])
 
 
 @cached_per_run
 def fit_waits(step: Step) -> Step:
-    """Make waits for what is outside the step so long that it takes its untraced time, if it has such waits."""
+    """Scale the step's waits for things outside the traces, if it has any, so that it takes its untraced time."""
     target = step.untraced_us
     if target is None or not any(graph.outside for graph in step.graphs):
         return step
@@ -242,8 +268,9 @@ def fit_waits(step: Step) -> Step:
 
 @cached_per_run
 def _by_itself(step: Step) -> float:
-    """The factor with which the host takes what it took by itself, without waits for what is outside: of its times the
-    lower quartile is known, which has the least of them.
+    """Return the factor with which the host takes its own time, without waits for things outside the traces.
+
+    The host's own time is known as a lower quartile, which contains the least of such waits.
     """
     free = _waiting(step, 0.0) if any(graph.outside for graph in step.graphs) else step
     return _reaching(step.measured_host_us, lambda x: _traced(free, x).issued_us, _HOST_LEAST, _HOST_MOST)
@@ -251,9 +278,11 @@ def _by_itself(step: Step) -> float:
 
 @cached_per_run
 def host_factor_of(step: Step) -> float:
-    """The factor on the host's work with which it takes what it took by itself, as far as the unchanged step then takes
-    its untraced time, or else the one for that time; 1 where none is known.  Where no factor reaches it, the one
-    nearest to 1 that comes closest.
+    """Return the factor on the host's work. Return 1 if no untraced time is known.
+
+    * The factor with which the host takes its own time, if the unchanged step then takes its untraced time.
+    * Else the factor with which the unchanged step takes its untraced time. If no factor reaches that time, the factor
+      nearest to 1 that comes closest.
     """
     if not step.measured_host_us:
         return _of_step(step)
@@ -261,10 +290,10 @@ def host_factor_of(step: Step) -> float:
     simulated = _traced(step, alone).us
     if target is None or abs(simulated / target - 1.0) <= ERROR / 2:
         return alone
-    if simulated < target:  # the host of those units was slower, if its times spread so far
+    if simulated < target:  # The host of the untraced units was slower, if its times spread that far.
         slower = _reaching(target, lambda x: _traced(step, x).us, alone, _HOST_MOST)
         return slower if _traced(step, slower).issued_us <= step.measured_host_us * step.host_range[1] else alone
-    # Where even the fastest host leaves the step as long as it is, kernels limit it: its time does not show the host's.
+    # If even the fastest host leaves the step too long, kernels limit it, and its time does not show the host's time.
     witness = target > _traced(step, _HOST_LEAST).us * (1.0 + ERROR / 2)
     return min(alone, _of_step(step)) if witness else alone
 
@@ -286,10 +315,11 @@ def _of_step(step: Step) -> float:
 
 
 def _reaching(target: float, us: Callable[[float], float], low: float, high: float) -> float:
-    """The factor between these at which ``us``, which remembers its values, is so long; else the nearer end.
+    """Return the factor between ``low`` and ``high`` at which ``us`` reaches ``target``, or else the nearer end.
 
-    Times are maxima of straight lines in the factor, so the line through two points above the target leads to it.
-    Where that did not halve the interval (means of several units are no such maxima), bisection follows.
+    ``us`` must remember its values. Times are maxima of straight lines in the factor, so the line through two points
+    above the target leads to the factor. Means of several units are no such maxima: if a step does not halve the
+    interval, bisection follows.
     """
 
     def crossing(one: float, other: float) -> float:
@@ -315,7 +345,10 @@ def _reaching(target: float, us: Callable[[float], float], low: float, high: flo
 
 
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
-    """The step with these factors, by a kernel's problem, operator or name; ``best``: those of the best known times."""
+    """Return the step with these factors, which are given by a kernel's problem, operator or name.
+
+    ``best``: the factors to the best known times.
+    """
     step = fit_waits(step)
     host = host_factor_of(step)
     simulated = _traced(step, host).us
@@ -325,7 +358,10 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     least, most = step.host_range if witnessed else (1.0 / ROUGH, 1.0)
 
     def under(given: Mapping[str, Factor], left: float, which: int, host_factor: float = host) -> float:
-        """The step if its host is as fast as that, now and then, with this share of its work left."""
+        """Return the step for the factors ``given``.
+
+        ``host_factor`` applies now and then. ``left`` is the share of the host's work that is left then.
+        """
         us = step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor * left)
         return now * us / _traced(step, host_factor).us
 
@@ -362,12 +398,15 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
 
 
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
-    """Rows of values, lows and highs of the factors of a graph's kernels: by problem, else operator, else name."""
+    """Return three rows (values, lows, highs) of the factors of a graph's kernels.
+
+    A factor is looked up by the kernel's problem, else its operator, else its name.
+    """
     return np.array([x[:3] for x in _each(graph, given)], dtype=np.float64).reshape(-1, 3).T
 
 
 def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
-    """The factor of each of the graph's identities."""
+    """Return the factor of each of the graph's identities."""
     one = Factor(1.0, 1.0, 1.0)
     return [
         next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
@@ -376,7 +415,11 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
 
 
 def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
-    """The share of the host's work, of factor ``host``, without spared launches and with what calls take longer."""
+    """Return the share of the host's work that is left (1: all).
+
+    Saved launches are subtracted, and the extra time of changed calls is added. ``host``: the factor on the host's
+    work.
+    """
     spared = whole = units = 0.0
     for graph, weight in zip(step.graphs, step.weights, strict=True):
         spared += weight * graph.launches_us([x.value == 0 for x in _each(graph, given)])
@@ -386,7 +429,10 @@ def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
 
 
 def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]], host: float) -> dict[str, float]:
-    """What the new step waits for, as parts of 1; a kind's lags may sum up to less than nothing where clocks differ."""
+    """Return what the new step waits for, as shares of 1 per kind.
+
+    If clocks differ, the lags of a kind may sum up to less than 0. The kind then counts as 0.
+    """
     out = dict.fromkeys(KINDS, 0.0)
     for graph, weight, us, moments in zip(step.graphs, step.weights, changed, at, strict=True):
         for kind, part in shares(graph, moments, us, host).items():
@@ -401,7 +447,7 @@ def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]]
 def step_of(
     tables: Tables, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None
 ) -> StepAnswer | StepUnknown:
-    """The step of the run with these factors of its kernels, from its traces as the store has them."""
+    """Return the run's step with the factors of its kernels, from its traces in the store."""
     step = traced_step(tables)
     if isinstance(step, StepUnknown):
         return step
@@ -415,20 +461,24 @@ def step_of(
 
 
 def beside_logs(tables: Tables) -> bool:
-    """Whether the times of the run's units are of a job that wrote its libraries' logs meanwhile."""
+    """Tell whether the times of the run's units come from a job that was writing its libraries' logs."""
     found, logged = units(tables), ~tables.calls["category"].isin(["profiler", "untuned"])
     return not (found and found.alone) and bool(logged.any())
 
 
 @cached_per_run
 def traced_step(tables: Tables) -> Step | StepUnknown:
-    """The run's traces as graphs, some windows with all of their ranks; why not, where none can be read."""
+    """Return the run's traces as graphs: some windows with all of their ranks.
+
+    Return the reason if none can be read.
+    """
     left_out = frozenset[str]().union(*(x.sources for x in tables.left_out))
     rows = tables.sources[
         (tables.sources["run"] == tables.run)
         & ~tables.sources["source_id"].isin(list(left_out))
         & tables.sources["format"].astype(str).str.contains(FORMAT, regex=False, na=False)
-        & ~tables.sources["path"].astype(str).str.contains(CAPTURES, regex=False, na=False)  # no unit ran in these
+        # No unit runs in the capture of a graph.
+        & ~tables.sources["path"].astype(str).str.contains(CAPTURES, regex=False, na=False)
     ]
     if not len(rows):
         return StepUnknown("the run has no trace of torch.profiler")
@@ -481,7 +531,10 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
 
 
 def _unchanged(source: str, path: str) -> InputFile:
-    """The file of a source whose trace an older logparse did not keep.  Raises InputError where it is not the same."""
+    """Return the file of a source whose trace an older logparse did not keep.
+
+    Raises InputError if it is gone or changed.
+    """
     file = InputFile(path)
     try:
         same = source_id(path, file.digest(file.size)) == source
@@ -493,7 +546,10 @@ def _unchanged(source: str, path: str) -> InputFile:
 
 
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """Ids and paths of sources: those of the first windows that most ranks traced, and of further kinds of units."""
+    """Yield ids and paths of the chosen sources.
+
+    These are the first windows that most ranks traced, and windows with further kinds of units.
+    """
     facts = tables.facts[tables.facts["run"] == tables.run]
     of = {
         name: facts[facts["name"] == name].drop_duplicates("source_id").set_index("source_id")["value"].to_dict()
@@ -511,7 +567,7 @@ def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _stated(tables: Tables) -> float | None:
-    """The untraced time of a step that the traces themselves state."""
+    """Return the untraced time of a step that the traces themselves state, µs. Return None if they state none."""
     facts = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "untraced_step_us")]
     values = pd.to_numeric(facts["value"], errors="coerce").dropna()
     return float(values.mean()) if len(values) else None

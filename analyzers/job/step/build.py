@@ -1,39 +1,41 @@
-"""The graph of a window of the job: what each call, kernel and collective follows.
+"""The graph of a window of the job: the nodes that each call, kernel and collective follows.
 
-Each rule with its source.  Unchanged, the graph gives the traced times: of the dependencies of a kernel the one that
-comes last has the lag that was observed, the others what is usual on this machine (``_Usual``).
+The table gives each rule with its source. Unchanged, the graph gives the traced times: among the nodes that a kernel
+follows, the last one has the observed lag. The others have the lag that is usual on this machine (``_Usual``).
 
 ==================  =============================================================================================
 stream order        Work of a stream runs in the order of its launches (CUDA C++ Programming Guide, "Streams";
                     HIP likewise).  The lag is the observed gap.
-correlation         Work begins after the call that launched it (Kineto links both by ``correlation``); the lag from
-                    the call's beginning is observed where the stream was idle.
+correlation         Work begins after the call that launched it.  Kineto links both by ``correlation``.  If the
+                    stream was idle, the observed lag is taken from the beginning of the call.
 event wait          ``cudaStreamWaitEvent``: later work of the stream follows all work before the event's record
                     (CUDA Runtime API, "Event Management").  ``cuda_sync`` events state stream and record.  Without
-                    them (all of ROCm's traces) the waiting stream is that of the thread's next launch, and it waits
-                    for the work that ended last of what other streams had been given: the observed order.
-blocking calls      ``DeviceSynchronize`` waits for all work; ``StreamSynchronize`` for its stream (unstated: that of
-                    the thread's last launch); ``EventSynchronize`` for its event (unstated: what ended last, if it
-                    took its time);
-                    a copy between device and pageable memory for itself, where it ended before the call did (CUDA
-                    Runtime API, "API synchronization behavior").  This is where ``item()`` waits.
-allocator           ``Free`` waits for all work (same source, "implicit synchronization"); ``Malloc`` and pinned
-                    memory's calls where the trace shows that they returned after it.
-autograd's thread   ``libraries/torch_profiler/timeline.py``, ``handoffs``
-backlog             The device is busy until its first work begins, where that was launched ``BACKLOG_US`` before or
-                    more: the trace does not hold what ran before (``libraries/torch_profiler/records.py``).
-graph launch        Its kernels follow the launch; within it, those of one stream each other, the first of a further
-                    stream what had ended last: no trace has the graph's edges.  Later work follows all of it.
-collectives         They begin on each rank as a kernel, meet when the last rank comes, then transfer: from there to
-                    the end.  Calls of ranks are matched as in ``analyzers/job/ranks.py``; since they end
-                    together, their ends also align the ranks' clocks (median).
-data loading        A batch for which the thread waited came when its workers had it, which the step does not hasten;
-                    a loader without workers is work of the host.
-full queue          A launch waits while about 1,024 works of its stream are outstanding, where the trace shows this:
-                    as many as were left when most launches returned that had waited (1,022 on an H200).
+                    them (all of ROCm's traces) the order is taken from the trace: the stream of the thread's next
+                    launch waits, and it waits for the work of other streams, given before, that ended last.
+blocking calls      ``DeviceSynchronize`` waits for all work.  ``StreamSynchronize`` waits for its stream; if the
+                    trace does not state it, for the stream of the thread's last launch.  ``EventSynchronize``
+                    waits for its event; if the trace does not state it and the call took long, for the work that
+                    ended last.  A copy between device and pageable memory waits for itself, if it ended before the
+                    call did (CUDA Runtime API, "API synchronization behavior").  This is where ``item()`` waits.
+allocator           ``Free`` waits for all work (same source, "implicit synchronization").  ``Malloc`` and the calls
+                    for pinned memory wait if the trace shows that they returned after the work.
+autograd's thread   ``libraries/torch_profiler/timeline.py``, ``handoffs``.
+backlog             The device is busy until its first work begins, if that work was launched ``BACKLOG_US`` or more
+                    before.  The trace does not hold what ran before (``libraries/torch_profiler/records.py``).
+graph launch        The kernels of a graph follow its launch.  Kernels of one stream follow each other.  The first
+                    kernel of a further stream follows the kernel that had ended last, because no trace has the
+                    graph's edges.  Later work follows all of the graph.
+collectives         They begin on each rank as a kernel, meet when the last rank comes, then transfer until their
+                    end.  Calls of ranks are matched as in ``analyzers/job/ranks.py``.  Since they end together,
+                    their ends also align the ranks' clocks (median).
+data loading        If the thread waited for a batch, the batch came when the loader's workers had it.  The step
+                    does not make the workers faster.  Loading without workers is work of the host.
+full queue          A launch waits while about 1,024 works of its stream are outstanding, if the trace shows this.
+                    The limit is the number that most waiting launches had left when they returned (1,022 on an
+                    H200).
 ==================  =============================================================================================
 
-Not modelled: kernels that slow each other down when they overlap, and what the GIL makes of several host threads.
+Not modelled: kernels that slow each other down when they overlap, and the effect of the GIL on several host threads.
 """
 
 from __future__ import annotations
@@ -52,18 +54,22 @@ from logparse.libraries.torch_profiler.timeline import BACKLOG_US, KernelIdentit
 
 _QUEUE, _QUEUE_SLACK = 1024, 64
 _LAUNCH_US, _GAP_US, _RETURN_US = 6.0, 1.0, 5.0
-"""Usual lags from launch to kernel, kernel to kernel and kernel to the waiting host, where a trace shows none."""
+"""Usual lags if a trace shows none, µs: launch to kernel, kernel to kernel, and kernel to the waiting host."""
 _ROUND_US = 1.0
-"""Older traces state whole µs."""
+"""Rounding of times in µs: older traces state whole µs."""
 _LATE_US = 50.0
-"""A call that takes longer waited."""
+"""Least time of a call that waited, µs."""
 _Place = tuple[int, int]
 
 
 @dataclass
 class _Stream:
-    """What a stream was given so far: when it was launched (-inf: before the trace), when it ended, its nodes; ``tail``
-    is what the next one follows.
+    """The work that a stream was given so far.
+
+    * ``launched``: when each work was launched; −inf means before the trace.
+    * ``ended``: when it ended.
+    * ``nodes``: its node.
+    * ``tail``: the node that the next work follows.
     """
 
     launched: list[float] = field(default_factory=list)
@@ -78,14 +84,14 @@ class _Stream:
         self.tail = node
 
     def given(self, by: float) -> int:
-        """The last node that was launched by then; 0 without one."""
+        """Return the last node that was launched by ``by``, or 0 without such a node."""
         count = bisect.bisect_right(self.launched, by)
         return self.nodes[count - 1] if count else 0
 
 
 @uncollected()
 def build(traces: Sequence[RankTrace]) -> Graph:
-    """The graph of the traces of one window, one per rank."""
+    """Return the graph of the traces of one window, one trace per rank."""
     keys = _matched(traces)
     offsets = _offsets(traces, keys)
     starts = (
@@ -120,9 +126,9 @@ def build(traces: Sequence[RankTrace]) -> Graph:
 
 
 def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
-    """Of each trace the collectives (by their kernel) that all ranks of their group made, with a key.
+    """Return per trace the collectives that all ranks of their group made: kernel → key.
 
-    What was launched before the trace began, a rank's backlog, is left out.
+    Collectives launched before the trace began (a rank's backlog) are left out.
     """
     made: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number, trace in enumerate(traces):
@@ -139,14 +145,14 @@ def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
 
 
 def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> list[float]:
-    """What is added to each rank's clock so that collectives end together."""
+    """Return the time that is added to each rank's clock, so that collectives end together, µs."""
     ends = [
         {of[work.kernel]: work.end for work in trace.works if work.kernel in of}
         for trace, of in zip(traces, keys, strict=True)
     ]
     out = [0.0] * len(traces)
     for i in range(1, len(traces)):
-        for j in range(i):  # a rank shares a group with one before it, or has a clock of its own
+        for j in range(i):  # A rank shares a group with a rank before it, or keeps its own clock.
             both = ends[i].keys() & ends[j].keys()
             if both:
                 out[i] = out[j] + float(np.median([ends[j][x] - ends[i][x] for x in both]))
@@ -186,11 +192,13 @@ class _Rank:
         trace = self._trace
         units = self._units()
         self._add_backlog()
-        todo: list[Call | Work | Handoff | Load | float]  # What has the same time is taken in the order of this list.
+        # Items with the same time are taken in the order of this list.
+        todo: list[Call | Work | Handoff | Load | float]
         todo = [*trace.handoffs, *trace.loads, *(x.start for x in units)]
         at = [*(x.at for x in trace.handoffs), *(x.end for x in trace.loads), *(x.start for x in units)]
         for call in trace.calls:
-            held = self._usual.queue > 0 and call.kind == "launch" and call.end - call.start > _LATE_US  # for room
+            # The launch waits for room in the queue.
+            held = self._usual.queue > 0 and call.kind == "launch" and call.end - call.start > _LATE_US
             waits = held or call.kind in ("device", "stream", "event", "allocator")
             todo.append(call)
             at.append(call.end if waits else call.start)
@@ -198,7 +206,7 @@ class _Rank:
                 todo.append(replace(call, kind="copied"))
                 at.append(call.end)
         for work in trace.works:
-            launch = self._call_of.get(work.correlation)  # a kernel is added after its launch, whatever the clocks say
+            launch = self._call_of.get(work.correlation)  # A kernel is added after its launch, whatever the clocks say.
             todo.append(work)
             at.append(max(work.start, launch.start) if launch else work.start)
         todo += (x.end for x in units)
@@ -214,7 +222,7 @@ class _Rank:
             take[type(todo[i])](todo[i])
 
     def _add_backlog(self) -> None:
-        """What the device ran before its first work, where that waited for longer than a launch takes."""
+        """Add a node for what the device ran before its first work, if that work waited longer than a launch takes."""
         begun = [(x.start, x) for x in self._trace.works if x.correlation in self._call_of]
         first = min(begun, key=lambda x: x[0])[1] if begun else None
         if first is None or first.start - self._call_of[first.correlation].end <= BACKLOG_US:
@@ -231,7 +239,7 @@ class _Rank:
         return [Unit(min(x.start for x in self._trace.calls), max(ends), "")] if ends else []
 
     def bounds(self) -> list[Bounds]:
-        """Each unit from the moment when host and device are done with what was before it, to the same of its own."""
+        """Return the bounds of each unit: from one moment at which host and device are done to the next such moment."""
         units = self._units()
         nodes: list[int] = []
         for at in [units[0].start, *(x.end for x in units)] if units else []:
@@ -245,7 +253,10 @@ class _Rank:
     # ------------------------------------------------------------------------------------------------------- the host
 
     def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
-        """The thread's next node.  ``host``: what it worked since its last one, if not all of the time."""
+        """Add the thread's next node and return it.
+
+        ``host``: time that the thread worked since its last node, µs. None: all of the time.
+        """
         before = self._last.get(thread, 0)
         at -= self._begin
         worked = at - self._nodes.at[before] if host is None else max(host, 0.0)
@@ -300,7 +311,7 @@ class _Rank:
             self._last_stream[call.thread] = stream
 
     def _condition(self, call: Call) -> int | None:
-        """The node for which a call waits, if it does."""
+        """Return the node that a call waits for. Return None if it does not wait."""
         if call.kind == "launch":
             if not self._usual.queue:
                 return None
@@ -325,7 +336,10 @@ class _Rank:
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
-        """The work for which a wait for an event waits: as stated, else that which ended last, by ``by``."""
+        """Return the work that a wait for an event waits for, or 0 for none.
+
+        It is the work that the trace states. Without a statement it is the work that ended last, at most at ``by``.
+        """
         if wait is not None and wait.record in self._records:
             stated = self._streams.get(wait.on) if wait.on else None
             return stated.given(self._records[wait.record]) if stated else 0
@@ -362,7 +376,7 @@ class _Rank:
         else:
             took = self._took.get(work.correlation, 0.0) if kernel >= 0 else 0.0
             node = nodes.add(start + work.us, kind, tail, b, lag, lag_b, us=work.us, kernel=kernel, launch=took)
-            if launch and kind == COMMUNICATION:  # else of the step before
+            if launch and kind == COMMUNICATION:  # Without a launch in the trace it is work of the step before.
                 self.unmatched_us += work.us
                 nodes.outside.append(node)
         stream.add(launch[1] if launch else NEVER, work.end, node)
@@ -371,7 +385,7 @@ class _Rank:
             self._in_graph(work, node)
 
     def _lags(self, start: float, tail: int, launch: tuple[int, float] | None, within: bool) -> tuple[float, float]:
-        """The lags after the work before and after the launch: the later one's is the observed one."""
+        """Return the lags after the work before and after the launch. The later of the two has the observed lag."""
         gap = start - self._nodes.at[tail]
         if launch is None:
             return gap, NEVER
@@ -383,7 +397,10 @@ class _Rank:
         return min(self._usual.gap, gap), lag
 
     def _within_graph(self, work: Work) -> list[int]:
-        """Of a graph's kernel that is the first on its stream: the one of another stream that ended last before it."""
+        """Return the node that a graph's kernel follows if it is the first on its stream.
+
+        It is the kernel of another stream that ended last before it.
+        """
         seen = self._graphs.setdefault(work.correlation, {})
         if work.stream in seen:
             return []
@@ -403,8 +420,10 @@ class _Rank:
 
 
 def _launches(trace: RankTrace) -> dict[int, float]:
-    """What the host spent on launching each kernel, by correlation, µs: the call, with the fill that comes right before
-    it, and what the same operator did since its launch before.  A launch that waited for room counts without the call.
+    """Return the time that the host spent on launching each kernel, by correlation, µs.
+
+    It consists of the call, the fill right before it, and the work of the same operator since its launch before. A
+    launch that waited for room counts without the call.
     """
     of = {x.correlation: trace.identities[x.kernel].op if x.kernel >= 0 else None for x in trace.works}
     before: dict[Thread, tuple[object, float, float | None]] = {}
@@ -422,16 +441,21 @@ def _launches(trace: RankTrace) -> dict[int, float]:
 
 
 def _full(held: Counter[int]) -> int:
-    """How many works are outstanding in a full queue: so many most launches left behind that took long."""
+    """Return how many works are outstanding in a full queue: the number that most of the long launches left behind."""
     near = {depth: count for depth, count in held.items() if abs(depth - _QUEUE) <= _QUEUE_SLACK}
     return max(near, key=lambda x: (near[x], x), default=_QUEUE)
 
 
 @dataclass(frozen=True)
 class _Usual:
-    """Lags that are usual in a trace (µs): launch to work (the lower quartile: work of an idle stream may also wait for
-    another stream), work to work, work to the host that waits for it; how many works its queue holds (0: it was never
-    full), each launch's place in its stream, and when copies to or from the host ended.
+    """Values that are usual in a trace. Lags in µs.
+
+    * ``launch``: launch to work. The lower quartile, because work of an idle stream may also wait for another stream.
+    * ``gap``: work to work.
+    * ``back``: work to the host that waits for it.
+    * ``queue``: number of works that its queue holds; 0 if it was never full.
+    * ``places``: each launch's place in its stream.
+    * ``host_copies``: end of each copy to or from the host.
     """
 
     launch: float

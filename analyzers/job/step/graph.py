@@ -1,13 +1,15 @@
-"""A step as a graph of moments, and its times when they are run again.
+"""A step as a graph of moments, and its times when the graph is run again.
 
-A node is a moment: a point of a host thread, the end of a kernel, a rendezvous.  It follows at most two others, and
-comes at::
+A node is a moment: a point of a host thread, the end of a kernel, or a rendezvous. It follows at most two nodes ``a``
+and ``b``, and its time is::
 
     max(time[a] + lag_a + host_factor · host, time[b] + lag_b) + us
 
-``host`` (µs) is what the host did since ``a`` under the profiler, ``us`` the time of a kernel or a transfer, the lags
-what the machine takes whatever the host's speed.  Nodes stand in an order in which each follows earlier ones, so one
-pass gives all times.  Node 0 is the beginning.
+* ``host``: time that the host worked since ``a`` under the profiler, µs.
+* ``us``: time of a kernel or a transfer, µs.
+* ``lag_a``, ``lag_b``: times that the machine takes whatever the host's speed, µs.
+
+Nodes are ordered so that each follows earlier ones, and one pass gives all times. Node 0 is the beginning.
 """
 
 from __future__ import annotations
@@ -27,14 +29,15 @@ Ints = npt.NDArray[np.int64]
 
 HOST, KERNELS, COMMUNICATION, LOADING = range(4)
 KINDS = ("host", "kernels", "communication", "data loading")
-"""What the time before a node is spent on."""
+"""Kinds of time before a node."""
 NEVER = float("-inf")
 _PASSES = 64
 
 
 class Bounds(NamedTuple):
-    """The nodes at which a unit of work of a rank begins and ends, and its kind; ``begun`` and ``issued``: the nodes of
-    its host alone.
+    """The nodes at which a unit of work of a rank begins and ends, and its kind.
+
+    ``begun`` and ``issued`` are the beginning and the end on its host alone.
     """
 
     rank: int
@@ -46,10 +49,13 @@ class Bounds(NamedTuple):
 
 
 class Nodes:
-    """The nodes of a graph while it is built, in columns; the first one is the beginning.  ``at`` is a node's traced
-    time, by which nodes are sorted in the end; it follows the nodes ``a`` and ``b`` (``lag_b`` NEVER: only ``a``).
-    ``kernel``: an index of the graph's identities (-1: none), ``launch`` what the host spent on launching it (µs).
-    ``outside``: nodes that wait for what no trace shows.
+    """The nodes of a graph while it is built, in columns. Node 0 is the beginning.
+
+    * ``at``: traced time of a node, µs. The nodes are sorted by it in the end.
+    * ``a``, ``b``: the nodes that it follows. If ``lag_b`` is NEVER, it follows only ``a``.
+    * ``kernel``: index into the graph's identities, −1 for none.
+    * ``launch``: time that the host spent on the kernel's launch, µs.
+    * ``outside``: nodes that wait for something that no trace shows.
     """
 
     def __init__(self) -> None:
@@ -71,7 +77,7 @@ class Nodes:
         kernel: int = -1,
         launch: float = 0.0,
     ) -> int:
-        """Append a node; its index."""
+        """Append a node and return its index."""
         self.at.append(at)
         self.kind.append(kind)
         self.a.append(a)
@@ -85,7 +91,7 @@ class Nodes:
         return len(self.at) - 1
 
     def join(self, nodes: Sequence[int], kind: int) -> int:
-        """A node that follows all of these at once."""
+        """Return a node that follows all of ``nodes``."""
         if len(nodes) == 1:
             return nodes[0]
         first, *rest = dict.fromkeys(nodes)
@@ -96,9 +102,10 @@ class Nodes:
 
 @dataclass(eq=False)
 class Graph:
-    """See the module; arrays of the nodes' values.  ``outside`` are the nodes of batches that came from a loader's
-    workers, and of collectives whose other ranks no trace shows.  ``notes``: what a reader must know, as texts for a
-    number.
+    """A graph of moments as arrays of the nodes' values (see the module).
+
+    ``outside``: nodes of batches that came from a loader's workers, and of collectives whose other ranks no trace
+    shows. ``notes``: remarks for the user, as format texts of a number.
     """
 
     a: Ints
@@ -116,23 +123,26 @@ class Graph:
     notes: Mapping[str, float] = field(default_factory=dict)
 
     def scaled(self, factors: Floats) -> Floats:
-        """``us`` with each kernel's time multiplied by the factor of its identity."""
+        """Return ``us`` with each kernel's time multiplied by the factor of its identity."""
         by_kernel: Floats = np.r_[factors, 1.0]
         return self.us * by_kernel[self.kernel]
 
     def launches_us(self, of: Sequence[bool]) -> float:
-        """What the host spent on launching the kernels of these identities."""
+        """Return the time that the host spent on launching kernels, µs.
+
+        ``of`` is True for the identities that count.
+        """
         return float(self.launch[np.r_[np.array(of, dtype=bool), False][self.kernel]].sum())
 
     def waiting(self, factor: float) -> Graph:
-        """The graph in which what it waits for outside takes this many times as long."""
+        """Return the graph with its waits for things outside the traces multiplied by ``factor``."""
         us, lag_a, nodes = self.us.copy(), self.lag_a.copy(), np.array(self.outside, dtype=np.int64)
         us[nodes] *= factor
         lag_a[nodes[self.kind[nodes] == LOADING]] *= factor
         return replace(self, us=us, lag_a=lag_a)
 
     def without(self, kind: int) -> Floats:
-        """``us`` with kernels, or collectives, that take no time."""
+        """Return ``us`` with zero time for nodes of this kind (kernels or collectives)."""
         return np.where(self.kind == kind, 0.0, self.us)
 
 
@@ -142,11 +152,12 @@ def make_graph(
     identities: Sequence[KernelIdentity],
     notes: Mapping[str, float],
 ) -> Graph:
-    """Make the graph of these nodes, sorted such that each follows earlier ones."""
+    """Make the graph of the nodes, sorted so that each node follows earlier ones."""
     values = {name: np.array(column) for name, column in vars(nodes).items() if name != "outside"}
     at, a, b = values.pop("at"), values["a"], values["b"]
     own = np.arange(len(at))
-    for _ in range(_PASSES):  # a node is never sorted before what it follows, which clocks may contradict
+    # Clocks may contradict a dependency. A node is never sorted before the nodes that it follows.
+    for _ in range(_PASSES):
         least = np.maximum(at[a], at[b])
         wrong = (at < least) | ((at == least) & (np.maximum(*(np.where(at[x] == at, x, -1) for x in (a, b))) > own))
         wrong[0] = False
@@ -158,20 +169,20 @@ def make_graph(
     place = np.empty_like(order)
     place[order] = own
     values = {name: column[order] for name, column in values.items()}
-    for name in ("a", "b"):  # a dependency that the trace contradicts is left out
+    for name in ("a", "b"):  # A dependency that the trace contradicts is left out.
         values[name] = place[values[name]]
         bad = values[name] >= own
         bad[0] = False
         values[name][bad], values[f"lag_{name}"][bad] = 0, NEVER
     alone = np.isneginf(values["lag_a"]) & np.isneginf(values["lag_b"])
-    values["lag_a"][alone] = 0.0  # what follows nothing begins with the trace
+    values["lag_a"][alone] = 0.0  # A node that follows nothing begins with the trace.
     moved = [Bounds(x.rank, x.kind, *(int(place[node]) for node in x[2:])) for x in bounds]
     outside = [int(place[node]) for node in nodes.outside]
     return Graph(**values, bounds=moved, identities=identities, outside=outside, notes=notes)
 
 
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:
-    """When each node comes, µs after the beginning, with these times of kernels and transfers."""
+    """Return the time of each node (µs after the beginning) for the times ``us`` of kernels and transfers."""
     took = graph.us if us is None else us
     columns = (graph.a, graph.b, graph.lag_a + host_factor * graph.host + took, graph.lag_b + took)
     out = [0.0]
@@ -182,7 +193,10 @@ def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> l
 
 
 def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) -> dict[str, float]:
-    """What the step waits for: µs of each kind along the paths that determine the ends of each rank's units."""
+    """Return the time per kind that the step waits for, µs.
+
+    The times are taken along the paths that determine the end of each rank's units.
+    """
     out = np.zeros(len(KINDS))
     moments: Floats = np.array(at)
     lag_a = graph.lag_a + host_factor * graph.host
@@ -194,13 +208,13 @@ def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) ->
         node, begin, path = mine[-1].last, at[mine[0].first], list[int]()
         held = mine[1:]
         if held and at[held[-1].issued] - at[held[0].begun] > at[node] - at[held[0].first]:
-            node, begin = held[-1].issued, at[held[0].begun]  # the device catches up with its host, which it waits for
+            node, begin = held[-1].issued, at[held[0].begun]  # The device catches up with its host and waits for it.
         while node > 0 and at[node] > begin:
             path.append(node)
             node = follows[node]
         kind = graph.kind[path]
         passed = moments[path] - np.maximum(moments[before[path]], begin)
-        # a kernel that its launch was the last to allow waits for the host as long as that takes
+        # If its launch was the last thing that a kernel needed, it waits for the host until the launch.
         launched = ~first[path] & ((kind == KERNELS) | (kind == COMMUNICATION))
         launch = np.where(launched, np.maximum(passed - us[path], 0.0), 0.0)
         out += np.bincount(kind, passed - launch, len(KINDS))

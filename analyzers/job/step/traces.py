@@ -1,6 +1,6 @@
-"""One process's trace as the simulation reads it: the row that ingest stored, as objects.
+"""One process's trace as the simulation reads it: the row that ``ingest`` stored, as objects.
 
-What the row holds, and of which events it is made: ``logparse/libraries/torch_profiler/timeline.py``.
+``logparse/libraries/torch_profiler/timeline.py`` describes the row and the events that it is made of.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Thread = tuple[str, str]
 
 @dataclass(slots=True)
 class Call:
-    """A call of the runtime; times in µs."""
+    """A runtime call. Times in µs."""
 
     kind: CallKind
     thread: Thread
@@ -32,9 +32,11 @@ class Call:
 
 @dataclass(slots=True)
 class Work:
-    """A kernel, copy or fill on a stream; ``kernel`` is its index among the trace's kernels, -1 of a copy.  ``ranks``
-    is the group of a collective ("" where it is not stated), None of other work.  ``host_copy``: between device and
-    the host's memory, which may block the call.
+    """A kernel, copy or fill on a stream. Times in µs.
+
+    * ``kernel``: its index among the trace's kernels, −1 for a copy or fill.
+    * ``ranks``: the group of a collective, "" if the trace does not state it. None for other work.
+    * ``host_copy``: True for a copy between device and host memory, which may block the call.
     """
 
     stream: tuple[int, int]
@@ -51,7 +53,7 @@ class Work:
 
 
 class Wait(NamedTuple):
-    """What a wait for an event waits for: the work on ``on`` that was launched before the call ``record``."""
+    """The wait of ``stream`` for an event: for the work on the stream ``on`` launched before the call ``record``."""
 
     stream: tuple[int, int]
     on: tuple[int, int] | None
@@ -67,7 +69,7 @@ class Unit(NamedTuple):
 
 
 class Handoff(NamedTuple):
-    """At this time thread ``other`` goes on where thread ``one`` is."""
+    """The moment ``at`` from which thread ``other`` goes on at the point that thread ``one`` has reached."""
 
     at: float
     one: Thread
@@ -75,7 +77,10 @@ class Handoff(NamedTuple):
 
 
 class Load(NamedTuple):
-    """When a thread got a batch of a loader: it waited for workers, or loads itself."""
+    """The time in which a thread got a batch from a loader, µs.
+
+    ``by_workers``: True if the thread waited for workers, False if it loaded the batch itself.
+    """
 
     start: float
     end: float
@@ -85,7 +90,7 @@ class Load(NamedTuple):
 
 @dataclass
 class RankTrace:
-    """One process in one window."""
+    """The trace of one process in one window."""
 
     rank: int = 0
     window: str = ""
@@ -101,7 +106,10 @@ class RankTrace:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Pause the garbage collector: it would visit a trace's many objects over and over, and they form no cycles."""
+    """Pause the garbage collector.
+
+    It would visit a trace's many objects again and again, although they form no cycles.
+    """
     was = gc.isenabled()
     gc.disable()
     try:
@@ -112,8 +120,12 @@ def uncollected() -> Iterator[None]:
 
 
 def read_trace(source: Source) -> RankTrace:
-    """The trace of a file.  Events that are damaged or lack what theirs need are left out, as ingest counts them."""
-    from logparse.libraries.torch_profiler.events import read_events  # with all that reads traces
+    """Return the trace in a file.
+
+    Events that are damaged, or that lack values that their kind needs, are left out. ``ingest`` counts them.
+    """
+    # Imported here because it imports all code that reads traces.
+    from logparse.libraries.torch_profiler.events import read_events
 
     (row,) = (table for outcome in read_events(source) for table in outcome.tables.values())
     return trace_of(row)
@@ -121,7 +133,7 @@ def read_trace(source: Source) -> RankTrace:
 
 @uncollected()
 def trace_of(row: pa.Table) -> RankTrace:
-    """The trace of a row of ``timelines``."""
+    """Return the trace in a row of ``timelines``."""
     threads: list[Thread] = [*zip(*_columns(row, "threads"), strict=True)]
     groups = _columns(row, "groups")[0]
     distinct = [KernelIdentity(*x) for x in zip(*_columns(row, "identities"), strict=True)]
@@ -161,5 +173,5 @@ def _value(row: pa.Table, column: str) -> Any:
 
 
 def _columns(row: pa.Table, column: str) -> list[list[Any]]:
-    """The columns of a list of rows."""
+    """Return the columns of a list of rows."""
     return [x.to_pylist() for x in row[column].combine_chunks().flatten().flatten()]
