@@ -1,4 +1,4 @@
-"""Actions: what a person does once, and what that does to all problems of a job (see ``action.py``)."""
+"""Actions: changes that a person makes once and that affect all problems of a job (see ``action.py``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from logparse import lazy
 if TYPE_CHECKING:
     from analyzers.actions.all_actions import ACTIONS
 
-# Most runs have no replay that timed an action.
+# Loaded on first use, because most runs have no replay that timed an action.
 __getattr__ = lazy.members(__name__, {"ACTIONS": "analyzers.actions.all_actions"})
 
 __all__ = ["ACTIONS", "Action", "ActionResult", "Application", "Change"]

@@ -1,7 +1,8 @@
-"""What an action is: what a person does once, and what it does to all problems of a job, losers included.
+"""The definition of an action: a change that a person makes once, with its effect on all problems of a job.
 
-A member of ``ACTIONS`` states for each problem which solution of which problem ``replay`` times to learn what a call
-takes under the action (``Change``), and how the action is applied.  Whether it pays is measured: ``totals.py`` sums it.
+Problems that become slower count as well. A member of ``ACTIONS`` states two things: how the action is applied, and for
+each problem the ``Change``. The change names the solution of a problem that ``replay`` times to learn a call's time
+under the action. Whether an action pays is measured: ``totals.py`` sums its effect.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
     from analyzers.actions.job import Job, Work
 
 ActionKind: TypeAlias = Literal["files", "setting", "program"]
-"""Override files; a setting of the process; a change of the program."""
+"""Kind of an action: override files, a setting of the process, or a change of the program."""
 CONVOLUTION, GEMM = "convolution", "GEMM"
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a call becomes: a solution (its text) of a problem, by default the library's own choice.
+    """The new form of a call: a solution (its text) of a problem. The default is the library's own choice.
 
-    ``problem`` None: the call is not made any more (a copy between layouts).
+    A ``problem`` of None means that the call is no longer made (a copy between layouts).
     """
 
     problem: Problem | None
@@ -39,9 +40,12 @@ class Change:
 class Application:
     """How an action is applied.
 
-    ``settings`` and ``model`` are lines of Python for the functions ``settings()`` and ``model(model)`` of a generated
-    ``apply.py``, ``helpers`` definitions that they use, ``environment`` holds variables for the job, ``by_hand`` what a
-    person changes where no such line can.  ``line`` is the one line that does it.
+    * ``line``: the one line that applies it, for the user.
+    * ``settings``, ``model``: lines of Python for the functions ``settings()`` and ``model(model)`` of a generated
+      ``apply.py``.
+    * ``helpers``: definitions that these lines use.
+    * ``environment``: variables for the job.
+    * ``by_hand``: what a person changes if no such line can do it.
     """
 
     line: str
@@ -53,8 +57,11 @@ class Application:
 
 
 def definitions(module: str) -> Python:
-    """The definitions of a module of ``changes/``, which a trial in the job calls, as text for ``apply.py``."""
-    from logparse.capture.in_job.logparse_in_job import changes  # here: most runs write no apply.py
+    """Return the definitions of a module of ``changes/`` as text for ``apply.py``.
+
+    A trial in the job calls them, too.
+    """
+    from logparse.capture.in_job.logparse_in_job import changes  # Imported here because most runs write no apply.py.
 
     code = Python(asset(Path(changes.__file__).with_name(f"{module}.py")))
     first = next(x for x in ast.parse(code).body if isinstance(x, (ast.FunctionDef, ast.ClassDef)))
@@ -65,11 +72,14 @@ def definitions(module: str) -> Python:
 class Action:
     """A member of ``ACTIONS``.
 
-    ``change`` returns what a call becomes (None: it stays as it is), ``application`` how it is done in this job (None:
-    it cannot be).  ``added`` are calls that only the action makes, such as a conversion of the job's inputs; ``works``
-    what it may change, where that is not each problem for itself.  One that ``contains`` others is a combination of
-    them; of those that name the same thing in ``excludes`` only one can be applied; one that is not ``exact`` changes
-    results by more than the order of sums.  ``needs`` is for people.
+    * ``change``: returns what a call becomes. None if it stays as it is.
+    * ``application``: returns how the action is applied in this job. None if it cannot be applied.
+    * ``added``: returns calls that only the action makes, for example a conversion of the job's inputs.
+    * ``works``: returns what the action may change, if that is not each problem by itself.
+    * ``contains``: the actions that this action combines.
+    * ``excludes``: a name. Among actions with the same name here only one can be applied.
+    * ``exact``: False if the action changes results by more than the order of sums does.
+    * ``needs``: a text for people.
     """
 
     name: str
@@ -85,29 +95,37 @@ class Action:
     needs: str = ""
 
     def is_alternative_to(self, other: Action) -> bool:
-        """Whether only one of the two can be applied: they exclude each other, or one contains the other."""
+        """Tell whether only one of the two can be applied: they exclude each other, or one contains the other."""
         excluded = self.excludes is not None and self.excludes == other.excludes
         return excluded or not {self.name, *self.contains}.isdisjoint({other.name, *other.contains})
 
 
 _LEAST = 0.004
-"""Of the time now: of 14 smaller gains that all samples promised two were losses in the job (records below)."""
+"""Least saving, as a share of the time now.
+
+Of 14 smaller gains that all samples promised, two were losses in the job (records below).
+"""
 _HOST = 0.05
-"""Share of the GPU time by which the host must launch faster for an action to pay.  On three jobs no action changed its
-time by 0.03 (``host_sums`` of ``benchmarks/results/jobs-NVIDIA-H100-80GB-HBM3-2026-11-28.json``).
+"""Share of the GPU time (0 to 1) by which the host must launch faster for an action to pay.
+
+On three jobs no action changed the host's time by 0.03 of the GPU time (``host_sums`` of
+``benchmarks/results/jobs-NVIDIA-H100-80GB-HBM3-2026-11-28.json``).
 """
 _TIMED = 0.95
-"""If a replay timed a smaller share of what an action changes, ``recommend`` and ``verify`` report the share."""
+"""Least share (0 to 1) of the changed time that a replay must have timed.
+
+If it timed less, ``recommend`` and ``verify`` report the share.
+"""
 _STEP, _CHANGE = 0.015, 0.08
-"""By which shares of its time, and of what the action saves, a job lies off the prediction (95 %)."""
+"""Deviation of a job from the prediction (95 %), as shares of the job's time and of the action's saving."""
 
 
 def step_interval(now_us: float, then_us: float, low_us: float, high_us: float) -> tuple[float, float]:
-    """Where the GPU time of a job lies once an action is applied: 95 %, times in µs.
+    """Return the 95 % interval of a job's GPU time once an action is applied. Times in µs.
 
-    ``low_us`` and ``high_us`` bound ``then_us`` by the samples of one replay, which say nothing of what clocks, caches
-    and another process do to the calls of a whole job: of 97 actions on 30 programs they hold the measured time of 17.
-    With ``_STEP`` and ``_CHANGE`` it is 92: 31 of 33 and 61 of 64
+    ``low_us`` and ``high_us`` bound ``then_us`` by the samples of one replay. These samples do not show the effect of
+    clocks, caches and other processes on the calls of a whole job: of 97 actions on 30 programs, the bounds contain the
+    measured time of 17. With ``_STEP`` and ``_CHANGE`` the interval contains 92: 31 of 33 and 61 of 64
     (``benchmarks/results/actions-NVIDIA-H200-2026-11-23.json``, ``actions-others-…``).
     """
     off = math.hypot(_STEP * now_us, _CHANGE * (now_us - then_us))
@@ -116,8 +134,9 @@ def step_interval(now_us: float, then_us: float, low_us: float, high_us: float) 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What an action does to all calls of one problem, GPU time in µs per run; ``of`` is the text of that problem, and
-    ``host_us`` by how much longer the host takes to enqueue them.
+    """Effect of an action on all calls of one problem, GPU time in µs per run.
+
+    ``of``: text of the problem. ``host_us``: the additional time that the host takes to enqueue the calls, µs.
     """
 
     of: str
@@ -131,12 +150,15 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class ActionResult:
-    """What an action does to a job: GPU time in µs per run, now and then.  ``low_us`` and ``high_us`` are the interval
-    of the latter by the replay's samples alone; ``interval_us`` is where the job lies.
+    """Effect of an action on a job: GPU time now and then, µs per run.
 
-    ``parts`` are the calls whose time under the action is measured, those that lose most first.  ``untimed`` are the
-    others that it changes: they count as unchanged, and may gain as those do that gain, and lose as those that lose.
-    ``steps`` is how many steps the run has, None where nothing marks them, ``word`` what a user calls one.
+    * ``low_us``, ``high_us``: interval of ``then_us`` by the replay's samples alone. ``interval_us`` is the interval of
+      the job's time.
+    * ``parts``: calls with a measured time under the action. The calls that lose most come first.
+    * ``untimed``: other calls that the action changes. They count as unchanged in ``then_us``. In the interval they may
+      gain like the timed calls that gain, and lose like the timed calls that lose.
+    * ``steps``: the number of steps of the run. None if nothing marks them.
+    * ``word``: the user's word for a step.
     """
 
     action: Action
@@ -156,18 +178,21 @@ class ActionResult:
 
     @property
     def losers(self) -> tuple[Part, ...]:
-        """Calls that surely get slower, those that lose most first."""
+        """Calls that become slower. The calls that lose most come first."""
         return tuple(x for x in self.parts if x.then_us > x.now_us)
 
     @property
     def interval_us(self) -> tuple[float, float]:
-        """Where the GPU time of the job lies once the action is applied (``step_interval``)."""
+        """95 % interval of the job's GPU time once the action is applied (``step_interval``), µs."""
         return step_interval(self.now_us, self.then_us, *self.ends_us)
 
     @property
     def pays(self) -> bool:
-        """Whether all samples say that it saves more than ``_LEAST``, whatever the untimed calls do, or the host
-        launches that much faster.  The savings of files are confirmed in several processes and may be smaller.
+        """True if the action is worth applying.
+
+        * All samples say that it saves time, whatever the untimed calls do, and it saves more than ``_LEAST``. Override
+          files may save less, because their savings are confirmed in several processes.
+        * Or the host launches faster by more than ``_HOST``, and the action does not lose GPU time.
         """
         worth = self.action.kind == "files" or self.saving_us > _LEAST * self.now_us
         of_the_host = self.steps and -self.host_us > _HOST * self.now_us and not self.loses
@@ -175,7 +200,7 @@ class ActionResult:
 
     @property
     def host_us(self) -> float:
-        """By how much longer the host takes to enqueue what it changes."""
+        """Additional time that the host takes to enqueue the calls that the action changes, µs."""
         return math.fsum(x.host_us for x in self.parts)
 
     @property
@@ -184,17 +209,17 @@ class ActionResult:
 
     @property
     def changed_us(self) -> float:
-        """The time now of all calls that it changes."""
+        """Time now of all calls that the action changes, µs."""
         return math.fsum(x.now_us for x in (*self.parts, *self.untimed))
 
     @property
     def measured_share(self) -> float:
-        """Part of the time of the changed calls whose time under the action is measured."""
+        """Share of the changed calls' time (0 to 1) whose time under the action is measured."""
         return math.fsum(x.now_us for x in self.parts) / self.changed_us if self.changed_us else 0.0
 
     @property
     def in_part(self) -> str:
-        """The share of what it changes that was timed, as a sentence; empty if that is nearly all."""
+        """A sentence with the share of the changed time that was timed. Empty if it is nearly all."""
         if not self.untimed or self.measured_share >= _TIMED:
             return ""
         timed = f"{self.measured_share:.0%} of what {self.action.name} changes was timed"
@@ -202,14 +227,14 @@ class ActionResult:
 
     @property
     def untimed_factors(self) -> tuple[float, float]:
-        """The least and the largest time under the action of what was not timed, over its time now."""
+        """The least and the largest factor (time under the action / time now) for calls that were not timed."""
         changes = [x.then_us - x.now_us for x in self.parts if x.now_us]
         timed = math.fsum(x.now_us for x in self.parts) or 1.0
         return 1 + math.fsum(x for x in changes if x < 0) / timed, 1 + math.fsum(x for x in changes if x > 0) / timed
 
     @property
     def ends_us(self) -> tuple[float, float]:
-        """``low_us`` and ``high_us`` with what was not timed."""
+        """``low_us`` and ``high_us`` with the calls that were not timed."""
         untimed, (least, most) = math.fsum(x.now_us for x in self.untimed), self.untimed_factors
         return self.low_us + (least - 1) * untimed, self.high_us + (most - 1) * untimed
 
@@ -219,7 +244,7 @@ def rank(result: ActionResult) -> tuple[float, str]:
 
 
 def group_of(problem: Problem) -> str:
-    """The kind of operator, for tables: ``convolution``, ``GEMM``, ``aten::add_``."""
+    """Return the kind of operator, for tables: ``convolution``, ``GEMM``, ``aten::add_``."""
     if isinstance(problem, ConvProblem):
         return CONVOLUTION
     if isinstance(problem, GemmProblem):
@@ -228,7 +253,10 @@ def group_of(problem: Problem) -> str:
 
 
 def row(x: ActionResult) -> dict[str, object]:
-    """The fields of a result, flat; GPU time in µs per run, ``steps`` None where nothing marks them."""
+    """Return the fields of a result as one row. GPU time in µs per run.
+
+    If nothing marks steps, ``steps`` has no value (None).
+    """
     return {
         "action": x.action.name,
         "kind": x.action.kind,

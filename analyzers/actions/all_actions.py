@@ -23,4 +23,4 @@ ACTIONS: tuple[Action, ...] = (
     padded_output.ACTION,
     *fused_epilogue.ALL,
 )
-"""A new action is a file of this folder and a line here."""
+"""All actions. A new action is a file in this folder and a line here."""

@@ -1,7 +1,7 @@
 """Another backend of PyTorch's ``scaled_dot_product_attention`` for all attention that a fused kernel computes.
 
-Attention on the math backend is no operator of its own in a trace but products and a softmax, which these actions do
-not change.  Where a backend refuses an operand (a mask, a size) the calls stay on the one that computes them now.
+In a trace, attention on the math backend is no operator of its own, but products and a softmax. These actions do not
+change it. If a backend refuses an operand (a mask, a size), the calls stay on their present backend.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _application(job: Job, backend: str) -> Application | None:
     now = [x for work in job.work if (x := _backend(work.problem)) is not None]
     if not set(now) - {backend} or backend in ELSEWHERE.get(job.backend or "", ()):
         return None
-    if job.backend == "CPU":  # which has no order of its own
+    if job.backend == "CPU":  # The CPU has no order of backends of its own.
         line = Python("torch.backends.cuda.enable_flash_sdp(False)")
         return Application(line=line, settings=(line,))
     order = [BACKENDS[x] for x in dict.fromkeys((backend, *now, "flash", "efficient", "cudnn", "math"))]

@@ -9,7 +9,7 @@ from logparse.quoting import Python
 
 _BACKEND = {"cublaslt": "CUDA", "rocblas": "HIP", "hipblaslt": "HIP"}
 _TORCH = {"cublaslt": "cublaslt", "rocblas": "cublas", "hipblaslt": "cublaslt"}
-"""PyTorch's words, which are CUDA's on ROCm too."""
+"""PyTorch's names of the libraries. They are CUDA's names on ROCm too."""
 _LINES = {
     "cublas": Python('torch.backends.cuda.preferred_blas_library("cublas")'),
     "cublaslt": Python('torch.backends.cuda.preferred_blas_library("cublaslt")'),

@@ -1,9 +1,9 @@
-"""The channels of images next to each other in memory, alone and together with cuDNN's benchmark mode.
+"""Images stored with their channels next to each other, alone or together with cuDNN's benchmark mode.
 
 All convolutions change, and so does every other operator that reads or writes an image: batch norm, pooling,
-elementwise operators, concatenation.  Copies that only turn an image around are not made any more; those within
-convolutions are part of what a replay times.  Charged are the turning of the model's inputs, once per step, and that of
-the gradients that PyTorch writes in NCHW all the same.
+elementwise operators, concatenation. Copies that only change the layout of an image are no longer made. Such copies
+within convolutions are part of the time that a replay takes. Two costs are added: the layout change of the model's
+inputs once per step, and of the gradients that PyTorch still writes in NCHW.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _changed(work: Work, job: Job, benchmark: bool) -> Change | None:
 
 
 def _only_turns(problem: OperatorProblem) -> bool:
-    """Whether it copies an image into another layout and does nothing else."""
+    """Tell whether the operator only copies an image into another layout."""
     tensors = problem.tensors
     if problem.name != "aten::copy_" or len(tensors) != 2:
         return False
@@ -48,7 +48,7 @@ def _only_turns(problem: OperatorProblem) -> bool:
 
 
 def inputs(job: Job) -> tuple[Image, ...]:
-    """Sizes of the images that the model is given: with few channels, and written by no convolution."""
+    """Return the sizes of the model's input images: they have few channels, and no convolution writes them."""
     forward = [p for p in job.convolutions if p.direction == "F" and p.spatial == 2]
     written = {(p.n, p.k, p.out_h, p.out_w) for p in forward}
     read = {(p.n, p.c, p.h, p.w) for p in forward if (p.c or 0) <= 4}
@@ -69,11 +69,11 @@ def _turn(dtype: str, image: Image) -> OperatorProblem:
 
 
 def _gradients_of_means(job: Job) -> Iterator[tuple[Image, float]]:
-    """Images and how many gradients of them are those of a mean over rows and columns (squeeze and excitation).
+    """Yield images and how many of their gradients come from a mean over rows and columns (squeeze and excitation).
 
-    PyTorch divides an expanded tensor there, whose strides show no layout, and writes NCHW.  The sum with the image's
-    other gradient then reads both layouts: on an H200 51 µs instead of 11 for 64×576×14×14 in BF16, about that of a
-    copy more.
+    PyTorch divides an expanded tensor there. Its strides show no layout, so PyTorch writes NCHW. The sum with the
+    image's other gradient then reads both layouts. On an H200 it takes 51 µs instead of 11 µs for 64×576×14×14 in BF16,
+    about the time of one more copy.
     """
     operators = [(x.problem, x.calls or 0.0) for x in job.work if isinstance(x.problem, OperatorProblem)]
     sums: dict[tuple[int, ...], float] = {}

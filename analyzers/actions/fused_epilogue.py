@@ -1,7 +1,7 @@
-"""Products with what follows them: a bias, ReLU or GELU in the library's epilogue.
+"""Products with a bias, ReLU or GELU after them, computed in the library's epilogue.
 
-The epilogue writes only its result.  That is all that the gradient of a bias and of ReLU needs; that of GELU needs its
-input, so in training a GELU stays a kernel of its own; one that is written out as many kernels becomes one.
+The epilogue writes only its result. The gradients of a bias and of ReLU need no more. The gradient of GELU needs its
+input, so in training a GELU stays a kernel of its own. A GELU that is written out as many kernels becomes one kernel.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _ONE_GELU = Application(
 
 
 def exact(tail: Epilogue, job: Job) -> bool:
-    """Whether the library's epilogue computes what the kernels after the product do."""
+    """Tell whether the library's epilogue computes the same as the kernels after the product."""
     return not tail.exact and (tail.asked.activation != "gelu" or not job.trains)
 
 
 def _tanh(tail: Epilogue, job: Job) -> bool:
-    """Whether only GELU's form differs."""
+    """Tell whether the epilogue differs only in the form of GELU."""
     return tail.exact and not job.trains
 
 
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
-    """The change of a pair that suits to that solution of the same problem."""
+    """Return the ``change`` of an action: pairs for which ``suits`` is True go to ``solution`` of the same problem."""
 
     def change(work: Work, job: Job) -> Change | None:
         return Change(work.problem, solution(work.tail)) if work.tail and suits(work.tail, job) else None

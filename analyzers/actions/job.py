@@ -1,4 +1,4 @@
-"""A job as actions see it: all calls of each problem or operator with their GPU time, and what its device is."""
+"""A job as actions see it: all calls of each problem or operator with their GPU time, and facts of its device."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ from logparse.libraries.kinds.dtypes import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
 OPERAND_TYPES: Mapping[str, str] = {x.blas: x.operand for x in TORCH_TYPES}
-"""By the model's name of a matrix type, PyTorch's name of it."""
+"""Our name of a matrix type → PyTorch's name."""
 Image = tuple[int, int, int, int]
 """Sizes n, c, h, w of a tensor that a convolution reads or writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """All calls of one problem.  ``us`` is their GPU time in the run's traces, which then count the calls too; None:
-    no trace contains them.
+    """All calls of one problem.
 
-    ``solution`` is what runs now, as a replay's text.  A product with what follows it is the problem that does both,
-    with its ``tail``; its time is counted once more where the product and the operators after it stand alone.  ``of``
-    is the text of the problem in the run's files where ``problem`` is another one for the same calls.  ``replaced``:
-    what runs now are other kernels than the problem's, which no replay runs, so that the trace alone gives their time.
+    * ``us``: their GPU time in the run's traces, µs. The traces then count the calls, too. None if no trace contains
+      them.
+    * ``solution``: what runs now, as the text of a replay's solution.
+    * ``tail``: kernels after a product, if ``problem`` is a product with these kernels. Their time is then counted here
+      and once more in the work of the product and the operators by themselves.
+    * ``of``: text of the problem in the run's files, if ``problem`` is another problem for the same calls.
+    * ``replaced``: True if other kernels run now than the problem's. No replay runs them, so only the trace has their
+      time.
     """
 
     problem: Problem
@@ -45,12 +48,17 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """``total_us`` is the GPU time of the run's traces, None without one; ``backend`` is CUDA, HIP, CPU or unknown.
+    """A job: its calls, and facts about it.
 
-    ``pairs`` are products with what follows them, and ``gelus`` those that are written out and their gradients, each as
-    the operator that would compute it: the calls of both are in ``work``, one by one.  ``trains``: gradients are
-    computed.  ``word``: what a user calls a step.  ``settings`` of PyTorch that the job uses: ``cudnn_benchmark``,
-    ``tf32``, and ``blas=`` with PyTorch's name of the preferred library; an action that sets one again changes nothing.
+    * ``total_us``: GPU time of the run's traces, µs. None without a trace.
+    * ``backend``: CUDA, HIP, CPU or unknown.
+    * ``pairs``: products with the kernels after them.
+    * ``gelus``: written-out GELUs and their gradients, each as the operator that would compute it. ``work`` also
+      contains the calls of ``pairs`` and ``gelus``, one by one.
+    * ``trains``: True if gradients are computed.
+    * ``word``: the user's word for a step.
+    * ``settings``: settings of PyTorch that the job uses: ``cudnn_benchmark``, ``tf32``, and ``blas=`` with PyTorch's
+      name of the preferred library. An action that sets one of them again changes nothing.
     """
 
     work: tuple[Work, ...]
@@ -79,7 +87,7 @@ class Job:
 
     @cached_property
     def image_type(self) -> str | None:
-        """PyTorch's name of the type of most convolutions."""
+        """PyTorch's name of the type that most convolutions have."""
         types = pd.Series([p.in_type for p in self.convolutions if p.in_type], dtype="object")
         return _TORCH.get(str(types.mode().iloc[0])) if len(types) else None
 
@@ -99,7 +107,10 @@ def _images(p: ConvProblem) -> Iterator[Image]:
 
 
 def job_of(tables: Tables, settings: Settings) -> Job:
-    """The run's job: what its traces contain, or without one the problems of its logs, weighed by their calls."""
+    """Return the run's job: what its traces contain.
+
+    Without a trace it is the problems of its logs, weighed by their calls.
+    """
     kernels = kernels_of_run(tables)
     facts = agreed_facts(tables.facts[tables.facts["run"] == tables.run])
     total = traced_us(tables)
@@ -118,7 +129,7 @@ def job_of(tables: Tables, settings: Settings) -> Job:
     ]
     if "operator" in kernels and total:
         operators = kernels[kernels["operator"].notna() & kernels["problem"].isna()].groupby("operator")
-        # An operator's kernels are counted, of which the one that is launched most often runs mostly once a call.
+        # An operator's kernels are counted, not its calls. Its most launched kernel runs about once per call.
         times, launches = operators["total_us"].sum(), operators["calls"].max()
         work += [
             Work(problem=problem_from_text(str(text)), calls=float(count), us=float(time))
@@ -131,7 +142,7 @@ def job_of(tables: Tables, settings: Settings) -> Job:
     return Job(
         work=tuple(work),
         total_us=total,
-        steps=steps(tables, settings)[0] if total else settings.steps,  # a log counts the calls of the whole job
+        steps=steps(tables, settings)[0] if total else settings.steps,  # A log counts the calls of the whole job.
         backend={"sm_": "CUDA", "gfx": "HIP"}.get(facts.get("arch", "")[:3]) or facts.get("backend"),
         arch=facts.get("arch"),
         pairs=_pairs(tables, work),
@@ -143,7 +154,10 @@ def job_of(tables: Tables, settings: Settings) -> Job:
 
 
 def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
-    """Of each product's time the part of those calls that have a tail, and the tail's."""
+    """Return the products with kernels after them.
+
+    Their time is the product's time in the calls with these kernels, plus the time of the kernels.
+    """
     found = epilogues(tables)
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
     us = {x.problem.text: x.us for x in work if x.us is not None}
@@ -165,16 +179,16 @@ def _gelus(tables: Tables) -> tuple[Work, ...]:
         dtype = OPERAND_TYPES.get(p.d_type or "")
         if dtype is not None and p.m is not None and p.n is not None and p.batch_count == 1:
             tensor = Operand(dtype, (p.n, p.m), (p.m, 1))
-            one = OperatorProblem(f"aten::{name}", (*[tensor] * tensors, ""))  # both forms of GELU take as long
+            one = OperatorProblem(f"aten::{name}", (*[tensor] * tensors, ""))  # Both forms of GELU take the same time.
             out.append(Work(problem=one, calls=float(calls), us=us, replaced=True))
     return tuple(out)
 
 
 def channels_last(job: Job, operand: Operand) -> Operand:
-    """The operand with its channels next to each other, if it is an image that is not stored so.
+    """Return the operand with its channels next to each other, if it is an image that is stored otherwise.
 
-    A view of an image with permuted dimensions (n, h, w, c) is one too, and so are some of its channels: the gradient
-    of each part of a concatenated image.
+    Two views count as images, too: an image with permuted dimensions (n, h, w, c), and some channels of an image (the
+    gradient of each part of a concatenated image).
     """
     sizes, strides = operand.sizes, operand.strides
     if len(sizes) != 4 or 0 in sizes or 0 in strides:
@@ -190,7 +204,10 @@ def channels_last(job: Job, operand: Operand) -> Operand:
 
 
 def typed(job: Job, problem: OperatorProblem) -> OperatorProblem:
-    """The operator with the type of the job's images where the trace does not record one (tensors of a list)."""
+    """Return the operator with the job's image type for tensors of unknown type.
+
+    A trace does not record the type of tensors in a list.
+    """
     if job.image_type is None or all(x.dtype != "?" for x in problem.tensors):
         return problem
 

@@ -1,8 +1,11 @@
-"""An output layer (a vocabulary) padded to a multiple of 64: aligned rows let the library use its wide kernels.
+"""An output layer (a vocabulary) padded to a multiple of 64.
 
-Its products change, and what reads or writes its weights.  The layer returns its own outputs, a view of what it
-computes, so that what follows (a bias of the model's own, a loss that knows the vocabulary, sampling) is as before; the
-view's gradient, which PyTorch copies into zeros, is charged.
+Because its rows are then aligned, the library can use its wide kernels. The products of the layer change, and so do
+operators that read or write its weights.
+
+The layer returns its own outputs, a view of the padded result. So the operators after it (a bias of the model's own, a
+loss that knows the vocabulary, sampling) stay as before. The gradient of the view, which PyTorch copies into zeros, is
+added as a cost.
 """
 
 from __future__ import annotations
@@ -20,17 +23,21 @@ from logparse.quoting import Python, python_line
 
 MULTIPLE = 64
 _LEAST = 256
-"""A smaller output layer takes no time worth a change of the model."""
+"""Least size of an output layer that is worth a change of the model."""
 _SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd")
 
 
 @cached_per_run
 def odd_output(job: Job) -> int | None:
-    """The output layer's size that is no multiple of 64 and whose products take most time; None without one.
+    """Return the output layer's size if it is no multiple of 64. Among several the one with the most time counts.
 
-    It is one of which no other layer's product is a sum: such a size lies between two layers.  Nor is it three times
-    what the layer reads, which are queries, keys and values, of heads that cannot be padded.  Where a softmax runs over
-    the outputs of layers, only those are output layers.
+    Two sizes are left out:
+
+    * the inner size (k) of another layer's product, because such a size lies between two layers
+    * three times the layer's inputs: the outputs are queries, keys and values, whose heads cannot be padded
+
+    If a softmax runs over the outputs of some layers, only these layers are output layers. Return None if no size is
+    left.
     """
     inner, classes = {p.k for p in job.gemms if _is_layer(p)}, _classes(job)
     time: dict[int, float] = {}
@@ -44,7 +51,7 @@ def odd_output(job: Job) -> int | None:
 
 
 def _classes(job: Job) -> frozenset[int]:
-    """Outputs of layers over which a logarithm of a softmax runs, as in the loss of a classifier."""
+    """Return the sizes of layers' outputs over which a log-softmax runs, as in the loss of a classifier."""
     outputs = {p.m for p in job.gemms if _is_layer(p)}
     operators = [x.problem for x in job.work if isinstance(x.problem, OperatorProblem)]
     tensors = [x for p in operators if p.name == "aten::_log_softmax" for x in p.tensors[:1]]
@@ -52,7 +59,10 @@ def _classes(job: Job) -> frozenset[int]:
 
 
 def _is_layer(problem: Problem) -> bool:
-    """Whether it can be y = x·Wᵀ: a column-major product with m = outputs, k = inputs, and A transposed."""
+    """Tell whether the problem can be y = x·Wᵀ of a layer.
+
+    That is a column-major product with m = outputs, k = inputs and A transposed.
+    """
     return isinstance(problem, GemmProblem) and problem.trans_a == "T" and problem.batch_count == 1
 
 
@@ -70,7 +80,7 @@ def _change(work: Work, job: Job) -> Change | None:
 
 
 def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
-    """The layer's outputs where the operator casts them or computes their softmax; else None."""
+    """Return the layer's outputs if the operator casts them or computes their softmax, else None."""
     read = {"aten::copy_": slice(1, 2), "aten::_log_softmax": slice(0, 1), "aten::_softmax": slice(0, 1)}
     types = {OPERAND_TYPES.get(x.d_type or "") for x in job.gemms if _is_layer(x) and x.m == size}
     for operand in problem.tensors[read.get(problem.name, slice(0))]:
@@ -87,7 +97,10 @@ def _view(operand: Operand) -> Operand:
 
 
 def _padded_change(problem: Problem, size: int) -> Change | None:
-    """The problem with that size padded wherever it has it, an operator in its operands of so many rows; or None."""
+    """Return the change to the problem with the size padded wherever it occurs, or None if it does not occur.
+
+    Only operands whose first size it is count for an operator.
+    """
     if isinstance(problem, GemmProblem):
         if problem.members or size not in (problem.m, problem.n, problem.k):
             return None
@@ -107,7 +120,7 @@ def _grown(operand: Operand, size: int) -> Operand:
 
 
 def _gradients(job: Job) -> Iterator[Work]:
-    """Gradients of the returned view, of each product of the layer: zeros, into which the outputs' gradient is copied.
+    """Yield the gradients of the returned view: zeros, and a copy of the outputs' gradient, per product of the layer.
 
     Source: PyTorch's ``slice_backward`` (aten/src/ATen/native/TensorShape.cpp).
     """

@@ -1,4 +1,4 @@
-"""How much longer or shorter a call takes under an action: from samples of both, taken by one replay.  Pure."""
+"""Ratio of a call's time under an action to its time now, from samples of both that one replay took. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from analyzers.evidence.action_times import Samples
 from analyzers.evidence.statistics.intervals import median
 
 _LEAST_SHARE = 0.8
-"""Of the time alone: what caches explained at most in the record below; a clock explains the rest, of all alike."""
+"""Least share of its time alone that a convolution is taken to need because of caches.
+
+Caches saved at most 20 % in the record that ``Ratio.in_job`` names. A larger difference is explained by the clock,
+which changes all times alike.
+"""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """The time of what a call becomes over the time of what it is, and its interval.
+    """Time of a call under an action / its time now, with an interval.
 
-    ``now_us`` is the time of what it is, alone.
+    ``now_us``: the time now, alone, µs.
     """
 
     value: float
@@ -27,12 +31,13 @@ class Ratio:
     now_us: float = 0.0
 
     def in_job(self, call_us: float) -> Ratio:
-        """The same of a convolution that takes ``call_us`` in the job, where it is shorter than alone.
+        """Return the ratio for a convolution that takes ``call_us`` in the job.
 
-        Its neighbours leave its operands in the caches.  What that saves is a time, not a share: a slower solution
-        reads the same operands and saves as much; a faster one makes fewer passes over them and saves less, about its
-        ratio to the power 3/2 of it (of the 120 convolutions whose kernels changed in
-        ``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``).
+        The ratio changes only if ``call_us`` is shorter than the time alone. The operators before the convolution then
+        leave its operands in the caches. That saves a time, not a share of the time. A slower solution reads the same
+        operands and saves as much. A faster solution makes fewer passes over them and saves less: about ratio^(3/2)
+        times as much. This was seen in the 120 convolutions whose kernels changed in
+        ``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``.
         """
         share = max(_LEAST_SHARE, call_us / self.now_us) if self.now_us else 1.0
         if share >= 1:
@@ -42,7 +47,7 @@ class Ratio:
 
 
 def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -> Ratio | None:
-    """Time of what a call becomes over time of what it is; None where one of them is not timed."""
+    """Return (time under the action) / (time now). Return None if one of the two is not timed."""
     before = [_now(one, samples) for one in passes]
     now = sum(median(x[1]) for x in before if x is not None)
     then = low = high = 0.0
@@ -58,21 +63,27 @@ def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -
 
 
 def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) -> float:
-    """By how much longer the host takes to enqueue what a call becomes, µs, undisturbed; 0 where it was not timed."""
+    """Return the additional time that the host takes to enqueue the call under the action, undisturbed, µs.
+
+    A call that was not timed counts as 0.
+    """
     both = ((host.get((x.problem.text, x.solution)), y) for x, y in zip(passes, changes, strict=True) if not x.replaced)
     pairs = ((now, host.get((y.problem.text, y.solution))) for now, y in both if y.problem is not None)
     return sum(min(then[1]) - min(now[1]) for now, then in pairs if now and then)
 
 
 def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
-    """The samples of what a call is; where no replay runs it, the mean of the trace."""
+    """Return the samples of the present solution. If no replay runs it, return the mean of the trace."""
     if not work.replaced:
         return samples.get((work.problem.text, work.solution))
     return ("trace", [work.us / work.calls]) if work.us and work.calls else None
 
 
 def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]]) -> tuple[float, float, float]:
-    """The time after and its interval; where both were sampled in turn in one process, that of their ratio."""
+    """Return the time after, with its interval.
+
+    If both were sampled in turn in one process, it is the interval of their ratio.
+    """
     now, then = median(was[1]), median(after[1])
     if was[0] != after[0] or len(was[1]) != len(after[1]):
         return then, min(after[1]), max(after[1])

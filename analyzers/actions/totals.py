@@ -1,10 +1,12 @@
-"""What each action does to a job: the sum over all of its calls, from what ``replay`` timed.  Pure.
+"""Effect of each action on a job: the sum over all of its calls, from times that ``replay`` took. Pure.
 
-A call's time under an action is its time in the trace × (time of what it becomes / time of what it is), both timed by
-one replay in one environment, for a convolution less what the job's caches spare it (``Ratio.in_job``); without a
-trace, the timed one itself.  Calls whose time under the action is not measured count as unchanged, and their share is
-reported.  The interval adds up those of all calls, as if all erred alike: of each it is that between the least and the
-largest of its samples' ratios, and of those that were not timed what they may do (``ActionResult.ends_us``).
+A call's time under an action is (its time in the trace) · (time with the action / time now). One replay in one
+environment takes both times of the ratio. For a convolution, the time that the job's caches save is subtracted
+(``Ratio.in_job``). Without a trace the time of the replay itself is used.
+
+Calls without a time under the action count as unchanged, and their share is reported. The interval adds up the
+intervals of all calls, as if all erred in the same direction. The interval of a timed call lies between the least and
+the largest ratio of its samples. Calls that were not timed contribute what they may do (``ActionResult.ends_us``).
 """
 
 from __future__ import annotations
@@ -23,13 +25,16 @@ from analyzers.job.step.answer import Factor
 from logparse.model import DEFAULT, ConvProblem, OperatorProblem, Problem
 
 _MOST = 600
-"""Problems that a replay times for actions at most, those with the most GPU time first."""
+"""Largest number of problems that a replay times for actions. Problems with the most GPU time come first."""
 _SMALL = 2e-4
-"""Of a job's GPU time: a problem below this share is not timed for an action, and counts as unchanged."""
+"""Least share of a job's GPU time (0 to 1) for which a problem is timed. A smaller problem counts as unchanged."""
 
 
 def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[tuple[Problem, tuple[str, ...]]]:
-    """What a replay must time for these actions: problems with solutions, the costliest problems first."""
+    """Return the problems, with their solutions, that a replay must time for the actions.
+
+    The costliest problems come first.
+    """
     job = job_of(tables, settings)
     least = _SMALL * (job.total_us or 0.0)
     solutions: dict[str, list[str]] = {}
@@ -61,7 +66,10 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 
 
 def _passes(work: Work, job: Job) -> tuple[Work, ...]:
-    """The calls as they can be timed: both gradients of a convolution apart, and tensors of unknown type typed."""
+    """Return the calls as a replay can time them.
+
+    The two gradients of a convolution (B and W) become two calls. Tensors of unknown type get a type.
+    """
     problem = work.problem
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
         b, w = replace(problem, direction="B"), replace(problem, direction="W")
@@ -72,10 +80,10 @@ def _passes(work: Work, job: Job) -> tuple[Work, ...]:
 def results(
     tables: Tables, actions: Sequence[Action], settings: Settings, kept: Sequence[ActionResult] = ()
 ) -> list[ActionResult]:
-    """The actions of which a replay timed something, the best first.
+    """Return the results of the actions for which a replay timed something, the best first.
 
-    ``kept`` are applied in the run already: what runs now is what they lead to, and no action is offered that cannot be
-    applied beside them or whose calls were timed without them.
+    ``kept``: actions that are applied in the run already. The solutions that they lead to are what runs now. An action
+    is left out if it cannot be applied beside them, or if its calls were timed without them.
     """
     samples, host = samples_of(tables, settings), samples_of(tables, settings, HOST)
     if not samples:
@@ -87,7 +95,7 @@ def results(
 
 
 def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
-    """The job with the solutions that these actions lead to as what runs now."""
+    """Return the job with the kept actions applied: their solutions are what runs now."""
     work = list(job.work)
     for action in (x.action for x in kept):
         for i, one in enumerate(work):
@@ -98,7 +106,7 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
 
 
 def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
-    """Whether an action can be applied where another one is, and was timed like that."""
+    """Tell whether an action can be applied beside a kept one and was timed with it."""
     other = kept.action
     if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):
         return False
@@ -109,13 +117,18 @@ def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
 
 
 def result(action: Action, job: Job, samples: Samples, host: Samples | None = None) -> ActionResult | None:
-    """What one action does to a job; None where it cannot be applied, changes nothing, or nothing of it is timed."""
+    """Return the effect of one action on a job.
+
+    Return None if the action cannot be applied, changes nothing, or has no timed call.
+    """
     application = action.application(job)
     if application is None:
         return None
     now = sum(_now_us(work, job, samples) for work in job.work)
     then = low = high = now
-    replayed = False  # calls that are not made any more need no replay, but do not make an action of their own
+    # True if a replay timed something: calls that are no longer made need no replay, but are not an action by
+    # themselves.
+    replayed = False
     parts, untimed = [], []
     for work in action.works(job):
         us = _now_us(work, job, samples)
@@ -130,7 +143,8 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
         if isinstance(work.problem, ConvProblem) and work.us is not None and work.calls:
             found = found.in_job(us / work.calls)
         replayed = replayed or any(x.problem is not None for x in changes)
-        calls = work.calls if work.calls and work.us is not None else 0.0  # without a trace no step is simulated
+        # Without a trace no step is simulated, so the host's time does not count.
+        calls = work.calls if work.calls and work.us is not None else 0.0
         then, low, high = then + us * (found.value - 1), low + us * (found.low - 1), high + us * (found.high - 1)
         parts.append(_part(work, us, us * found.value, host_us(passes, changes, host or {}) * calls))
     for work in action.added(job):
@@ -157,7 +171,10 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
 
 
 def _now_us(work: Work, job: Job, samples: Samples) -> float:
-    """GPU time of all calls now: the trace's, else calls × what runs now takes alone; 0 where neither is known."""
+    """Return the GPU time of all calls now (µs), from the trace.
+
+    Without a trace it is calls · (time alone of the present solution), or 0 if that time is unknown.
+    """
     if work.us is not None:
         return work.us
     held = [samples.get((one.problem.text, one.solution)) for one in _passes(work, job)]
@@ -177,7 +194,10 @@ def _part(work: Work, now_us: float, then_us: float, host_us: float = 0.0) -> Pa
 
 
 def factors_of(result: ActionResult) -> dict[str, Factor]:
-    """Time under the action over time now, of each problem; in the interval in proportion to what the action saves."""
+    """Return (time under the action / time now) per problem, with its interval.
+
+    The interval of the whole action is divided among the problems in proportion to what the action saves on each.
+    """
     now, then = result.now_us, result.then_us
     ends = step_interval(now, then, result.low_us, result.high_us)
     low, high = ((now - us) / (now - then) if now != then else 1.0 for us in ends)

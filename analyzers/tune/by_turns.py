@@ -1,8 +1,8 @@
-"""The job as it was and as it is, run by turns without a profiler and without logs: times of its units alone.
+"""The job before and after the changes, run by turns without profiler and logs. Only its units are timed.
 
-By turns, since a device that gets warmer, or a host that others use, changes both alike: turns of a few units where two
-of the job can live at the same time (``side_by_side.py``), else whole runs.  Nothing of these runs is stored: their
-units are read where the job wrote them.
+Turns are used because a device that gets warmer, or a host that others use, changes both jobs alike. If two of the job
+can run at once, a turn is a few units (``side_by_side.py``), else a whole run. The runs are not stored: their units are
+read where the job wrote them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from logparse.capture.run import Say
 from logparse.libraries.own import job_units
 
 PAIRS, MOST_PAIRS = 3, 4
-"""Pairs of runs side by side: more than three follow while these decide nothing; the interval of two is 3.6 times as
-wide as that of three.
+"""Usual and largest number of pairs of runs side by side.
+
+More than three pairs follow only while three decide nothing. The interval of two pairs is 3.6 times as wide as the
+interval of three.
 """
 RUNS = 3
-"""Of each, one after another: the fewest whose means have a spread worth the name; at most two for each pair."""
+"""Number of runs of each job, one after another: the fewest whose means have a usable spread. At most two per pair."""
 _EARLY = 0.99
-"""Confidence of the interval by which fewer pairs than the most may decide."""
+"""Confidence of the interval by which fewer than the most pairs may decide."""
 _MOST_S = 300.0
-"""After so many seconds two pairs are enough, unless the user asked for more."""
+"""Seconds after which two pairs are enough, unless the user asked for more."""
 AT_MOST_S = 120.0
-"""A job that takes longer is not run again: its units are many, and their own spread serves."""
+"""Longest run of a job that is run again, s. A longer job has many units, and their own spread serves."""
 
 
 def by_turns(
@@ -48,12 +50,16 @@ def by_turns(
     starts: Starts | None = None,
     proves: Proves = always,
 ) -> Times | SideBySide | None:
-    """The times of some runs of each command in its environment; None where one of them fails, times nothing, or is not
-    shown to have applied what it was to: ``proves`` states that of a folder of marks.
+    """Return the times of some runs of each command in its environment.
 
-    ``unit`` is the callable whose calls are units, as ``--unit`` names it, ``most`` how many pairs there are at most;
-    ``counts`` weigh the kinds of units where they decide whether more follow.  Raises KeyboardInterrupt, and InputError
-    as ``Starts`` does.
+    Return None if one of them fails, times nothing, or does not show that it applied its changes (``proves``, from a
+    folder of marks).
+
+    * ``unit``: the callable whose calls are units, as ``--unit`` names it.
+    * ``most``: the most pairs.
+    * ``counts``: weights of the kinds of units, for the decision whether more pairs follow.
+
+    Raises KeyboardInterrupt, and InputError as ``Starts`` does.
     """
     starts = starts or Starts()
     most_s = _MOST_S if most <= MOST_PAIRS else math.inf
@@ -78,7 +84,11 @@ def _side_by_side(
     starts: Starts,
     proves: Proves,
 ) -> SideBySide:
-    """Raises AloneError where the first pairs cannot be run, or time no kind of unit often enough, and as ``pair``."""
+    """Run pairs side by side until they decide. Return them.
+
+    Raises AloneError if the first pairs cannot be run, or if they time no kind of unit often enough. Raises as ``pair``
+    does.
+    """
     if starts.before_each:
         raise AloneError("`--before-each` may take away what another run of it needs")
     say(
@@ -112,7 +122,7 @@ def one_by_one(
     starts: Starts | None = None,
     proves: Proves = always,
 ) -> Times | None:
-    """The units of whole runs; None where one of them fails, times nothing, or has not applied what it was to."""
+    """Return the units of whole runs. Return None if a run fails, times nothing, or has not applied its changes."""
     starts = starts or Starts()
     say(f"the job by turns as it was and as it is, without logs and a profiler, each {_at_most(RUNS, most)}")
     found: tuple[list[Units], list[Units]] = [], []
@@ -138,8 +148,11 @@ def _at_most(least: int, most: int) -> str:
 def alone(
     job_as_it_is: Side, folder: Path, unit: str, say: Say, starts: Starts | None = None, proves: Proves = always
 ) -> Units | None:
-    """One run of a command in its environment, without logs and a profiler: its units, which it writes into the folder;
-    None where it fails, times nothing, or has not applied what it was to.  Raises KeyboardInterrupt, and InputError as
+    """Run a command once in its environment, without logs and profiler.
+
+    Return its units, which it writes into ``folder``.
+
+    Return None if it fails, times nothing, or has not applied its changes. Raises KeyboardInterrupt, and InputError as
     ``Starts`` does.
     """
     command, environ = job_as_it_is
@@ -159,7 +172,10 @@ def alone(
 
 
 def units_in(folder: Path) -> Units | None:
-    """The units that the processes of a job counted; None where none did.  A file that was cut off is left out."""
+    """Return the units that the processes of a job counted. Return None if they counted none.
+
+    A file that was cut off is left out.
+    """
     rows = []
     for path in sorted(folder.glob("units_*.json")):
         try:

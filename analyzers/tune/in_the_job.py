@@ -1,16 +1,16 @@
-"""Actions tried in the user's own program: the starts that a trial needs, and what they say.
+"""Trials of actions in the user's own program: the starts that a trial needs, and their results.
 
 Each start runs the job with some actions, which are switched on and off between its units
-(``logparse/capture/in_job/logparse_in_job/trial.py``), until their effect is known; then the job is ended, since it was
-started for the trial.  A start tries, in this order:
+(``logparse/capture/in_job/logparse_in_job/trial.py``) until their effect is known. Then the job is ended, because it
+was started for the trial. A start tries the first kind of actions in this order that there is:
 
 =====================================  ============================================================================
 actions                                because
 =====================================  ============================================================================
-that no start has tried                an earlier one ended before, or another action broke it
-of which too little is known           the job makes few units: pairs of several starts are one sample
-that one process alone finds faster    a process has a bias of its own
-all that are measured, as one          two savings never just add up
+not tried in any start                 An earlier start ended before them, or another action broke it.
+undecided                              The job makes few units. Pairs of several starts are one sample.
+faster in only one process             A process has a bias of its own.
+all measured actions together          The savings of two actions never just add up.
 =====================================  ============================================================================
 """
 
@@ -45,16 +45,18 @@ from logparse.text import one_of, printable
 
 MOST_STARTS = 8
 _FRUITLESS = 2
-"""Starts in a row that add no pair, after which no other one is made."""
+"""Number of starts in a row without a new pair after which no further start is made."""
 _GRACE_S, _LEAVE_S, _LOOK_S = 1.0, 15.0, 0.1
-"""Seconds for the job to end by itself once its trial is over, and once it was told to; between two looks."""
+"""Times, s: for the job to end by itself once its trial is over, to end once it was told to, and between two checks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What to try: ``seconds`` of trials in each start at most, ``unit`` as ``--unit`` names it.
+    """A trial.
 
-    ``rows``: the TunableOp files of ``tunableop_rows``.
+    * ``seconds``: most seconds of trials in each start.
+    * ``unit``: as ``--unit`` names it.
+    * ``rows``: the TunableOp files for ``tunableop_rows``.
     """
 
     actions: tuple[str, ...]
@@ -66,10 +68,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of each action, best first; ``word``: what a user calls a unit; ``notes`` for the user.
+    """Results of the trials.
 
-    ``records`` are those of all processes.  ``code``: the exit code of a job that ended by itself before anything was
-    known, 130 after Ctrl-C, else 0.
+    * ``tried``: what is known of each action, best first.
+    * ``word``: the user's word for a unit.
+    * ``records``: the records of all processes.
+    * ``notes``: texts for the user.
+    * ``code``: the exit code of a job that ended by itself before anything was known, 130 after Ctrl-C, else 0.
     """
 
     tried: tuple[Tried, ...]
@@ -81,7 +86,7 @@ class Answer:
 
 
 def trial(actions: Sequence[str], **more: object) -> Trial:
-    """The trial of these actions.  Raises UsageError for one that cannot be switched in a running process."""
+    """Return the trial of the actions. Raises UsageError if an action cannot be switched in a running process."""
     for name in actions:
         one_of("ACTION", name, NAMES)
     if not actions:
@@ -92,7 +97,7 @@ def trial(actions: Sequence[str], **more: object) -> Trial:
 def try_in_the_job(
     command: Sequence[str], environ: Mapping[str, str], asked: Trial, starts: Starts, say: Say
 ) -> Answer:
-    """Try the actions; the job is started as often as that needs.  Raises InputError as ``Starts`` does."""
+    """Try the actions. The job is started as often as the trial needs. Raises InputError as ``Starts`` does."""
     records: list[Record] = []
     names, notes, made, fruitless, code = list(asked.actions), dict[str, None](), 0, 0, 0
     while made < MOST_STARTS and fruitless < _FRUITLESS:
@@ -124,14 +129,14 @@ def try_in_the_job(
 
 
 def write(found: Answer, folder: Path) -> None:
-    """Write the records into a folder, from where they are ingested."""
+    """Write the records into a folder. They are ingested from there."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, each in enumerate(found.records):
         write_file(folder / f"try_{number}.json", dump(each), within=folder)
 
 
 def _wanted(tried: Sequence[Tried]) -> list[str]:
-    """What the next start tries."""
+    """Return the actions that the next start tries."""
     single = [x for x in tried if TOGETHER not in x.name]
     found = [x.name for x in tried if x.outcome == "not tried"]
     found += [x.name for x in tried if x.outcome == "undecided"]
@@ -145,7 +150,7 @@ def _wanted(tried: Sequence[Tried]) -> list[str]:
 
 
 def _compatible(names: Iterable[str]) -> list[str]:
-    """The actions that can be applied at once, those that come first before others."""
+    """Return the actions that can be applied together. Earlier actions have priority."""
     known = {x.name: x for x in ACTIONS}
     kept: list[str] = []
     for name in names:
@@ -159,7 +164,7 @@ def _compatible(names: Iterable[str]) -> list[str]:
 
 
 def read(folder: Path) -> list[Record]:
-    """The records of all processes of a job, by their ranks.  One that was cut off is left out."""
+    """Return the records of all processes of a job, by their ranks. A record that was cut off is left out."""
     found = []
     for path in sorted(folder.glob("try_*.json")):
         with contextlib.suppress(OSError, ValueError):
@@ -169,7 +174,7 @@ def read(folder: Path) -> list[Record]:
 
 @dataclass(frozen=True)
 class _Start:
-    """One start: what its processes wrote, how it ended, and what there is to tell."""
+    """One start: what its processes wrote, how it ended, and notes for the user."""
 
     records: tuple[Record, ...]
     code: int
@@ -229,7 +234,7 @@ def _how(returncode: int) -> str:
 
 
 def _with_end(found: Record, how: str) -> Record:
-    """A record of a process that was killed says what was on then."""
+    """Return the record. If its process was killed, it names the action that was on at that time."""
     if found.over or not how or not found.on:
         return found
     why = f"{how} while it was on"
@@ -238,7 +243,7 @@ def _with_end(found: Record, how: str) -> Record:
 
 
 def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path, asked: Trial, say: Say) -> bool:
-    """Wait until the job ends, or its trial does; then end the job.  Whether that was our doing."""
+    """Wait until the job or its trial ends, then end the job. Return True if we ended it."""
     told: set[str] = set()
     while child.poll() is None:
         records = read(folder)
@@ -246,7 +251,7 @@ def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path,
             if line not in told:
                 told.add(line)
                 say(line)
-        begun = [x for x in records if x.sort]  # helpers that import torch, and launchers, make no unit
+        begun = [x for x in records if x.sort]  # Launchers, and helpers that import torch, make no unit.
         if begun and all(x.over for x in begun):
             return _leave(child, together, folder)
         together.pause(_LOOK_S)
@@ -254,7 +259,7 @@ def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path,
 
 
 def _processes(folder: Path) -> Iterator[int]:
-    """The processes of the job that have written a record."""
+    """Yield the processes of the job that have written a record."""
     for path in folder.glob("try_*.json"):
         number = path.stem.removeprefix("try_")
         if number.isdigit():
@@ -262,21 +267,22 @@ def _processes(folder: Path) -> Iterator[int]:
 
 
 def _progress(records: Sequence[Record], asked: Trial) -> Iterator[str]:
-    """What is tried now and how sure it is already."""
+    """Yield lines about the action that is tried now and the interval of its effect so far."""
     for first in records[:1]:
         for seen in first.seen:
             found = Tried(seen.name, (seen,), asked.floor)
             if (ratio := found.ratio) is not None:
-                count = 1 << int(math.log2(len(seen.pairs)))  # a line for each doubling
+                count = 1 << int(math.log2(len(seen.pairs)))  # One line per doubling of the pairs.
                 if len(seen.pairs) == count or seen.ended:
                     reach = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
                     yield f"    {seen.name}: {reach} of the time after {len(seen.pairs)} pairs"
 
 
 def _leave(child: subprocess.Popen[bytes], together: job.Together, folder: Path) -> bool:
-    """End a job whose trial is over: it may end by itself, is told to, and then is made to.  Whether it was told.
+    """End a job whose trial is over. Return True if it had to be told.
 
-    Told are the processes that tried, too: a shell that has started them does not hand a signal on.
+    It may end by itself. Otherwise it gets SIGTERM and later SIGKILL. The processes that tried the actions get the
+    signals, too, because a shell that started them does not forward a signal.
     """
     for seconds, number in ((_GRACE_S, signal.SIGTERM), (_LEAVE_S, signal.SIGKILL)):
         by = time.monotonic() + seconds

@@ -1,8 +1,8 @@
-"""The job as it was and as it is, alive at the same time: each does a few units of work while the other waits.
+"""The job before and after the changes, both started at once: one does a few units of work while the other waits.
 
-Turns of a fraction of a second meet the same neighbours on the machine, which runs one after another do not.  The
-second is started once the first has done its first units and waits, so each makes itself ready alone on the device.
-Not every job can live twice (``AloneError``); then the first run goes on by itself.
+Turns of a fraction of a second run under the same load from other jobs on the machine. Runs one after another do not.
+The second job starts once the first has done its first units and waits, so that each starts up alone on the device. Not
+every job can run twice at once (``AloneError``). The first run then goes on by itself.
 """
 
 from __future__ import annotations
@@ -29,45 +29,50 @@ from logparse.text import counted
 Side: TypeAlias = tuple[Sequence[str], Mapping[str, str]]
 """A command and its environment."""
 _TURN_S = 0.15
-"""A turn times units for at least so many seconds, by the time of the first ones.  One more comes before them and is
-not timed, since the device was idle.
+"""Least time of a turn's timed units, s, by the time of the first units.
+
+One more unit comes before them. It is not timed, because the device was idle before it.
 """
 _MOST_TURNS = 120
 _READY_S, _SLOW_S = 120.0, 60.0
-"""Seconds until a side is ready, and of one turn, at most."""
+"""Most seconds until a side is ready, and most seconds of one turn."""
 _MEMORY = 0.45
-"""Largest share of the device's memory in use beside which a second job of the same size fits."""
+"""Largest share of the device's memory in use at which a second job of the same size still fits."""
 _PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
 
 
 Proves: TypeAlias = Callable[[Path], str]
-"""Why a folder of marks does not show that a job applied what it was to; empty: it does."""
+"""A function that returns why a folder of marks does not show that a job applied its changes.
+
+Empty: the marks show it.
+"""
 
 
 def always(marks: Path) -> str:
-    """Nothing was to be applied."""
+    """Return an empty text, because there was nothing to apply."""
     return ""
 
 
 class NotAppliedError(Exception):
-    """The job ran as it was where it was to run with changes; the text says which left no mark, and why."""
+    """The job ran without the changes that it was to run with. The text says which change left no mark, and why."""
 
 
 class AloneError(Exception):
-    """The job cannot run twice at once; the text is the reason, as a clause about "it"."""
+    """The job cannot run twice at once. The text is the reason, as a clause about "it"."""
 
 
 def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Whether the command or its environment seems to fix a port, which two of the job cannot share."""
+    """Tell whether the command or its environment seems to fix a port, which two jobs cannot share."""
     text = " ".join(command)
     launched = "torchrun" in text or "torch.distributed.run" in text or "torch.distributed.launch" in text
     return "MASTER_PORT" in environ or any(map(_PORT.match, command)) or (launched and "--standalone" not in command)
 
 
 def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, proves: Proves = always) -> Pair:
-    """The turns of one run of each, once both have ended.
+    """Run each side once, by turns. Return the times of the turns once both have ended.
 
-    Raises AloneError, NotAppliedError for the marks of ``after``, and KeyboardInterrupt at a signal.
+    Raises AloneError if the job cannot run twice at once, NotAppliedError if the marks of ``after`` show no changes,
+    and KeyboardInterrupt at a signal.
     """
     if fixed_port(*before):
         raise AloneError("it seems to use a fixed port")
@@ -84,7 +89,7 @@ def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, pro
         finally:
             for side in sides:
                 side.go_on()
-            together.wait()  # before their input ends
+            together.wait()  # The sides must end before their standard input is closed.
         why = proves(sides[1].marks)
     if failed := next((x.code for x in sides if x.code), 0):
         raise AloneError(f"a run of it ended with exit code {failed}")
@@ -102,7 +107,8 @@ def _turns(sides: Sequence[_Side]) -> Pair:
     for turn in range(1, 1 + _MOST_TURNS):
         both: dict[int, Turn] = {}
         for which in (0, 1) if turn % 2 else (1, 0):
-            times = sides[which].turn(turn, units + turn % 2)  # of kinds that alternate, none is always left out
+            # One unit more in every other turn. If kinds alternate, no kind is then always the one that is not timed.
+            times = sides[which].turn(turn, units + turn % 2)
             if times is None:
                 if len(found[0]) < LEAST_TURNS:
                     raise AloneError(f"it did {counted(len(found[0]), 'turn')} of {units} units, too few to compare")
@@ -114,7 +120,7 @@ def _turns(sides: Sequence[_Side]) -> Pair:
 
 
 class _Side:
-    """A run of the job that takes turns; its processes write their reports into the folder."""
+    """A run of the job that takes turns. Its processes write their reports into the folder."""
 
     def __init__(self, side: Side, folder: Path, unit: str, together: job.Together, streams: Mapping[int, int]) -> None:
         self.marks = folder / FOLDER
@@ -124,8 +130,10 @@ class _Side:
         self._child: subprocess.Popen[bytes] | None = None
 
     def ready(self, most_memory: float) -> Turn:
-        """Start it; the time of its first units.  Raises AloneError where it is not soon ready, has workers, or where
-        more than this share of the device's memory is in use then.
+        """Start the run and return the times of its first units.
+
+        Raises AloneError if it is not ready in time, has worker processes, or if more than ``most_memory`` (0 to 1) of
+        the device's memory is then in use.
         """
         command, environ = self._side
         with contextlib.suppress(OSError):
@@ -140,7 +148,7 @@ class _Side:
         return _mean(found)
 
     def turn(self, number: int, units: int) -> Turn | None:
-        """The times of its next turn; None: it has ended."""
+        """Return the times of its next turn. Return None if the run has ended or took too long."""
         path = self._folder / f"{number}.go"
         path.with_suffix(".part").write_text(str(units))
         path.with_suffix(".part").rename(path)
@@ -149,15 +157,18 @@ class _Side:
 
     @property
     def code(self) -> int:
-        """Its exit code, once it has ended; negative: the signal that killed it."""
+        """Its exit code once it has ended. Negative: the number of the signal that killed it."""
         return self._child.returncode if self._child else 0
 
     def go_on(self) -> None:
-        """No further turns: to its end as it does alone."""
+        """Let the run go on to its end without further turns."""
         (self._folder / "free").touch()
 
     def _awaited(self, number: int, seconds: float) -> list[dict[str, Any]] | None:
-        """The reports on a turn, once all ranks have written theirs; None: the job has ended, or they took too long."""
+        """Return the reports on a turn once all ranks have written theirs.
+
+        Return None if the job has ended or the ranks took too long.
+        """
         by = time.monotonic() + seconds
         while time.monotonic() < by and self._child is not None:
             found = [json.loads(path.read_bytes()) for path in self._folder.glob(f"{number}_*.json")]
@@ -172,7 +183,7 @@ class _Side:
 
 
 def _mean(found: Sequence[Mapping[str, Any]]) -> Turn:
-    """Of the ranks' times of each kind."""
+    """Return the mean of the ranks' times per kind of unit."""
     kinds: dict[str, list[float]] = {}
     for each in found:
         for name, us in each["kinds"].items():

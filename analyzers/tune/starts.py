@@ -1,7 +1,7 @@
-"""What each start of a job meets that is run several times: the same standard input, and the state that it begins from.
+"""Conditions for each start of a job that is run several times: the same standard input and the same initial state.
 
-A job that goes on from what it wrote does other work the second time, or none.  Its runs then do fewer units than the
-first one, which is noticed here; a command before each start (``--before-each``) takes away what it wrote.
+A job that continues from what it wrote does other work the second time, or none. Its later runs then do fewer units
+than the first run, which is noticed here. A command before each start (``--before-each``) can remove what it wrote.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from logparse.errors import InputError
 from logparse.text import printable
 
 _FEWER = 0.9
-"""Share of the first run's units below which a run did other work."""
+"""Least share of the first run's units (0 to 1). A run with fewer units did other work."""
 
 
 @dataclass
 class Starts:
-    """How a job is started each time: ``before_each`` is a command for the shell, empty where there is none."""
+    """How a job is started each time. ``before_each``: a command for the shell, empty for none."""
 
     stdin: KeptInput = field(default_factory=KeptInput)
     before_each: str = ""
     _told: set[str] = field(default_factory=set)
 
     def prepare(self, environ: Mapping[str, str]) -> None:
-        """Run the command before a start; what it prints goes to standard error.  Raises InputError if it fails."""
+        """Run the command before a start. Its output goes to standard error. Raises InputError if it fails."""
         if not self.before_each:
             return
         command = ["sh", "-c", self.before_each]
@@ -44,7 +44,7 @@ class Starts:
             )
 
     def timed(self, command: Sequence[str], environ: Mapping[str, str], folder: Path, unit: str, say: Say) -> job.Ended:
-        """Run a job to its end without logs and a profiler; its processes write units and marks into the folder."""
+        """Run a job to its end without logs and profiler. Its processes write units and marks into ``folder``."""
         self.prepare(environ)
         made = timing(folder, unit, environ)
         ended = job.run(command, made, stdin=self.stdin)
@@ -55,7 +55,7 @@ class Starts:
         return ended
 
     def fewer(self, first: Units, now: Units | None) -> str:
-        """What to tell the user where a run did fewer units than the first one; empty: it did not."""
+        """Return a text for the user if a run did fewer units than the first run, else an empty text."""
         made = now.count if now else 0
         if made >= _FEWER * first.count:
             return ""

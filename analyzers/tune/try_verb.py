@@ -1,4 +1,4 @@
-"""What ``logparse try`` prints: one line for each action, and one table."""
+"""Output of ``logparse try``: one line per action, and one table."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MEASURED = "measured in your job"
 
 
 def answer(found: Tries) -> Answer:
-    """The answer of the verb."""
+    """Return the answer of the verb."""
     rows = [row(x, found.word) for x in found.tried]
     return Answer([*lines(found)], rows, "try", code=found.code, aside=True)
 
 
 def lines(found: Tries) -> Iterator[str]:
-    """First what to do, then each action, then what else there is to tell."""
+    """Yield the lines: first what to do, then one per action, then the notes."""
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is not None:
         yield f"try: {best.name}: {times(best, found.word)}, {MEASURED}"
@@ -32,7 +32,7 @@ def lines(found: Tries) -> Iterator[str]:
 
 
 def times(x: Tried, word: str) -> str:
-    """``28.5 → 20.5 ms a step [19.1 ms, 21.9 ms]``; nothing where no time is known."""
+    """Return the times as text: ``28.5 → 20.5 ms a step [19.1 ms, 21.9 ms]``. Empty if no time is known."""
     then = x.then_us
     if then is None:
         return ""
@@ -66,7 +66,7 @@ def _processes(number: int) -> str:
 
 
 def row(x: Tried, word: str) -> dict[str, object]:
-    """The fields of an action, flat; times in µs of a unit."""
+    """Return the fields of an action as one row. Times in µs per unit."""
     ratio, then = x.ratio, x.then_us
     return {
         "action": x.name,
@@ -90,7 +90,7 @@ def row(x: Tried, word: str) -> dict[str, object]:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The actions, before ``--``, and the job after it."""
+    """Split the words into the actions, before ``--``, and the job after it. Raises UsageError if they do not fit."""
     from logparse.errors import UsageError
 
     if "--" not in words:

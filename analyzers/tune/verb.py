@@ -1,6 +1,6 @@
-"""What the verb ``tune`` does: capture, replay, recommend, run again, verify; each is the verb of that name.
+"""The stages of the verb ``tune``: capture, replay, recommend, run again, verify. Each is the verb of that name.
 
-Whatever ends it, the store holds what was done until then, and each stage can be called by itself from there.
+Whatever ends the tuning, the store has what was done until then. Each stage can be called by itself from there.
 """
 
 from __future__ import annotations
@@ -47,14 +47,18 @@ from logparse.store import Store, command_line
 from logparse.text import counted, fitted, signed
 
 _MOST_TRIED, _TRIAL_S = 4, 30.0
-"""Actions that are tried in the running job at most, and seconds of trials in each of its starts."""
+"""Most actions that are tried in the running job, and seconds of trials in each of its starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What to ``trace``, ``budget_s`` seconds of replay, ``out`` the folder of files, ``pairs`` of runs at most.
+    """Options of a tuning.
 
-    ``before_each`` is a command for the shell before every start of the job.
+    * ``trace``: what to trace.
+    * ``budget_s``: seconds of replay.
+    * ``out``: folder of the files.
+    * ``pairs``: most pairs of runs.
+    * ``before_each``: a command for the shell before every start of the job.
     """
 
     trace: Trace | None = field(default_factory=Trace)
@@ -67,11 +71,13 @@ class Tuning:
 def tune(
     command: Sequence[str], store: Store, tuning: Tuning, say: Say, environ: Mapping[str, str] = os.environ
 ) -> int:
-    """Tune a job; returns its exit code, 130 where Ctrl-C ended a stage, and ``NOT_APPLIED`` where what it was to run
-    with left no mark.  Raises InputError, MeasuringError.
+    """Tune a job and return the exit code. Raises InputError, MeasuringError.
+
+    The code is the job's exit code, 130 if Ctrl-C ended a stage, or ``NOT_APPLIED`` if the changes left no mark in the
+    job.
     """
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    with suppress(OSError):  # a folder that cannot be written is reported with what is written there
+    with suppress(OSError):  # If the folder cannot be written, the first write into it reports that.
         tuning.out.mkdir(parents=True, exist_ok=True)
     first = replace(plan(command, trace=tuning.trace, environ=environ), copy=tuning.out / f"{run}.log")
     starts = Starts(before_each=tuning.before_each)
@@ -94,7 +100,12 @@ def tune(
 
 @dataclass(frozen=True)
 class _Again:
-    """How the job runs with what was applied, how long a run of it took, its logs read, and what left no mark in it."""
+    """The job with the changes applied.
+
+    * ``command``, ``environ``: how it is run.
+    * ``seconds``: time of one run, with its logs read.
+    * ``missing``: changes that left no mark in the run.
+    """
 
     command: Sequence[str]
     environ: Mapping[str, str]
@@ -103,12 +114,12 @@ class _Again:
     missing: tuple[str, ...] = ()
 
     def proves(self, folder: Path) -> str:
-        """Why a folder of marks does not show that a run applied what it was to; empty: it does."""
+        """Return why a folder of marks does not show that a run applied the changes. Empty if it shows it."""
         return "; ".join(marks.missing(self.asked, marks.read_marks(folder), self.command))
 
 
 class _EndedError(Exception):
-    """No stage is left to do."""
+    """No further stage is to be done."""
 
     def __init__(self, code: int = 0) -> None:
         super().__init__(code)
@@ -117,9 +128,9 @@ class _EndedError(Exception):
 
 @dataclass(frozen=True)
 class _Job:
-    """The stages of a tuning, each of which reports what it does and may be the last one (``_EndedError``).
+    """The stages of a tuning. Each stage reports what it does and may be the last one (``_EndedError``).
 
-    ``run`` is the job as it is, ``first`` how that is captured.
+    ``run``: the label of the job as it is. ``first``: how that run is captured.
     """
 
     command: Sequence[str]
@@ -137,7 +148,7 @@ class _Job:
 
     @property
     def goes_on(self) -> str:
-        """Which verbs go on from what is stored of the run, or from the logs of its job."""
+        """A sentence that names the verbs that go on from the stored run, or from the logs of its job."""
         url = self.store.url
         if self.run in set(self.store.sources()["run"]):
             on, rank = (command_line(url, verb, "--run", self.run) for verb in ("replay", "recommend"))
@@ -146,12 +157,13 @@ class _Job:
         return f"nothing is stored yet; `{logs}` reads what the job wrote until now"
 
     def captured(self) -> _Job:
-        """Capture the job.  Returns this tuning, or the one of a second capture (``captured_again``)."""
+        """Capture the job. Return this tuning, or the tuning of a second capture (``captured_again``)."""
         self.say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
         begun = time.monotonic()
         code, read = self._captured(self.command, self.first, self.environ, self.run)
         if code:
-            if code not in (CANNOT_RUN, NOT_FOUND) or self.first.folder.exists():  # else that is reported already
+            # Otherwise the failure has been reported already.
+            if code not in (CANNOT_RUN, NOT_FOUND) or self.first.folder.exists():
                 self.say(f"the job ended with exit code {code}: it is not run again; {self.goes_on}")
             raise _EndedError(code)
         job, found = self, units(tables_of(self.store, self.run))
@@ -162,16 +174,15 @@ class _Job:
             self.say(_without_kernels(read))
             if not any(x.calls for x in read):
                 self.say("no call was counted either: nothing is left to replay, and nothing is changed")
-                raise _EndedError  # before the run that only times units
+                raise _EndedError  # This ends before the run that only times units.
         if short:
             job.timed_alone()
         return job
 
     def captured_again(self, first: Units, read: list[Ingested]) -> tuple[_Job, list[Ingested]]:
-        """Capture a job that is too short for its times to settle once more, traced from the middle of its units on.
+        """Capture a job that is too short for its times to settle again, traced from the middle of its units.
 
-        The second run and what was read of it replace the first, unless it fails or makes fewer units: then the first
-        one stays.
+        The second run and its files replace the first, unless the second run fails or makes fewer units.
         """
         if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
             return self, read
@@ -195,7 +206,7 @@ class _Job:
         return capture(command, how, lambda: self.store, self.say, run=run, environ=environ, stdin=stdin, asked=asked)
 
     def timed_alone(self) -> None:
-        """Logs slow the host, some jobs to half of their speed: the time of a unit is that of a run without them."""
+        """Time the units of a run without logs, because logs slow the host, of some jobs to half of its speed."""
         self.say("    and once more without logs and a profiler: how long its units take")
         folder = self.first.folder / "alone"
         unit = self.tuning.trace.unit if self.tuning.trace else ""
@@ -205,7 +216,7 @@ class _Job:
             ingest([str(folder)], self.store, run=self.run)
 
     def compare_units(self, now: Units | None) -> None:
-        """Tell where a run did fewer units than the first one."""
+        """Print a warning if a run did fewer units than the first run."""
         first = units(tables_of(self.store, self.run))
         if first is not None and (line := self.starts.fewer(first, now)):
             self.say(f"warning: {line}")
@@ -222,7 +233,7 @@ class _Job:
             raise KeyboardInterrupt
 
     def recommended(self) -> tuple[Recommendation, list[str], list[Path]]:
-        """The recommendation, the actions that change no program, and the files that ``apply.sh`` applies."""
+        """Return the recommendation, the actions that change no program, and the files that ``apply.sh`` applies."""
         self.say("3/5 recommend")
         settings = Settings()
         found = advise(self.store, settings, self.run)
@@ -239,7 +250,7 @@ class _Job:
         return found, actions, files
 
     def tried(self, found: Recommendation) -> bool:
-        """Try the best actions in the running job; whether the store has something new of them."""
+        """Try the best actions in the running job. Return True if the store has new results."""
         names = candidates(found)
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         if not names or units(tables_of(self.store, self.run)) is None:
@@ -260,7 +271,7 @@ class _Job:
     def run_again(self, actions: Sequence[str], files: Sequence[Path]) -> _Again:
         self.say(f"4/5 the job again, with {' and '.join([*actions, *(path.name for path in files)])}")
         words, environ = with_overrides.applied(self.command, self.tuning.out, self.environ)
-        # While it records untuned keys, TunableOp reads no tuned rows (PyTorch 2.10 and later).
+        # TunableOp reads no tuned rows while it records untuned keys (PyTorch 2.10 and later).
         again = plan(words, trace=self.tuning.trace, tunableop=False, environ=environ)
         again = replace(again, copy=self.tuning.out / f"{self.after}.log")
         asked, begun = marks.asked_of(self.tuning.out), time.monotonic()
@@ -271,7 +282,8 @@ class _Job:
         self.compare_units(units(tables_of(self.store, self.after)))
         ran = _Again(words, environ, time.monotonic() - begun, asked)
         folder = again.folder / marks.FOLDER
-        if not folder.is_dir():  # the job removed it, and its logs: without these the verdict is that nothing is known
+        # The job removed the folder and its logs. Without them the verdict is that nothing is known.
+        if not folder.is_dir():
             return ran
         found = marks.read_marks(folder)
         if found:
@@ -279,7 +291,7 @@ class _Job:
         return replace(ran, missing=tuple(marks.missing(asked, found, self.command)))
 
     def not_applied(self, found: Recommendation, again: _Again) -> NoReturn:
-        """End: the job ran a second time as it was, which proves nothing of what was to be applied."""
+        """End the tuning: the job ran a second time as it was, which proves nothing about the changes."""
         for line in again.missing:
             self.say(f"    {line}")
         made = module(found.actions, step_us=found.step_us, hidden=hidden(found), in_job=found.in_job)
@@ -304,7 +316,10 @@ class _Job:
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
-        """Keep what was applied (``of_files``: files, too) or take it back; weigh what is left against the job then."""
+        """Keep the applied changes (``of_files``: files, too) or take them back.
+
+        Weigh what is left against the job then.
+        """
         applied = [x for x in found.actions if x.action.name in proof.actions]
         changed = {y.of for x in applied for y in x.parts}
         others = (x for x in found.findings if x.problem is None or x.problem.text not in changed)
@@ -312,7 +327,7 @@ class _Job:
         if proof.refuted:
             outcome, kept, left = "not kept", [], [x for x in found.actions if x not in applied]
             rest = replace(rest, actions=tuple(left))
-            write(rest, Settings(), self.tuning.out)  # the files of what is not kept get another name
+            write(rest, Settings(), self.tuning.out)  # The files of changes that are not kept get another name.
         else:
             outcome, kept = "kept" if proof.ok else "kept, though not proven", applied
             now, wall = tables_of(self.store, self.after), proof.wall
@@ -345,16 +360,19 @@ class _Job:
 
 
 def candidates(found: Recommendation) -> list[str]:
-    """The actions that are worth a trial in the running job, those that save most GPU time first.
+    """Return the actions that are worth a trial in the running job. Actions that save most GPU time come first.
 
-    Small savings are among them: a step that waits for its host may gain more than its kernels do.
+    Small savings count as well, because a step that waits for its host may gain more than its kernels do.
     """
     able = [x for x in found.actions if x.action.name in NAMES and not x.loses and has_lines(x)]
     return [x.action.name for x in sorted(able, key=lambda x: -x.saving_us)][:_MOST_TRIED]
 
 
 def in_job_lines(found: Recommendation) -> list[str]:
-    """What was measured in the job: first what is best, then what was tried and is not faster; nothing without one."""
+    """Return lines about what was measured in the job: the best action, then actions that are not faster.
+
+    Return no line if no action was measured as faster.
+    """
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is None:
         return []
@@ -365,7 +383,7 @@ def in_job_lines(found: Recommendation) -> list[str]:
 
 @contextmanager
 def _output_in(path: Path) -> Iterator[None]:
-    """What this process and those that it starts print meanwhile goes to a file: libraries warn at length."""
+    """Send what this process and its children print to a file meanwhile, because libraries print long warnings."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -384,7 +402,10 @@ def _output_in(path: Path) -> Iterator[None]:
 
 
 def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
-    """Names actions on calls that a kept action changed, timed without it; not those of which ``there`` has another."""
+    """Yield a line that names actions on calls that a kept action changed. They were timed without the kept action.
+
+    Actions that are an alternative to an action in ``there`` are left out.
+    """
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:
         names = ", ".join(f"{x.action.name} ({signed(x.saving_us / (x.steps or 1.0))} of kernels)" for x in beside)
@@ -392,7 +413,7 @@ def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> I
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:
-    """Why no GPU kernel was traced, as far as the job's files show it."""
+    """Return why no GPU kernel was traced, as far as the job's files show it."""
     windows = [Path(x.path) for x in read if Path(x.path).match(TRACES) and CAPTURES not in x.path]
     processes = {path.name.split("_")[1] for path in windows}
     if processes:
