@@ -1,1 +1,1 @@
-"""Findings, ranked, to files: what the verb ``recommend`` does."""
+"""The verb ``recommend``: rank the findings of a run and write them to files."""

@@ -1,10 +1,12 @@
-"""``apply.py``: a module that a job imports to apply the actions that pay and can show in its step, or those it names.
+"""Write ``apply.py``, a module that a job imports to apply actions.
 
     import apply
     apply.settings()
     model = apply.model(model)
 
-It holds every action of the recommendation that lines of Python can apply, and needs PyTorch alone.
+Without names, it applies the actions that pay and whose gain can show in the job's step.  With names, it applies the
+named actions.  The module holds every action of the recommendation that lines of Python can apply.  It needs PyTorch
+alone.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ _NAMED = Shell("in the program, as no action is applied that is not named:  impo
 def chosen(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """The actions that are applied unless others are named: the best of those that surely pay and do not overlap.
+    """Return the actions that are applied if the user names none: the best that surely pay and do not overlap.
 
-    One that changes results beyond rounding is applied only where it is named, as is one whose name is ``hidden``: the
-    step does not show its gain.  The actions that were measured ``in_job`` go before others.
+    Actions measured ``in_job`` are considered before others.  An action is applied only by name if it changes results
+    beyond rounding.  The same holds for an action named in ``hidden``, because the step does not show its gain.
     """
     out: list[ActionResult] = []
     for result in sorted(results, key=lambda x: (x.action.name not in in_job, -x.saving_us)):
@@ -39,24 +41,24 @@ def chosen(
 
 
 def alternatives(one: ActionResult, other: ActionResult) -> bool:
-    """Whether only one of two actions can be applied: they exclude each other, or one contains the other."""
+    """Return True if only one of two actions can be applied: they exclude each other, or one contains the other."""
     return one.action.is_alternative_to(other.action)
 
 
 def _together(one: ActionResult, other: ActionResult) -> bool:
-    """Whether two actions can be applied at once and the gain of one is not part of the other's."""
+    """Return True if two actions can be applied at once and neither gain is part of the other."""
     return not alternatives(one, other) and {x.of for x in one.parts}.isdisjoint(x.of for x in other.parts)
 
 
 def without_a_change(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """The settings that ``logparse run --with`` applies, where the program stays as it is."""
+    """Return the settings that ``logparse run --with`` applies.  They leave the program as it is."""
     return chosen([x for x in results if x.action.kind == "setting" and x.application.settings], hidden, in_job)
 
 
 def has_lines(result: ActionResult) -> bool:
-    """Whether lines of Python or the environment can apply it."""
+    """Return True if lines of Python or the environment can apply the action."""
     return bool(calls(result))
 
 
@@ -68,12 +70,14 @@ def module(
     hidden: Collection[str] = (),
     in_job: Collection[str] = (),
 ) -> Emission | None:
-    """The module; None where no action can be applied by lines of Python.  ``step_us`` gives the step now and under an
-    action, simulated but for those ``in_job``, which were measured there; ``hidden`` names those whose gain it does not
-    show.
+    """Return the module, or None if lines of Python can apply no action.
 
-    ``kept`` are actions that were applied and stay (None: none was tried yet), ``left`` those weighed beside them, of
-    which the best changes of the program join what is applied unless others are named.
+    * ``step_us`` gives the step's time (µs) now and under an action.  The time is simulated, but measured for actions
+      in ``in_job``.
+    * ``hidden`` names the actions whose gain the step does not show.
+    * ``kept`` are actions that a trial applied and kept.  None means that no trial was made.
+    * ``left`` are actions that were weighed beside the kept ones.  The best changes of the program among them are
+      applied too, unless the user names others.
     """
     usable = [x for x in results if has_lines(x)]
     if not usable:
@@ -106,7 +110,7 @@ def module(
 
 
 def calls(result: ActionResult) -> str:
-    """The lines of a program that apply this action by its name."""
+    """Return the lines of a program that apply this action by its name."""
     settings = f'apply.settings("{result.action.name}")'
     model = f'model = apply.model(model, "{result.action.name}")'
     lines = result.application
@@ -134,7 +138,7 @@ def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bo
 
 
 def _marked(result: ActionResult) -> list[Python]:
-    """The lines that change the model, between those that leave a mark of it."""
+    """Return the lines that change the model, between two lines that record that this action changed it."""
     lines = result.application.model
     mark = python_line(Python("_mark_model({}, before, model)"), result.action.name)
     return [Python("before = _looks(model)"), *lines, mark] if lines else []

@@ -1,12 +1,17 @@
-"""``apply.sh``: one script that makes a shell's jobs use a target's override files, after it has looked at the machine.
+"""Write ``apply.sh``, a script that makes a shell's jobs use a target's override files.
 
-It exports what each file's own ``use`` contains (lines that begin with ``export`` or ``unset``).  Before, it reads
-the machine's arch, CU count and library builds as far as a shell can: ``rocminfo``, ``nvidia-smi``, PyTorch itself (its
-version, its devices, TunableOp's validators), and the version headers of ROCm where there is no PyTorch that would
-bring libraries of its own.  Where one of them differs from the files' target nothing is exported.  It is plain POSIX
-shell for sh, dash, bash and zsh, also under ``set -eu``.
+It exports what each file's own ``use`` contains (lines that begin with ``export`` or ``unset``).  First it compares the
+machine with the files' target: arch, CU count and library builds, as far as a shell can read them.  It reads these
+sources:
 
-The facts and names that it compares stand in a quoted here-document, of which no shell interprets anything.
+* ``rocminfo`` and ``nvidia-smi``;
+* PyTorch: its version, its devices, TunableOp's validators;
+* the version headers of ROCm, if no PyTorch is there that would bring libraries of its own.
+
+If one of them differs from the target, it exports nothing.  The script is plain POSIX shell for sh, dash, bash and zsh,
+also under ``set -eu``.
+
+The facts and names that it compares stand in a quoted here-document, because a shell interprets nothing in it.
 """
 
 from __future__ import annotations
@@ -28,7 +33,11 @@ _DEVICE = ("arch", "cu_count")
 
 
 def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Facts) -> dict[str, str]:
-    """The facts that must hold where the files are used: the device, and the builds that give their rows a meaning."""
+    """Return the facts that must hold on the machine that uses the files.
+
+    They are the device, and the builds of the libraries whose solutions the rows name: a row has its meaning only
+    there.
+    """
     tunable = any(file.name.startswith(TUNABLEOP) for file in files)
     libraries = {x.solution.library for x in overrides} - {"torch"} | ({"torch"} if tunable else set())
     names = [*_DEVICE, *(name for library in sorted(libraries) for name in BUILD.get(library, ()))]
@@ -42,9 +51,9 @@ def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Fac
 def script(
     overrides: Sequence[Override], files: Sequence[Emission], target: Facts, folder: str = ".", caution: str = ""
 ) -> Emission | None:
-    """The script for these files, which lie in ``folder``; None where there is nothing to export.
+    """Return the script for these files, which lie in ``folder``. Return None if there is nothing to export.
 
-    ``caution`` is a warning about the rows to whoever sources the script; it is printed on standard error too.
+    ``caution`` is a warning about the rows to whoever sources the script.  The script prints it on standard error too.
     """
     lines = [line for file in files for line in settings_of(file)]
     if not lines:
@@ -66,7 +75,7 @@ def script(
 
 
 def _variables(lines: Iterable[str]) -> list[str]:
-    """The variables that the settings export."""
+    """Return the names of the variables that the settings export."""
     found = (re.match(r"\s*export\s+(\w+)", line) for line in lines)
     return [*dict.fromkeys(x[1] for x in found if x)]
 
@@ -76,5 +85,5 @@ _HERE = Shell('"$_logparse_folder"')
 
 
 def settings_of(file: Emission) -> list[Shell]:
-    """The settings that the file's ``use`` requires, with the folder as the script finds it."""
+    """Return the settings that the file's ``use`` requires, with the folder as the script finds it."""
     return settings(file.lines_at(_HERE, joined(Shell("/"), [_HERE, shell_word(file.name)])))

@@ -1,8 +1,9 @@
-"""The most that overrides can gain, and on what that rests.  Pure.
+"""Compute the most that overrides can gain, and on what that number rests. Pure.
 
-The gain of a problem is its time × (1 − best/pick), both of one measured file.  Its time is the one in a trace of the
-run, else calls × measured time of the pick.  Problems whose pick no log names, and of which a finding holds two
-measured times all the same, count as in that finding: no sum of measured findings is above the ceiling.
+The gain of a problem is its time × (1 − best/pick).  Both times are from one measured file.  The problem's time is its
+time in a trace of the run, else calls × measured time of the pick.  For some problems no log names the pick, but a
+finding holds two measured times.  Such a problem counts as in that finding, so that no sum of measured findings is
+above the ceiling.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from logparse.model import Finding
 
 @dataclass(frozen=True)
 class Ceiling:
-    """Every problem at its best known time.  Shares are None where they are not known.
+    """The gain if every problem ran at its best known time. Shares are 0 to 1, None if unknown.
 
-    ``share`` is of ``default_us``, the time of the problems whose pick is measured; ``calls_share`` the part of all
-    calls that these are, ``untimed_share`` the part of all calls that no file has any time of.
+    * ``share``: the gain as a share of ``default_us``, the time (µs) of the problems whose pick is measured.
+    * ``calls_share``: the calls to problems with a measured pick, as a share of all calls.
+    * ``untimed_share``: the share of all calls whose problem has no time in any file.
     """
 
     share: float | None
@@ -37,7 +39,10 @@ class Ceiling:
 
 
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
-    """From the rows of ``picks_vs_best`` and the findings that are kept, which ``in_the_job`` has weighed."""
+    """Compute the ceiling from rows of ``picks_vs_best`` and from the findings that are kept.
+
+    ``in_the_job`` has weighed the findings.
+    """
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
     traced = _each_us(tables)
@@ -64,10 +69,10 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
 
 @cached_per_run
 def _each_us(tables: Tables) -> pd.Series:
-    """µs of one call of each problem in the run's traces: their kernels' time over the calls that they hold, whatever
-    else counts the run's calls.  The page's column ``traced_us`` is the same.
+    """Return the time of one call per problem in the run's traces, µs.
 
-    The time of a problem is that of all texts whose calls count as its own.
+    It is the time of the problem's kernels over the calls that the traces hold, whatever else counts the run's calls.
+    The page's column ``traced_us`` is the same.  Several texts may count as one problem: they share one time.
     """
     kernels, held = kernels_of_run(tables), tables.calls[tables.calls["category"] == "profiler"]
     known = pd.DataFrame(
@@ -86,7 +91,7 @@ def _each_us(tables: Tables) -> pd.Series:
 
 
 def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
-    """Shares of their time that picks lose: of a confirmed pair the ratio of its pairs, else that of two times."""
+    """Return the relative gain per pick (0 to 1): from the paired ratio if confirmed, else 1 − best_us / pick_us."""
     gains = 1 - known["best_us"].astype("float64") / known["pick_us"].astype("float64")
     for place, source, pick, best in known[["source_id", "pick", "best"]].itertuples():
         test = judged.by_source.get(str(source))
@@ -96,9 +101,10 @@ def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
 
 
 def in_the_job(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """The findings with savings of the time that the run's traces show, where they do, and these as a share of all GPU
-    time: a call that takes 60 µs in the job cannot save 70, whatever it takes alone.  The gain of one call stays as it
-    was measured.
+    """Scale the savings of findings to the time that the run's traces show, if they show the problem.
+
+    A call that takes 60 µs in the job cannot save 70 µs, however long it takes alone.  The savings are also stated as a
+    share of all GPU time.  The gain of one call stays as it was measured.
     """
     traced, total = _each_us(tables).to_dict(), gpu_us(tables)
     return [_weighed(x, traced.get(x.problem.text if x.problem else ""), total) for x in findings]
@@ -114,8 +120,10 @@ def _weighed(finding: Finding, each_us: float | None, total_us: float | None) ->
 
 
 def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
-    """What the findings with two measured times save of each known problem, or of one that may be it; and those on
-    other problems, of one problem the largest.
+    """Return two things about findings with two measured times.
+
+    First: the saving (µs) per known problem.  A finding on a problem that may be the known one counts for it.  Second:
+    the findings on other problems, only the largest per problem.
     """
     links = tables.links[tables.links["other"].isin(known)].sort_values(["problem", "other"])
     names = dict(zip(links["problem"], links["other"], strict=True)) | {x: x for x in known}
@@ -134,7 +142,7 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
 
 
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
-    """Problems that some file has a time of: a measurement of one that they are linked to, or a trace."""
+    """Return the problems that have a time in some file: a measurement of a linked problem, or a trace."""
     rows = timed(tables.measurements)
     linked = linked_measurements(tables, pd.Series(problems), rows["problem"])
     return set(linked["problem"]) | set(tables.kernels["problem"].dropna())

@@ -1,12 +1,12 @@
-"""How sure a finding is: its interval, the p-value of its confirmation, and where it was measured.
+"""State how sure a finding is: its interval, the p-value of its confirmation, and where it was measured.
 
 A finding of any analyzer is completed from the measurements that its evidence names (``logparse.model.Evidence``).
-There are two kinds of interval; of times that one file states once, none is known:
+There are two kinds of interval.  If one file states each time only once, the interval is unknown.
 
-==========  ===========================================================================================
+==========  ==========================================================================================
 processes   95 % t-interval over the processes of a confirmation, which is the only kind that is a test
-repeat      how far two times of the default in one file lie apart
-==========  ===========================================================================================
+repeat      difference between two times of the default in one file
+==========  ==========================================================================================
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from logparse.target import Facts, machine
 
 @dataclass(frozen=True)
 class Judged:
-    """A confirmation, and whether Benjamini and Hochberg's procedure keeps it among all of the run."""
+    """A confirmation, and whether Benjamini and Hochberg's procedure keeps it among all tests of the run."""
 
     pick: str
     winner: str
@@ -34,8 +34,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judgement:
-    """All tested pairs of a run.  ``by_source``: a confirmation is a source of its own, and several of one pair have
-    one verdict; ``tested`` counts pairs, ``kept`` those whose gain holds.
+    """All tested pairs of a run.
+
+    ``by_source``: verdict by source id.  A confirmation is a source of its own, and several confirmations of one pair
+    share one verdict.  ``tested`` counts pairs.  ``kept`` counts the pairs whose gain holds.
     """
 
     by_source: Mapping[str, Judged]
@@ -45,15 +47,15 @@ class Judgement:
     rate: float = RATE
 
     def keeps(self, finding: Finding) -> bool:
-        """Whether a finding stands: no confirmation is about its gain, or one that tested this very gain holds."""
+        """Return True if a finding stands: no confirmation tested its gain, or its own confirmation holds."""
         test = self.by_source.get(_source(finding))
         return test is None or finding.per_call_us is None or (test.kept and finding.p is not None)
 
 
 def judgement(tables: Tables, floor: float) -> Judgement:
-    """Every confirmation of a problem of the run, judged together: the gain is above ``floor`` or it is not kept.
+    """Judge every confirmation of the run's problems together. A gain must be above ``floor`` to be kept.
 
-    All of them count as tested, also those in which the pick won: what was tried and failed is part of the family.
+    All of them count as tested, also the ones in which the pick won, because failed tests belong to the family too.
     """
     stored = stored_confirmations(tables)
     counts = counting(stored, tables)
@@ -74,7 +76,7 @@ def judgement(tables: Tables, floor: float) -> Judgement:
 
 
 def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) -> list[Finding]:
-    """The findings with interval, p-value, and the evidence's file and versions."""
+    """Complete the findings with interval, p-value, and the path and versions of the file that is their evidence."""
     given = list(findings)
     sources = {_source(x) for x in given}
     paths = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
@@ -84,12 +86,12 @@ def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) ->
 
 
 def pre_us(finding: Finding) -> float | None:
-    """What one call takes now, µs; None where that is not known."""
+    """Return the time of one call now, µs.  Return None if it is unknown."""
     return finding.evidence.now_us
 
 
 def post_us(finding: Finding) -> float | None:
-    """What one call would take, µs; None where that is not known."""
+    """Return the time that one call would take, µs.  Return None if it is unknown."""
     before = pre_us(finding)
     if before is None:
         return finding.evidence.best_us
@@ -97,7 +99,7 @@ def post_us(finding: Finding) -> float | None:
 
 
 def _source(finding: Finding) -> str:
-    """The source that holds the times which a finding compares."""
+    """Return the id of the source that holds the times which a finding compares."""
     return finding.evidence.source_id or ""
 
 
@@ -110,7 +112,7 @@ def _with_interval(finding: Finding, tested: Judgement) -> Finding:
     if test is not None and before is not None and (test.pick, test.winner) == (pick, best):
         ratio = test.confirmation.speedup
         low, gain, high = (before * (1 - 1 / x) for x in (ratio.low, ratio.value, ratio.high))
-        # The gain is that of the pairs, not the difference of two medians, and the better time is what it leaves.
+        # The gain is the gain of the pairs, not the difference of two medians. The better time is what the gain leaves.
         saving, rows = None if finding.calls is None else finding.calls * gain, finding.override
         proven = replace(
             finding,
@@ -140,7 +142,7 @@ def _bounded(finding: Finding, low: float, high: float, kind: str) -> Finding:
 
 
 def _with_place(finding: Finding, places: Mapping[str, tuple[str, Facts]]) -> Finding:
-    """The finding with the path of its source, and the facts of the machine that wrote it."""
+    """Add the path of the finding's source, and the facts of the machine that wrote the source."""
     if _source(finding) not in places:
         return finding
     file, versions = places[_source(finding)]

@@ -1,7 +1,7 @@
-"""A recommendation as two files: ``findings.json`` for programs, ``report.md`` for people.
+"""Write a recommendation as two files: ``findings.json`` for programs, ``report.md`` for people.
 
-``findings.json`` follows ``findings.schema.json`` beside this module, explained in ``docs/findings.md``.  ``version``
-grows when a field changes its meaning or goes; new fields may come within a version.
+``findings.json`` follows ``findings.schema.json`` beside this module.  ``docs/findings.md`` explains it.  ``version``
+grows if a field changes its meaning or is removed.  New fields may come within a version.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _LONG = 40
 
 
 def documents(found: Recommendation, settings: Settings, targets: Sequence[TargetFiles], use: str) -> list[Emission]:
-    """Both files; ``use``: how ``apply.py`` is used, where it is written beside them."""
+    """Return both files.  ``use`` states how ``apply.py`` is used; it is empty if no ``apply.py`` is written."""
     texts = {REPORT_NAME: report(found, targets, use), JSON_NAME: document(found, settings, targets)}
     return [Emission(name, text.encode("utf-8", "backslashreplace"), Shell()) for name, text in texts.items()]
 
 
 def earlier_files(out: Path) -> list[Path]:
-    """The files of targets that the ``findings.json`` in a folder lists; empty if it cannot be read.
+    """Return the files of targets that the ``findings.json`` in a folder lists; empty if it cannot be read.
 
-    Only names of files count, and files that lie in the folder, links followed.
+    A listed path counts only if it consists of plain file names and lies in the folder after links are followed.
     """
     try:
         content = json.loads((out / JSON_NAME).read_text(encoding="utf-8"))
@@ -57,7 +57,7 @@ def earlier_files(out: Path) -> list[Path]:
 
 
 def document(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> str:
-    """``findings.json``: numbers, texts, lists and objects; what is unknown is null."""
+    """Return the text of ``findings.json``: numbers, texts, lists and objects.  An unknown value is null."""
     judged = recommendation.judgement
     seen = verdict(recommendation)
     content: dict[str, object] = {
@@ -112,7 +112,7 @@ def _finding(finding: Finding, shown: Mapping[str, object]) -> dict[str, object]
 
 
 def _plain(value: object) -> Any:
-    """Values that JSON can hold: numbers of numpy as Python's, null for one that is not finite."""
+    """Convert to values that JSON can hold: numpy numbers to Python's, a number that is not finite to null."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
@@ -130,7 +130,7 @@ def _plain(value: object) -> Any:
 
 
 def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: str = "") -> str:
-    """``report.md``: the verdict, the ceiling, one table, each finding with its evidence, how to apply and to check."""
+    """Return ``report.md``: the verdict, the ceiling, one table, each finding with its evidence, how to apply it."""
     seen = verdict(recommendation)
     out = [
         f"# What to change in run {markdown_text(recommendation.run)}",
@@ -202,7 +202,7 @@ def _details(recommendation: Recommendation) -> list[str]:
 
 
 def _evidence(finding: Finding) -> list[tuple[str, object]]:
-    """Where it was measured and how sure it is, without what the table contains."""
+    """Return where a finding was measured and how sure it is, without what the table contains."""
     versions = finding.evidence.versions
     known = [
         ("measured in", finding.evidence.file),

@@ -1,4 +1,4 @@
-"""The same time is saved once: findings of one problem, or of two texts that may be one call, share a claim.  Pure."""
+"""Count each saving once: findings on one problem, or on two texts that may be one call, share a claim.  Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from logparse.text import duration
 
 
 def deduplicated(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """The findings, each better solution of a problem once.
+    """Return the findings with each better solution of a problem once.
 
-    A plain pick that another analyzer explains is left out, and the explanation takes over its override.  An inferred
-    saving beside another one of the problem becomes a reason of that.  Of a problem whose calls no log counts and which
-    may be a counted one (a TunableOp key beside the log's line), only findings are kept that the counted one does not
-    have.
+    * A finding of ``suboptimal_pick`` that another analyzer explains is left out.  The explanation takes over its
+      override.
+    * An estimated saving beside another saving of the same problem becomes a reason of the other finding.
+    * Some problems have calls that no log counts, and may be the same as a counted problem (a TunableOp key beside the
+      log's line).  A finding on such a problem is left out if the counted problem has a finding of the same analyzer.
     """
     return _with_reasons(_without_uncounted(_explained(findings), links))
 
@@ -35,9 +36,11 @@ def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
 
 
 def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """Savings of one problem by several analyzers, or of problems that may be one: one of them keeps it, of the
-    measured ones that of the override files, else the largest.  The others are made instead of it, not beside it: they
-    state their worth, and save nothing.
+    """Let one finding keep the saving if several analyzers claim it for one problem, or for problems that may be one.
+
+    A measured saving goes before an estimated one, a finding with an override before one without, then the larger
+    saving. The other findings are alternatives to it, not additions: their message states their worth, and they save
+    nothing.
     """
     same = _linked(links, {_text(x) for x in findings if x.saving_us}, both=True)
     claims: dict[str, str] = {}
@@ -56,11 +59,11 @@ def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fin
 def one_row_each(
     findings: Sequence[Finding], calls: Mapping[str, float], races: Callable[[], Mapping[str, Race]]
 ) -> list[Finding]:
-    """Findings whose overrides compete for no row of hipBLASLt's tuning file, which has one for all calls that differ
-    in β, bias or activation.
+    """Resolve overrides that compete for one row of hipBLASLt's tuning file.
 
-    That row gets the override that costs these calls least in all, each counted and timed for itself; the first one
-    where a time is missing, and none where the library's own choices cost less.
+    The file has one row for all calls that differ only in β, bias or activation.  The row gets the override that costs
+    these calls least in total.  Each call is counted and timed separately.  If a time is missing, the row gets the
+    first override.  If the library's own choices cost less, it gets none.
     """
     rows: dict[tuple[str, str], list[Override]] = {}
     for x in findings:
@@ -70,7 +73,8 @@ def one_row_each(
         return list(findings)
     targets = {place: found[0].target for (_, place), found in rows.items()}
     served: dict[tuple[str, str], dict[str, str]] = {}
-    products = (text for text in calls if text.startswith("gemm "))  # a find-db has 100,000s of other calls
+    # A find-db has 100,000s of other calls, so only products are considered.
+    products = (text for text in calls if text.startswith("gemm "))
     for text in {*products, *(x.problem.text for found in rows.values() for x in found)}:
         problem = problem_from_text(text)
         for target in targets.values():
@@ -94,15 +98,16 @@ def one_row_each(
 
 
 def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
-    """The row of a call in the file of a target; of a call without one the call itself."""
+    """Return the call's row in the target's tuning file.  A call without a row is its own row."""
     return tuning_file.key(problem, target) or problem.text, repr(sorted(target.items()))
 
 
 def _cheapest(
     solutions: Sequence[str], texts: Collection[str], calls: Mapping[str, float], races: Mapping[str, Race]
 ) -> str | None:
-    """The solution that costs the calls least in all, None where the library's own choices cost no more; the first
-    where a time is missing.
+    """Return the solution that costs the calls least in total.
+
+    Return None if the library's own choices cost no more.  Return the first solution if a time is missing.
     """
 
     def cost(solution: str | None) -> float:
@@ -116,19 +121,22 @@ def _cheapest(
 
 
 def reachable(finding: Finding) -> Finding:
-    """The finding; one whose better solution nothing that a person does reaches states its worth, and saves nothing."""
+    """Remove the saving of a finding whose better solution no action on one problem reaches.
+
+    Its message states what the solution would be worth.  Other findings are returned as they are.
+    """
     why = unreachable(finding)
     return finding if why is None or finding.saving_us is None else _potential(finding, why)
 
 
 def unreachable(finding: Finding) -> str | None:
-    """Why nothing that a person does for one problem reaches the better solution."""
+    """Return the reason why no action on one problem reaches the better solution, or None if one does."""
     best = finding.evidence.best
     return None if best is None or finding.override is not None else out_of_reach(solution_from_text(best))
 
 
 def without_saving(finding: Finding, **changes: object) -> Finding:
-    """The finding of which no saving of the run is known."""
+    """Return the finding with its savings in the run set to unknown."""
     return fast_replace(finding, saving_us=None, saving_low_us=None, saving_high_us=None, saving_share=None, **changes)
 
 
@@ -142,14 +150,20 @@ def _text(finding: Finding) -> str:
 
 
 def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, set[str]]:
-    """Problem → the problems that it may be, of these texts; with ``both`` these are among them, too."""
+    """Map each problem to the problems among ``texts`` that it may be.
+
+    With ``both``, the other problem of a pair must be among ``texts`` too.
+    """
     rows = of_problems(links, texts)
     rows = rows[rows["other"].isin(texts)] if both else rows
     return {str(text): set(others) for text, others in rows.groupby("problem")["other"]}
 
 
 def _explained(findings: Sequence[Finding]) -> list[Finding]:
-    """Without the picks whose better solution another analyzer proposes, which takes over their overrides."""
+    """Remove the picks whose better solution another analyzer proposes.
+
+    That analyzer's finding takes over the override.
+    """
     plain = {_better(x): x for x in findings if x.analyzer == suboptimal_pick.NAME}
     explained = {_better(x) for x in findings if x.analyzer != suboptimal_pick.NAME} - {None}
     out = []
@@ -164,13 +178,16 @@ def _explained(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _better(finding: Finding) -> tuple[str, str] | None:
-    """The problem and the better solution of which a finding claims a saving."""
+    """Return the problem and the better solution for which a finding claims a saving."""
     best = finding.evidence.best
     return None if finding.problem is None or best is None or finding.per_call_us is None else (_text(finding), best)
 
 
 def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """Without what repeats, for a text that no log counts, the finding of a counted problem that it may be."""
+    """Remove findings that repeat a finding on a counted problem.
+
+    Only findings on texts that no log counts are removed, if the text may be the counted problem.
+    """
     counted = {(x.analyzer, _text(x)) for x in findings if x.calls is not None}
     may_be = _linked(links, {_text(x) for x in findings if x.calls is None}, both=False)
 
@@ -182,8 +199,9 @@ def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list
 
 
 def _with_reasons(findings: Sequence[Finding]) -> list[Finding]:
-    """Of the findings that claim a saving of one problem the surest and then largest keeps it, and an inferred one
-    beside it becomes a reason: the same time cannot be saved twice.
+    """Let the surest and then largest finding on a problem keep its saving, because time cannot be saved twice.
+
+    An estimated finding beside it becomes one of its reasons.
     """
     best: dict[str, Finding] = {}
     for x in sorted(

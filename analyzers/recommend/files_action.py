@@ -1,4 +1,4 @@
-"""The action of applying the override files: what all of them together do to the job, from the findings behind them."""
+"""Sum the findings with overrides into one action: what all override files together do to the job."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ _LINE = "source apply.sh of the target's folder in the shell that starts the job
 def files_action(
     findings: Sequence[Finding], default_us: float, tables: Tables, settings: Settings
 ) -> ActionResult | None:
-    """The override files of the findings; None where no file saves a known time.
+    """Return the action of applying the findings' override files. Return None if no file saves a known time.
 
-    With a trace the job is its steps: a problem's calls take their time in the trace, of which the finding's share is
-    saved, as a log counts the calls of the whole job.  Where no problem of the findings is in a trace, the job is what
-    the log counts, of which ``default_us`` (µs) is the time.  The interval adds those of the confirmed savings; of a
-    saving that is not confirmed, anything down to nothing may remain, as the fastest of many times was lucky in part.
+    * With a trace, the job is its steps, because a log counts the calls of the whole job.  A problem's calls take their
+      time in the trace.  The finding's share of it is saved.
+    * If no problem of the findings is in a trace, the job is what the log counts.  Its time is ``default_us`` (µs).
+
+    The interval adds the intervals of the confirmed savings.  A saving that is not confirmed may shrink to nothing,
+    because the fastest of many times was lucky in part.
     """
     written = [x for x in to_write(findings, settings) if x.saving_us]
     alone = {x.problem.text: (pre_us(x) or 0.0) * (x.calls or 1) for x in written if x.problem}
@@ -63,8 +65,9 @@ def files_action(
 
 
 def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
-    """Of findings in their ranking those whose overrides are to be written: confirmed ones alone where that is asked,
-    and the ``max_rows`` most valuable ones of each library.
+    """Return the ranked findings whose overrides are to be written.
+
+    If the settings ask for it, only confirmed findings are kept, and only the ``max_rows`` most valuable per library.
     """
     rows, held, kept = [x for x in findings if x.override is not None], Counter[str](), []
     for row in rows:
@@ -77,7 +80,10 @@ def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
 
 
 def _in_traces(tables: Tables) -> Mapping[str, float]:
-    """Problem text → what its calls take in the run's traces (µs); problems that count as one share its time."""
+    """Return the time that each problem's calls take in the run's traces, µs, by problem text.
+
+    Problems that count as one share its time.
+    """
     kernels = kernels_of_run(tables)
     traced = kernels[kernels["problem"].notna()].groupby("problem")["total_us"].sum().astype("float64")
     calls = calls_by_problem(tables.workload).dropna().astype("float64")
@@ -86,14 +92,14 @@ def _in_traces(tables: Tables) -> Mapping[str, float]:
     links = linked_measurements(tables, pd.Series(calls.index), pd.Series(traced.index))
     links = links[links["choices"] == 1]
     if not len(links):
-        return {}  # an empty column of texts cannot become times
+        return {}  # An empty column of texts cannot become times.
     links = links.assign(calls=links["problem"].map(calls))
     share = links["calls"] / links.groupby("other")["calls"].transform("sum")
     return dict(zip(links["problem"], links["other"].map(traced) * share, strict=True))
 
 
 def _share(finding: Finding, gain_us: float | None) -> float:
-    """The share of its problem's time that so large a gain of one call is."""
+    """Return the gain of one call as a share of the time of one call of its problem."""
     return (gain_us or 0.0) / max(pre_us(finding) or 0.0, finding.per_call_us or 0.0)
 
 

@@ -1,8 +1,8 @@
-"""A recommendation to the files of each target: override files, ``apply.sh`` for them, and scripts that search.
+"""Turn a recommendation into the files of each target: override files, their ``apply.sh``, and scripts that search.
 
-Overrides are written by every writer that takes them.  Whatever is not written gets a note with the reason.  What no
-file can improve yet is searched on the GPU: a script writes into a database or tuning file of its own, never into the
-user's, and its output is ingested back.
+Every writer that takes an override writes it.  A note states the reason for what is not written.  Problems that no file
+can improve yet are searched on the GPU: a script writes into a database or tuning file of its own, never into the
+user's.  Its output is ingested afterwards.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ from logparse.text import counted
 
 Command: TypeAlias = Callable[[Problem], Shell]
 COMMANDS: Mapping[str, Command] = {"miopen": driver.command, "hipblaslt": bench.command}
-"""How a library's own tool runs one problem; raises EmissionError where a field that it needs is unknown."""
+"""Functions that return the command of a library's own tool for one problem.
+
+They raise EmissionError if a field that the tool needs is unknown.
+"""
 
 
 @dataclass(frozen=True)
 class TargetFiles:
-    """The files for one target, and notes: what was not written and why."""
+    """The files for one target, and notes on what was not written and why."""
 
     facts: Facts
     files: Sequence[Emission]
@@ -42,9 +45,10 @@ class TargetFiles:
 
 
 def targets(recommendation: Recommendation, settings: Settings) -> Mapping[str, Facts]:
-    """Folder name → facts: the target that the user named, else each set of facts that overrides were measured on.
+    """Map folder names to the facts of targets.
 
-    Two targets never share a folder, also when only a fact differs that their names do not show.
+    The target is the one that the user named.  Without it, each set of facts on which overrides were measured is a
+    target. Two targets never share a folder, even if they differ only in a fact that their names do not show.
     """
     named = [settings.target] if settings.target else [dict(x.target) for x in recommendation.overrides]
     out: dict[str, Facts] = {}
@@ -66,13 +70,13 @@ def emissions(
     gpus: int = 1,
     commands: Mapping[str, Command] = COMMANDS,
 ) -> TargetFiles:
-    """The files for one target, which will lie in ``folder``: overrides by every writer that takes them, ``apply.sh``
-    for these, and tuning scripts.
+    """Return the files for one target, which will lie in ``folder``.
 
-    What a writer refuses (a field that its library checks is unknown) becomes a note on what was not written.
+    They are the override files of every writer that takes the overrides, ``apply.sh`` for these, and tuning scripts.  A
+    writer refuses an override if a field that its library checks is unknown.  A note then states what was not written.
     """
     offered = [(x, x.override) for x in recommendation.findings if x.override is not None]
-    # An override of another device or build is left out; one whose facts equal the target's never is.
+    # An override for another device or build is left out. An override whose facts equal the target's never is.
     known = [x for x, y in offered if dict(y.target) == dict(target) or serves(y.target, target, y.solution.library)]
     mine = [x.override for x in to_write(known, settings) if x.override is not None]
     caution = _caution(known, settings)
@@ -102,7 +106,7 @@ def emissions(
 
 
 def _searches(of: Recommendation, target: Facts, commands: Mapping[str, Command]) -> tuple[list[Emission], list[str]]:
-    """The tuning scripts for a target; NVIDIA's libraries have no tool that searches."""
+    """Return the tuning scripts for a target, and notes.  NVIDIA's libraries have no tool that searches."""
     concerned = [x for x in of.findings if _concerns(x, target)]
     if (arch(target) or "").startswith("sm_") or (of.cuda and arch(target) is None):
         count = len({x.problem for x in to_search(concerned)})
@@ -119,7 +123,7 @@ def _searches(of: Recommendation, target: Facts, commands: Mapping[str, Command]
 
 
 def _caution(known: Sequence[Finding], settings: Settings) -> str:
-    """A caution on those overrides of a target that nothing confirmed."""
+    """Return a warning that counts the target's overrides that nothing confirmed, or an empty text."""
     doubtful = sum(not x.confirmed for x in known)
     if not doubtful:
         return ""
@@ -132,11 +136,11 @@ UNCONFIRMED = (
     "the fastest of many times was lucky in part, the true gain is smaller and may be none "
     "(`logparse replay` on the target tests it)"
 )
-"""What the best of many unrepeated times is worth."""
+"""The worth of the fastest of many unrepeated times."""
 
 
 def _concerns(finding: Finding, target: Facts) -> bool:
-    """Whether a finding may be true of the target: not one that was measured on another device."""
+    """Return False if a finding was measured on another device than the target."""
     known = {"arch": finding.evidence.arch, "cu_count": finding.evidence.cu_count}
     place = {name: value for name, value in known.items() if value is not None}
     return same_device(place, target) is not False
@@ -153,8 +157,9 @@ _TRIED = Shell("@command@ >&3 2>&3 || echo 'failed: @n@ of @count@' >&2")
 def scripts(
     findings: Sequence[Finding], commands: Mapping[str, Command] = COMMANDS
 ) -> tuple[list[Emission], list[str]]:
-    """``tune_miopen.sh`` and ``tune_hipblaslt.sh`` for the findings without a measured better solution, in their order,
-    and notes on the problems for which no command could be made.
+    """Return ``tune_miopen.sh`` and ``tune_hipblaslt.sh``, and notes on the problems that have no command.
+
+    The scripts run the findings without a measured better solution, in their order.
     """
     problems = dict.fromkeys(x.problem for x in to_search(findings))
     made, notes = [], []
@@ -176,7 +181,7 @@ def scripts(
 
 
 def _lines(problems: Sequence[Problem], command: Command | None) -> tuple[list[Shell], list[str]]:
-    """The distinct commands, first come first, and the reasons of the problems without one."""
+    """Return the distinct commands in order, and the reasons why other problems have none."""
     lines: dict[Shell, None] = {}
     refused: list[str] = []
     for problem in problems:

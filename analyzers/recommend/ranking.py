@@ -1,9 +1,14 @@
-"""All findings of a run, judged, ranked and gated.
+"""Collect all findings of a run, judge them, rank them and leave out the weak ones.
 
-``recommend`` makes one list in stages: the findings of all analyzers are *completed* (interval, p-value, file),
-*deduplicated* (the same time is saved once), *weighed* (by the time that the run's traces show) and *gated* (what is
-not confirmed or too small is left out).  The ceiling comes first: what would be gained if every problem ran at its best
-known time, and on how much of the calls and of the time that claim rests.  "Nothing worth doing" is a result.
+``recommend`` makes one list in stages:
+
+1. *completed*: each finding gets its interval, p-value and file;
+2. *deduplicated*: the same time is saved once;
+3. *weighed* by the time that the run's traces show;
+4. *gated*: findings that failed their test or are too small are left out.
+
+The ceiling comes first: the gain if every problem ran at its best known time, and the share of the calls and of the
+time on which that claim rests.  "Nothing worth doing" is a result.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ from logparse.libraries.hipblaslt import bench
 from logparse.libraries.own.job_trials import TRIAL
 from logparse.model import Finding, Override, Problem, Search, problem_from_text
 
-if TYPE_CHECKING:  # the simulation is loaded only for runs with traces
+if TYPE_CHECKING:  # The simulation is loaded only for runs with traces.
     from analyzers.evidence.trials import Tried
     from analyzers.job.step.answer import StepAnswer
     from analyzers.recommend.step_times import StepTimes
@@ -42,18 +47,23 @@ if TYPE_CHECKING:  # the simulation is loaded only for runs with traces
 
 @dataclass(frozen=True)
 class Recommendation:
-    """``findings`` are about problems, the most valuable first; ``remarks`` about the run.
+    """The ranked findings of a run, and what else its report states.
 
-    ``judgement`` holds what was tested.  ``left_out`` counts, by reason, the findings that are not among ``findings``.
-    ``calls`` are the run's, by problem text.  ``gpu_time`` is where the time of the run's traces goes.  ``actions``:
-    what override files, settings and changes of the program do to the job, the best first.  ``cuda``: the run's files
-    are of NVIDIA GPUs.  ``aiter_misses``: lines of shapes that aiter's tables lack.  ``object_calls``: problems called
-    through hipBLASLt's C++ object.  ``counted``: lines of the run's files that are calls or measurements.  ``steps``:
-    how many steps the run's calls are of, None where that is unknown.  ``step``: what the step takes, now and under
-    each action, simulated from the traces, or why that is unknown; None without a trace.  ``word``: what a user calls
-    it (step, request …).  ``ladder``: the sizes between those of the overrides, where they were asked for.
-    ``unlike``: why the times of the run's traces are not added, in a sentence; empty where they are.  ``tried``: what
-    trials in the running job say of actions.
+    * ``findings``: findings about problems, the most valuable first.  ``remarks``: findings about the run.
+    * ``judgement``: the tested pairs.  ``left_out``: number of findings left out, by reason.
+    * ``calls``: the run's calls by problem text.  ``counted``: lines of the run's files that are calls or measurements.
+    * ``gpu_time``: GPU time of the run's traces by kind of work.
+    * ``actions``: what override files, settings and changes of the program do to the job, the best first.
+    * ``cuda``: True if the run's files are from NVIDIA GPUs.
+    * ``aiter_misses``: log lines with shapes that aiter's tables lack.
+    * ``object_calls``: problems called through hipBLASLt's C++ object.
+    * ``steps``: number of steps that the run's calls make up, None if unknown.  ``word``: the user's word for a step
+      (step, request …).
+    * ``step``: the step's time now and under each action, simulated from the traces; or the reason why it is unknown.
+      None without a trace.
+    * ``ladder``: rungs between the overrides' sizes, if the user asked for them (``analyzers/evidence/ladders.py``).
+    * ``unlike``: a sentence why the times of the run's traces are not added; empty if they are.
+    * ``tried``: results of trials of actions in the running job.
     """
 
     run: str
@@ -78,11 +88,14 @@ class Recommendation:
 
     @property
     def now(self) -> StepAnswer | None:
-        """The simulated step, unchanged; None where it is unknown."""
+        """The simulated step, unchanged; None if it is unknown."""
         return None if self.step is None or isinstance(self.step, str) else self.step.now
 
     def step_us(self, action: str) -> tuple[float, float] | None:
-        """The step now and under an action of this name, µs: measured in the job, else simulated; None: unknown."""
+        """Return the step's time now and under the named action, µs.
+
+        The times are measured in the job, else simulated.  Return None if they are unknown.
+        """
         for x in self.tried:
             if x.name == action and x.is_known and x.now_us is not None and x.then_us is not None:
                 return x.now_us, x.then_us.value
@@ -90,7 +103,7 @@ class Recommendation:
 
     @property
     def in_job(self) -> frozenset[str]:
-        """The actions whose step was measured in the job."""
+        """Names of the actions whose step was measured in the job."""
         return frozenset(x.name for x in self.tried if x.is_known)
 
     @property
@@ -99,7 +112,7 @@ class Recommendation:
 
     @cached_property
     def rows(self) -> tuple[Mapping[str, object], ...]:
-        """The fields of each finding, flat, as ``findings.json``, the store and every table have them."""
+        """Fields of each finding as a flat mapping, the same in ``findings.json``, the store and every table."""
         return tuple(map(_row, self.findings))
 
 
@@ -114,9 +127,10 @@ def recommend(
     analyzers: Sequence[Analyzer] | None = None,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Recommendation:
-    """Run every analyzer, or these, and rank what they find by time saved per run; unknown last, by loss per call.
+    """Run the analyzers (all without ``analyzers``) and rank their findings by time saved per run.
 
-    ``begins`` is called with the name of each analyzer before it runs.
+    Findings with an unknown saving come last, ordered by the loss per call.  ``begins`` is called with the name of each
+    analyzer before it runs.
     """
     usual, judged = _usual(settings), judgement(tables, settings.min_gain)
     chosen = ANALYZERS if analyzers is None else analyzers
@@ -159,7 +173,7 @@ def recommend(
 
 
 def _tried(tables: Tables) -> tuple[Tried, ...]:
-    """What trials in the job say of actions; the module that judges them is loaded only where there are some."""
+    """Return the results of trials in the job.  The module that judges them is loaded only if there are some."""
     if not tables.facts["name"].str.startswith(TRIAL).any():
         return ()
     from analyzers.evidence.trials import tried
@@ -168,7 +182,10 @@ def _tried(tables: Tables) -> tuple[Tried, ...]:
 
 
 def _steps(tables: Tables, settings: Settings) -> float | None:
-    """How many steps the run's calls are of: those of its traces, or of the whole run, where a log counts calls."""
+    """Return the number of steps that the run's calls make up, or None if it is unknown.
+
+    They are the steps of its traces.  If a log counts the calls and no trace does, they are the steps of the whole run.
+    """
     if settings.steps or gpu_us(tables) is not None:
         return steps(tables, settings)[0]
     found = units(tables)
@@ -176,14 +193,14 @@ def _steps(tables: Tables, settings: Settings) -> float | None:
 
 
 def _usual(settings: Settings) -> Settings:
-    """The settings with gates that are no higher than the usual ones."""
+    """Return the settings with gates that are no higher than the default ones."""
     usual = Settings()
     floor = min(settings.min_gain, usual.min_gain)
     return replace(settings, min_gain=floor, min_saving_us=usual.min_saving_us)
 
 
 def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceiling:
-    """The ceiling; what can be gained at most does not depend on what was asked for."""
+    """Return the ceiling.  It does not depend on the gates that the user asked for."""
     judged = judgement(tables, usual.min_gain)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
     return ceiling(picks_vs_best(tables, usual), kept, tables, judged)
@@ -199,9 +216,9 @@ def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:
 
 
 def _of_the_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """Those about problems that the run called or measured: what only other runs of the store did is none about it.
+    """Keep findings about problems that this run called or measured. Drop findings that rest on other runs alone.
 
-    Where their time is not known to be of the device that was called, they have neither calls nor saving.
+    A finding loses its calls and saving if its time may be from another device than the one that was called.
     """
     own = {None, *tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]}
     called, elsewhere, out = called_problems(tables), unknown_device(tables), []
@@ -235,7 +252,7 @@ def to_search(findings: Sequence[Finding]) -> list[Finding]:
 def _why_left_out(finding: Finding, settings: Settings, judged: Judgement) -> str | None:
     before, gain = pre_us(finding), finding.per_call_us
     small = before is not None and gain is not None and gain < settings.min_gain * before
-    if not judged.keeps(finding):  # samples may well show a gain, of less than was asked for
+    if not judged.keeps(finding):  # Samples may show a gain that is smaller than the user asked for.
         return BELOW_FLOOR if small and finding.p is not None and (finding.per_call_low_us or 0) > 0 else NOT_CONFIRMED
     if small:
         return BELOW_FLOOR
@@ -245,7 +262,7 @@ def _why_left_out(finding: Finding, settings: Settings, judged: Judgement) -> st
 
 
 def _of_cuda(tables: Tables) -> bool:
-    """Whether the run's files name GPUs, and all are NVIDIA's."""
+    """Return True if the run's files name GPUs and all of them are NVIDIA's."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "arch")]
     return bool(len(rows) and rows["value"].str.startswith("sm_").all())
 

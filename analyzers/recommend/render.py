@@ -1,6 +1,6 @@
-"""Parts of a ``Recommendation`` as plain lines and table rows, for ``report.md``, the terminal and ``tune``.
+"""Format a ``Recommendation`` as text lines and table rows, for ``report.md``, the terminal and ``tune``.
 
-Nothing is computed here that is not about showing; ``verdict`` makes the list of what to do, ``screen`` shows that.
+This module computes only what formatting needs.  ``verdict`` makes the list of things to do, and ``screen`` shows it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from logparse.text import counted, duration
 
 
 def advice(recommendation: Recommendation) -> list[str]:
-    """The distinct lines of advice of all findings: many findings share one."""
+    """Return the distinct lines of advice of all findings.  Many findings share a line."""
     found = (*recommendation.remarks, *recommendation.findings)
     return list(dict.fromkeys(x.advice for x in found if x.advice))
 
 
 def gpu_time_lines(time: GpuTime | None) -> list[str]:
-    """Where the GPU time of a step (by the word for it) goes, or of all traces where they mark no steps."""
+    """Return lines on where the GPU time of a step goes, or of all traces if they mark no steps."""
     if time is None:
         return []
     steps = time.steps or 1.0
@@ -63,11 +63,11 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
 
 
 _LEAST_PART = 0.005
-"""Share of the kernels' time below which kinds of work are added up."""
+"""Share of the kernels' time below which kinds of work are added up into one line."""
 
 
 def ceiling_lines(ceiling: Ceiling) -> list[str]:
-    """The most that can be gained, and of how much of the calls that is known."""
+    """Return the line on the most that can be gained, and on the share of the calls for which it is known."""
     untimed = f"; {ceiling.untimed_share:.1%} of calls have no time in any file" if ceiling.untimed_share else ""
     if ceiling.share is None:
         return [f"ceiling: unknown: no search has timed what runs and other solutions{untimed}"]
@@ -78,7 +78,7 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
 
 
 def confidence_lines(judged: Judgement) -> list[str]:
-    """How many gains were tested, and how many hold."""
+    """Return the line on how many gains were tested and how many hold; empty without tests."""
     if not judged.tested:
         return []
     return [
@@ -88,14 +88,14 @@ def confidence_lines(judged: Judgement) -> list[str]:
 
 
 def counts(recommendation: Recommendation) -> str:
-    """One line: how many findings and overrides, and what is left out."""
+    """Return one line: the number of findings and overrides, and what is left out."""
     found, overrides = len(recommendation.findings), len(recommendation.overrides)
     reasons = "; ".join(f"{count:,} {why}" for why, count in recommendation.left_out.items())
     return f"{counted(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)
 
 
 def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
-    """All that is known of one thing to do: its action, its remark, its findings as a table, their advice."""
+    """Return all that is known about one thing to do: its action, its remark, a table of its findings, their advice."""
     actions = [line for x in recommendation.actions if x.action.name == todo.name for line in _action(x)]
     actions += list(_step(recommendation, todo.name))
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
@@ -111,7 +111,7 @@ def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
 
 
 def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
-    """The simulated step under an action, what limits it, and how far that is to be trusted."""
+    """Yield lines on the simulated step under an action, what limits it, and how far the simulation can be trusted."""
     if recommendation.step is None or isinstance(recommendation.step, str):
         return
     under = recommendation.step.under.get(name)
@@ -136,7 +136,7 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
 _SHOWS = 0.01
 """Share of the step below which a gain counts as none."""
 _PART = 0.5
-"""Where a step gains less than this share of what its kernels save, the reason is stated."""
+"""Ratio of a step's gain to its kernels' saving below which the reason for the difference is stated."""
 _TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
 _NUMBERS = (
     *("pre_us", "post_us", "per_call_us", "per_call_low_us", "per_call_high_us"),
@@ -145,9 +145,10 @@ _NUMBERS = (
 
 
 def rows(recommendation: Recommendation) -> pd.DataFrame:
-    """One row per finding about a problem, ranked: the fields of ``findings.json`` (docs/findings.md) as columns.
+    """Return one row per finding about a problem, ranked.
 
-    ``saving_us`` is per run of the workload and missing where the calls or the gain are unknown.
+    The columns are the fields of ``findings.json`` (docs/findings.md).  ``saving_us`` is per run of the workload (µs).
+    It is missing if the calls or the gain are unknown.
     """
     rows, columns = recommendation.rows, [*_TEXT, "calls", *_NUMBERS, "solution", "advice"]
     values = {"run": [recommendation.run] * len(rows)} | {name: [row[name] for row in rows] for name in columns}
@@ -156,13 +157,14 @@ def rows(recommendation: Recommendation) -> pd.DataFrame:
 
 
 def proposed(finding: Finding) -> str | None:
-    """The solution, layout or other code that a finding proposes, also where no override can express it."""
+    """Return the solution, layout or other code that a finding proposes, even if no override can express it."""
     return finding.override.solution.text if finding.override else finding.evidence.best
 
 
 def brief(frame: pd.DataFrame, steps: float | None = None, word: str = "step") -> pd.DataFrame:
-    """The columns of ``rows`` that a terminal has room for: times of one call in µs, the saving in ms per step, by the
-    word for it, else per run.
+    """Return the columns of ``rows`` that fit into a terminal.
+
+    Times of one call are in µs.  The saving is in ms per step (named by ``word``), or per run if ``steps`` is unknown.
     """
     return pd.DataFrame(
         {
@@ -181,7 +183,7 @@ def brief(frame: pd.DataFrame, steps: float | None = None, word: str = "step") -
 
 
 def interval(low_us: float | None, high_us: float | None, pre_us: float | None) -> str:
-    """The interval of a gain as shares of the time now; ``unknown`` without one."""
+    """Return the interval of a gain as percentages of the time now, or ``unknown``."""
     if low_us is None or high_us is None or pre_us is None or not all(map(math.isfinite, (low_us, high_us, pre_us))):
         return "unknown"
     return f"{low_us / pre_us:.1%} … {high_us / pre_us:.1%}"
@@ -192,11 +194,14 @@ def _percent(share: float | None) -> str:
 
 
 _SOME, _HOST = 3, 0.01
-"""Calls that get slower, and the share of the GPU time from which on a change of the host's time is shown."""
+"""Number of slowed calls that are listed, and share of the GPU time from which a change of the host's time is shown."""
 
 
 def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
-    """These actions, the best first; empty without any.  ``time``: the job's GPU time, None without a trace."""
+    """Return lines on these actions in their order; empty without any.
+
+    ``time`` is the job's GPU time, None without a trace.
+    """
     if not results:
         return []
     step = results[0].word if results[0].steps else "run"

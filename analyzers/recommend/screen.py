@@ -1,6 +1,7 @@
-"""A verdict in the few lines that a terminal shows: at most ``LINES`` of at most ``COLUMNS`` columns.
+"""Format a verdict for a terminal: at most ``LINES`` lines of at most ``COLUMNS`` columns.
 
-The verdict, the split of a step, what to do, best first, and what to type; ``explained`` is all about one thing to do.
+It shows the verdict, the split of a step, what to do, best first, and the commands to type.  ``explained`` shows all
+about one thing to do.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Written:
 
 
 def screen(found: Recommendation, written: Written, n: int | None = None) -> list[str]:
-    """The lines; with ``n`` so many things to do, however many lines they take."""
+    """Return the lines.  With ``n``, list n things to do, however many lines they take."""
     seen = verdict(found)
     head = _wrapped(f"recommend: {seen.headline}", 4)
     head += split_lines(seen) if seen.split else []
@@ -59,13 +60,15 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
 
 
 def _wrapped(line: str, indent: int) -> list[str]:
-    """Text in as many lines as it takes."""
+    """Wrap text into as many lines as it needs."""
     return textwrap.wrap(printable(line), COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def ending(found: Recommendation, head: Sequence[str], written: Written, apply: Sequence[str]) -> list[str]:
-    """What ``tune`` prints last: its verdict (``head``), the split of a step, what is left to do, how what was found is
-    applied, and where the rest is.
+    """Return the last lines that ``tune`` prints.
+
+    They are its verdict (``head``), the split of a step, what is left to do, how to apply the result (``apply``), and
+    where the report is.
     """
     seen = verdict(found)
     typed = [line for x in apply for line in _folded(f"apply    {x}")]
@@ -80,8 +83,10 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
 
 
 def split_lines(seen: Verdict) -> list[str]:
-    """Where the time of a step goes: the kinds by their size in one line, and in more as long as the rest, which comes
-    after them, is more than the smallest kind that is named.
+    """Return lines on where the time of a step goes.
+
+    One line names the kinds of work by size and ends with the sum of the rest.  More lines follow if that sum is larger
+    than the smallest named kind.
     """
     whole = f"a {seen.word}" if seen.unit == "step" else "all traces"
     out = f"  {whole}, {duration(seen.whole_us)}: "
@@ -97,14 +102,15 @@ def split_lines(seen: Verdict) -> list[str]:
 
 
 def todo_lines(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> list[str]:
-    """The lines of ``todo_blocks``."""
+    """Return the lines of ``todo_blocks`` as one list."""
     return list(chain.from_iterable(todo_blocks(todo, first, whole)))
 
 
 def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> list[list[str]]:
-    """Each thing to do, numbered: title, now → then, how that is known, what changes.
+    """Return the lines of each thing to do, numbered: title, now → then, certainty, what changes.
 
-    It takes one line.  It takes as many as it needs if it rounds more, or if all is asked for (``whole``).
+    Each takes one line.  It takes as many lines as it needs if it rounds more, or if ``whole`` asks for all of the
+    text.
     """
     room = min(_TITLE, max(len(printable(x.title)) for x in todo))
     titles = shortened([printable(x.title) for x in todo], room)
@@ -120,7 +126,7 @@ def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> li
 
 
 def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
-    """The rows of override files that save most, as many as there is room for."""
+    """Return the rows of override files that save most, at most ``room`` lines."""
     rows = [found.findings[n - 1] for n in todo.findings]
     labels = [printable(x.problem.label) if x.problem else "" for x in rows[: max(room, 0)]]
     saved = (x.per_call_us if todo.unit == "call" or x.saving_us is None else x.saving_us for x in rows)
@@ -136,8 +142,9 @@ def _change(todo: Todo) -> str:
 
 
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
-    """Commands to paste: confirm, apply, search and check, of what is listed; the target's folder is named once, as
-    ``$D``.
+    """Yield commands to paste that confirm, apply, search and check the listed things to do.
+
+    The target's folder is named once, as ``$D``.
     """
     listed = {type(x.remedy) for x in seen.todo}
     placed = [(file.path.parent, file) for file in written.files if file.path is not None]
@@ -188,20 +195,26 @@ def _rest(seen: Verdict, written: Written, room: int) -> str:
 
 
 def _folded(line: str) -> Iterator[str]:
-    """A command in lines that fit and that a shell joins again; one with quotes stays whole, as it joins none there."""
+    """Fold a command into lines that fit and that a shell joins again.
+
+    A command with quotes stays whole, because a shell joins no lines inside quotes.
+    """
     while len(line) > COLUMNS and "'" not in line:
         place = line.rfind(" ", 0, COLUMNS - 1)
         if line[: max(place, 0)][_LABEL:].strip():
             yield f"{line[:place]} \\"
             line = f"{' ' * _LABEL}{line[place + 1 :]}"
-        else:  # one word, such as a long path
+        else:  # The rest is one word, such as a long path.
             yield f"{line[: COLUMNS - 1]}\\"
             line = line[COLUMNS - 1 :]
     yield line
 
 
 def explained(found: Recommendation, which: str) -> list[str | Block]:
-    """All about one thing to do, or too small to show, by its number or name.  Raises UsageError for another one."""
+    """Return all about one thing to do, named by its number or name, also if it is too small to be listed.
+
+    Raises UsageError if there is no such thing to do.
+    """
     seen = verdict(found)
     todo = (*seen.todo, *seen.unseen)
     one = todo[int(which) - 1] if which.isdecimal() and 0 < int(which) <= len(todo) else None

@@ -1,7 +1,7 @@
-"""What the step itself takes, what limits it, and what it takes under each action: simulated from the run's traces.
+"""Simulate from the run's traces what the step takes, what limits it, and what it takes under each action.
 
-An action saves kernel time; of the step it may save all of that, a part (behind communication) or nothing (the host
-launches too slowly).  ``analyzers/job/step`` replays the traced step with the kernels' times under the action.
+An action saves kernel time.  The step may gain all of that, a part (if communication hides the rest) or nothing (if the
+host launches too slowly).  ``analyzers/job/step`` replays the traced step with the kernels' times under the action.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from analyzers.job.step.answer import Factor, StepAnswer, StepUnknown, step_of
 
 @dataclass(frozen=True)
 class StepTimes:
-    """``now`` is the unchanged step with its ceilings; ``under`` the step under each action, by its name."""
+    """Simulated steps: ``now`` is unchanged, with its ceilings; ``under`` is the step under each action, by name."""
 
     now: StepAnswer
     under: Mapping[str, StepAnswer]
 
     def us(self, action: str) -> tuple[float, float] | None:
-        """The step now and under an action of this name; None where that is not simulated."""
+        """Return the step's time now and under the named action, µs.  Return None if that is not simulated."""
         under = self.under.get(action)
         return (under.now_us, under.then_us) if under is not None else None
 
 
 def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | StepUnknown:
-    """The run's step; why it is unknown, where its traces hold no calls of the host, or the store lacks them.
+    """Simulate the run's step.
 
-    Best known times of kernels, for the first ceiling, are those under the actions that pay, whichever is the fastest.
+    Return the reason if the step is unknown: its traces hold no calls of the host, or the store lacks them.  The first
+    ceiling needs the best known times of kernels: the fastest time per kernel under the actions that pay.
     """
     best: dict[str, Factor] = {}
     for factors in (factors_of(x) for x in actions if x.pays):

@@ -1,4 +1,4 @@
-"""A store to a recommendation, and a recommendation to files: what the verb ``recommend`` does."""
+"""The verb ``recommend``: make a recommendation from a store, and write it to files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from logparse.output import Answer
 from logparse.store import Store
 
 STAGES = len(ANALYZERS) + 3
-"""Stages of ``advise``: the store is read, each analyzer runs, findings are ranked, the step is simulated."""
+"""Number of stages of ``advise``: read the store, run each analyzer, rank the findings, simulate the step."""
 _REPLACES = (
     "these files take the place of override files that the job reads now; --own FILE keeps the other rows of those"
 )
@@ -31,7 +31,7 @@ _REPLACES = (
 def advise(
     store: Store, settings: Settings, run: str | None = None, begins: Callable[[str], None] = lambda stage: None
 ) -> Recommendation:
-    """Analyse a run (default the latest) and keep its findings in the store, unless that cannot be written.
+    """Analyse a run (default the latest) and keep its findings in the store, unless the store cannot be written.
 
     ``begins`` is called with the name of each stage before it begins.  Raises StoreError for an unknown run.
     """
@@ -43,14 +43,14 @@ def advise(
         recommendation = with_step(recommendation, tables)
     found = rows(recommendation)
     found["solution"] = [proposed(finding) for finding in recommendation.findings]
-    with suppress(OSError):  # a store to read only: what is found is printed and written all the same
+    with suppress(OSError):  # A store may be read-only. The findings are printed and written to files all the same.
         store.write_findings(found)
     return recommendation
 
 
 def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
-    """The recommendation with the step under its actions, simulated from the traces of the tables' run."""
-    from analyzers.recommend.step_times import StepTimes, step_times  # only of runs with traces
+    """Add the step's time under each action, simulated from the traces of the tables' run."""
+    from analyzers.recommend.step_times import StepTimes, step_times  # Only runs with traces need this.
 
     step = step_times(tables, recommendation.actions)
     found = replace(recommendation, step=step if isinstance(step, StepTimes) else step.reason)
@@ -66,16 +66,17 @@ def write(
 ) -> tuple[list[Emission], list[str]]:
     """Write ``report.md`` and ``findings.json`` into ``out``, and every target's files into a folder of its own there.
 
-    Also returns notes for the files' reader: what was not written and why, and which files of an earlier ``recommend``
-    into ``out`` are not of this one: they get another name, so that they are not applied by mistake.
-    ``own`` are override files that the user's job reads now, whose other rows are kept in the new ones.
-    ``gpus`` is how many devices a process of the target sees: PyTorch reads one TunableOp file for each.
+    * ``own``: override files that the user's job reads now.  Their other rows are kept in the new files.
+    * ``gpus``: number of devices that a process of the target sees, because PyTorch reads one TunableOp file for each.
+
+    Also returns notes for the files' reader: what was not written and why, and which files an earlier ``recommend``
+    left in ``out``.  Such a file is renamed, so that it is not applied by mistake.
 
     All files change together, ``apply.sh`` after the files that it applies.  Raises OSError, and leaves all old files,
-    where one cannot be written or a link leads out of ``out``.
+    if a file cannot be written or a link leads out of ``out``.
     """
     if own:
-        from analyzers.overrides.merge import with_own  # with all that reads input files
+        from analyzers.overrides.merge import with_own  # This import loads all code that reads input files.
 
     writers = tuple(writers_for(recommendation.overrides))
     made: list[TargetFiles] = []
@@ -115,9 +116,11 @@ def answer(
     verbose: bool,
     store: str,
 ) -> Answer:
-    """The list of what to do, with the files that ``write`` wrote; it is worth printing also where they cannot be
-    written: ``n`` things, all about one (``explain``, its number or name; then nothing is written), or everything
-    (``verbose``, the report).  ``store`` is the one that the printed commands name.
+    """Write the files with ``write`` and return what the terminal shows.
+
+    The list is returned even if the files cannot be written.  ``n`` limits the number of things to do.  ``explain`` is
+    the number or name of one thing: the answer is all about it, and nothing is written.  ``verbose`` returns the whole
+    report. ``store`` is the store that the printed commands name.
     """
     table = rows(found).head(n or len(found.findings))
     if explain is not None:
@@ -134,7 +137,7 @@ def answer(
 
 
 def _set_aside(earlier: Sequence[Path], written: Collection[Path]) -> list[str]:
-    """Rename files of an earlier ``recommend`` that were not written now."""
+    """Rename files of an earlier ``recommend`` that were not written now, and return a note on each."""
     notes = []
     for path in earlier:
         if path.absolute() not in written and path.is_file():

@@ -1,8 +1,11 @@
-"""The one list of what to do about a run: its verdict, where a step's time goes, and what is worth doing, best first.
+"""Make the one list of things to do about a run: a verdict, where a step's time goes, what pays, best first.
 
 Pure.  ``recommend``, ``tune``, ``report.md``, ``findings.json``, ``report`` and the page all show this list, so that
-order, names and units are the same everywhere.  Times are µs of GPU time of one *unit*: a step where traces mark steps
-(or the user counts them), else the whole run, else one call of each problem where nothing counts calls.
+order, names and units are the same everywhere.  Times are µs of GPU time per *unit*:
+
+* a step, if traces mark steps or the user counts them;
+* else the whole run;
+* else one call of each problem, if nothing counts calls.
 """
 
 from __future__ import annotations
@@ -24,18 +27,18 @@ from logparse.text import counted, duration
 Unit: TypeAlias = Literal["step", "run", "call"]
 DATA = "data loading"
 _LEAST = 0.01
-"""A ceiling that saves less than this share of the step is not shown."""
+"""Share of the step below which the saving of a ceiling is not shown."""
 _NOTHING = 1e-3
-"""Share of a step below which nothing is worth a line."""
+"""Share of a step below which a gain is not worth a line."""
 _MEETS = 0.9
-"""Share of a loss below which another limit keeps the step from gaining it."""
+"""If another limit leaves less than this share of a loss to gain, the text states that limit."""
 _SHOWS = 0.05
-"""Share of a step below which a saving of GPU time does not show where the GPU waits for the host."""
+"""Share of a step below which a saving of GPU time does not show if the GPU waits for the host."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """A part of the step: ``name`` and its time, µs."""
+    """A kind of work in the step: ``name`` and its time, µs."""
 
     name: str
     us: float
@@ -43,14 +46,18 @@ class Share:
 
 @dataclass(frozen=True)
 class Todo:
-    """One thing to do.  It saves ``now_us`` − ``then_us``, at most that if ``sureness`` is unknown; None is unknown.
+    """One thing to do.
 
-    ``name`` is an id, the argument of ``--explain``.  ``title`` is a verb and its object.  ``changes`` tells what
-    changes: a file that is read, a setting, lines of the program.  ``findings`` are the numbers, from 1, of the
-    findings behind it in the ranking; an action and a remark have theirs under ``name``.  ``step_us`` is the simulated
-    wall time of a step, now and then; None is unknown.  ``bounded``: the step then takes at least that long, because
-    kernels that take no time would gain no more.  ``exact``: results change by no more than the order of sums.
-    ``waits``: the saving is of the whole step, not of kernels.
+    * ``now_us`` − ``then_us`` is what it saves, µs.  If ``sureness`` is ``unknown``, it saves at most that.  None is
+      unknown.
+    * ``name``: an id, the argument of ``--explain``.  ``title``: a verb and its object.
+    * ``changes``: what changes, such as a file that is read, a setting, lines of the program.
+    * ``findings``: numbers, from 1, of its findings in the ranking.  Actions and remarks are found by ``name`` instead.
+    * ``step_us``: the wall time of a step, now and then, µs; measured in the job, else simulated.  None is unknown.
+    * ``bounded``: the step then takes at least ``step_us[1]``, because it cannot gain more than with kernels that take
+      no time.
+    * ``exact``: results change by no more than the order of sums.
+    * ``waits``: the whole step is shorter by the saving, not its kernels.
     """
 
     name: str
@@ -71,27 +78,31 @@ class Todo:
 
     @property
     def certainty(self) -> str:
-        """``sureness``, and whether a test confirmed every saving."""
+        """``sureness``, and ``confirmed`` if a test confirmed every saving."""
         return f"{self.sureness}, confirmed" if self.confirmed else self.sureness
 
     @property
     def saving_us(self) -> float:
-        """GPU time that is saved."""
+        """GPU time that is saved, µs."""
         return (self.now_us or 0.0) - (self.then_us or 0.0)
 
     @property
     def gained_us(self) -> float:
-        """What the step gains, where that is known, else the GPU time that is saved."""
+        """Time that the step gains, µs, if that is known, else the GPU time that is saved."""
         return self.saving_us if self.step_us is None else max(self.step_us[0] - self.step_us[1], 0.0)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``headline``: one sentence.  ``split``: the step, or all traced time, by kind of work and idle; empty without a
-    trace.  ``gains``: what can be saved at most by how it is known, of things to do that do not overlap.  ``unseen``:
-    savings of GPU time that would not show in a step that waits for something else, and stand in no list.
-    ``limit``: what the step waits for, and how far each remedy could get it at most, or why that is unknown; empty
-    without a trace.  ``word``: what the user calls a step.
+    """The verdict on a run, with the list of things to do.
+
+    * ``headline``: one sentence.
+    * ``split``: the step, or all traced time, by kind of work and idle; empty without a trace.
+    * ``gains``: the most that can be saved (µs) per sureness, by things to do that do not overlap.
+    * ``unseen``: savings of GPU time that would not show in a step that waits for something else.  No list shows them.
+    * ``limit``: what the step waits for, and how short each remedy could make it at most; or why that is unknown.
+      Empty without a trace.
+    * ``word``: the user's word for a step.
     """
 
     headline: str
@@ -107,7 +118,7 @@ class Verdict:
 
 
 def verdict(found: Recommendation) -> Verdict:
-    """The verdict on a recommendation, with the list of what to do, by what a step can gain."""
+    """Return the verdict on a recommendation, with its list of things to do, ordered by what a step can gain."""
     time = found.gpu_time
     steps = time.steps if time is not None else found.steps
     unit: Unit = "step" if steps else "run"
@@ -123,13 +134,14 @@ def verdict(found: Recommendation) -> Verdict:
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:
-    """What the times do not hold, in words."""
+    """Describe in words what the times do not include."""
     return () if time is None else (*time.left_out, *filter(None, [time.unknown_idle]))
 
 
 def _rank(todo: Todo) -> tuple[bool, bool, float, float, str]:
-    """First what was measured in the job, then by what the step gains, where that is known, then by GPU time.  What is
-    of one call counts least: how often it is made is unknown.
+    """Sort key: measured in the job first, then by what the step gains if known, then by GPU time saved.
+
+    A saving per call comes last, because the number of its calls is unknown.
     """
     in_job = todo.sureness == "measured in the job"
     return todo.unit == "call", not in_job, -todo.gained_us, -todo.saving_us, todo.name
@@ -139,7 +151,7 @@ _LIMITS = {"host": "the host", "kernels": "its kernels"}
 
 
 def _limit(found: Recommendation) -> str:
-    """What limits the step, and three ceilings."""
+    """Describe what limits the step, with three ceilings."""
     now = found.now
     if now is None:
         return f"not simulated: {found.step}" if found.step else ""
@@ -159,7 +171,7 @@ def _limit(found: Recommendation) -> str:
 
 
 def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
-    """Whether a saving of GPU time is nothing beside the step, or cannot show in it: it waits for something else."""
+    """Return True if a saving of GPU time is negligible, or cannot show in a step that waits for something else."""
     whole = todo.step_us[0] if todo.step_us is not None else _whole_us(time)
     if todo.unit != "step" or not whole or todo.now_us is None or todo.waits:
         return False
@@ -172,8 +184,9 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
 
 
 def hidden(found: Recommendation) -> frozenset[str]:
-    """The names of actions that are applied only where a user names them: they pay, and the step shows nothing of it,
-    or a trial in the job has shown that they are of no use to it.
+    """Return the names of actions that are applied only if a user names them.
+
+    They pay, but the step does not show the gain, or a trial in the job showed that the step gains nothing.
     """
     unseen = (x for x in found.actions if x.pays and _is_hidden(_action(x, found), found.gpu_time))
     return frozenset((*(x.action.name for x in unseen), *(x.name for x in found.tried if x.is_lost)))
@@ -183,19 +196,22 @@ def hidden(found: Recommendation) -> frozenset[str]:
 
 
 def _whole_us(time: GpuTime | None) -> float | None:
-    """The time of a step, or of all traces where they mark none; that of the kernels where no window is known."""
+    """Return the time of a step, or of all traces if they mark none, µs.
+
+    It is the kernels' time if the traced window is unknown.
+    """
     if time is None:
         return None
     return (time.window_us or time.kernels_us) / (time.steps or 1.0)
 
 
 def kind_name(part: Part, time: GpuTime) -> str:
-    """What a kind of work is called: of communication only what nothing hides may be counted."""
+    """Return the name of a kind of work.  Communication is ``exposed`` if only unhidden communication is counted."""
     return f"exposed {part.name}" if part.name == COMMUNICATION and time.alone_us is not None else part.name
 
 
 def _split(time: GpuTime | None) -> tuple[Share, ...]:
-    """Kinds of work, the longest first; all passes of convolutions are one kind, and idle is the last."""
+    """Return the kinds of work, the longest first and idle last.  All passes of convolutions are one kind."""
     if time is None:
         return ()
     sums: dict[str, float] = {}
@@ -213,8 +229,9 @@ def _split(time: GpuTime | None) -> tuple[Share, ...]:
 
 
 def _actions(found: Recommendation) -> list[Todo]:
-    """The actions that pay, and the override files; of several that exclude or contain each other the best, and what
-    ``apply.py`` applies, where that is another one.
+    """Return the actions that pay, and the override files.
+
+    If several actions exclude or contain each other, the best is kept, and also what ``apply.py`` applies.
     """
     kept: list[ActionResult] = []
     unnamed = chosen([x for x in found.actions if x.action.kind != "files"], hidden(found), found.in_job)
@@ -263,7 +280,7 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
 
 
 def _of_findings(found: Recommendation) -> list[Todo]:
-    """The findings that no listed action covers, grouped by what a person does about them."""
+    """Return the findings that no listed action covers, grouped by what a person does about them."""
     covered = {x.of for y in found.actions if y.pays or y.action is OVERRIDES for x in y.parts}
     files = any(x.action is OVERRIDES for x in found.actions)
     groups: dict[tuple[str, str], list[int]] = {}
@@ -276,13 +293,13 @@ def _of_findings(found: Recommendation) -> list[Todo]:
 
 
 def _sureness(findings: Sequence[Finding]) -> Sureness:
-    """The least sure of the savings that have a number."""
+    """Return the least sure class among the savings that have a number."""
     known = {finding.sureness for finding in findings if finding.per_call_us is not None}
     return max(known, key=SURENESS.index, default="unknown")
 
 
 def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
-    """Of each problem the largest saving counts once."""
+    """Sum findings into one thing to do.  Only the largest saving per problem counts."""
     findings = [found.findings[n - 1] for n in numbers]
     unit: Unit = "step" if found.steps else "run"
     times = [(now / (found.steps or 1.0), us / (found.steps or 1.0)) for now, us in _largest(_in_run(findings))]
@@ -316,9 +333,10 @@ def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
 
 
 def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | None:
-    """The step now, and at least where its kernels take so much less: it gains no more than by kernels of no time.
+    """Return the step's time now, and its least time if its kernels take ``saving_us`` less, µs.
 
-    That bounds nothing where the step's time without the profiler is unknown: its host counts as slow as it was traced.
+    The step cannot gain more than with kernels that take no time.  Return None if the step's time without the profiler
+    is unknown: the host then counts as slow as it was traced, so the time bounds nothing.
     """
     now = found.now
     if now is None or (found.gpu_time is not None and found.gpu_time.profiled):
@@ -334,7 +352,7 @@ def _in_run(findings: Sequence[Finding]) -> Iterable[tuple[Finding, float | None
 
 
 def _largest(times: Iterable[tuple[Finding, float | None, float | None]]) -> list[tuple[float, float]]:
-    """Of each problem its time and saving, where both are known, by its largest saving."""
+    """Return the time and saving per problem, from its largest saving.  Both must be known."""
     largest: dict[object, tuple[float, float]] = {}
     for finding, now, saving in times:
         if now is not None and saving is not None and saving > largest.get(finding.problem, (0.0, 0.0))[1]:
@@ -343,15 +361,15 @@ def _largest(times: Iterable[tuple[Finding, float | None, float | None]]) -> lis
 
 
 def waits_for_data(found: Recommendation) -> bool:
-    """Whether the step, as simulated, waits for its data loader first."""
+    """Return True if the simulated step waits mostly for its data loader."""
     return found.now is not None and found.now.limit == DATA
 
 
 def _of_the_job(found: Recommendation) -> list[Todo]:
-    """What the job itself loses, by the remarks that state it: a GPU that waits, transposes.
+    """Return what the job itself loses, from remarks that state it: a GPU that waits, transposes.
 
-    A wait can be saved at most, and no more of it than the simulated step gains by free communication, or by a host
-    that takes no time, or waits for data.
+    A wait is the most that can be saved.  The saving is also at most what the simulated step gains by communication
+    that takes no time, or by a host that takes no time, or by data that arrive in time.
     """
     time, named = found.gpu_time, {x.action.name for x in found.actions}
     whole = _whole_us(time)
@@ -361,13 +379,14 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
     for remark in found.remarks:
         lost = remark.evidence.at_most_us if remark.saving_us is None else remark.saving_us
         waits = remark.evidence.waits_for
-        if lost is None and waits is not None:  # the step waits, and nothing bounds for how long
+        if lost is None and waits is not None:  # The step waits, and nothing bounds for how long.
             out.append(_of_unknown_worth(remark, time))
-        if lost is None or remark.remedy.name in named:  # an action tells more than what its remark foretells
+        # A measured action says more than the remark that predicted it.
+        if lost is None or remark.remedy.name in named:
             continue
         each, most = lost / (time.steps or 1.0), _gain_without(waits, found)
         saved, changes = min(each, most), remark.remedy.changes
-        if found.now is not None and most < _MEETS * each:  # the step would wait for something else
+        if found.now is not None and most < _MEETS * each:  # The step would wait for something else.
             limit = _LIMITS.get(found.now.limit, found.now.limit)
             changes += f"; {duration(each)} are lost, but {limit} would limit the step at {duration(whole - saved)}"
         if saved >= _LEAST * whole:
@@ -404,7 +423,7 @@ def _of_unknown_worth(remark: Finding, time: GpuTime) -> Todo:
 
 
 def _gain_without(waits: str | None, found: Recommendation) -> float:
-    """What the simulated step gains if it need not wait, µs; infinite if it is not simulated."""
+    """Return what the simulated step gains without this wait, µs; infinite if it is not simulated."""
     now = found.now
     if now is None or found.gpu_time is None or not found.gpu_time.steps:
         return math.inf
@@ -419,7 +438,7 @@ def _gain_without(waits: str | None, found: Recommendation) -> float:
 
 
 def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness, float], ...]:
-    """The ceiling in parts: actions that can be applied together, and what lies beside them."""
+    """Return the ceiling by sureness: actions that can be applied together, and the findings that they do not cover."""
     together = {x.action.name for x in chosen(found.actions, hidden(found), found.in_job)}
     together |= {OVERRIDES.name} if not together else set()
     actions = {x.action.name for x in found.actions}
@@ -428,25 +447,28 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
     of = "step" if "step" in units else "run"
     sums = dict.fromkeys(SURENESS, 0.0)
     for x in counting:
-        if x.unit == of:  # how much of a bound comes true is not measured
+        if x.unit == of:  # A bound is not measured: how much of it comes true is unknown.
             sums["unknown" if x.bounded else x.sureness] += x.gained_us
     return tuple((x, us) for x, us in sums.items() if us > 0)
 
 
 def gain_text(sureness: Sureness, us: float) -> str:
-    """A part of the ceiling in words."""
+    """Format one summand of the ceiling, such as ``≈ 3 ms (estimated)``."""
     about = {"estimated": "≈ ", "unknown": "up to "}.get(sureness, "")
     return f"{about}{duration(us)} ({sureness})"
 
 
 def change_text(todo: Todo) -> str:
-    """What changes, and whether results change by more than the order of sums."""
+    """Describe what changes, and whether results change by more than the order of sums."""
     return todo.changes if todo.exact else f"rounds more: {todo.changes}"
 
 
 def gain(todo: Todo) -> str:
-    """``45.4 → 41.1 ms``, ``≈ …`` of an estimate, ``up to 18.5 of 45.4 ms`` of what no measurement bounds: of the step
-    where its time is known, else GPU time.
+    """Format the gain, by the step's time if it is known, else by GPU time.
+
+    * ``45.4 → 41.1 ms``: measured or simulated;
+    * ``≈ 45.4 → 41.1 ms``: estimated;
+    * ``up to 18.5 of 45.4 ms``: no measurement bounds it.
     """
     now, then = todo.step_us or (todo.now_us, todo.then_us)
     if now is None or then is None:
@@ -457,7 +479,10 @@ def gain(todo: Todo) -> str:
 
 
 def kernels_text(todo: Todo) -> str:
-    """``kernels 54.9 → 51.2 ms: `` beside the step's time; empty where that is unknown, or what the kernels save."""
+    """Format ``kernels 54.9 → 51.2 ms: `` to stand beside the step's time.
+
+    Return an empty text if the step's time or the kernels' saving is unknown.
+    """
     if None in (todo.step_us, todo.now_us, todo.then_us) or todo.sureness == "unknown":
         return ""
     return f"kernels {_pair(todo.now_us or 0.0, '→', todo.then_us or 0.0)}: "
@@ -490,7 +515,7 @@ def _headline(found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple
 
 
 def _limited(found: Recommendation) -> str:
-    """What the step waits for, if not for its kernels: as simulated, else by how busy the GPU is."""
+    """Describe what the step waits for, if not for its kernels: as simulated, else by how busy the GPU is."""
     time, now = found.gpu_time, found.now
     if now is not None:
         return "" if now.limit == "kernels" else f"{_LIMITS.get(now.limit, now.limit)} is the limit; "
@@ -498,7 +523,7 @@ def _limited(found: Recommendation) -> str:
 
 
 def nothing(found: Recommendation) -> str:
-    """Why there is nothing to do."""
+    """Describe why there is nothing to do."""
     ceiling = found.ceiling
     if found.unlike:
         return f"no verdict: {found.unlike}"
