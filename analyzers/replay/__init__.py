@@ -1,1 +1,4 @@
-"""Measurement: problems in, honest times of every solution out.  ``docs/measurement.md`` explains how and why."""
+"""Replay: measure problems on a device and return the time of every solution.
+
+``docs/measurement.md`` explains how and why.
+"""

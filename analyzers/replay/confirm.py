@@ -1,9 +1,9 @@
-"""Confirmation: the winner of a race and the library's pick again, interleaved, in fresh processes.
+"""Confirm a race: measure its winner and the library's pick again, interleaved, in fresh processes.
 
-The winner of many was lucky in part (the winner's curse), and the pick was timed at another moment.  So both run in
-ABBA and BAAB order by turns with fresh inputs in each block, and only the ratio of a block's pair counts: slow drift
-cancels, and what the first place in a block costs falls on both; a block in which the clock changed is taken again.
-``analyzers/evidence/confirmations.py`` judges the pairs.
+The fastest of many solutions was lucky in part (the winner's curse), and the pick was timed at another moment.  So both
+run again, in ABBA and BAAB order by turns, with fresh inputs in each block.  Only the ratio of a block's pair counts.
+Slow drift cancels, and the cost of running first in a block falls on both.  A block in which the clock changed is taken
+again.  ``analyzers/evidence/confirmations.py`` judges the pairs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from analyzers.evidence.confirmations import Pairs
 S = TypeVar("S")
 
 DOUBTFUL = 4
-"""Blocks after which a winner that was below the floor in each of them is given up."""
+"""Number of blocks after which a winner is given up if it was below the floor in each of them."""
 
 
 def interleave(
@@ -28,9 +28,10 @@ def interleave(
     floor: float = 0.03,
     held: Callable[[Callable[[], list[float]]], list[float]] = lambda block: block(),
 ) -> Pairs:
-    """Samples in ABBA and BAAB order by turns; ``sample(solution, block)`` returns a time, µs, on that block's inputs.
+    """Take samples in ABBA and BAAB order by turns, and return them as pairs.
 
-    ``held`` takes a whole block, and takes it again where it does not count.
+    ``sample(solution, block)`` returns a time, µs, on that block's inputs.  ``held`` takes a whole block, and takes it
+    again if it does not count.
     """
     above: list[float] = []
     below: list[float] = []
@@ -47,5 +48,5 @@ def interleave(
 
 
 def refuted(pairs: Pairs, floor: float) -> bool:
-    """Whether every block of one process was below the floor."""
+    """Return True if the winner's gain was below the floor in every block of one process."""
     return all(a <= b * (1 + floor) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True))

@@ -1,8 +1,8 @@
-"""The devices of a replay, each of which starts its own worker processes.
+"""The devices of a replay.  Each device starts its own worker processes.
 
 A local device starts its workers itself.  A device of a Ray cluster is an actor that reserves one GPU on any node and
-starts the same workers there: a library that crashes ends its process and not the actor, so the reservation is kept.
-The scheduler uses both alike.
+starts the same workers there.  A library that crashes ends its worker process but not the actor, so the reservation is
+kept.  The scheduler uses both kinds alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from logparse.libraries.kinds.backend import Place
 
 _LISTEN_SECONDS = 5.0
 _STOP_SECONDS = 30.0
-_THREADS = 4  # of an actor: calls arrive while ``listen`` waits
+_THREADS = 4  # Threads of an actor: calls arrive while ``listen`` waits.
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,11 @@ class LocalDevice:
 def opened_devices(
     engine: str, place: Place, devices: Sequence[str]
 ) -> Iterator[tuple[Sequence[Device], Sequence[str]]]:
-    """The devices to measure on, of this machine or of a Ray cluster, and remarks on them.
+    """Yield the devices to measure on, of this machine or of a Ray cluster, and remarks on them.
 
-    ``devices`` empty: all GPUs, else one CPU.  On Ray only the number and kind of the names count.  Raises
-    InputError for an unknown engine, where Ray is not installed, where no cluster answers, and as ``local_devices``.
+    Without ``devices``, all GPUs are used, else one CPU.  On Ray only the number and kind of the names count.  Raises
+    InputError for an unknown engine, if Ray is not installed, if no cluster answers, and in the cases of
+    ``local_devices``.
     """
     if engine == "local":
         names = local_devices(devices)
@@ -69,8 +70,10 @@ def opened_devices(
 
 
 def local_devices(devices: Sequence[str]) -> tuple[str, ...]:
-    """The named devices of this machine, or all GPUs, else the CPU.  Raises InputError for a GPU that torch does not
-    see, or one that is named twice: its workers would disturb each other.
+    """Return the named devices of this machine, or all GPUs, else the CPU.
+
+    Raises InputError if torch does not see a named GPU.  Raises it also if a GPU is named twice, because its workers
+    would disturb each other.
     """
     gpus = [name for name in devices if name.startswith("cuda")]
     seen = visible_devices() if gpus or not devices else ()
@@ -84,7 +87,7 @@ def local_devices(devices: Sequence[str]) -> tuple[str, ...]:
 
 
 def visible_devices() -> tuple[str, ...]:
-    """Every GPU that torch sees, else the CPU.  Starts no device context in this process."""
+    """Return every GPU that torch sees, else the CPU.  This starts no device context in this process."""
     try:
         import torch
     except ImportError:
@@ -93,8 +96,10 @@ def visible_devices() -> tuple[str, ...]:
 
 
 class RayDevice:
-    """A GPU (or a core) of a cluster.  An actor sees its own GPU only, which is therefore always ``cuda:0``;
-    ``place.device`` includes the node's address once a worker was opened.
+    """A GPU (or a core) of a cluster.
+
+    An actor sees its own GPU only, so the GPU's name is always ``cuda:0``.  ``place.device`` includes the node's
+    address once a worker was opened.
     """
 
     def __init__(self, ray: Any, place: Place) -> None:
@@ -131,13 +136,13 @@ class _Host:
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
-        self._changing = threading.Lock()  # guards the worker: calls arrive on several threads
+        self._changing = threading.Lock()  # This lock guards the worker, because calls arrive on several threads.
 
     def there(self) -> None:
-        """Return once the actor was scheduled, and so has its device."""
+        """Return once the actor was scheduled and its device is reserved."""
 
     def open(self, backends: Sequence[str], place: Place, method: Method) -> str:
-        """Start a worker; returns the name of the device."""
+        """Start a worker.  Return the name of the device."""
         import ray
 
         self.stop()
@@ -149,11 +154,11 @@ class _Host:
 
     def send(self, task: Task) -> None:
         if self._worker is not None:
-            with contextlib.suppress(OSError):  # the worker has ended; ``listen`` reports that
+            with contextlib.suppress(OSError):  # The worker has ended. ``listen`` reports that.
                 self._worker.send(task)
 
     def listen(self, seconds: float) -> list[Reply]:
-        """The worker's messages within ``seconds``; the last one states how its process ended."""
+        """Return the worker's messages within ``seconds``.  The last one states how its process ended, if it has."""
         worker = self._worker
         replies: list[Reply] = []
         if worker is None:
@@ -173,7 +178,7 @@ class _Host:
 
 
 class _Remote(Handle):
-    """A worker on a device of a cluster; a thread forwards its messages through a local pipe."""
+    """A worker on a device of a cluster.  A thread forwards its messages through a local pipe."""
 
     def __init__(self, ray: Any, device: RayDevice, host: Any, how: tuple[Sequence[str], Place, Method]) -> None:
         reading, self._writing = Pipe()
@@ -186,7 +191,7 @@ class _Remote(Handle):
     def _forward(self, *how: object) -> None:
         try:
             there = self._host.there.remote()
-            while not self._ray.wait([there], timeout=1)[0]:  # waiting for a free device is no timeout
+            while not self._ray.wait([there], timeout=1)[0]:  # Time spent waiting for a free device is no timeout.
                 if self._stopped.is_set():
                     return
                 self.last_message_s = self.started = time.monotonic()
@@ -197,7 +202,7 @@ class _Remote(Handle):
                     self._writing.send(reply)
                     if isinstance(reply, Gone):
                         return
-        except OSError:  # stopped: the reading end is closed
+        except OSError:  # It was stopped: the reading end is closed.
             return
         except self._ray.exceptions.RayError as error:
             with contextlib.suppress(OSError):

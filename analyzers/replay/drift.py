@@ -1,4 +1,4 @@
-"""Whether the machine is idle before a measurement, and whether its clock is steady during it."""
+"""Tell whether the machine is idle before a measurement, and whether its clock is steady during the measurement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _QUERY = "clocks.sm,utilization.gpu,temperature.gpu,clocks_event_reasons.active"
 _BUSY_PERCENT = 5.0
 _READINGS, _EVERY_S, _STALE_S = 8, 0.1, 1.0
 _LEAST_S, _MOST_S = 0.5, 5.0
-"""How long an idle device is loaded, and within which time its clock must settle, then and under what is sampled."""
+"""Seconds for which an idle device is loaded, and seconds within which its clock must settle.
+
+The second limit also bounds how long a sample is taken again because the clock changed.
+"""
 _LEAST_TRIES = 3
 _AGREEING, _MOVED = 0.02, 0.05
 _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
@@ -27,14 +30,15 @@ _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 
 
 class UnsettledError(Exception):
-    """The device's clock did not settle, or kept falling: times taken on it are not comparable."""
+    """The device's clock did not settle, or kept falling.  Times taken on it are not comparable."""
 
 
 class SteadyClock:
-    """Holds samples to a device whose clock is steady.
+    """Takes samples only while the device's clock is steady.
 
-    ``reading`` runs a reference and returns its time, µs; ``now`` is a clock, s.  The reference is a running one: a GPU
-    that is at its power limit settles at a lower clock than it has at rest, which is steady too.
+    ``reading`` runs a reference computation and returns its time, µs.  ``now`` is a clock, s.  The reference runs
+    during the measurement, because a GPU at its power limit settles at a lower clock than at rest, and that clock is
+    steady too.
     """
 
     def __init__(self, reading: Callable[[], float], now: Callable[[], float] = time.monotonic) -> None:
@@ -43,9 +47,9 @@ class SteadyClock:
         self._reference_us = math.nan
 
     def settle(self) -> None:
-        """Load the device with the reference until the last readings agree: an idle clock is steady, and much too low.
+        """Load the device with the reference until the last readings agree.
 
-        Raises UnsettledError where they do not agree within 5 s.
+        An idle clock is steady too, but much too low.  Raises UnsettledError if the readings do not agree within 5 s.
         """
         started = self._now()
         last = [self._reading()]
@@ -58,22 +62,22 @@ class SteadyClock:
         raise UnsettledError(f"the clock did not settle in {_MOST_S:.0f} s: {min(last):.1f} to {max(last):.1f} µs")
 
     def ready(self) -> None:
-        """Settle, unless the device was under load and steady within the last second.  Raises UnsettledError."""
+        """Settle the clock, unless the device was under load and steady in the last second.  Raises UnsettledError."""
         if self._now() - self._checked_s > _STALE_S:
             self.settle()
 
     def held(self, sample: Callable[[], T], *, every_s: float = _EVERY_S) -> T:
-        """``sample``'s result, discarded and taken again while the reference after it differs from the one before.
+        """Return the result of ``sample``.  Take it again while the reference after it differs from the one before it.
 
-        Where the reference ran within the last ``every_s`` seconds, the result is taken as it is.  Raises
-        UnsettledError where two readings do not agree within 5 s and three tries.
+        If the reference ran within the last ``every_s`` seconds, the result is taken as it is.  Raises UnsettledError
+        if no two readings agree within 5 s and three tries.
         """
         started, tries = self._now(), 0
         while True:
             taken, tries = sample(), tries + 1
             if self._now() - self._checked_s < every_s or self._steady():
                 return taken
-            every_s = 0.0  # what replaces a discarded result is always checked
+            every_s = 0.0  # A result that replaces a discarded one is always checked.
             if tries >= _LEAST_TRIES and self._now() - started > _MOST_S:
                 raise UnsettledError(f"the clock changed during {tries} tries of {self._now() - started:.1f} s")
 
@@ -84,7 +88,7 @@ class SteadyClock:
 
 
 def idle_facts(device: str) -> Mapping[str, str]:
-    """Clock, load and foreign processes of ``device`` (``cuda:0``, ``cpu``), as far as the machine reports them."""
+    """Return clock, load and foreign processes of ``device`` (``cuda:0``, ``cpu``), as far as they are known."""
     if device == "cpu":
         with contextlib.suppress(OSError):
             return {"load": f"{os.getloadavg()[0]:.2f}"}
@@ -95,10 +99,11 @@ def idle_facts(device: str) -> Mapping[str, str]:
 
 
 def _physical(seen: str, *variables: str) -> str:
-    """The machine's own number or UUID of what a process sees as device ``seen``; "none" where it sees fewer.
+    """Return the machine's own number or UUID of the device that a process sees as ``seen``.
 
-    The first of ``variables`` that is set counts.  Sources: CUDA C++ Programming Guide, "CUDA Environment Variables";
-    ROCm documentation, "GPU isolation techniques" (ROCR's list is applied first, HIP's numbers count within it).
+    Return "none" if the process sees fewer devices.  The first of ``variables`` that is set counts.  Sources: CUDA C++
+    Programming Guide, "CUDA Environment Variables"; ROCm documentation, "GPU isolation techniques" (ROCR's list is
+    applied first, HIP's numbers count within it).
     """
     listed = next((value for name in variables if (value := os.environ.get(name)) is not None), None)
     if listed is None or not seen.isdecimal():
@@ -108,7 +113,7 @@ def _physical(seen: str, *variables: str) -> str:
 
 
 def noise(facts: Mapping[str, str]) -> list[str]:
-    """Reasons why a machine with these facts is not idle; empty where there are none."""
+    """Return the reasons why a machine with these facts is not idle; empty if it is idle."""
     out = []
     if float(facts.get("busy_percent", 0)) > _BUSY_PERCENT:
         out.append(f"the GPU was {facts['busy_percent']} % busy before the measurement")
@@ -134,9 +139,9 @@ def _nvidia(device: str) -> dict[str, str]:
 
 
 def _amd(device: str) -> dict[str, str]:
-    """The amdgpu driver's sysfs files (kernel documentation, ``gpu_busy_percent``), in the order of the cards.
+    """Read the amdgpu driver's sysfs files (kernel documentation, ``gpu_busy_percent``), in the order of the cards.
 
-    A device that ROCR's list names by its UUID has no number among the cards: nothing is known of it.
+    If ROCR's list names a device by its UUID, nothing is known about it, because a UUID is no number of a card.
     """
     cards = sorted(Path("/sys/class/drm").glob("card*/device/gpu_busy_percent"))
     if not device.isdecimal() or int(device) >= len(cards):

@@ -1,9 +1,15 @@
-"""What was measured near a problem: the times of its solutions on problems of other sizes.  Pure.
+"""Times of solutions on measured problems near a given problem.  Pure.
 
-Problems of one operation lie as far apart as the base-2 logarithms of what a kernel sees of them: a GEMM's sizes; of a
-convolution batch, channels per group, output pixels, window, stride and groups.  A factor of two weighs 0.5 for a size,
-and 2 for window, stride and groups, which decide what solutions there are.  Of a convolution it also counts what power
-of two divides channels and pixels: the fast kernels load 16 bytes at a time.
+Only problems of one operation are compared.  Their distance is measured in base-2 logarithms of numbers that matter to
+a kernel:
+
+* GEMM: its sizes;
+* convolution: batch, channels per group, output pixels, window, stride and groups.
+
+A factor of two weighs 0.5 for a size.  It weighs 1 for groups, for the window's product of sizes and for the product of
+strides, because these decide what solutions there are.  So a 2D window that doubles in both directions adds 2.  A
+convolution is also compared by the power of two that divides channels and pixels, because the fast kernels load 16
+bytes at a time.
 """
 
 from __future__ import annotations
@@ -16,17 +22,20 @@ from dataclasses import dataclass, replace
 from logparse.model import ConvProblem, GemmProblem, Measurement, Problem, solution_from_text
 
 OTHER_TYPE, OTHER_LAYOUT = 4.0, 2.0
-"""What another type, and another layout or transposition, adds to a distance (a size that differs 16-fold adds 2)."""
+"""Distance added by another type, and by another layout or transposition.  (A size that differs 16-fold adds 2.)"""
 KEPT = 32
-"""Nearest measured problems that a worker is given."""
+"""Number of nearest measured problems that a worker gets."""
 FASTEST = 200
-"""Solutions of each that a worker is given."""
+"""Number of fastest solutions of each such problem that a worker gets."""
 _SIZE, _WINDOW = 0.5, 2.0
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Only problems of one ``operation`` are compared.  ``at``: weighted logarithms of the sizes."""
+    """The place of a problem among the problems of one ``operation``.
+
+    Only problems of one operation are compared.  ``at``: weighted logarithms of the sizes.
+    """
 
     operation: str
     type: str
@@ -35,7 +44,10 @@ class Coordinates:
 
 
 def coordinates(problem: Problem) -> Coordinates | None:
-    """Where a problem lies; None for grouped GEMMs, other operators, and where a size is unknown."""
+    """Return a problem's coordinates.
+
+    Return None for grouped GEMMs and other operators, and if a size is unknown.
+    """
     if isinstance(problem, GemmProblem) and problem.kind == "gemm":
         sizes: tuple[int | None, ...] = (problem.m, problem.n, problem.k, problem.batch_count)
         type = f"{problem.a_type} {problem.d_type} {problem.compute_type}"
@@ -57,12 +69,12 @@ def coordinates(problem: Problem) -> Coordinates | None:
 
 
 def aligned(size: int) -> float:
-    """From 0, odd, to 1, a multiple of 8: 16 bytes of a two-byte type."""
+    """Return 0 for an odd size up to 1 for a multiple of 8 (16 bytes of a two-byte type)."""
     return next(i for i in (3, 2, 1, 0) if size % 2**i == 0) / 3
 
 
 def distance(one: Coordinates, other: Coordinates) -> float:
-    """How far two problems of one operation lie apart; infinite for two operations."""
+    """Return the distance of two problems of one operation; infinite for different operations."""
     if one.operation != other.operation:
         return math.inf
     apart = math.dist(one.at, other.at)
@@ -85,7 +97,7 @@ class Measured:
     times_us: Mapping[str, float]
 
     def of(self, libraries: Set[str]) -> Measured:
-        """Without the times of other libraries' solutions."""
+        """Return the measured problem with the times of solutions of ``libraries`` only."""
         times = {x: us for x, us in self.times_us.items() if solution_from_text(x).library in libraries}
         return replace(self, times_us=times)
 
@@ -95,15 +107,16 @@ class Measured:
 
 
 class Experience:
-    """The measured problems of a store and of the running replay, by environment: a name may mean something else in
-    another build or on another device.
+    """The measured problems of a store and of the running replay, by environment.
+
+    Environments are kept separate, because a name may mean another solution in another build or on another device.
     """
 
     def __init__(self) -> None:
         self._measured: dict[str, dict[str, tuple[Coordinates, Measured]]] = {}
 
     def add(self, environment: str, problem: Problem, rows: Sequence[Measurement]) -> None:
-        """Take in what a race measured; more of a known problem is joined to it."""
+        """Add a race's measurements.  Times of a problem that is already known are merged."""
         at = coordinates(problem)
         times = {x.solution.text: x.time_us for x in rows if x.status == "ok" and x.time_us}
         if at is None or not times:
@@ -113,7 +126,7 @@ class Experience:
         held[problem.text] = at, Measured(problem, {**before, **times})
 
     def near(self, environment: str, problem: Problem) -> tuple[Measured, ...]:
-        """The nearest measured problems of the same operation, the nearest first."""
+        """Return the nearest measured problems of the same operation, the nearest first."""
         at, held = coordinates(problem), self._measured.get(environment, {})
         if at is None:
             return ()

@@ -1,4 +1,4 @@
-"""The order of work: expected saving per second of measuring, so that a budget cut anywhere is the best cut.  Pure."""
+"""Order the work by expected saving per second of measuring, so that a budget may end at any point.  Pure."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.target import same_device
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
-"""Share of a pick's time that the best solution saves on average, where nothing is known of a problem.
+"""Share of a pick's time that the best solution saves on average, for problems about which nothing is known.
 
-GEMM heuristics are good: a few percent over many ordinary shapes.  Backward weights are where they fail.
+GEMM heuristics are good: a few percent over many ordinary shapes.  Heuristics fail on backward weights.
 """
 
 _LEAST_REGRET = 0.005
-"""Of a problem that takes no longer than comparable ones."""
-_ASSUMED_FLOPS_PER_US = 2e8  # of a problem without any time; only the order of work hangs on it
+"""Least regret: for a problem that takes no longer than comparable problems."""
+_ASSUMED_FLOPS_PER_US = 2e8  # Rates for a problem without any time. Only the order of work depends on them.
 _ASSUMED_BYTES_PER_US = 2e6
 _LEAST_US = 5.0
-_SAMPLES = 4  # per solution, on average of a race
+_SAMPLES = 4  # Samples per solution, on average over a race.
 _SAMPLE_US = 1500.0
 _PREPARE_S = 0.02
 _SETUP_S = 0.3
@@ -38,8 +38,11 @@ _SETUP_S = 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """One problem of a plan.  ``time_us`` is the best guess of one call, ``regret`` the share that may be saved;
-    ``basis``: a time is measured (its own, a linked problem's, a trace's), or rests on peak rates alone.
+    """One problem of a plan.
+
+    ``time_us`` is the best guess of the time of one call, µs.  ``regret`` is the share of that time that may be saved
+    (0 to 1).  ``basis`` is ``measured`` if the problem, a linked problem or a trace has a time, ``assumed`` if the time
+    rests on peak rates alone.
     """
 
     problem: Problem
@@ -52,12 +55,12 @@ class Item:
 
     @property
     def cost_s(self) -> float:
-        """Seconds that racing all solutions of the problem takes, an estimate."""
+        """Estimate of the seconds that racing all solutions of the problem takes."""
         return _SETUP_S + self.solutions * (_PREPARE_S + _SAMPLES * max(_SAMPLE_US, self.time_us) / 1e6)
 
     @property
     def saving_us(self) -> float:
-        """Expected saving per run of the workload; a problem without counted calls counts once."""
+        """Expected saving per run of the workload, µs.  A problem without counted calls counts once."""
         return (self.calls or 1) * self.time_us * self.regret
 
     @property
@@ -76,14 +79,19 @@ def plan(
     ladder: int | None = None,
     solutions: int = 20,
 ) -> list[Item]:
-    """The problems of a run, the most valuable first.
+    """Return the problems of a run, the most valuable first.
 
-    What is known of a problem is what the findings know: pick and best of one file on the run's device
-    (``picks.records``), a slow backward-weights pass (``passes.backward_weights``), what the best solutions of
-    comparable problems let expect (``job/expectations.py``), and a trace's time far below the roofline. A run
-    without calls (only tuning files) offers the problems that its own files measured. A text without calls that may
-    be a counted call (a TunableOp key beside the log's line) is left to that. ``solutions`` is how many each is
-    expected to have. The middles of a ladder's rungs between these problems follow last.
+    The time and regret of a problem come from the same sources as the findings:
+
+    * pick and best of one file on the run's device (``picks.records``);
+    * a slow backward-weights pass (``passes.backward_weights``);
+    * the time to expect from the best solutions of comparable problems (``job/expectations.py``);
+    * a trace's time far below the roofline.
+
+    A run without calls (only tuning files) offers the problems that its own files measured.  A text without calls may
+    be the same as a counted call (a TunableOp key beside the log's line): then only the counted call is planned.
+    ``solutions`` is the number of solutions that each problem is expected to have.  With ``ladder``, the middle
+    problems of the rungs between these problems follow last.
     """
     calls = calls_by_problem(tables.workload)
     wanted = [x for x in map(problem_from_text, _asked(tables, calls)) if _wanted(x, kind, direction)]
@@ -119,7 +127,7 @@ def plan(
 
 
 def _asked(tables: Tables, calls: pd.Series) -> list[str]:
-    """Texts of the problems to measure: those called, else those that the run's own files have times of."""
+    """Return the texts of the problems to measure: called problems, else problems with times in the run's own files."""
     if not len(calls):
         own = tables.measurements[tables.measurements["run"] == tables.run]
         return sorted(own.loc[own["time_us"].notna(), "problem"].unique())
@@ -135,10 +143,10 @@ def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
 
 
 def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """The time (µs) of each problem's pick, or of its best solution, and the share that is known to be lost; of itself
-    or of the closest problem that it is linked to.
+    """Return the time (µs) of each problem's pick, else of its best solution, and the share that is known to be lost.
 
-    Times of other devices than the run's are none; a file that states no device is taken for one of the run's.
+    They are the problem's own, or those for the closest linked problem.  Times from other devices than the run's are
+    left out.  A file that states no device counts as measured on the run's device.
     """
     facts, own = facts_of(tables), run_facts(tables)
     away = [x for x in tables.measurements["source_id"].unique() if same_device(facts.get(x, {}), own) is False]
@@ -156,7 +164,7 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
 
 
 def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """The time (µs) of each problem, or of the closest one that it is linked to, and what is expected of it."""
+    """Return the time (µs) of each problem, or of its closest linked problem, and the time to expect for it, µs."""
     found = guesses(tables, settings)
     if not found:
         return {}

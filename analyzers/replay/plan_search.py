@@ -1,15 +1,17 @@
-"""Which solution (below: plan) to try next, by the times of those tried so far.  Pure.
+"""Choose which solution (below: plan) to try next, from the times of the plans tried so far.  Pure.
 
-What is expected of a plan before any time is known: its mean over the near measured problems, each weighted by its
-distance (``experience``), of the logarithm of its time over that problem's best.  Two plans are the more alike the less
-these logarithms differ from problem to problem, whatever their names.  Where a problem did not time a plan, those of
-like names stand in; names that are indices say nothing, so there a plan counts as slow (near problems state their
-fastest).  Each time corrects what is expected of the plans that are alike (a Gaussian process: Rasmussen and Williams
-2006, chapter 2), and the next plan is the one of the largest expected improvement (Jones, Schonlau and Welch 1998).
-Times that surprise widen what is thought possible of all others (a Student-t process: Shah, Wilson and Ghahramani
-2014), so the search ends early where near problems predict well, and goes on where they do not.
+Before any time is known, each plan has an expected value: the logarithm of its time over the best time of a near
+measured problem, averaged over these problems, each weighted by its distance (``experience``).  Two plans are alike if
+these logarithms differ little from problem to problem, whatever their names.  If a problem did not time a plan, plans
+with like names stand in.  Names that are indices say nothing, so such a plan counts as slow (near problems state their
+fastest plans).
 
-How good it is, and by which records the constants were chosen: ``docs/proposers.md``.
+Each time corrects the expectation for the plans that are alike (a Gaussian process: Rasmussen and Williams 2006,
+chapter 2).  The next plan is the one with the largest expected improvement (Jones, Schonlau and Welch 1998).  Times
+that surprise widen the range that is thought possible for all other plans (a Student-t process: Shah, Wilson and
+Ghahramani 2014).  So the search ends early if near problems predict well, and goes on if they do not.
+
+``docs/proposers.md`` states how good the search is, and by which records the constants were chosen.
 """
 
 from __future__ import annotations
@@ -28,25 +30,25 @@ Near: TypeAlias = Sequence[tuple[float, Mapping[str, float]]]
 """Distances of measured problems, and the times (µs) of their solutions by text."""
 
 WORTHWHILE = 1e-3
-"""Expected improvement of the logarithm of the best time below which no further plan is worth being built and timed."""
+"""Expected improvement of the logarithm of the best time below which no further plan is built and timed."""
 _SLOW = math.log(3)
-"""Logarithm of the ratio to the best from which on all plans count alike."""
+"""Largest logarithm of the ratio to the best time: slower plans count as equally slow."""
 _FAR = 0.5
-"""Distance over which a problem's weight falls by e."""
+"""Distance over which a problem's weight falls by a factor e."""
 _SPREAD, _UNLIKE = 2 / 3, 2.0
-"""Variance of a plan, and how far the logarithms of two differ (root mean square) where their correlation is 1/e."""
+"""Variance between plans, and root mean square difference of two plans' logarithms at a correlation of 1/e."""
 _OWN, _SAMPLE, _LEVEL = 1e-5, 1e-4, 4.0
-"""Variances: of a plan's own, of one sample, and of the level of a problem's times, which is unknown before the first.
-"""
+"""Three variances: of a plan by itself, of one sample, and of the level of a problem's times before the first time."""
 _DOUBT = 4.0
-"""Degrees of freedom: how many times it takes to change by half how much times are thought to surprise."""
+"""Degrees of freedom: number of times that changes the estimate of surprise by half."""
 _OTHER_ENGINE, _OTHER_KNOB = 10.0, 1.0
-"""How unlike two names are, in exponents of e, by each differing part."""
+"""Differences of two names, as exponents of e, by differing layout or engine, and by differing knob."""
 
 
 class PlanSearch:
-    """The search of one problem among ``offered``, learning from at least one of ``near``; it ends where the expected
-    improvement of the logarithm of the best time is below ``worthwhile``.
+    """The search for one problem among ``offered``, learning from at least one problem in ``near``.
+
+    It ends if the expected improvement of the logarithm of the best time is below ``worthwhile``.
     """
 
     def __init__(self, offered: Sequence[Solution], near: Near, worthwhile: float = WORTHWHILE) -> None:
@@ -60,14 +62,15 @@ class PlanSearch:
         self._at: Floats = profiles * np.sqrt(weights)
         self._variance: Floats = np.full(len(profiles), _SPREAD + _OWN + _LEVEL)
         self._seen: list[Floats] = []
-        """For each time: what it took off the covariance, as the vector whose outer product that is."""
+        """For each time, a vector whose outer product with itself was subtracted from the covariance."""
 
     def next(self, tried: Mapping[str, float | None]) -> Solution | None:
-        """What to try after these times (µs) by text, of which only new ones matter; None where no more is worth it.
+        """Return the plan to try after these times (µs) by text.  Return None if no further plan is worth trying.
 
-        A plan that did not run has None as its time and says nothing of others.
+        Only new times matter.  A plan that did not run has None as its time and says nothing about other plans.
         """
-        # The fastest first: a time counts up to a multiple of the best so far, and the first one says what level is.
+        # The fastest comes first, because a time counts up to a multiple of the best so far, and the first time sets
+        # the level.
         for time_us, text in sorted((us or math.inf, x) for x, us in tried.items() if x in self._left):
             number = self._left.pop(text)[0]
             if time_us < math.inf:
@@ -84,7 +87,7 @@ class PlanSearch:
         column = self._covariance(number)
         variance = column[number] + _SAMPLE
         error = min(log_us, self._best + _SLOW) - self._mean[number]
-        if not first:  # which only says what the level is
+        if not first:  # The first time only sets the level.
             self._surprise += error**2 / variance
             self._times += 1
         self._mean = self._mean + column / variance * error
@@ -92,7 +95,10 @@ class PlanSearch:
         self._variance = self._variance - self._seen[-1] ** 2
 
     def _covariance(self, number: int) -> Floats:
-        """Of one plan with all, after the times so far.  Thousands of plans are never held against each other."""
+        """Return the covariance of one plan with all plans, after the times so far.
+
+        Only one column is computed, because all pairs of thousands of plans would be too many.
+        """
         apart = np.sqrt(((self._at - self._at[number]) ** 2).sum(axis=1))
         out: Floats = _SPREAD * np.exp(-apart / _UNLIKE) + _LEVEL
         out[number] += _OWN
@@ -101,7 +107,10 @@ class PlanSearch:
         return out
 
     def _improvement(self, left: Sequence[int]) -> Floats:
-        """Expected improvement of the logarithm of the best time; before any time infinite for the likeliest."""
+        """Return the expected improvement of the logarithm of the best time.
+
+        Before any time is known it is infinite for the likeliest plan and 0 for the others.
+        """
         mean, variance = self._mean[left], np.maximum(self._variance[left], 1e-9)
         if self._best == math.inf:
             return np.where(mean == mean.min(), math.inf, 0.0)
@@ -113,14 +122,14 @@ class PlanSearch:
 
 
 def parsed(text: str) -> tuple[str, ...]:
-    """Layout and engine, then the knobs of a plan's name: ``("cudnn:layout=NHWC,stored", "eng67", "k2=5", …)``."""
+    """Split a plan's name into layout, engine and knobs: ``("cudnn:layout=NHWC,stored", "eng67", "k2=5", …)``."""
     plan, *knobs = text.split("_")
     layout, _, engine = plan.rpartition(",")
     return layout, engine.rpartition(":")[2], *knobs
 
 
 def _profiles(offered: Sequence[str], near: Sequence[Mapping[str, float]]) -> Floats:
-    """Plan × near problem: the logarithm of the plan's time over the best there."""
+    """Return an array, plan × near problem: the logarithm of the plan's time over that problem's best time."""
     names = list(dict.fromkeys([*offered, *(x for times_us in near for x in times_us)]))
     number = {x: i for i, x in enumerate(names)}
     alike = _alike(names, len(offered)) if any(parsed(x)[2:] for x in offered) else None
@@ -138,7 +147,7 @@ def _profiles(offered: Sequence[str], near: Sequence[Mapping[str, float]]) -> Fl
 
 
 def _alike(names: Sequence[str], count: int) -> Floats:
-    """How alike the first ``count`` names are to all; never 0."""
+    """Return the similarity (above 0, at most 1) of each of the first ``count`` names to all names."""
     plans = [parsed(x) for x in names]
     columns = [([x[i] for x in plans], _OTHER_ENGINE) for i in (0, 1)]
     knobs = [dict(y.partition("=")[::2] for y in x[2:]) for x in plans]

@@ -1,8 +1,9 @@
-"""Which of cuDNN's plans and hipBLASLt's solutions a race tries, where not all: those that measured problems and the
-library's order suggest.  Pure: the scheduler gives a worker what is near its problem.
+"""Choose which of cuDNN's plans and hipBLASLt's solutions a race tries, if not all.  Pure.
 
-What it saves and loses: ``docs/proposers.md``.  The pick is always tried, and a few more before the race;
-``plan_search`` chooses each other one by the times so far.  Other libraries offer fewer, which are all tried.
+Measured problems and the library's order suggest them.  The scheduler gives a worker the problems near its own.
+``docs/proposers.md`` states what this saves and loses.  The pick is always tried, and a few more before the race.
+``plan_search`` chooses each further solution by the times so far.  Other libraries offer fewer solutions, and all of
+them are tried.
 """
 
 from __future__ import annotations
@@ -20,24 +21,38 @@ from logparse.model import Problem, Solution
 
 S = TypeVar("S")
 Further: TypeAlias = Callable[[Mapping[str, float | None]], Solution | None]
-"""What to try after these times (µs) by text, None of what did not run; returns None when enough was tried."""
+"""Function that takes times (µs) by text and returns the solution to try next, or None once enough was tried.
+
+A solution that did not run has None for its time.
+"""
 
 NEAR = 8
-"""Nearest measured problems whose fastest solutions are proposed; with fewer of a library all its solutions are."""
+"""Number of nearest measured problems whose fastest solutions are proposed.
+
+With fewer measured problems of a library, all its solutions are tried.
+"""
 FIRST = 4
-"""Plans of a search that are proposed before the race, the pick among them."""
+"""Number of plans, including the pick, that a search proposes before the race."""
 MOST = 2
-"""A search takes at most so many times the ``least`` and ``share`` of a ``Proposal``; of no more all are tried."""
+"""Largest number of plans in a search, as a multiple of ``Proposal._count`` (from ``least`` and ``share``).
+
+If a library offers at most ``Proposal._count`` solutions, all are tried.
+"""
 SEARCHED: Mapping[str, float] = {"cudnn": WORTHWHILE, "hipblaslt": WORTHWHILE / 10}
-"""The libraries whose solutions are searched, of which no problem has two, and the expected improvement at which a
-search ends: hipBLASLt's solutions need not be built before they are timed.
+"""The libraries whose solutions are searched, and the expected improvement at which a search ends.
+
+No problem has solutions of both libraries.  hipBLASLt's limit is smaller, because its solutions need not be built
+before they are timed.
 """
 _LAYOUT = re.compile(r"layout=\w+,stored,")
 
 
 def by_turns(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
-    """The fastest of each near problem, the nearest first, then the second fastest, and so on; by turns with the
-    library's order, which holds what none of them had (where it has one per layout, these by turns).
+    """Order solutions by what near problems found fast, by turns with the library's own order.
+
+    The near problems give the fastest of each problem, the nearest problem first, then the second fastest, and so on.
+    The library's order adds the solutions that no near problem had.  If it has one order per layout, these take turns
+    too.
     """
     at_hand = {x.text: x for x in offered}
     ranks = [sorted((x for x in y.times_us if x in at_hand), key=y.times_us.__getitem__) for y in near[:NEAR]]
@@ -50,8 +65,10 @@ def by_turns(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solu
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What a worker needs to choose among the solutions offered for ``problem``: the measured problems ``near`` it, the
-    nearest first.
+    """The facts by which a worker chooses among the solutions for ``problem``.
+
+    ``near`` are measured problems near it, the nearest first.  ``least`` and ``share`` are the least number and the
+    share of the solutions that are worth a search.
     """
 
     problem: Problem
@@ -60,9 +77,10 @@ class Proposal:
     share: float = 0.1
 
     def chosen(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> list[Solution]:
-        """Those to try before ``further``, in the order of ``offered``; its first one, the pick, always.
+        """Return the solutions to try before ``further``, in the order of ``offered``.
 
-        ``known`` solutions are among them and count: a second call proposes no others.
+        The first one of ``offered``, the pick, is always among them.  ``known`` solutions are among them and count, so
+        that a second call proposes no others.
         """
         mine, near = self._searched(offered)
         if not near:
@@ -74,7 +92,10 @@ class Proposal:
         return [x for x in offered if x.library not in SEARCHED or x.text in kept or x == offered[0]]
 
     def further(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> Further | None:
-        """The search: what is tried beside those ``chosen``, one by one; None without."""
+        """Return the search that gives further solutions one by one, beside the ``chosen`` ones.
+
+        Return None without a search.
+        """
         mine, near = self._searched(offered)
         texts = {x.text for x in mine}
         if not near or len(texts.intersection(known)) >= FIRST:
@@ -89,8 +110,9 @@ class Proposal:
         return following
 
     def _searched(self, offered: Sequence[Solution]) -> tuple[list[Solution], list[Measured]]:
-        """The solutions of the library that is searched, and their times near the problem; no times where all are
-        tried.
+        """Return the solutions of the library that is searched, and their times near the problem.
+
+        The times are empty if all solutions are tried.
         """
         mine = [x for x in offered if x.library in SEARCHED]
         near = [x for y in self.near if (x := y.of(SEARCHED.keys())).times_us]
@@ -105,5 +127,5 @@ class Proposal:
 
 
 def _in_turn(*lists: Sequence[S]) -> list[S]:
-    """One of each list by turns, each value once."""
+    """Take one value from each list by turns.  Each value comes once."""
     return list(dict.fromkeys(x for row in itertools.zip_longest(*lists) for x in row if x is not None))

@@ -1,8 +1,8 @@
-"""Racing: many solutions, few samples.  Those that cannot win are dropped early, the rest get more.
+"""Race many solutions with few samples: drop solutions that cannot win early, and take more samples of the rest.
 
-Successive rejects (Audibert and Bubeck, COLT 2010) with elimination by interval: round after round every survivor has
-twice the samples, and a solution is dropped when its interval lies above the best one's, or when it is in the slower
-half.  Pure over ``sample``, so strategies are simulated on recorded times.
+The method is successive rejects (Audibert and Bubeck, COLT 2010) with elimination by interval.  In each round every
+remaining solution gets twice the samples.  A solution is dropped if its interval lies above the best one's, or if it is
+in the slower half.  The module is pure apart from ``sample``, so that strategies can be simulated on recorded times.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ S = TypeVar("S")
 
 
 class WithdrawnError(Exception):
-    """Raised by ``sample``: this solution leaves the race, whatever its times (it failed, or its result is wrong)."""
+    """``sample`` raises it if a solution must leave the race, whatever its times: it failed, or its result is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How a race is run.
+    """Rules of a race.
 
-    ``hopeless``: a first sample this many times the best median ends a solution at once.
-    ``threshold``: a saving below this share is not worth looking for; the race ends when none larger is possible.
-    ``rounds``: samples that a survivor has after each round.  ``keep``: share that survives each, at least 3.
-    ``z``: half-width of an interval in standard errors.  ``noise_floor``: the relative spread is never taken smaller,
-    because few samples look quieter than they are.
+    * ``hopeless``: a solution is dropped at once if its first sample is this many times the best median.
+    * ``threshold``: smallest share of the time worth saving.  The race ends if no larger saving is possible.
+    * ``rounds``: samples that a remaining solution has after each round.
+    * ``keep``: share of the solutions that remain after each round; at least 3 solutions remain.
+    * ``z``: half-width of an interval in standard errors.
+    * ``noise_floor``: smallest relative spread that is assumed, because few samples look quieter than they are.
     """
 
     hopeless: float = 1.5
@@ -42,7 +43,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Race(Generic[S]):
-    """How a race ended: ``best`` by median, the samples (µs) of each solution, and why the others were dropped."""
+    """Result of a race: the ``best`` by median, the samples (µs) of each solution, and why the others were dropped."""
 
     best: S
     samples_us: Mapping[S, Sequence[float]]
@@ -57,12 +58,11 @@ def race(
     rules: Rules = Rules(),
     further: Callable[[Mapping[S, float | None]], S | None] | None = None,
 ) -> Race[S]:
-    """Find the fastest of ``solutions``; the first one is the pick that the others must beat.
+    """Find the fastest of ``solutions``.  The first one is the pick that the others must beat.
 
-    ``further`` gives one more solution after the first samples of those so far (None: it withdrew), while it has one.
-
-    ``sample`` gives one time in µs.  Where the pick withdraws, the next solution takes its place.  No solution wins
-    with fewer than two samples.  Raises WithdrawnError when all withdrew.
+    ``sample`` returns one time in µs.  ``further`` takes the first samples so far and returns one more solution, or
+    None if it has no more.  A solution that withdrew has None for its sample.  If the pick withdraws, the next solution
+    takes its place.  No solution wins with fewer than two samples.  Raises WithdrawnError if all solutions withdrew.
     """
     return _Racing(solutions[0], list(dict.fromkeys(solutions)), sample, rules, further).run()
 
@@ -78,7 +78,7 @@ class _Racing(Generic[S]):
     dropped: dict[S, str] = field(default_factory=dict)
 
     def run(self) -> Race[S]:
-        # One sample of each; the pick has two, because everything is measured against it.
+        # Each solution gets one sample. The pick gets two, because everything is compared with it.
         for solution in list(self.alive):
             self._first_sample(solution)
         while (found := self._one_more()) is not None:
@@ -94,7 +94,7 @@ class _Racing(Generic[S]):
         return self._end("all rounds")
 
     def _one_more(self) -> S | None:
-        """What ``further`` gives after the first samples so far, now alive."""
+        """Add the solution that ``further`` returns after the first samples so far to the race."""
         firsts: dict[S, float | None] = dict.fromkeys([*self.alive, *self.dropped])
         found = self.further(firsts | {x: held[0] for x, held in self.samples.items()}) if self.further else None
         if found is not None:
@@ -121,7 +121,10 @@ class _Racing(Generic[S]):
             self._replace_pick(solution)
 
     def _revive(self) -> None:
-        """A withdrawn solution may have been fast and wrong: those hopeless only in comparison with it race again."""
+        """Return solutions to the race that were hopeless only in comparison with a withdrawn one.
+
+        The withdrawn solution may have been fast and wrong.
+        """
         if not self.samples:
             return
         limit = self.rules.hopeless * self._best_us()
@@ -151,7 +154,7 @@ class _Racing(Generic[S]):
                 self._drop(solution, "slower half")
 
     def _decided(self) -> str:
-        """Why the race may end; empty while a saving above the threshold is possible."""
+        """Return why the race may end; empty while a saving above the threshold is possible."""
         noise, worth = self._noise(), 1 - self.rules.threshold
         pick_high = self._bounds(self.pick, noise)[1]
         rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]
@@ -165,7 +168,7 @@ class _Racing(Generic[S]):
 
     def _end(self, why: str) -> Race[S]:
         best = min((x for x in self.alive if len(self.samples[x]) > 1), key=self._median, default=self.pick)
-        # A pick within the threshold of the winner is kept: changing it could not pay.
+        # The pick is kept if it is within the threshold of the winner, because changing it could not pay.
         if self._median(best) > self._median(self.pick) * (1 - self.rules.threshold):
             best = self.pick
         return Race(best, self.samples, self.dropped, why)

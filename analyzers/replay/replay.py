@@ -1,7 +1,7 @@
-"""``logparse replay``: the problems of a store, measured on the devices of this machine or a cluster, back into it.
+"""``logparse replay``: measure the problems of a store on this machine's or a cluster's devices, and store the times.
 
-One commit per problem, written when its race (or confirmation) has ended: whatever ends the program, measurements are
-kept and the next call continues there (a solution is measured once per problem and environment).
+Each problem is committed once its race (or confirmation) has ended.  So measurements are kept however the program ends,
+and the next call continues there: a solution is measured once per problem and environment.
 """
 
 from __future__ import annotations
@@ -47,12 +47,17 @@ _DEVICE = re.compile(r"cpu(:[0-9]+)?|cuda:(0|[1-9][0-9]*)")
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What to replay and how.
+    """Options of a replay: what to measure and how.
 
-    ``engine``: ``local``, or Ray (``logparse.executors``); ``devices`` empty: all GPUs that torch, or Ray, sees, else
-    the CPU; ``run`` None: the latest; ``ladder``: step of n of the sizes between, whose middles are raced too.
-    ``only``: ``actions``, what each problem runs under each action, without a search, or ``races``, the search for
-    better ones.  Raises UsageError for a name of no engine or no device, and for a ladder without hipBLASLt.
+    * ``engine``: ``local``, or Ray (``logparse.executors``).
+    * ``devices``: device names.  Empty means all GPUs that torch or Ray sees, else the CPU.
+    * ``run``: name of the run, None for the latest.
+    * ``ladder``: step of n for the sizes between problems (``analyzers/evidence/ladders.py``).  Their middles are raced
+      too.
+    * ``only``: ``actions`` times what each problem runs under each action, without a search.  ``races`` only searches
+      for better solutions.  None does both.
+
+    Raises UsageError if an engine or device name is invalid, and for a ladder without hipBLASLt.
     """
 
     backends: tuple[str, ...] = ("torch",)
@@ -82,7 +87,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayStep:
-    """What is shown after each outcome."""
+    """The state that is shown after each outcome."""
 
     done: int
     total: int
@@ -93,9 +98,10 @@ class ReplayStep:
 
 @dataclass(kw_only=True)
 class ReplayReport:
-    """What a replay did.  ``confirmations`` by problem text; ``kept``: those that false-discovery control keeps.
+    """Result of a replay.
 
-    ``resume``: the next one with the same options skips what this one has measured.
+    ``confirmations``: by problem text.  ``kept``: texts of the confirmed problems that false-discovery control keeps.
+    ``resume``: True if the next replay with the same options skips what this one has measured.
     """
 
     run: str
@@ -111,7 +117,10 @@ class ReplayReport:
 
 
 def planned(store: Store, options: Options) -> list[Item]:
-    """The plan: problems in order of work.  Raises StoreError on an empty store, InputError on an unknown backend."""
+    """Return the plan: problems in order of work.
+
+    Raises StoreError if the store is empty, InputError if a backend is unknown.
+    """
     for name in options.backends:
         backend_named(name)
     run = store.latest_run(options.run)
@@ -128,8 +137,10 @@ def planned(store: Store, options: Options) -> list[Item]:
 
 
 def timed_of(store: Store, options: Options) -> list[RaceTask]:
-    """What the actions of the run need timed; nothing without the backend ``torch``, whose settings they are, and where
-    only some problems, or only races, are asked for.
+    """Return the tasks that time what the run's actions need.
+
+    Return nothing without the backend ``torch``, because the actions are its settings.  Return nothing either if only
+    some problems, or only races, are asked for.
     """
     if "torch" not in options.backends or options.kind or options.direction or options.top or options.only == "races":
         return []
@@ -140,8 +151,8 @@ def timed_of(store: Store, options: Options) -> list[RaceTask]:
 def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None] | None = None) -> ReplayReport:
     """Measure, confirm and record.  ``progress`` is called after each outcome.
 
-    Ctrl-C ends it with what is measured (``ReplayReport.interrupted``).  Raises StoreError on an empty store,
-    InputError on an unknown backend or engine, MeasuringError where a backend cannot be opened.
+    Ctrl-C ends it and keeps what was measured (``ReplayReport.interrupted``).  Raises StoreError if the store is empty,
+    InputError if a backend or engine is unknown, MeasuringError if a backend cannot be opened.
     """
     for name in options.backends:
         backend_named(name)
@@ -183,7 +194,7 @@ def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None
 
 
 def traced_without_tf32(store: Store, run: str | None = None) -> bool:
-    """Whether the run's traces show single-precision convolutions, and none of them in TF32.
+    """Return True if the run's traces show single-precision convolutions and none of them in TF32.
 
     cuDNN's kernels name their input type (``…_tf32f32_…``) and, without matrix units, ``sgemm``, ``ffma`` or ``simt``.
     """
@@ -198,7 +209,7 @@ def traced_without_tf32(store: Store, run: str | None = None) -> bool:
 
 
 def history(store: Store) -> History:
-    """What earlier replays stored."""
+    """Return what earlier replays stored."""
     rows = store.query(
         f"""select m.problem, m.solution, m.origin, m.status, m.time_us, f.value as environment
             from measurements m join facts f using (source_id)
@@ -216,7 +227,7 @@ def history(store: Store) -> History:
 
 
 def experience_of(history: History) -> Experience:
-    """What earlier replays of all environments measured."""
+    """Return what earlier replays of all environments measured."""
     experience = Experience()
     for environment, problems in history.races.items():
         for text, rows in problems.items():
@@ -225,7 +236,7 @@ def experience_of(history: History) -> Experience:
 
 
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
-    """The fastest measurement by environment, problem and solution."""
+    """Return the fastest measurement by environment, problem and solution."""
     out: dict[str, dict[str, dict[str, Measurement]]] = {}
     keys = ["environment", "problem", "solution"]
     fastest = rows.sort_values("time_us", kind="stable").drop_duplicates(keys)
@@ -236,7 +247,10 @@ def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
 
 
 def seconds(text: str, option: str = "--budget") -> float:
-    """Seconds of an option's value: ``90``, ``90s``, ``10m``, ``1.5h``.  Raises UsageError, also for 0 and less."""
+    """Return the seconds of an option's value:
+
+    ``90``, ``90s``, ``10m``, ``1.5h``.  Raises UsageError, also for 0 and less.
+    """
     number, unit = (text[:-1], text[-1]) if text[-1:] in "smh" and text else (text, "s")
     try:
         value = float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
@@ -248,17 +262,19 @@ def seconds(text: str, option: str = "--budget") -> float:
 
 
 def racing_s(reached: Sequence[float], left: int) -> float:
-    """Seconds that the ``left`` problems take; ``reached`` are those at which none, one, two … were done.
+    """Estimate the seconds that the ``left`` remaining problems take.
 
-    They take as long as the last third of those done, because the costliest come first: on the records of an H200, in
-    this order, from a quarter of them on, that is 0.7 to 2.3 times what they took; with all those done it is 1.1 to 11.
+    ``reached`` are the times (s) at which none, one, two … problems were done.  The remaining problems are taken to be
+    as long as the last third of the finished ones, because the costliest come first.  On the records of an H200, in
+    this order and from a quarter of the problems on, the estimate is 0.7 to 2.3 times the true time.  By all finished
+    problems it would be 1.1 to 11 times.
     """
     last = -(-(len(reached) - 1) // 3)
     return left * (reached[-1] - reached[-1 - last]) / last
 
 
 class _Recorder:
-    """Writes outcomes as they come, and keeps the report."""
+    """Writes outcomes to the store as they come, and keeps the report."""
 
     def __init__(
         self, store: Store, report: ReplayReport, options: Options, progress: Callable[[ReplayStep], None] | None
@@ -266,10 +282,10 @@ class _Recorder:
         self._store, self._report, self._options, self._progress = store, report, options, progress
         self._pairs: dict[str, Pairs] = {}
         self.confirming_s: Callable[[], float] = lambda: 0.0
-        """Returns how long the confirmations of the winners so far will take."""
+        """Returns the seconds that the confirmations of the winners so far will take."""
         self._started = time.monotonic()
         self._reached = [0.0]
-        """Seconds when so many problems were done."""
+        """Seconds at which none, one, two … problems were done."""
 
     def take(self, outcome: Outcome, device: str) -> None:
         confirmation = None
@@ -297,7 +313,7 @@ class _Recorder:
         done, seconds = len(self._report.results), time.monotonic() - self._started
         left = self._report.total - done
         self._reached += [seconds] * (done + 1 - len(self._reached))
-        # Confirmations follow the races: as many more as other problems have winners, too.
+        # Confirmations follow the races. Other problems are assumed to have winners as often as the finished ones.
         eta = racing_s(self._reached, left) + self.confirming_s() * self._report.total / done if done else None
         budget = self._options.limits.budget_s
         eta = eta if budget is None or eta is None else max(0.0, min(eta, budget - seconds))

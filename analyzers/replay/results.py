@@ -1,4 +1,4 @@
-"""What a measurement is made by, and what comes out of it.  Nothing here touches a device."""
+"""The method of a measurement and its result.  Nothing here touches a device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logparse.libraries.kinds.backend import CacheState
 from logparse.model import Measurement, Problem, Solution, Status
 
 KNOWN = "known"
-"""How a race ended of which everything had been measured before."""
+"""``ended`` of a race in which everything had been measured before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,11 @@ class Method:
     workspace_bytes: int | None = None
     limit: int = 200
     blocks: int = 6
-    """Of a confirmation in one process; processes differ by more than blocks (``docs/measurement.md``)."""
+    """Blocks of a confirmation in one process.  Processes differ by more than blocks (``docs/measurement.md``)."""
     processes: int = 4
-    """Fresh processes that confirm a winner, ``blocks`` blocks each; 0: no winner is confirmed.
+    """Fresh processes that confirm a winner, with ``blocks`` blocks each.  With 0 no winner is confirmed.
 
-    In simulations findings of 3 to 5 % come again in 90 % of cases with 3 and in 94 % with 4
+    In simulations, findings of 3 to 5 % are found again in 90 % of cases with 3 processes and in 94 % with 4
     (``tests/analyzers/evidence/test_confirmations.py``).
     """
     floor: float = 0.03
@@ -39,14 +39,21 @@ class Method:
     """Samples of each solution that an action chooses.  The least and the largest of six bound a median (97 %)."""
     seed: int = 0
     rotate: float = 2.0
-    """Operands of all sets together are this many times the last-level cache."""
+    """Total size of all operand sets, as a multiple of the last-level cache."""
     max_sets: int = 64
-    """As many as the executions of one sample; where their bytes fit the cache, it is evicted before each sample."""
+    """Largest number of operand sets, equal to the executions of one sample.
+
+    If that many sets still fit the cache, the cache is evicted before each sample.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What came out of one problem.  ``rows`` are as solutions were offered, the pick first; ``hosts``: origin HOST."""
+    """The result of one problem.
+
+    ``rows`` are in the order in which solutions were offered, the pick first.  ``hosts`` are measurements of origin
+    HOST.
+    """
 
     problem: Problem
     rows: tuple[Measurement, ...] = ()
@@ -62,12 +69,12 @@ class Result:
 
     @property
     def known(self) -> bool:
-        """Nothing was left to measure."""
+        """True if nothing was left to measure."""
         return self.ended == KNOWN and not self.rows
 
     @property
     def worth_confirming(self) -> bool:
-        """Another solution than the pick won the race."""
+        """True if another solution than the pick won the race."""
         return self.pick is not None and self.best is not None and self.pick != self.best
 
 
@@ -85,13 +92,13 @@ class Confirmed:
 
     @property
     def rows(self) -> tuple[Measurement, ...]:
-        """Two measurements, the pick first; their samples are pairs."""
+        """Two measurements, the pick first.  Their samples are pairs."""
         timed = ((self.pick, self.pairs.pick_us), (self.winner, self.pairs.winner_us))
         return tuple(measured(self.problem, s, samples, origin=CONFIRM) for s, samples in timed)
 
 
 def environment_key(facts: Mapping[str, str]) -> str:
-    """A short name for everything that must be equal for two times to be comparable."""
+    """Return a short name for everything that must be equal for two times to be comparable."""
     return hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()[:12]
 
 
@@ -104,7 +111,10 @@ def measured(
     workspace_bytes: int | None = None,
     error: float | None = None,
 ) -> Measurement:
-    """A measurement from raw samples (µs); its time is their median.  ``error`` is the checked relative error."""
+    """Return a measurement from raw samples (µs).  Its time is their median.
+
+    ``error`` is the checked relative error.
+    """
     noise = spread(samples)
     return Measurement(
         problem=problem,
@@ -121,5 +131,5 @@ def measured(
 
 
 def not_measured(problem: Problem, solution: Solution, status: Status, why: str) -> Measurement:
-    """A measurement that has a reason instead of a time."""
+    """Return a measurement that has a reason instead of a time."""
     return Measurement(problem=problem, solution=solution, origin=RACE, status=status, error=why)

@@ -1,7 +1,7 @@
-"""The sampler of one problem on a device: prepares a solution at its first sample, checks it at its second, times it.
+"""The sampler of one problem on a device: it prepares, checks and times solutions.
 
-Before each step in which a library may crash or hang, ``announce`` names the solution, so that the parent knows which
-one ran when the process ended.
+A solution is prepared at its first sample and checked at its second.  Before each step in which a library may crash or
+hang, ``announce`` names the solution, so that the parent knows which one ran when the process ended.
 """
 
 from __future__ import annotations
@@ -25,26 +25,32 @@ from logparse.libraries.kinds.correctness import acceptable
 from logparse.model import Measurement, Problem, Solution, Status
 
 Announce: TypeAlias = Callable[[Solution | str], None]
-"""Takes the solution that is about to run, or the name of another step."""
+"""Function that takes the solution that is about to run, or the name of another step."""
 
 _BANDS = ((20.0, 64), (100.0, 24), (1_000.0, 6), (10_000.0, 2))
-"""Executions per sample, by latency below … µs: about 1 ms, long for the timer, short for the budget."""
+"""Executions per sample, for latencies below so many µs: about 1 ms, enough for the timer, short for the budget."""
 
 _OUTLIER_US = 1_000.0
-"""An interruption is shorter than this: a slow single execution above it is not timed again, which would cost most."""
+"""An interruption is shorter than this, µs.  A single execution above it is slow, so it is not timed again.
+
+Timing it again would cost most.
+"""
 
 
 class UnhealthyDeviceError(Exception):
-    """The device no longer works in this process: only a new process measures right."""
+    """The device no longer works in this process.  Only a new process measures correctly."""
 
 
 def executions(time_us: float) -> int:
-    """How many executions make one sample."""
+    """Return the number of executions that make one sample."""
     return next((count for below, count in _BANDS if time_us < below), 1)
 
 
 class Sampler:
-    """``owners``: backends by solution text.  ``bound``: the largest relative error that rounding explains."""
+    """Takes samples of one problem's solutions.
+
+    ``owners``: backends by solution text.  ``bound``: the largest relative error that rounding explains.
+    """
 
     def __init__(
         self,
@@ -67,10 +73,13 @@ class Sampler:
         self._fastest = math.inf
 
     def take(self, solution: Solution) -> float:
-        """One sample for a race.  The first shows whether a solution is hopeless; before the second it is checked.
+        """Take one sample for a race, and return its time, µs.
 
-        Raises WithdrawnError when the solution is given up, UnhealthyDeviceError when the device fails, and
-        OutOfMemoryError where not even the operands fit, which holds for every other solution too.
+        The first sample shows whether a solution is hopeless.  Before the second one the solution is checked.  Raises:
+
+        * WithdrawnError if the solution is given up;
+        * UnhealthyDeviceError if the device fails;
+        * OutOfMemoryError if not even the operands fit, so that no other solution could run either.
         """
         taken = self._taken.get(solution.text, 0)
         time_us = self._guarded(solution, lambda: self._first(solution) if taken == 0 else self._next(solution, taken))
@@ -79,9 +88,9 @@ class Sampler:
         return time_us
 
     def unchecked(self, solution: Solution) -> float:
-        """One sample of a solution that an action names; the first one decides how many executions make one.
+        """Take one sample of a solution that an action names, without a check.  Return its time, µs.
 
-        Raises as ``take``.
+        The first sample decides how many executions make one.  Raises as ``take``.
         """
 
         def sample() -> float:
@@ -106,21 +115,22 @@ class Sampler:
             if not self._prepared:
                 raise
             self._give_up(solution, "out_of_memory", str(error))
-        except Exception as error:  # whatever a library raises fails this solution, not the run
+        except Exception as error:  # An exception of a library fails this solution, not the run.
             self._failed(solution, error)
 
     def enter(self, solution: Solution) -> None:
-        """Prepare and check a solution that is to be confirmed.  Raises WithdrawnError where it is wrong."""
+        """Prepare and check a solution that is to be confirmed.  Raises WithdrawnError if it is wrong."""
         self._announce(solution)
         runnable = self.ready(solution)
         self._check(solution, runnable)
         self._single_us[solution.text] = runnable.sample_us(1)
 
     def take_in_block(self, solution: Solution, block: int) -> float:
-        """One sample of a confirmation, on the inputs of its block.
+        """Take one sample of a confirmation, on the inputs of its block.  Return its time, µs.
 
-        All solutions are executed equally often: what a sample's begin and end cost falls on fewer executions of a
-        solution whose first one was slower, and a copy of the pick would differ from it by half a percent.
+        All solutions are executed equally often.  Otherwise a solution whose first execution was slower would have
+        fewer executions per sample, and each would carry more of the cost of a sample's begin and end.  A copy of the
+        pick would then differ from the pick by half a percent.
         """
         self._announce(solution)
         count = executions(min(self._single_us.values()))
@@ -128,7 +138,7 @@ class Sampler:
         return self.ready(solution).sample_us(count)
 
     def measured(self, solution: Solution, samples: Sequence[float]) -> Measurement:
-        """A measurement of the samples that ``take`` returned, with workspace (bytes) and checked error."""
+        """Return a measurement of the samples that ``take`` returned, with workspace (bytes) and checked error."""
         runnable = self._prepared.get(solution.text)
         return measured(
             self._problem,
@@ -139,13 +149,13 @@ class Sampler:
         )
 
     def _first(self, solution: Solution) -> float:
-        """A single execution or a few where those suffice to drop the solution, else a whole sample."""
+        """Run a solution a single time, or a few times, if that suffices to drop it, else take a whole sample."""
         runnable, hopeless = self.ready(solution), self._method.rules.hopeless * self._fastest
         once = runnable.sample_us(1)
         if 2 * hopeless < once < max(8 * hopeless, _OUTLIER_US):
-            once = min(once, runnable.sample_us(1))  # retry once: one slow run may be noise
+            once = min(once, runnable.sample_us(1))  # One slow run may be noise, so it is timed again.
         self._single_us[solution.text] = once
-        if once > 2 * hopeless:  # twice, because launch overhead lengthens a single execution
+        if once > 2 * hopeless:  # The limit is doubled because launch overhead lengthens a single execution.
             return once
         count = executions(once)
         if once > hopeless:
@@ -158,13 +168,13 @@ class Sampler:
         runnable = self.ready(solution)
         if taken == 1:
             self._check(solution, runnable)
-        # Other random data in each round of the race; within a round all solutions see the same.
+        # Each round of the race has other random data. Within a round all solutions get the same data.
         count = executions(self._single_us[solution.text])
         self._fresh_inputs(self._method.seed + taken.bit_length() - 1, solution, count)
         return runnable.sample_us(count)
 
     def ready(self, solution: Solution) -> Runnable:
-        """The solution, prepared at its first use.  Raises what the backend raises."""
+        """Return the solution, prepared at its first use.  Raises what the backend raises."""
         if solution.text not in self._prepared:
             backend = self._owners[solution.text]
             self._prepared[solution.text] = backend.prepare(self._problem, solution, self._conditions)
@@ -182,8 +192,8 @@ class Sampler:
     def _fresh_inputs(self, seed: int, first: Solution, count: int) -> None:
         """Write new random data, then take and discard one sample of the solution that runs first.
 
-        The first run after the data were written has other cache contents and clocks than the rest, and it would
-        always be the same solution's: without this, a copy of the pick beat the pick.
+        The first run after the data were written has other cache contents and clocks than the rest.  It would always be
+        the same solution's run: without the discarded sample, a copy of the pick beat the pick.
         """
         if seed != self._conditions.seed:
             self._conditions = replace(self._conditions, seed=seed)

@@ -1,7 +1,7 @@
-"""Schedules races and confirmations on one worker per device, and continues after failures.
+"""Schedule races and confirmations on one worker per device, and continue after failures.
 
-All races come first, the most valuable first; each winner is then confirmed in several fresh workers, none of which
-raced, on devices of the same environment.  Results are passed to ``sink``; this module knows neither the store nor the
+All races come first, the most valuable first.  Then each winner is confirmed in several fresh workers, none of which
+raced, on devices of the same environment.  Results are passed to ``sink``.  This module knows neither the store nor the
 machines.
 """
 
@@ -28,14 +28,17 @@ Known: TypeAlias = Mapping[str, Mapping[str, Measurement]]
 
 
 class MeasuringError(LogparseError):
-    """A backend that cannot be opened here."""
+    """A backend cannot be opened here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Seconds: ``budget_s`` of the whole run (None: no limit), ``hang_s`` without a message before a worker is killed,
-    ``opening_s`` the same while it starts; ``losses``: most workers that one problem, or machines that one device, may
-    lose; ``confirmation_s``: a pair's time in one process, until one was measured.
+    """Limits of a replay.
+
+    * ``budget_s``: seconds of the whole run (None: no limit).
+    * ``hang_s``: seconds without a message after which a worker is killed.  ``opening_s``: the same while it starts.
+    * ``losses``: most workers that one problem, or machines that one device, may lose.
+    * ``confirmation_s``: assumed seconds of a pair in one process, until one was measured.
     """
 
     budget_s: float | None = None
@@ -47,7 +50,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class History:
-    """What earlier runs raced, confirmed, and timed for actions, by environment key."""
+    """Measurements of earlier runs by environment key:
+
+    ``races``, ``confirmed`` pairs, and times for actions (``timed``).
+    """
 
     races: Mapping[str, Known] = field(default_factory=dict)
     confirmed: Mapping[str, Set[tuple[str, str, str]]] = field(default_factory=dict)
@@ -67,7 +73,7 @@ class _Pair:
         return self.task.problem.text, self.task.pick.text, self.task.winner.text
 
     def add(self, more: Confirmed) -> Confirmed:
-        """Join another worker's pairs to those before."""
+        """Append another worker's pairs to the earlier ones."""
         if self.done is None:
             self.done = more
         else:
@@ -84,23 +90,26 @@ class _Slot:
     device: Device
     worker: Handle | None = None
     task: Task | None = None
-    pair: _Pair | None = None  # of a ConfirmTask
+    pair: _Pair | None = None  # The pair of a ConfirmTask.
     ready: bool = False
-    used: bool = False  # this worker has raced, so it may not confirm
-    confirmed: set[tuple[str, str, str]] = field(default_factory=set)  # pairs that this worker has measured
-    environment: str | None = None  # of its workers, once one has reported it
-    lost: int = 0  # machines lost since the last finished task
+    used: bool = False  # This worker has raced, so it may not confirm.
+    confirmed: set[tuple[str, str, str]] = field(default_factory=set)  # Pairs that this worker has measured.
+    environment: str | None = None  # Environment of its workers, once one has reported it.
+    lost: int = 0  # Machines lost since the last finished task.
 
 
 Outcome: TypeAlias = Result | Confirmed
 Sink: TypeAlias = Callable[[Outcome, str], None]
-"""Takes an outcome and the name of its device."""
+"""Function that takes an outcome and the name of its device."""
 Propose: TypeAlias = Callable[[Problem, Mapping[str, str]], Proposal | None]
-"""Returns what a worker of an environment with these facts chooses a problem's solutions by; None: it tries all."""
+"""Function that returns the proposal for a problem in an environment with these facts.
+
+The worker chooses the problem's solutions by it.  With None it tries all.
+"""
 
 
 class Scheduler:
-    """Runs races and confirmations on ``devices``, one worker each."""
+    """Runs races and confirmations on ``devices``, with one worker per device."""
 
     def __init__(
         self,
@@ -120,7 +129,7 @@ class Scheduler:
         self.remarks: list[str] = []
         """Pairs that could not be confirmed, with the reason."""
         self._lost: dict[str, list[Measurement]] = {}
-        self._machines_lost: Counter[str] = Counter()  # by the problem that was being raced
+        self._machines_lost: Counter[str] = Counter()  # Counted by the problem that was being raced.
         self._opening_s = 0.0
         self._confirmation_s = limits.confirmation_s
         self._facts: Mapping[str, str] = {}
@@ -129,11 +138,11 @@ class Scheduler:
     def run(
         self, problems: Sequence[Problem], workspaces: Mapping[str, int] | None = None, timed: Sequence[RaceTask] = ()
     ) -> bool:
-        """Time ``timed``, then race ``problems``, in order; False when the budget ended first.  Raises MeasuringError.
+        """Time ``timed``, then race ``problems``, in order.  Return False if the budget ended first.
 
-        ``workspaces``: bytes that the job gave a problem, by its text, where a log states it.
-
-        KeyboardInterrupt passes through; every earlier outcome is in the sink.
+        ``workspaces``: bytes that the job gave a problem, by its text, if a log states it.  Raises MeasuringError if a
+        worker ends before it has opened its backends, or no device is left.  KeyboardInterrupt passes through; every
+        earlier outcome is in the sink.
         """
         for task in [*timed, *(RaceTask(problem=x) for x in problems)]:
             self._races.append(replace(task, workspace_bytes=(workspaces or {}).get(task.problem.text)))
@@ -192,7 +201,7 @@ class Scheduler:
         return float("inf") if budget is None else budget - (time.monotonic() - self._started)
 
     def confirming_s(self) -> float:
-        """Seconds that the confirmations of the pairs so far will take, an estimate."""
+        """Estimate the seconds that the confirmations of the pairs so far will take."""
         pairs = [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]
         left = [self._method.processes - pair.task.turn for pair in pairs]
         return self._opening_s * max(left, default=0) + self._confirmation_s * sum(left) / len(self._slots)
@@ -212,7 +221,7 @@ class Scheduler:
                 worker.stop()
                 self._worker_lost(slot, worker, "timeout", f"no message for {silent_s:.0f} s")
             elif slot.ready and isinstance(slot.task, RaceTask) and self._left() <= self.confirming_s():
-                self._races.appendleft(slot.task)  # the budget ended during a race
+                self._races.appendleft(slot.task)  # The budget ended during a race.
                 self._stop_worker(slot)
                 slot.task = None
 
@@ -242,7 +251,7 @@ class Scheduler:
         if isinstance(outcome, Confirmed) and pair is not None:
             self._advance(pair, outcome, slot.device.place.device)
             return
-        self._lost.pop(outcome.problem.text, None)  # a race's rows include them
+        self._lost.pop(outcome.problem.text, None)  # The rows of a race include them.
         if self._method.processes and isinstance(outcome, Result) and outcome.worth_confirming:
             assert outcome.pick
             assert outcome.best
@@ -255,7 +264,10 @@ class Scheduler:
         self._sink(outcome, slot.device.place.device)
 
     def _advance(self, pair: _Pair, more: Confirmed, device: str) -> None:
-        """One process more has measured a pair: the next one follows, unless all did or the winner is refuted."""
+        """Take one more process's samples of a pair.
+
+        Queue the pair again, unless it is complete or the winner is refuted.
+        """
         done = pair.add(more)
         self._confirmation_s = more.seconds or self._confirmation_s
         if pair.task.turn >= self._method.processes or refuted(more.pairs, self._method.floor):
@@ -264,7 +276,7 @@ class Scheduler:
             self._pairs.append(pair)
 
     def _keep_pairs(self) -> None:
-        """Record what was measured of pairs whose last process did not come."""
+        """Record what was measured of pairs whose last process did not run."""
         for pair in [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]:
             self._keep(pair)
         self._pairs.clear()
@@ -274,7 +286,7 @@ class Scheduler:
             self._sink(replace(pair.done, complete=False), self._slots[0].device.place.device)
 
     def _worker_lost(self, slot: _Slot, worker: Handle, status: Status, why: str) -> None:
-        """The worker has ended: record the solution that it ran, and let another worker continue without it."""
+        """Record the solution that the ended worker ran, and let another worker continue without it."""
         current, task, opened = worker.current, slot.task, slot.ready
         self._stop_worker(slot)
         if not opened:
@@ -289,7 +301,7 @@ class Scheduler:
         self._skip(slot, why, status)
 
     def _machine_lost(self, slot: _Slot, why: str) -> None:
-        """The worker's machine is gone: its task is queued again, for a replacement or another device."""
+        """Queue the task again if the worker's machine is gone, for a replacement or another device."""
         task, pair = slot.task, slot.pair
         self._stop_worker(slot)
         slot.environment = None
@@ -307,7 +319,7 @@ class Scheduler:
             raise MeasuringError(f"no device is left: {why}")
 
     def _skip(self, slot: _Slot, why: str, status: Status = "failed") -> None:
-        """Give a task up; the problem keeps a row with the reason."""
+        """Give a task up.  The problem keeps a row with the reason."""
         task, slot.task = slot.task, None
         pair, slot.pair = slot.pair, None
         if pair is not None:
@@ -319,7 +331,7 @@ class Scheduler:
             self._sink(Result(problem=task.problem, rows=tuple(rows), ended=why, facts=facts), slot.device.place.device)
 
     def _keep_losses(self) -> None:
-        """Record failures of unfinished problems too: those solutions must not be tried again."""
+        """Record failures of unfinished problems too, because those solutions must not be tried again."""
         for rows in self._lost.values():
             result = Result(problem=rows[0].problem, rows=tuple(rows), ended="interrupted", facts=self._facts)
             self._sink(result, self._slots[0].device.place.device)

@@ -1,7 +1,8 @@
-"""Measurements that travel: a store's replays as a bundle for other machines, and theirs taken into a store.
+"""Share measurements between machines: export a store's replays as a bundle, and read bundles into a store.
 
-A replay uses what others' records settle and tries a tenth of it again.  No file of a bundle has a path, a name of a
-host, a process or a user, or the order of calls (``logparse.libraries.own.bundle``); what the files hold is printed.
+A replay skips problems that others' records settle, but measures a tenth of them again.  No file of a bundle has a
+path, the name of a host, process or user, or the order of calls (``logparse.libraries.own.bundle``).  The content of
+the files is printed.
 """
 
 from __future__ import annotations
@@ -32,15 +33,19 @@ from logparse.target import BUILD, Facts, arch
 from logparse.text import counted
 
 ONE_IN = 10
-"""Of so many problems that records settle, one is measured all the same."""
+"""One of this many problems that records settle is measured all the same."""
 HELD = 0.03
-"""A recorded best that is slower by at most this share of the new one holds: the floor of a confirmation."""
+"""Largest share by which a recorded best may be slower than the new best and still count as confirmed.
+
+It equals the floor of a confirmation.
+"""
 
 
 def take(store: Store, place: str, run: str | None) -> None:
-    """Reads the records in a folder or below a URL into the store; those that it has are passed over.
+    """Read the records in a folder or below a URL into the store.  Records that the store has are passed over.
 
-    They belong to the run (by default the latest) and count no calls.  Raises InputError where there is none.
+    They belong to the run (by default the latest) and count no calls.  Raises InputError if there is no record, or if
+    one cannot be read.
     """
     inputs = find_inputs([place])
     files = {path: size for path, size in inputs.files.items() if name_of(path).startswith(bundle.RECORD)}
@@ -54,14 +59,14 @@ def take(store: Store, place: str, run: str | None) -> None:
 
 @dataclass(frozen=True)
 class Borrowed:
-    """Pairs of environment key and problem text that only other machines' records have times of."""
+    """Pairs of environment key and problem text whose only times are in other machines' records."""
 
     settled: Set[tuple[str, str]] = frozenset()
     again: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """The pairs that are measured again, with the recorded best solution."""
 
     def report(self, results: Iterable[Result]) -> list[str]:
-        """Of how many problems the records left nothing to measure, and how many of the recorded winners held."""
+        """Return a line on how many problems the records settled, and how many recorded winners were found again."""
         settled, lost = 0, []
         for result in results:
             pair = environment_key(result.facts), result.problem.text
@@ -78,7 +83,7 @@ class Borrowed:
 
 
 def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
-    """What is known, without the tenth of the problems that is tried again."""
+    """Return the known measurements without the tenth of the problems that is tried again."""
     rows = store.query(
         f"""select f.value as environment, m.problem from measurements m join sources s using (source_id)
             join facts f using (source_id) where m.origin = '{RACE}' and f.name = 'environment'
@@ -99,7 +104,10 @@ def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
 
 
 def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[str]]:
-    """The workload's file and one per race or confirmation, and lines about what they hold.  Raises StoreError."""
+    """Return the workload's file and one file per race or confirmation, and lines about their content.
+
+    Raises StoreError.
+    """
     calls = calls_by_problem(tables_of(store, run).workload)
     pairs = ((str(text), count_of(count)) for text, count in calls.items())
     known = {x: count for x, count in pairs if count and not x.startswith(_OPERATOR)}
@@ -116,12 +124,15 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
 
 
 _OPERATOR = "operator "
-"""The prefix of problem texts that are an operator's name and arguments.  They may be the user's own: not exported."""
+"""The prefix of problem texts that are an operator's name and arguments.
+
+They may be the user's own, so they are not exported.
+"""
 _ROWS = f"""
     select m.* from measurements m join sources s using (source_id)
     where s.format = 'replay' and m.origin in ('{RACE}', '{CONFIRM}', '{ACTION}')
         and not starts_with(m.problem, '{_OPERATOR}') order by m.source_id, m.ordinal"""
-"""What replays of this store measured: other machines' records are not this one's to pass on."""
+"""Query for the measurements of this store's own replays.  Records of other machines are not passed on."""
 
 
 def _machine(facts: Facts) -> str:
@@ -131,8 +142,11 @@ def _machine(facts: Facts) -> str:
 
 
 def measurements_of(rows: pd.DataFrame) -> list[Measurement]:
-    """Measurements from rows of the store's view, without the message of an error: it may name files and processes."""
-    # A text comes once per solution, or per problem: reading it each time was nearly all of the time.
+    """Return measurements from rows of the store's view.
+
+    The message of an error is left out, because it may name files and processes.
+    """
+    # A text comes once per solution, or per problem. Parsing it each time took nearly all of the time.
     problems = {text: problem_from_text(text) for text in rows["problem"].unique()}
     solutions = {text: solution_from_text(text) for text in rows["solution"].unique()}
     return [

@@ -1,4 +1,4 @@
-"""Trials in the worker: one problem's solutions raced, or one pair confirmed, at the device's steady clock."""
+"""Run trials in the worker: race one problem's solutions, or confirm one pair, at the device's steady clock."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ REFERENCE = problem_from_text(
     "gemm trans=N,N mnk=1024,1024,1024 batch=1,- ld=1024,1024,1024,1024 stride=-,-,-,- type=f32_r,f32_r,f32_r,f32_r "
     "compute=f32_r,f32_r activation=none,0 aux=0,- bias=0,-,- scale=-,-,-,-,? swizzle=-,- beta=zero"
 )
-"""A product that every device runs; its time shows changed clocks and other load."""
+"""A product that every device runs.  Its time shows changed clocks and other load."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RaceTask:
     """Race all solutions of a problem.
 
-    ``known`` are measurements of this environment by solution text: they are not measured again, except the pick and
-    the best of them, which the new ones must be compared with.  ``lost`` are those that ended a worker: they are not
-    run again.  ``workspace_bytes`` is what the job gave this problem, where a log states it.  ``only``: time these
-    solutions, the losers as well as the winner, and search for no other.  ``proposal`` chooses which of the offered
-    solutions race (None: all).
+    * ``known``: measurements of this environment by solution text.  They are not measured again, except the pick and
+      the best known one, because new times must be compared with these two.
+    * ``lost``: measurements of solutions that ended a worker.  They are not run again.
+    * ``workspace_bytes``: workspace that the job gave this problem, if a log states it.
+    * ``only``: time these solutions, the losers as well as the winner, and search for no other.
+    * ``proposal``: chooses which of the offered solutions race (None: all).
     """
 
     problem: Problem
@@ -51,7 +52,10 @@ class RaceTask:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmTask:
-    """Measure a winner against the pick in this process, the ``turn``-th of those that confirm the pair."""
+    """Measure a winner against the pick in this process.
+
+    ``turn`` numbers the processes that confirm the pair, from 0.
+    """
 
     problem: Problem
     pick: Solution
@@ -76,13 +80,13 @@ class WorkerContext:
         gpu = place.device != "cpu" and self._reference is not None
         self._clock = SteadyClock(self._reference_us) if gpu else None
         if self._clock is not None:
-            with contextlib.suppress(UnsettledError):  # each race and confirmation settles again, or refuses
+            with contextlib.suppress(UnsettledError):  # Each race and confirmation settles again, or refuses.
                 self._clock.settle()
 
     def run(self, task: Task) -> Result | Confirmed:
-        """A race, or interleaved pairs of two solutions, of which every turn has other random data.
+        """Run a race, or interleaved pairs of two solutions.  Every turn of a confirmation has other random data.
 
-        Raises UnsettledError where the device's clock does not settle before a confirmation.
+        Raises UnsettledError if the device's clock does not settle before a confirmation.
         """
         started = time.perf_counter()
         if isinstance(task, ConfirmTask) and self._clock is not None:
@@ -103,7 +107,10 @@ class WorkerContext:
         return max((backend.cache_bytes for backend in self.backends.values()), default=0)
 
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
-        """Operand sets whose bytes exceed the last-level cache; where the most allowed do not, the cache is evicted."""
+        """Return conditions with so many operand sets that their bytes exceed the last-level cache.
+
+        If the largest allowed number of sets does not exceed it, the cache is evicted before each sample.
+        """
         held, cache = problem.bytes, self.cache_bytes
         tf32 = self.place.tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
         known = Conditions(seed=self.method.seed, workspace_bytes=workspace_bytes, tf32=tf32)
@@ -113,11 +120,11 @@ class WorkerContext:
         return replace(known, sets=min(self.method.max_sets, sets), evict=sets > self.method.max_sets)
 
     def steady(self, sample: Callable[[], T], **limits: float) -> T:
-        """A sample at the device's steady clock (``SteadyClock.held``).  Raises UnsettledError."""
+        """Take a sample at the device's steady clock (``SteadyClock.held``).  Raises UnsettledError."""
         return sample() if self._clock is None else self._clock.held(sample, **limits)
 
     def _prepared_reference(self) -> Runnable | None:
-        """The reference product, which stays prepared; None where no backend runs it."""
+        """Return the reference product, which stays prepared.  Return None if no backend runs it."""
         for backend in self.backends.values():
             try:
                 picks = backend.solutions(REFERENCE, 1)
@@ -146,7 +153,7 @@ class Trial:
     # ------------------------------------------------------------------ a race
 
     def race(self, task: RaceTask) -> Result:
-        """Race the solutions that were not measured before; returns how each ended."""
+        """Race the solutions that were not measured before.  Return how each ended."""
         self._rows.update({row.solution.text: row for row in task.lost})
         if task.only:
             return self._timed(task)
@@ -162,7 +169,7 @@ class Trial:
         return replace(self._raced(offered[0], entrants, further), offered=len(offered))
 
     def _known_result(self, pick: Solution, known: Mapping[str, Measurement]) -> Result:
-        """The result of earlier races of this environment, where nothing is left to measure."""
+        """Return the result of earlier races of this environment.  It is used if nothing is left to measure."""
         timed = [row for row in known.values() if row.status == "ok" and row.time_us]
         picked = next((row for row in timed if row.solution == pick), None)
         best = min(timed, key=lambda row: row.time_us or math.inf, default=None)
@@ -198,7 +205,8 @@ class Trial:
             )
         except (WithdrawnError, UnsettledError) as reason:
             ended = str(reason)
-        except OutOfMemoryError as error:  # not even the operands fit: the problem is skipped, with its size
+        # Not even the operands fit, so the problem is skipped. The message states the size.
+        except OutOfMemoryError as error:
             ended = f"out of memory: {error}"
             self._rows.setdefault(pick.text, not_measured(self._problem, pick, "out_of_memory", str(error)))
         self._rows |= sampler.refused
@@ -210,7 +218,7 @@ class Trial:
         return replace(self._result(picked, best, ran.ended if ran else ended), rows=tuple(rows))
 
     def _offers(self) -> tuple[list[Solution], str]:
-        """The solutions of every backend that runs this problem, and why the others do not."""
+        """Return the solutions of every backend that runs this problem, and the reasons why the others do not."""
         out: list[Solution] = []
         reasons: list[str] = []
         for name, backend in self._context.backends.items():
@@ -227,7 +235,7 @@ class Trial:
         return out, "; ".join(reasons) or "no backend offers a solution"
 
     def _entrants(self, offered: Sequence[Solution], known: Mapping[str, Measurement]) -> list[Solution]:
-        """The solutions to race: the pick, the best known one for comparison, and all that were not measured yet."""
+        """Return the solutions to race: the pick, the best known one for comparison, and all without a measurement."""
         fresh = [x for x in offered if x.text not in known and x.text not in self._rows]
         if not fresh:
             return []
@@ -253,14 +261,14 @@ class Trial:
     # ------------------------------------------------------------------ solutions that an action chooses
 
     def _timed(self, task: RaceTask) -> Result:
-        """Samples of the solutions that were asked for, in turn, so that a drift touches all alike."""
+        """Sample the requested solutions in turn, so that a drift affects all of them alike."""
         if all(x.text in task.known for x in task.only):
             return Result(problem=self._problem, ended=KNOWN)
         wanted = [x for x in task.only if x.text not in self._rows]
         sampler = self._sampler()
         taken: dict[str, list[float]] = {x.text: [] for x in wanted}
         hosts: dict[Solution, list[float]] = {x: [] for x in wanted}
-        backends = self._context.backends  # actions name solutions of torch's, which may not be the first one open
+        backends = self._context.backends  # Actions name solutions of torch's, which may not be the first open backend.
         backend = backends.get("torch", next(iter(backends.values())))
         self._owners.update({x.text: backend for x in wanted})
         for turn in range(1 + self._context.method.turns):
@@ -282,7 +290,7 @@ class Trial:
     # ------------------------------------------------------------------ a confirmation
 
     def confirm(self, task: ConfirmTask) -> Confirmed:
-        """Both again, interleaved, checked once and with fresh inputs in each block."""
+        """Measure both solutions again, interleaved, checked once and with fresh inputs in each block."""
         pick, winner = task.pick, task.winner
         self._offers()
         sampler, method = self._sampler(), self._context.method

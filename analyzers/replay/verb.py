@@ -1,4 +1,4 @@
-"""What the verb ``replay`` does and prints: a plan, or the measuring itself."""
+"""The verb ``replay``: show a plan, or measure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from logparse.text import counted
 
 
 def plan(store: Store, options: Options) -> Answer:
-    """What each stage would measure.  Raises InputError for a GPU that the measuring itself would not find."""
+    """Return the problems that each stage would measure.
+
+    Raises InputError for a GPU that a measurement would not find.
+    """
     items = planned(store, options)
     if options.devices and options.engine == "local":
         local_devices(options.devices)
@@ -35,10 +38,10 @@ def plan(store: Store, options: Options) -> Answer:
 
 
 def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
-    """Measure the problems, and show each outcome as it comes; exit code 130 where Ctrl-C ended it."""
+    """Measure the problems, and show each outcome as it comes.  The exit code is 130 if Ctrl-C ended it."""
 
     def take(step: ReplayStep) -> None:
-        if not (isinstance(step.outcome, Result) and step.outcome.known):  # that is no news
+        if not (isinstance(step.outcome, Result) and step.outcome.known):  # A known outcome is no news.
             echo(outcome_line(step))
 
     report = replay(store, options, take)
@@ -47,7 +50,7 @@ def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answ
 
 
 def outcome_line(step: ReplayStep) -> str:
-    """One outcome: what the library's pick takes, what the best known takes, how long is left."""
+    """Return a line on one outcome: the time of the library's pick, the best known time, the time left."""
     left = "" if step.eta_s is None else f", {step.eta_s:,.0f} s left"
     head = f"[{step.done}/{step.total}{left}] {step.outcome.problem.label}"
     if step.confirmation is not None:
@@ -62,9 +65,9 @@ def outcome_line(step: ReplayStep) -> str:
 
 
 def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
-    """One row per planned problem, in the order of work; ``cost_s`` and ``saving_us`` are estimates.
+    """Return one row per planned problem, in the order of work.
 
-    ``basis`` states what ``time_us`` rests on.
+    ``cost_s`` and ``saving_us`` are estimates.  ``basis`` states what ``time_us`` rests on.
     """
     columns = ["problem", "calls", "time_us", "basis", "saving_us", "solutions", "cost_s", "text"]
     rows = [

@@ -1,7 +1,7 @@
-"""The worker process of a device and the parent's handle of it: a crash of a library ends only the worker.
+"""The worker process of a device and the parent's handle of it.  A crash of a library ends only the worker.
 
-A worker receives tasks and sends messages; before each step it names the solution that it is about to run.  When it
-ends or sends nothing for too long, the parent records that solution as failed and starts another worker.
+A worker receives tasks and sends messages.  Before each step it names the solution that it is about to run.  If it ends
+or sends nothing for too long, the parent records that solution as failed and starts another worker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from logparse.model import Solution
 
 @dataclass(frozen=True)
 class Ready:
-    """The worker's backends are open; the facts of its environment."""
+    """The worker's backends are open.  ``facts`` describe its environment."""
 
     facts: Mapping[str, str]
 
@@ -49,14 +49,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Gone:
-    """How a remote worker's process ended (a local one's closes its pipe instead)."""
+    """How a remote worker's process ended.  (A local worker closes its pipe instead.)"""
 
     how: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """The worker's machine is gone: the solution that ran is not to blame."""
+    """The worker's machine is gone.  The solution that ran is not to blame."""
 
     why: str
 
@@ -65,7 +65,7 @@ Reply: TypeAlias = Ready | Current | Result | Confirmed | Failure | Gone | Lost
 
 
 def backend_named(name: str) -> BackendType:
-    """A member of ``BACKENDS``, or one of the user's own, ``package.module:NAME``.  Raises InputError."""
+    """Return a member of ``BACKENDS``, or the user's own backend, ``package.module:NAME``.  Raises InputError."""
     from logparse.libraries.all_backends import BACKENDS
 
     if ":" in name:
@@ -99,7 +99,7 @@ class Handle:
         self.connection.send(task)
 
     def receive(self) -> Reply:
-        """The next message; blocks until there is one.  Raises EOFError when the worker has ended."""
+        """Return the next message; block until there is one.  Raises EOFError if the worker has ended."""
         reply: Reply = self.connection.recv()
         self.last_message_s = time.monotonic()
         if isinstance(reply, Current):
@@ -112,16 +112,19 @@ class Handle:
         return reply
 
     def death(self) -> str:
-        """How the process ended, once it has."""
+        """Return how the process ended, once it has."""
         return self._death
 
     def stop(self) -> None:
-        """End the process now, also one in a hung kernel."""
+        """End the process now, also if it is in a hung kernel."""
         self.connection.close()
 
 
 _BACKENDS = "logparse.libraries.all_backends"
-"""What every worker imports: beside its own library a backend's module imports pandas, a third of a second of CPU."""
+"""The module that every worker imports.
+
+Beside its own library a backend's module imports pandas, which takes a third of a second of CPU.
+"""
 
 
 class Worker(Handle):
@@ -144,20 +147,21 @@ class Worker(Handle):
 
 
 def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    threading.Thread(target=end_with_parent, daemon=True).start()  # also in a hung kernel
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C.
+    # This ends the worker with its parent, even in a hung kernel.
+    threading.Thread(target=end_with_parent, daemon=True).start()
     context = _open(parent, names, place, method)
     while context is not None:
         try:
             task: Task = parent.recv()
-        except EOFError:  # the parent has ended
+        except EOFError:  # The parent has ended.
             return
         try:
             parent.send(context.run(task))
         except UnhealthyDeviceError as error:
             parent.send(Failure(str(error), fatal=True))
-            os._exit(3)  # a faulted device context may hang while it is released
-        except Exception as error:  # a fault here or in a backend's listing; the next problem may work
+            os._exit(3)  # A faulted device context may hang while it is released.
+        except Exception as error:  # This is a fault here or in a backend's listing. The next problem may work.
             parent.send(Failure(f"{type(error).__name__}: {error}"))
 
 
