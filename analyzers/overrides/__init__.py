@@ -1,1 +1,1 @@
-"""Questions to files that a library reads: lint, coverage, merge, convert, export, write."""
+"""Work on override files: lint, coverage, merge, convert, export, bisect, write."""

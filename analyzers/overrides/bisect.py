@@ -1,11 +1,13 @@
-"""Which rows of an override file make a job fail: a check runs with parts of the rows until none can be left out.
+"""Find the rows of an override file that make a job fail: run a check with fewer and fewer of the rows.
 
-``narrowed`` finds by halves the last row of the shortest failing beginning of the file, then with that row kept the
-next, until these fail alone: log2(n) runs each (the dichotomic search of Hemery, Lecoutre, Saïs & Boussemart,
-"Extracting MUCs from Constraint Networks", ECAI 2006).  It supposes that more rows never mend a failure.  ``ddmin``
-(Zeller & Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002) supposes nothing: its
-result fails, and does not without any one of its rows.  It gets what the search has left: two rows of 8,336 that fail
-only together take 29 runs on the average, and 83 by ``ddmin`` alone.
+``narrowed`` halves the file to find the last row of the shortest failing beginning.  It keeps that row and searches for
+the next one, until the kept rows fail alone.  Each row takes log2(n) runs (the dichotomic search of Hemery, Lecoutre,
+Saïs & Boussemart, "Extracting MUCs from Constraint Networks", ECAI 2006).  The search assumes that more rows never mend
+a failure.
+
+``ddmin`` (Zeller & Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002) assumes
+nothing: its result fails, and passes without any one of its rows.  It gets the rows that the search has left.  Two rows
+of 8,336 that fail only together take 29 runs on average this way, and 83 by ``ddmin`` alone.
 """
 
 from __future__ import annotations
@@ -42,17 +44,20 @@ from logparse.text import counted, duration, printable, shortened
 
 Verdict = Literal["good", "bad", "skip"]
 Rows: TypeAlias = Sequence[int]
-"""Rows by their places in the file, from 0, in order."""
+"""Row numbers of a file, from 0, in order."""
 _GRACE_S, _WIDTH, _SHOWN = 10, 100, 10
-"""Time in which a check may end before it is killed; columns of the answer, and lines of it that name rows."""
+"""Seconds in which a check may end before it is killed; columns of the answer; most lines of it that name rows."""
 _DRAIN_S = 1.0
-"""Time in which the rest of a check's output may come after its end."""
-_KEPT_BYTES = 64 << 10  # of the output of a check
+"""Seconds that the rest of a check's output may take to arrive after the check's end."""
+_KEPT_BYTES = 64 << 10  # Most bytes that are kept of the output of a check.
 _DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
 
 
 def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
-    """A part of failing ``rows`` that fails, and does not without any one of its rows; no rows do not fail."""
+    """Return a subset of failing ``rows`` that fails and does not fail without any one of its rows.
+
+    Without rows nothing fails.
+    """
     parts = 2
     while len(rows) > 1:
         ends = list(pairwise(len(rows) * part // parts for part in range(parts + 1)))
@@ -70,13 +75,15 @@ def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
 
 
 def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
-    """A part of failing ``rows`` that fails; a large one where too much is skipped.
+    """Return a subset of failing ``rows`` that fails.  It stays large if too many checks are skipped.
 
-    ``ask`` also gets how many rows are suspected, and how many are needed beside one of these.
+    ``ask(rows, suspected, needed)`` also gets the number of suspected rows, and the number of rows that are known to be
+    needed beside a suspected one.
     """
     needed: list[int] = []
     while ask(sorted(needed), len(rows), len(needed)) != "bad":
-        good, bad = 0, len(rows)  # with so many of the rows and the needed ones it does not fail, and does
+        # It passes with ``good`` of the rows plus the needed ones, and fails with ``bad`` of them.
+        good, bad = 0, len(rows)
         while bad - good > 1:
             steps = dict.fromkeys(good + (bad - good) * part // 16 for part in (8, 4, 12, 2, 14, 6, 10))
             tried = ((x, ask(sorted([*rows[:x], *needed]), bad - good, len(needed))) for x in steps if good < x < bad)
@@ -90,7 +97,7 @@ def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
 
 
 class Run(NamedTuple):
-    """How the check ended with the ``rows`` of this hash; ``code`` is None where it took too long."""
+    """How the check ended with the rows of this hash (``rows``).  A check that took too long has the ``code`` None."""
 
     rows: str
     code: int | None
@@ -109,8 +116,11 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """An override file, its ``rows`` (line and text), name and use of a copy (``made``), and the other override files
-    of its folder (``beside``) where its library looks for names.
+    """An override file.
+
+    * ``rows``: line and text of each row.
+    * ``made``: name and use of a copy of the file.
+    * ``beside``: other override files of its folder, if the library looks for files there by name.
     """
 
     path: Path
@@ -125,8 +135,9 @@ class Table:
         return self.cut(lambda line, text: next(place) in wanted)
 
     def placed(self, rows: Rows, folder: Path) -> Emission:
-        """A copy with these rows in a folder of its own, with the files beside it; of equal ones (of TunableOp's other
-        devices) the same rows.
+        """Write a copy with these rows into a folder of its own, with the files beside it.
+
+        A file beside it with the same content (TunableOp's files for other devices) gets the same rows.
         """
         data, files = self.with_rows(rows), [(path.name, path.read_bytes()) for path in self.beside]
         shutil.rmtree(folder, ignore_errors=True)
@@ -135,7 +146,7 @@ class Table:
 
 
 def opened(path: Path) -> Table:
-    """The table at a path.  Raises InputError where no library reads it, or its rows cannot be split."""
+    """Return the table at a path.  Raises InputError if no library reads it, or its rows cannot be split."""
     name, data = content_of(str(path))
     format, rows = format_of(name, data), list[tuple[int, str]]()
     read = format.reader(name, data, {}).rows
@@ -151,7 +162,7 @@ def opened(path: Path) -> Table:
         made = format.merging.write((), name, dict(format.merging.header(name, data)), 1)[0]
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-    if format.merging.per_device and _DEVICE.search(name):  # the variable has the name without the device's number
+    if format.merging.per_device and _DEVICE.search(name):  # The variable has the name without the device's number.
         made = replace(made, name=name)
     beside = list(_beside(path, made.name)) if "{folder}" in made.use else []
     return Table(path=path, data=data, cut=cut, rows=rows, made=made, beside=beside)
@@ -160,16 +171,18 @@ def opened(path: Path) -> Table:
 def _beside(path: Path, copy: str) -> Iterator[Path]:
     for other in sorted(path.parent.iterdir()):
         if other.is_file() and other.name not in (path.name, copy) and not other.name.startswith("."):
-            with suppress(InputError, OSError), open(other, "rb") as file:  # no override file, or of another user
+            # The file is no override file, or belongs to another user.
+            with suppress(InputError, OSError), open(other, "rb") as file:
                 format_of(other.name, file.read(HEAD_BYTES))
                 yield other
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checks:
-    """The runs of a check with parts of a table's rows, each in a journal once it has ended, so none is repeated.
+    """The runs of a check with subsets of a table's rows.
 
-    ``say`` takes text for the user, of a run before and after it.
+    Each run is written to a journal when it has ended, so that none is repeated.  ``say`` takes text for the user,
+    before and after each run.
     """
 
     table: Table
@@ -183,14 +196,18 @@ class Checks:
     def __post_init__(self) -> None:
         self.journal.seek(0)
         for line in self.journal:
-            with suppress(ValueError, TypeError):  # a kill may have cut it
+            with suppress(ValueError, TypeError):  # A kill may have cut the line.
                 self.runs.append(Run(**json.loads(line)))
 
     def run(self, rows: Rows, suspected: int, needed: int, *, again: bool = False) -> Run:
-        """The run with these rows, or the second one; ``suspected`` and ``needed`` are those of ``narrowed``."""
+        """Return the run with these rows, or the second such run with ``again``.
+
+        ``suspected`` and ``needed`` are the numbers that ``narrowed`` passes.
+        """
         name, ended = hashlib.sha256(repr([*rows]).encode()).hexdigest()[:16], len(self.runs)
         if sum(run.rows == name for run in self.runs) <= again:
-            # The search, the needed ones alone, ``ddmin`` (its own bound, or all parts); the ends, the confirmation.
+            # Count the runs to go: the search, the needed rows alone, ``ddmin`` (its own bound, or all subsets), the
+            # two ends, the confirmation.
             least = min((needed + 1) * (needed + 4), (1 << min(needed + 1, 30)) - 2)
             search = 0 if again or not suspected else (suspected - 1).bit_length() + 1 + least
             to_go = search + max(0, 2 - ended) + (2 if suspected else 1)
@@ -204,7 +221,9 @@ class Checks:
         return [run for run in self.runs if run.rows == name][again]
 
     def _run(self, name: str, rows: Rows, log: str) -> Run:
-        """A run of the check, which inherits the journal: its lock holds while a check outlives this process."""
+        """Run the check.  It inherits the journal, so that the journal stays locked while a check outlives this
+        process.
+        """
         copy, code = self.table.placed(rows, self.folder / "table"), None
         table = filled(Shell("export LOGPARSE_TABLE=@path@"), {"path": shell_word(copy.path or "")})
         script = "\n".join([*copy.settings, table, self.check])
@@ -220,12 +239,14 @@ class Checks:
                 code = process.wait(self.timeout_s)
         finally:
             _end(process)
-            output.join(_DRAIN_S)  # a process that left the check's group may hold the pipe
+            output.join(_DRAIN_S)  # A process that left the check's group may hold the pipe open.
         return Run(name, code, time.monotonic() - began, log)
 
     def guilty(self) -> tuple[list[Rows], Sequence[str]]:
-        """Sets of rows that fail by themselves, each without any smaller one, and why they are not certain (empty: they
-        failed again, and the file passes without them).  Raises InputError where the check does not depend on the rows.
+        """Return sets of rows that fail by themselves, each as small as possible, and reasons for doubt.
+
+        The reasons are empty if the rows failed again and the file passes without them.  Raises InputError if the check
+        does not depend on the rows.
         """
         rows: Rows = range(len(self.table.rows))
         names = ", ".join(line.split()[1].partition("=")[0] for line in self.table.made.settings)
@@ -253,9 +274,9 @@ class Checks:
 
 
 def _keep_last(pipe: FileIO, path: Path) -> None:
-    """Write the last ``_KEPT_BYTES`` of what comes through a pipe to a file, which never gets twice as long.
+    """Write the last ``_KEPT_BYTES`` that come through a pipe to a file.  The file never gets twice as long.
 
-    A job that prints all day would fill the disk.
+    The limit is there because a job that prints all day would fill the disk.
     """
     last, left_out = b"", 0
     with pipe, open(path, "wb", buffering=0) as log:
@@ -274,7 +295,7 @@ def _keep_last(pipe: FileIO, path: Path) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of a check: its processes may hold the GPU, or a port, that the next one needs."""
+    """End what is left of a check, because its processes may hold the GPU, or a port, that the next one needs."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)
@@ -282,7 +303,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, say: Callable[[str], None]) -> Answer:
-    """Find the guilty rows, and write the file without them to ``out``; exit code 130 where Ctrl-C ended it."""
+    """Find the guilty rows, and write the file without them to ``out``.  The exit code is 130 if Ctrl-C ended it."""
     if out is not None and out.exists() and out.samefile(path):
         raise UsageError(f"--out {out}: it is the file that is read")
     table = opened(path.absolute())
@@ -313,7 +334,7 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
 
 
 def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[str]:
-    """The rows that were found, as they stand in the file, and how certain they are."""
+    """Return the rows that were found, as they stand in the file, and how certain they are."""
     named: list[str] = []
     for rows in found:
         named += ["  only together:"] if len(rows) > 1 else []

@@ -1,4 +1,4 @@
-"""One library's tuned GEMMs as another's file, where both count solutions alike.
+"""Convert one library's tuned GEMMs to another's file, if both number solutions alike.
 
 =====================  =====================================================  ==================================
 from                   index                                                  is
@@ -11,8 +11,8 @@ aiter table            ``hipblaslt,N``                                        hi
 rocBLAS override CSV   i                                                      ``rocblas:-i-10``
 =====================  =====================================================  ==================================
 
-An index means something for one build of the library on one arch, so both sides must be of one build.  The libraries
-do not match calls by the same fields: a row may serve more calls afterwards, or fewer, as the notes state.
+An index has its meaning in one build of the library on one arch, so both sides must have the same build.  The libraries
+do not match calls by the same fields.  So a row may serve more calls afterwards, or fewer, as the notes state.
 Source: hipblaslt_ext::getIndexFromAlgo, ROCm/rocm-libraries ``projects/rocblas/library/src/tensile_host.cpp``.
 """
 
@@ -37,7 +37,7 @@ from logparse.target import Facts, machine, same_value, seen_by, serves
 from logparse.text import counted
 
 TARGETS = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORMATS if x.conversion and x.writer}
-"""What ``convert --to`` takes: a format by its word, with its conversion and its writer."""
+"""Formats that ``convert --to`` takes, by their word, each with its conversion and its writer."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _Rows:
 
     format: OverrideFormat
     measured: tuple[tuple[Measurement, str], ...]
-    """Each with the fault for which its library does not use the row; empty where it does."""
+    """Each row with the fault for which its library does not use it; the text is empty if there is no fault."""
     facts: Facts
     kernels: Mapping[Solution, str]
 
@@ -54,13 +54,16 @@ class _Rows:
 def convert(
     paths: Sequence[str], to: str, target: Facts | None = None, *, same_build: bool = False, gpus: int = 1
 ) -> Made:
-    """Write the rows of files as a file of another library (or of another PyTorch that has the same libraries).
+    """Write the rows of files as a file of another library, or of another PyTorch that has the same libraries.
 
-    ``target`` are facts of the machine that will read it; what they leave open is taken from the files, which then must
-    be of that machine.  ``same_build``: the user vouches for a device or build that no file names.
+    ``target`` are facts of the machine that will read it.  Facts that it leaves open are taken from the files, which
+    then must be from that machine.  ``same_build``: the user vouches for a device or build that no file names.
 
-    Raises InputError for an unknown ``to``, a file that cannot be converted, and where device or build of a file are
-    known to be others than the target's, or not known and not vouched for.
+    Raises InputError in these cases:
+
+    * ``to`` is unknown, or a file cannot be converted;
+    * a file's device or build is known to be another one than the target's;
+    * it is unknown, and the user does not vouch for it.
     """
     if to not in TARGETS:
         raise InputError(f"--to {to}: one of {', '.join(TARGETS)}")
@@ -84,7 +87,7 @@ def convert(
                 refused[reason or f"{given.library}'s {'index' if index else given.id} is no solution of {to}"] += 1
                 continue
             _guard(path, solution.library, rows.facts, facts, same_build)
-            own = format is rows.format  # its key is then already one of the library's own
+            own = format is rows.format  # If the file has this format, its key is already one of the library's own.
             override = Override(
                 problem=measured.problem,
                 solution=solution,
@@ -98,13 +101,13 @@ def convert(
 
 
 def lines(made: Made) -> list[str]:
-    """How many rows were converted, and why others were not."""
+    """Return lines on how many rows were converted, and why others were not."""
     out = [f"{counted(made.count, 'row')}; {sum(made.refused.values()):,} left out"]
     return [*out, *left_out_lines(made.refused, "  {count:,}: {reason}"), *(f"note: {note}" for note in made.notes)]
 
 
 def _one_build(files: Facts, target: Facts) -> None:
-    """Raises InputError where the target is of another build than the validators that would be written."""
+    """Raise InputError if the target has another build than the validators that would be written."""
     for key, value in validators.of_target(files).items():
         if validators.PREFIX + key in target:
             continue
@@ -142,14 +145,14 @@ def _read(path: str) -> _Rows:
 
 
 def _faults(format: OverrideFormat, path: str) -> Mapping[tuple[int, str], str]:
-    """What is wrong with rows, by their line and solution, as the library that reads them finds it (and ``lint``)."""
+    """Return the fault of each row, by line and solution, as the file's library (and ``lint``) finds it."""
     name, data = content_of(path)
     rows = format.reader(name, whole_lines(data), {}).rows
     return {(row.line, row.solution.text if row.solution else ""): row.verdicts.fault for row in rows}
 
 
 def _why_not(measured: Measurement) -> str | None:
-    """Why a row is not worth converting."""
+    """Return why a row is not worth converting, or None if it is."""
     if measured.status not in ("ok", "no_time"):
         return f"{measured.status}: {measured.error or 'no time'}"
     if measured.solution.text == "Default":
@@ -180,7 +183,7 @@ def _written(
         if key in clear:
             continue
         if len({x.problem for x in rows}) == 1 and all(x.time_us is not None for x in rows):
-            # one problem of several files: the fastest is the better one
+            # Several files have one problem: the fastest row is the better one.
             clear[key] = [min(rows, key=lambda x: x.time_us or 0.0)]
         else:
             names = ", ".join(sorted({x.solution.text for x in rows}))

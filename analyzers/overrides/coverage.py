@@ -1,4 +1,4 @@
-"""Which calls of a workload an override file serves, and which of its rows can never hit, by the library's own keys."""
+"""State which calls of a workload an override file serves, and which of its rows can never hit, by library keys."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ from logparse.output import CHECK_FAILED, Answer, Rows
 
 _SHOWN = 8
 _NEAR_ROWS = 20_000
-"""Above this many rows (a shipped database) no near miss is looked for."""
+"""Number of rows above which near misses are not searched for (a shipped database has more)."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """One problem of the workload against the file: ``line`` is the row that serves it, ``time_us`` its total time."""
+    """One problem of the workload against the file.
+
+    ``line`` is the row that serves the problem.  ``time_us`` is the problem's total time in the run, µs.
+    """
 
     problem: str
     label: str
@@ -41,12 +44,12 @@ class Use:
     state: State
     reason: str
     maybe: tuple[int, ...] = ()
-    """Lines of rows that may serve it, where its key is unknown."""
+    """Lines of rows that may serve the problem if its key is unknown."""
 
 
 @dataclass(frozen=True)
 class Idle:
-    """Rows that serve no call for one reason, by their lines; ``never``: no workload could change that."""
+    """Rows that serve no call for one reason, by their lines.  ``never``: no workload could change that."""
 
     lines: Sequence[int]
     never: bool
@@ -55,7 +58,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What the file does for the run's calls."""
+    """The effect of the file on the run's calls."""
 
     file: str
     format: OverrideFormat
@@ -64,19 +67,22 @@ class Coverage:
     idle: tuple[Idle, ...]
 
     def share(self, what: Literal["calls", "time_us"], state: State = "hit") -> float | None:
-        """Share of the calls, or of the known time, of problems in that state; None where nothing is known."""
+        """Return the share (0 to 1) of the calls, or of the known time, of problems in that state.
+
+        Return None if nothing is known.
+        """
         known = [(getattr(use, what), use.state) for use in self.uses if getattr(use, what) is not None]
         total = sum(value for value, _ in known)
         return sum(value for value, its in known if its == state) / total if total else None
 
     @property
     def hits(self) -> bool:
-        """Whether any call is served."""
+        """True if any call is served."""
         return any(use.state == "hit" for use in self.uses)
 
 
 def coverage(file: OverrideFile, tables: Tables) -> Coverage:
-    """Replay the run's calls against the file."""
+    """Look each of the run's calls up in the file."""
     format, times = by_name(file.format), times_of(tables)
     reports, kernels = reports_of(file, tables), Kernels.of(file, tables)
     called = calls_by_problem(tables.workload[tables.workload["kind"].isin(format.kinds)])
@@ -104,7 +110,7 @@ def coverage(file: OverrideFile, tables: Tables) -> Coverage:
 
 
 def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """The file with notes on the live rows that serve no call of the workload: ``lint --against``."""
+    """Add notes on the usable rows that serve no call of the workload, for ``lint --against``."""
     idle = [x for x in coverage(file, tables).idle if not x.never and len(x.lines)]
     remedy = f"nothing of run {tables.run} uses it"
     notes = [Note(x.lines[0], "info", "no-call", x.reason, remedy, x.lines[1:]) for x in idle]
@@ -112,7 +118,7 @@ def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
-    """Problem text → what the run's logs state of its look-up in the file."""
+    """Map problem texts to what the run's logs state about their look-up in the file."""
     columns = (tables.messages[name].astype("str") for name in ("function", "text"))
     return by_name(file.format).reported(file.name, file.reading, zip(*columns, strict=True))
 
@@ -124,11 +130,13 @@ def served_by(
     *,
     kernels: Kernels | None = None,
 ) -> dict[str, Row]:
-    """Problem text → the row that the library would use for it, for those that the file certainly serves.
+    """Map problem texts to the row that the library would use.
 
-    ``reports`` have the keys that a log states.  Where it does not state that a row was found, and there is none of
-    that key, the row of the problem's own key is the one that was meant for it.  A call of which ``kernels`` know that
-    the row's solution cannot run it is none that the row is meant for.
+    Only problems that the file certainly serves are included.
+
+    ``reports`` have the keys that a log states.  If a log's key has no row and the log does not say that one was found,
+    the row of the problem's own key is the intended one.  A row is not intended for a call that its solution cannot run
+    according to ``kernels``.
     """
     format, stated = by_name(file.format), reports or {}
     found = {}
@@ -144,7 +152,10 @@ def served_by(
 
 
 def times_of(tables: Tables) -> dict[str, float]:
-    """Total time (µs) per problem of the run: of a trace, else calls × the pick's time, else × the best known time."""
+    """Return the total time (µs) per problem of the run.
+
+    It is the time in a trace, else calls × the pick's time, else calls × the best known time.
+    """
     kernels = tables.kernels
     if "run" in kernels:
         kernels = kernels[kernels["run"] == tables.run]
@@ -161,7 +172,7 @@ def times_of(tables: Tables) -> dict[str, float]:
 def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
     format = by_name(file.format)
     served = {use.line for use in uses} | {line for use in uses for line in use.maybe}
-    if not format.kinds:  # a table is looked up as a whole
+    if not format.kinds:  # A table is looked up as a whole.
         keys = {use.key for use in uses if use.line is not None}
         served |= {row.line for row in file.rows if row.key in keys}
     short = len(file.rows) <= _NEAR_ROWS
@@ -180,13 +191,16 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
 
 
 def _size(text: str) -> str:
-    """The words of a problem's text that hold its kind, direction and sizes: no near miss differs there."""
+    """Return the words of a problem's text that hold its kind, direction and sizes.  A near miss has the same words."""
     words = ((word, *word.partition("=")) for word in text.split(" "))
     return " ".join(word for word, name, mark, _ in words if not mark or name in ("mnk", "in", "k", "filter"))
 
 
 def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
-    """What keeps the row from serving a call of the same sizes, where that is one thing only."""
+    """Return the single difference that keeps the row from serving a call of the same sizes.
+
+    Return None if there are more.
+    """
     text = row.problem.text if row.problem is not None else ""
     for other in near.get(_size(text), ()):
         words = [(a, b) for a, b in zip(text.split(" "), other.split(" "), strict=False) if _contradict(a, b)]
@@ -196,7 +210,10 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _contradict(one: str, other: str) -> bool:
-    """Whether two words of problems' texts contradict each other; ``?`` is unknown, and so is most ``-``."""
+    """Return True if two words of problems' texts contradict each other.
+
+    ``?`` is unknown, and so is ``-`` in most words.
+    """
     pairs = zip(one.partition("=")[2].split(","), other.partition("=")[2].split(","), strict=False)
     word = one.partition("=")[0]
     vague = {"?"} if word in ("swizzle", "scale", "input", "sms") else {"?", "-"}
@@ -207,7 +224,7 @@ def _contradict(one: str, other: str) -> bool:
 
 
 def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tables) -> Answer:
-    """What files cover of a run; exit code 3 where one serves no call."""
+    """Return lines on how much of a run the files cover.  The exit code is 3 if one of them serves no call."""
     found = [coverage(file, tables) for file in files]
     remarks = remarks_on(tables, {x.format.convolutions for x in found})
     text = [*(line for x in found for line in lines(x)), *share_lines(files), *(f"note: {x}" for x in remarks)]
@@ -217,7 +234,7 @@ def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tabl
 
 
 def rows(found: Coverage) -> Rows:
-    """One row per problem of the run, what costs most first."""
+    """Return one row per problem of the run, the most costly first."""
     uses = sorted(found.uses, key=lambda x: (-_or_less(x.time_us), -_or_less(x.calls), x.problem))
     return [{**asdict(x), "problem": x.label, "text": x.problem, "file": found.file} for x in uses]
 
@@ -227,7 +244,7 @@ def _or_less(value: float | None) -> float:
 
 
 def lines(found: Coverage) -> list[str]:
-    """``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, because …``."""
+    """Format lines such as ``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, because …``."""
     if not found.format.kinds:
         return [*_look_up_lines(found), *_idle_lines(found)]
     what = "convolution" if found.format.convolutions else "GEMM"
@@ -245,7 +262,10 @@ def lines(found: Coverage) -> list[str]:
 
 
 def _look_up_lines(found: Coverage) -> list[str]:
-    """Of a table that a server finds by its name: whether the run's servers looked for it, and the names they lack."""
+    """Return lines on a table that a server finds by its name.
+
+    They state if the run's servers looked for it, and the names of tables that they lack.
+    """
     if not found.uses:
         return [f"{found.file}: no line of run {found.run} is about such a table, so nothing can be covered"]
     hits = sum(use.state == "hit" for use in found.uses)
@@ -256,7 +276,7 @@ def _look_up_lines(found: Coverage) -> list[str]:
 
 
 def _idle_lines(found: Coverage) -> list[str]:
-    """Why rows hit nothing, the most frequent reasons first."""
+    """Return the reasons why rows hit nothing, the most frequent first."""
     out = []
     for never, text in ((True, "can never hit"), (False, "hit nothing in this run")):
         reasons = {idle.reason: idle.lines for idle in found.idle if idle.never is never}
@@ -264,7 +284,7 @@ def _idle_lines(found: Coverage) -> list[str]:
         if count:
             out.append(f"{count:,} {'row' if count == 1 else 'rows'} {text}:")
         for reason, its in sorted(reasons.items(), key=lambda entry: (-len(entry[1]), entry[0]))[:_SHOWN]:
-            first = [line for line, _ in islice(groupby(its), 6)]  # a line of a find-db has several rows
+            first = [line for line, _ in islice(groupby(its), 6)]  # A line of a find-db has several rows.
             more = " …" if len(first) > 5 else ""
             out.append(f"  {len(its):,} (line {', '.join(map(str, first[:5]))}{more}): {reason}")
     return out

@@ -1,4 +1,4 @@
-"""Any selection of problems as input for the libraries' own tools.
+"""Write any selection of problems as input for the libraries' own tools.
 
 ==========  ==================================================  ==================================
 ``as``      file                                                read by
@@ -43,8 +43,9 @@ def of_store(
     sql: str | None = None,
     target: Facts | None = None,
 ) -> Made:
-    """Problems of a run in a tool's own format: the most called, or those of a SELECT with a column ``problem``.
-    Raises InputError.
+    """Export problems of a run in a tool's own format.
+
+    The problems are the most called ones, or the column ``problem`` of a SELECT (``sql``).  Raises InputError.
     """
     if sql is None:
         return export(select(tables_of(store, run), kind or KINDS.get(as_), n), as_, target)
@@ -62,14 +63,14 @@ def _problem(text: object) -> Problem:
 
 
 def lines(made: Made) -> list[str]:
-    """How many problems were exported, and why others were not."""
+    """Return lines on how many problems were exported, and why others were not."""
     if not made.count and not made.refused:
         return ["nothing to export: no problem that was chosen is of a kind that this format has"]
     return [counted(made.count, "problem"), *left_out_lines(made.refused, "  left out {count:,}: {reason}")]
 
 
 def select(tables: Tables, kind: str | None = None, n: int | None = None) -> list[Problem]:
-    """The run's problems of a kind (default: all), the most called first; the first ``n`` of them."""
+    """Return the run's problems of a kind (default: all), the most called first, at most ``n``."""
     work = tables.workload if kind is None else tables.workload[tables.workload["kind"] == kind]
     calls = {str(text): count_of(count) or 0 for text, count in calls_by_problem(work).items()}
     return [problem_from_text(text) for text in sorted(calls, key=lambda text: (-calls[text], text))[:n]]
@@ -78,8 +79,8 @@ def select(tables: Tables, kind: str | None = None, n: int | None = None) -> lis
 def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -> Made:
     """Write problems in a tool's own format, in the order given.
 
-    ``target`` is needed for ``untuned`` (PyTorch's version decides how keys are spelled).  Raises InputError for an
-    unknown ``as_``.
+    ``target`` is needed for ``untuned``, because PyTorch's version decides how keys are spelled.  Raises InputError if
+    ``as_`` is unknown.
     """
     if as_ == "untuned":
         return _untuned(problems, target or {})
@@ -98,9 +99,12 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
 
 
 KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"}
-"""The kind of problem that a tool runs."""
+"""The kind of problem that each tool runs."""
 NAMES = (*KINDS, "bundle", "candidates")
-"""Values of ``export --as``; the last two are made by ``analyzers/replay/sharing.py``, ``compare/candidates.py``."""
+"""Values of ``export --as``.
+
+``analyzers/replay/sharing.py`` makes ``bundle``, and ``compare/candidates.py`` makes ``candidates``.
+"""
 
 _LINES: Mapping[str, tuple[str, Callable[[Problem], Shell]]] = {
     "bench": ("bench.sh", bench.command),

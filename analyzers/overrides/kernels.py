@@ -1,8 +1,9 @@
-"""Which of the calls that have a row's key its solution can run.
+"""State which calls a row's solution can run, among the calls with the row's key.
 
-A key does not contain all of a call: hipBLASLt's has no epilogue, and one of its indices is a kernel with or without an
-auxiliary matrix, so it never runs both.  Nor has it the workspace, and a solution that needs more than a call gives is
-not taken.  No file states either; the calls that the store saw run by it and what a replay measured do.
+A key does not contain all of a call.  hipBLASLt's key has no epilogue, and each of its indices is a kernel either with
+or without an auxiliary matrix, so it never runs both kinds of calls.  The key has no workspace either, and a solution
+is not taken if it needs more workspace than a call gives.  No file states these facts.  The store's calls that ran with
+the solution state them, and so does a replay's measurement.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from logparse.model import problem_from_text
 
 @dataclass(frozen=True)
 class Kernels:
-    """``seen``: by key and solution, the kinds of kernels (``OverrideFormat.kernels``) of the calls that ran it, and
-    ``needs`` the workspace (bytes) that it was measured with.  ``given`` is what calls give, by problem, and ``ran``
-    are the pairs of problem and solution that logs name.
+    """Facts on what solutions can run, from calls and measurements.  All are empty if the format has no kinds.
 
-    All are empty where the format has no kinds.
+    * ``seen``: kinds of kernels (``OverrideFormat.kernels``) of the calls that ran a solution, by key and solution.
+    * ``needs``: workspace (bytes) with which a solution was measured, by key and solution.
+    * ``given``: workspace that calls give, by problem.
+    * ``ran``: pairs of problem and solution that logs name.
     """
 
     format: OverrideFormat
@@ -39,7 +41,10 @@ class Kernels:
 
     @classmethod
     def of(cls, file: OverrideFile, *runs: Tables) -> Kernels:
-        """By the measurements of the runs' stores and their logs; what calls give is the last one's."""
+        """Read the facts from the measurements of the runs' stores and from their logs.
+
+        The workspaces that calls give come from the last run.
+        """
         format = by_name(file.format)
         if format.kernels is None:
             return cls(format)
@@ -62,8 +67,10 @@ class Kernels:
         return cls(format, seen, needs, given_workspaces(last), set(zip(ran["problem"], ran["solution"], strict=True)))
 
     def judged(self, call: str, answer: LookUp) -> LookUp:
-        """The answer of a look-up: no hit where the row's solution cannot run the call, nor where the call gives it too
-        little workspace; unknown where nothing shows that it can.
+        """Correct the answer of a look-up by kind of kernel and by workspace.
+
+        It is no hit if the row's solution cannot run the call, or if the call gives it too little workspace.  It is
+        unknown if nothing shows that the solution can run the call.
         """
         found = self.of_kind(call, answer)
         why = self.short_of_workspace(call, found.row)
@@ -75,9 +82,10 @@ class Kernels:
         return LookUp(found.key, None, "unknown", place, (found.row.line,))
 
     def of_kind(self, call: str, answer: LookUp) -> LookUp:
-        """The answer of a look-up: no hit where the row's solution cannot run the call, whatever its workspace.
+        """Correct the answer of a look-up by kind of kernel alone, whatever the workspace.
 
-        It is unknown where the solution would have to be of another kind than the plain one, and nothing shows that.
+        It is no hit if the row's solution cannot run the call.  It is unknown if the call needs a special kind of
+        kernel and nothing shows the solution's kind.
         """
         row = answer.row
         if self.format.kernels is None or row is None or row.solution is None:
@@ -95,8 +103,9 @@ class Kernels:
         return LookUp(answer.key, None, "unknown", why, (row.line,))
 
     def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
-        """Returns why the workspace keeps, or may keep, the row's solution from the call; None if it does not, or if
-        neither a log nor a measurement shows that it could.
+        """Return why the workspace keeps, or may keep, the row's solution from the call.
+
+        Return None if it does not, or if neither a log nor a measurement shows that it could.
         """
         if self.format.kernels is None or row is None or row.solution is None:
             return None
@@ -116,14 +125,14 @@ class Kernels:
 
 
 class Short(NamedTuple):
-    """Why a solution's workspace keeps it from a call, or may, where that is not ``certain``."""
+    """Why a solution's workspace keeps it from a call.  If not ``certain``, it only may."""
 
     certain: bool
     text: str
 
 
 def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
-    """Problem and solution of what ran, of these solutions."""
+    """Yield problem and solution of each run of the solutions ``named``."""
     timed = tables.measurements[tables.measurements["status"] == "ok"]
     for frame in (timed, tables.calls):
         rows: pd.DataFrame = frame[frame["solution"].isin(named)][["problem", "solution"]].drop_duplicates()
@@ -131,7 +140,7 @@ def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _needed(tables: Tables, named: set[str]) -> Iterator[tuple[str, str, int]]:
-    """Problem, solution and workspace (bytes) of what was measured with these solutions."""
+    """Yield problem, solution and workspace (bytes) of each measurement of the solutions ``named``."""
     rows = tables.measurements[tables.measurements["solution"].isin(named)]
     rows = rows.loc[rows["workspace_bytes"].notna(), ["problem", "solution", "workspace_bytes"]].drop_duplicates()
     columns = (rows["problem"].astype("str"), rows["solution"].astype("str"), rows["workspace_bytes"].astype("int64"))

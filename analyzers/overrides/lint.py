@@ -1,7 +1,7 @@
-"""Will the library read a file, match its rows and honour them?  Per row, for a target, before anything is run.
+"""Tell if the library will read a file, match its rows and honour them: per row, for a target, before anything is run.
 
-With a workload (``against``) also: which calls share a row although they are not the same problem, and whether
-the row's solution loses on any of them.
+With a workload (``against``) it also tells which calls share a row although they are different problems, and if the
+row's solution loses on any of them.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _UNCHECKED: Mapping[str, str] = {
 """Formats of tables that a library reads as overrides and that are not judged."""
 _BOM = b"\xef\xbb\xbf"
 _SHOWN, _LINES = 4, 8
-"""Maximum of problems and of lines that one message names."""
+"""Largest number of problems and of lines that one message names."""
 
 
 class NotAnOverrideError(InputError):
-    """A file that no library reads as overrides, or whose reading rules are unknown; ``why`` is which of the two."""
+    """The file is not read as overrides by any library, or its reading rules are unknown.  ``why`` states which."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}; what is checked: {CHECKED} (--as names it where it is one)")
@@ -64,10 +64,10 @@ class Unread(NamedTuple):
 def lint(
     path: str, target: Facts | None = None, against: Tables | None = None, format: str | None = None
 ) -> OverrideFile:
-    """Judge one file.  ``target`` are facts of the machine that will read it; what they leave open is taken from the
-    files of the run ``against``, where these agree.
+    """Judge one file.
 
-    Raises InputError for a file that is not there or of no override format.
+    ``target`` are facts of the machine that will read it.  Facts that it leaves open are taken from the files of the
+    run ``against``, if these agree.  Raises InputError if the file does not exist or has no override format.
     """
     name, data = content_of(path)
     given, run = target or {}, facts_of_run(against) if against is not None else {}
@@ -76,7 +76,11 @@ def lint(
 
 
 def _left_open(run: Facts, given: Facts) -> dict[str, str]:
-    """The facts of a run without its validators, where a given fact is of another PyTorch: it compares whole sets."""
+    """Return the facts of a run.  Leave out its validators if other facts are given.
+
+    Other facts are a validator, or a value that differs from the run's.  PyTorch compares whole sets of validators, so
+    sets of two builds must not be mixed.
+    """
     other = any(x.startswith(VALIDATOR) or not same_value(x, value, run.get(x, value)) for x, value in given.items())
     return {x: value for x, value in run.items() if not (other and x.startswith(VALIDATOR))}
 
@@ -86,8 +90,8 @@ def lint_files(
 ) -> tuple[list[OverrideFile], list[Unread]]:
     """Judge override files for the machine that ``target`` and the run ``against`` describe.
 
-    Of several files (``dir/*``) those that are no override files are returned beside the others.  Raises InputError for
-    a single one.
+    If several files are given (``dir/*``), files that are no override files are returned beside the others.  Raises
+    InputError for a single such file.
     """
     if format is not None:
         format_of("", b"", format)
@@ -106,7 +110,7 @@ def lint_files(
 
 
 def content_of(path: str) -> tuple[str, bytes]:
-    """A file's name (without folder and compression suffix) and its bytes.  Raises InputError."""
+    """Return a file's name (without folder and compression suffix) and its bytes.  Raises InputError."""
     file = InputFile(path, as_is=True)
     try:
         with file.open() as stream:
@@ -116,12 +120,12 @@ def content_of(path: str) -> tuple[str, bytes]:
 
 
 def inspect(name: str, data: bytes, target: Facts, format: str | None = None) -> OverrideFile:
-    """A file's bytes as its library's reader takes them, with notes.  Raises InputError where no format fits."""
+    """Return a file's bytes as its library's reader takes them, with notes.  Raises InputError if no format fits."""
     return format_of(name, data, format).inspect(name, data, target)
 
 
 def format_of(name: str, data: bytes, format: str | None = None) -> OverrideFormat:
-    """The format of a file, by the format's name or by the file's content.  Raises InputError."""
+    """Return the format of a file, by the format's name or by the file's content.  Raises InputError."""
     if format is not None:
         found = next((x for x in OVERRIDE_FORMATS if x.name == format), None)
         if found is None:
@@ -135,7 +139,7 @@ def format_of(name: str, data: bytes, format: str | None = None) -> OverrideForm
 
 
 def _what_else(head: Head) -> str:
-    """What a file is whose library's reading rules are not known."""
+    """Describe a file that is no checked override file."""
     if not head.data.strip():
         return "is empty"
     if moe_config.recognise(head):
@@ -153,7 +157,10 @@ def by_name(format: str) -> OverrideFormat:
 
 
 def facts_of_run(tables: Tables) -> dict[str, str]:
-    """Facts that all files of the run agree on; validators only where all files that have any have the same set."""
+    """Return the facts on which all files of the run agree.
+
+    Validators are included only if all files that have any have the same set.
+    """
     facts = tables.facts[tables.facts["run"] == tables.run]
     return machine_of_files(zip(*(facts[x] for x in ("source_id", "name", "value")), strict=True))
 
@@ -162,9 +169,9 @@ def facts_of_run(tables: Tables) -> dict[str, str]:
 
 
 def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Problems that are certainly different → the texts that may mean each.
+    """Group texts that may mean one problem.  The keys are problems that are certainly different.
 
-    Two logs of one job may contain more or less of one call; the fuller text stands for both.
+    Two logs of one job may state more or less of one call.  The fuller text stands for both.
     """
     out: dict[str, list[str]] = {}
     by_shape: dict[str | None, list[Problem]] = {}
@@ -179,15 +186,19 @@ def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """The file with notes on rows that serve several problems of the workload, that lose on one, that state a smaller
-    workspace than was measured, or whose solvers the target's build is not known to have.
+    """Add notes on rows that conflict with the workload.
+
+    * One row serves several problems of the workload, or loses on one.
+    * A row states a smaller workspace than was measured.
+    * A record's solvers are not known to exist in the target's build.
+    * A library allocates during the capture of a graph.
     """
     format = by_name(file.format)
     work = tables.workload[tables.workload["kind"].isin(format.kinds)]["problem"].drop_duplicates()
     members: dict[str, list[str]] = {}
     for text in sorted(work):
         key = format.key(problem_from_text(text), file.reading.key_facts)
-        if key is not None:  # its log leaves no field of the key open
+        if key is not None:  # The log leaves no field of the key open.
             members.setdefault(key, []).append(text)
     ratios, reading = against_default(tables.measurements, tables.facts), file.reading
     stated = tables.measurements.dropna(subset="workspace_bytes")
@@ -206,7 +217,10 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]:
-    """Rows of libraries that allocate at a shape's first call, which a stream that is being captured does not allow."""
+    """Yield a note on rows of libraries that allocate at a shape's first call.
+
+    A stream that is being captured does not allow an allocation.
+    """
     lines = [row.line for row in reading.rows if row.live and row.solution and row.solution.library in unsafe]
     if lines:
         message = "the run launches graphs: a first call within a capture fails where this library allocates"
@@ -215,7 +229,10 @@ def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]
 
 
 def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
-    """``ratios``: (problem, solution) → its time over the default's."""
+    """Return notes on a row that several problems share.
+
+    ``ratios``: the solution's time over the default's, by (problem, solution).
+    """
     name = row.solution.text if row.solution else ""
     losing = [text for text, same in members.items() if any(ratios.get((x, name), 0) > 1 for x in same)]
     out = []
@@ -232,7 +249,10 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
 
 
 def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], int]) -> Iterator[Note]:
-    """``needed``: (problem, solution) → the largest workspace that it was measured with."""
+    """Yield a note if the row's workspace is too small.
+
+    ``needed``: the largest workspace (bytes) that was measured, by (problem, solution).
+    """
     if row.solution is not None and row.workspace_bytes is not None:
         most = int(max(needed.get((text, row.solution.text), 0) for text in texts))
         if row.workspace_bytes < most:
@@ -242,7 +262,7 @@ def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], 
 
 
 def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
-    """Records of MIOpen without a solver that a find-db, log or replay of the target's build names."""
+    """Yield notes on MIOpen's records that have no solver that a find-db, log or replay of the target's build names."""
     named = tables.measurements if tables.solvers is None else tables.solvers
     known = set(of_build(named, facts_of(tables), file.reading.key_facts)["solution"])
     live = [(row, lines) for row, lines in file.reading.alike if row.live and row.solution is not None]
@@ -269,7 +289,7 @@ def _names(texts: Sequence[str]) -> str:
 
 
 def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool = False) -> Answer:
-    """Verdicts on files, or with ``rows`` on each row of them."""
+    """Return verdicts on files, or with ``rows`` on each row of them."""
     code = CHECK_FAILED if not all(file.ok for file in judged) else int(bool(unread))
     errors = unread_lines(unread)
     if rows:
@@ -280,7 +300,10 @@ def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool 
 
 
 def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
-    """Of several files for a known device, how many rows can serve it, by family: what a library reads as one table."""
+    """Count the rows that can serve a known device, per family of files that a library reads as one table.
+
+    The lines are empty for a single file.
+    """
     families: dict[str, list[int]] = {}
     for file in judged:
         counts = families.setdefault(by_name(file.format).family(file.name) or file.format, [0, 0, 0])
@@ -296,20 +319,22 @@ def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
 
 
 def lines(file: OverrideFile) -> list[str]:
-    """Verdict, then each rule that is broken once, with the lines that it concerns."""
+    """Return the verdict, then each broken rule once, with the lines that it concerns."""
     accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
     live = sum(len(lines) for row, lines in file.reading.alike if row.live)
     out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows can be used"]
     for (severity, rule, message, remedy), count, first in grouped(file.noted):
         shown = ", ".join(map(str, dict.fromkeys(first))) + (f" and {count - _LINES} more" * (count > _LINES))
-        where = f"line {shown}: " if first[0] else ""  # once, though a line of a find-db has several rows
+        # Each line is named once, though a line of a find-db has several rows.
+        where = f"line {shown}: " if first[0] else ""
         out.append(f"  {severity} [{rule}] {where}{message}" + (f" → {remedy}" if remedy else ""))
     return out
 
 
 def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], int, list[int]]]:
-    """Severity, rule, message and remedy of notes that differ only in the line, how many they are, and the first lines
-    (0: the file as a whole); those of the first line first.
+    """Group notes that differ only in the line, ordered by their first line.
+
+    Yield severity, rule, message and remedy, then their number, then the first lines (0: the file as a whole).
     """
     in_order = sorted(noted, key=lambda note: note.line or 0)
     groups = in_groups(in_order, lambda note: (note.severity, note.rule, note.message, note.remedy))
@@ -319,20 +344,20 @@ def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], 
 
 
 def unread_lines(unread: Sequence[Unread]) -> list[str]:
-    """Which of several files were not judged and why; what could have been, once."""
+    """Return lines on the files that were not judged and why, then once what is checked."""
     out = [f"error: {path}: {why}" for path, why in unread]
     return [*out, f"what is checked: {CHECKED} (--as names it where it is one)"] if out else []
 
 
 def note_rows(judged: Sequence[OverrideFile], unread: Sequence[Unread] = ()) -> Rows:
-    """One row per note, and per file that was not judged."""
+    """Return one row per note, and one per file that was not judged."""
     names = ("line", "severity", "rule", "message", "remedy")
     rows = [{"file": x.title, **{name: getattr(note, name) for name in names}} for x in judged for note in x.notes]
     return rows + [{"file": x.path, "severity": "error", "rule": "unread", "message": x.why} for x in unread]
 
 
 def row_rows(file: OverrideFile) -> Rows:
-    """One row per row of the file: line, key, solution, and whether it will be read, matched and honoured."""
+    """Return one row per row of the file: line, key, solution, and whether it will be read, matched and honoured."""
     return [
         {
             "file": file.title,

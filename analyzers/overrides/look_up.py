@@ -1,4 +1,4 @@
-"""Which row of a file serves a call: the call looked up in what the library's reader keeps."""
+"""Find the row of a file that serves a call: look the call up in what the library's reader keeps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ Has: TypeAlias = Callable[[Solution], bool]
 
 @dataclass(frozen=True)
 class LookUp:
-    """What the library does with a call: the key that it makes, the row that serves the call, or the reason why none
-    does.
+    """The library's answer to a call: the key of the call, the row that serves it, or the reason why none does.
 
-    A call whose key cannot be formed because its log leaves a field open is ``unknown`` where the rows in the lines
+    A call's key cannot be formed if its log leaves a field open.  Such a call is ``unknown`` if the rows in the lines
     ``maybe`` may be meant, else a miss.
     """
 
@@ -39,10 +38,10 @@ class LookUp:
 def look_up(
     format: OverrideFormat, reading: Reading[Any], call: Problem, *, has: Has | None = None, key: str | None = None
 ) -> LookUp:
-    """The answer of a library that read the file so.
+    """Return the answer of a library that read the file as ``reading``.
 
-    ``has`` is whether the target's build can run a solution; without it every one is taken to be there.  ``key`` is the
-    call's key, where a log states it.
+    ``has`` tells whether the target's build can run a solution.  Without it, every solution counts as available.
+    ``key`` is the call's key, if a log states it.
     """
     key = key or format.key(call, reading.key_facts)
     if key is None:
@@ -78,7 +77,7 @@ def _why_not(format: OverrideFormat, reading: Reading[Any], key: str, tries: Seq
 
 
 def _difference(key: str, other: str) -> str:
-    """What another key has in place of the call's."""
+    """Return the fields in which another key differs from the call's key."""
     pairs = zip(key.split(","), other.split(","), strict=False)
     return ", ".join(f"{theirs} instead of {mine}" for mine, theirs in pairs if mine != theirs)
 

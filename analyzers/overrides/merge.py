@@ -1,8 +1,8 @@
-"""One override file from several: of several GPUs, jobs or people, for one device and one build of the library.
+"""Merge override files of several GPUs, jobs or people into one, for one device and one build of the library.
 
-Files of other validators, revisions, devices or builds are refused: their times and indices mean something else.  Of
-one key (and, in MIOpen, one solver) the fastest finite time wins; where a format has no times, or the times are of
-different work that the library's key does not separate, the first file's row is taken.  Where files disagree it is
+Files with other validators, revisions, devices or builds are refused, because their times and indices mean something
+else.  The fastest finite time wins per key (in MIOpen, per key and solver).  The first file's row is taken if a format
+has no times, or if the times are for different work that the library's key does not separate.  Disagreements are
 listed.
 """
 
@@ -27,11 +27,11 @@ from logparse.target import Facts
 from logparse.text import counted
 
 _SHOWN = 8
-"""Maximum of rows that an error names."""
+"""Largest number of rows that an error names."""
 
 
 class Choice(NamedTuple):
-    """One file's row of a key, by the time and the text that rank it."""
+    """One file's row for a key, with the time and text that rank it."""
 
     rank: tuple[float, str]
     file: str
@@ -47,7 +47,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Conflict:
-    """A key for which files name different solutions; ``taken`` is the one that was written."""
+    """A key for which files name different solutions.  ``taken`` is the one that was written."""
 
     key: str
     taken: Choice
@@ -55,13 +55,13 @@ class Conflict:
 
     @property
     def equal_work(self) -> bool:
-        """Whether all times are of the same work, so that the fastest could be taken."""
+        """True if all times are for the same work, so that the fastest could be taken."""
         return {x.offer.work for x in self.others} <= {self.taken.offer.work}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merged(Made):
-    """The files (one per GPU for TunableOp), how many keys they hold, and where the merged files disagree."""
+    """The files (one per GPU for TunableOp), the number of keys in them, and the disagreements of the merged files."""
 
     conflicts: tuple[Conflict, ...]
 
@@ -69,14 +69,17 @@ class Merged(Made):
 def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
     """Merge files of one format.
 
-    Raises InputError where one cannot be read, where they are of several formats, devices or builds, and where no row
-    can be used: a file without rows would take the place of the library's own.
+    Raises InputError in these cases:
+
+    * a file cannot be read;
+    * the files have several formats, devices or builds;
+    * no row can be used, because a file without rows would take the place of the library's own.
     """
     return merge_contents([(path, *content_of(path)) for path in paths], gpus)
 
 
 def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Merged:
-    """As ``merge``, of files in memory: path, name and bytes of each."""
+    """Merge files in memory, as ``merge`` does.  Each is its path, name and bytes."""
     contents = deque(files)
     notes = [f"{path}: empty, nothing taken" for path, _, data in contents if not _holds_text(data)]
     contents = deque(x for x in contents if _holds_text(x[2]))
@@ -93,7 +96,7 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
     notes += [merging.note] if merging.note else []
     agreed: dict[str, tuple[str, str]] = {}
     readings, dropped = [], list[str]()
-    while contents:  # each is let go once it is read
+    while contents:  # Each file is released once it is read.
         path, name, data = contents.popleft()
         clean = whole_lines(data)
         try:
@@ -117,7 +120,7 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
 
 
 def lines(found: Merged) -> list[str]:
-    """How many keys were merged, and for each on which files disagree what was taken."""
+    """Return lines on how many keys were merged, and on what was taken for each key on which files disagree."""
     untimed = sum(conflict.taken.offer.time_us is None for conflict in found.conflicts)
     out = [f"{counted(found.count, 'key')}; {len(found.conflicts):,} with different solutions, the fastest taken"]
     out[0] += f" ({untimed:,} without times: the first file's)" if untimed else ""
@@ -134,14 +137,14 @@ def _holds_text(data: bytes) -> bool:
 
 
 def whole_lines(data: bytes) -> bytes:
-    """The file without byte order mark and carriage returns, whole lines only."""
+    """Return the file without byte order mark and carriage returns, in whole lines only."""
     clean = data.removeprefix(BOM_UTF8)
-    clean = clean.replace(b"\r\n", b"\n") if b"\r" in clean else clean  # to search for two bytes takes 20 times longer
+    clean = clean.replace(b"\r\n", b"\n") if b"\r" in clean else clean  # Searching for two bytes takes 20 times longer.
     return clean if clean.endswith(b"\n") else clean + b"\n"
 
 
 class _Winners:
-    """What is taken, sorted by key, and once all of it was: how many keys there are, and the conflicts."""
+    """The taken rows, sorted by key.  After the iteration: the number of ``keys``, and the ``conflicts``."""
 
     def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:
         self._merging = merging
@@ -155,13 +158,13 @@ class _Winners:
 
     def _ranked(self, path: str, offer: Offer) -> Choice:
         time_us = math.inf if offer.time_us is None else offer.time_us
-        # Equal times go by the solution's text, whatever the order of the files.
+        # Equal times are ordered by the solution's text, whatever the order of the files.
         return Choice((time_us, "" if self._merging.in_order else offer.solution), path, offer)
 
     def _of_key(self, key: str) -> Iterator[Offer]:
         best: dict[str, Choice] = {}
-        work: dict[str, str] = {}  # of each slot that of its first row: times of other work do not compete with it
-        rivals: dict[str, dict[str, Choice]] = {}  # of each slot, or of the key, the fastest of each file
+        work: dict[str, str] = {}  # Work of the first row of each slot. Times for other work do not compete with it.
+        rivals: dict[str, dict[str, Choice]] = {}  # The fastest row of each file, by slot or by key.
         for path, offered in self._found:
             for place, offer in enumerate(offered.get(key, ())):
                 ranked = self._ranked(path, offer)
@@ -176,7 +179,7 @@ class _Winners:
         self.keys += bool(best)
         yield from (best[own].offer for own in sorted(best))
         for name in sorted(rivals):
-            # Of equal ones the first path counts, also one that was given twice and has the key the second time.
+            # Among equal rows the first path counts. A path may be given twice and have the key only the second time.
             first, *more = sorted(rivals[name].values(), key=lambda x: self._named[x.file])
             taken = min((x for x in (first, *more) if x.offer.work == first.offer.work), key=lambda x: x.rank)
             others = tuple(x for x in (first, *more) if x.offer.solution != taken.offer.solution)
@@ -185,7 +188,7 @@ class _Winners:
 
 
 def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:
-    """Compare a file's header with those before it, each value with the file that has it."""
+    """Compare a file's header with the headers before it.  Remember for each value the file that has it."""
     for name, value in header:
         first, where = agreed.setdefault(name, (value, path))
         if first != value:
@@ -199,12 +202,12 @@ def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple
 
 
 def with_own(files: Sequence[Emission], paths: Sequence[str], target: Facts) -> tuple[list[Emission], list[str]]:
-    """The emitted files with the rows of the user's own that they do not have, and what became of each own file: a
-    library reads one file, which would take the place of the user's.
+    """Add the user's own rows to the emitted files, because a library reads one file, which would replace the user's.
 
-    Rows of other keys are kept as they stand; of a key that both have the new row counts.  The own file must be one
-    that the target's library reads (validators, revision, file name, layout); else nothing of it is kept.
-    Raises InputError for an own file that cannot be read or is of a format of which no rows can be kept.
+    Return the files, and notes on what became of each own file.  Rows with other keys are kept as they stand.  If both
+    have a key, the new row counts.  The target's library must be able to read the own file (validators, revision, file
+    name, layout), else none of its rows is kept.  Raises InputError if an own file cannot be read, or if its format
+    does not allow to keep rows.
     """
     made, notes = list(files), []
     for path in paths:
@@ -228,7 +231,7 @@ def with_own(files: Sequence[Emission], paths: Sequence[str], target: Facts) -> 
 def _is(file: Emission, format: OverrideFormat) -> bool:
     try:
         return format_of(file.name, file.data) is format
-    except InputError:  # a script
+    except InputError:  # The file is a script.
         return False
 
 
@@ -242,7 +245,7 @@ def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat
 
 
 def _joined(file: Emission, own: OverrideFile, format: OverrideFormat) -> tuple[Emission, int]:
-    """The file with the own rows of other keys, and how many keys these are."""
+    """Return the file with the own rows that have other keys, and the number of added keys."""
     new = {row.key for row in format.reader(file.name, file.data, own.target).rows}
     kept = [row for row in own.rows if row.live and row.key not in new]
     return replace(file, data=file.data + bytes_of(format.lines(kept))), len({row.key for row in kept})

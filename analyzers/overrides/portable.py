@@ -1,9 +1,10 @@
-"""A table of aiter without the rows that point into one build of a library, and what their calls lose by it.
+"""Remove the rows of an aiter table that refer to one build of a library, and state what their calls lose.
 
-``hipblaslt,104377`` in a row is an index of hipBLASLt's list of kernels, which changes from build to build: elsewhere
-it runs another kernel, or none.  Rows of aiter's own kernels (asm, ck, flydsl, opus, triton …), of torch and of
-hipBLASLt's heuristic (−1) hold wherever that aiter runs.  Of a key whose fastest row is such an index the next best one
-is taken, if a file has it: those that the tuner's ``--profile_file`` names are all candidates (ROCm/aiter#5183).
+``hipblaslt,104377`` in a row is an index of hipBLASLt's list of kernels.  The list changes from build to build: in
+another build the index runs another kernel, or none.  Rows for aiter's own kernels (asm, ck, flydsl, opus, triton …),
+for torch and for hipBLASLt's heuristic (−1) are valid wherever that version of aiter runs.  If a key's fastest row is
+such an index, its next best row is taken, if a file has one.  All rows in the tuner's ``--profile_file`` are candidates
+(ROCm/aiter#5183).
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ _LIBRARIES = ("hipblaslt", "rocblas")
 
 
 def portable(paths: Sequence[str], tables: Tables | None = None) -> Made:
-    """The fastest row of each key that names no library's index; ``notes`` are how many these are, what was left out
-    and what that costs, weighed by the calls of the run that ``tables`` hold.
+    """Keep the fastest row per key that names no library's index.
 
-    Raises InputError where files cannot be merged, are no tables of aiter, or hold nothing but indices.
+    ``notes`` state how many rows these are, what was left out, and what that costs.  The cost is weighed by the calls
+    of the run in ``tables``.  Raises InputError if files cannot be merged, are no tables of aiter, or hold nothing but
+    indices.
     """
     contents = [(path, *content_of(path)) for path in paths]
     format = format_of(contents[0][1], contents[0][2])
@@ -59,7 +61,7 @@ def _is_bound(row: Row) -> bool:
 
 
 def _calls(format: OverrideFormat, file: Emission, rows: Mapping[str, Row], tables: Tables) -> Mapping[str, int]:
-    """Key → calls of the run that its row serves, where the logs count them."""
+    """Map each key to the number of the run's calls that its row serves, if the logs count them."""
     keys, out = {row.line: key for key, row in rows.items()}, Counter[str]()
     for use in coverage(format.inspect(file.name, file.data, facts_of_run(tables)), tables).uses:
         if use.line is not None:

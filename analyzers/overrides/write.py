@@ -1,4 +1,4 @@
-"""Overrides to a library's file, each read back by the reader of its target first; files into a folder."""
+"""Write overrides as a library's files.  The reader of the target reads each row back first."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Made:
-    """Files to write, how many rows, keys or problems they hold, and how many are left out for which reason.
+    """Files to write, the number of rows, keys or problems in them, and the number that is left out, by reason.
 
-    ``held`` are the overrides that the files hold, where they were made of some; ``notes`` are for their reader.
+    ``held`` are the overrides in the files, if the files were made from overrides.  ``notes`` are for the reader of the
+    files.
     """
 
     files: tuple[Emission, ...]
@@ -42,9 +43,9 @@ class Made:
 
 
 def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
-    """The writer's files, with the overrides that it can write and that the target's reader then uses.
+    """Return the writer's files, with the overrides that it can write and that the target's reader then uses.
 
-    Where they are valid alone and not together, the first of each key of the library is written.
+    If overrides are valid alone but not together, the first one per key of the library is written.
     """
     valid, refused = readable(writer, overrides, target)
     firsts = {id(x) for x in {writer.key(x.problem, target): x for x in reversed(valid)}.values()}
@@ -63,10 +64,10 @@ def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
 def readable(
     writer: Writer, overrides: Sequence[Override], target: Facts
 ) -> tuple[list[Override], dict[str, list[Override]]]:
-    """The overrides that can be written so that the target's reader uses them, and the others by the reason.
+    """Return the overrides that can be written so that the target's reader uses them, and the others by the reason.
 
-    Each is written alone and read back, so one that is refused costs no other.  One with a fallback is kept without it
-    where only that is not read.
+    Each override is written alone and read back, so that a refused one costs no other.  An override with a fallback is
+    kept without it if only the fallback is not read.
     """
     held: list[Override] = []
     refused: dict[str, list[Override]] = {}
@@ -83,7 +84,7 @@ def readable(
 
 
 def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[Emission, ...]:
-    """The writer's files.  Raises EmissionError where the target's reader would not use a row of them."""
+    """Return the writer's files.  Raises EmissionError if the target's reader would not use one of their rows."""
     files = tuple(writer.write(overrides, target)) if overrides else ()
     for _, reading in _readings(writer, files, target):
         _all_live(reading)
@@ -91,9 +92,12 @@ def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
 
 
 def _why_not(writer: Writer, override: Override, target: Facts) -> str:
-    """Why the override cannot be written, or its row is not used or not found by its call; empty where it is."""
+    """Return why the override cannot be written, or why its row is not used or not found by its call.
+
+    The text is empty if the override is fine.
+    """
     nouns = (override.problem, override.solution, *([override.fallback.solution] if override.fallback else []))
-    wrong = next(filter(None, map(fault, nouns)), None)  # a store may be of another hand
+    wrong = next(filter(None, map(fault, nouns)), None)  # Another program may have written the store.
     if wrong is not None:
         return wrong
     try:
@@ -110,7 +114,7 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
 def _readings(
     writer: Writer, files: Sequence[Emission], target: Facts
 ) -> Iterator[tuple[OverrideFormat, Reading[object]]]:
-    """What the target's library takes from each file; of a list that a tuner reads there is no reader."""
+    """Yield what the target's library takes from each file.  A list that a tuner reads has no reader."""
     format = format_of(writer)
     if format is not None:
         yield from ((format, format.reader(file.name, file.data, target)) for file in files)
@@ -125,8 +129,8 @@ def _all_live(reading: Reading[object]) -> None:
 def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> list[Emission]:
     """Write files into a folder, scripts executable, and remember them as our own (``logparse.output.own_files``).
 
-    They change together (``logparse.output.files``).  Nothing to write makes no folder.  Raises InputError, and writes
-    nothing, where a file would take the place of one of those that were ``read``.
+    They change together (``logparse.output.files``).  If there is nothing to write, no folder is made.  Raises
+    InputError, and writes nothing, if a file would replace one of the files in ``read``.
     """
     for path in filter(os.path.exists, (out / file.name for file in files)):
         if any(os.path.exists(one) and os.path.samefile(one, path) for one in read):
@@ -137,14 +141,14 @@ def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> lis
 
 
 def placed(files: Iterable[Emission], folder: Path) -> list[Emission]:
-    """The files with their places in a folder, where nothing is written yet."""
+    """Return the files with their paths in a folder.  Nothing is written yet."""
     return [replace(file, path=folder / file.name) for file in files]
 
 
 def write_placed(files: Sequence[Emission], out: Path) -> None:
-    """Write files that have their places, in ``out`` or folders in it, as one change in this order.
+    """Write files that have their paths, in ``out`` or folders in it, as one change in this order.
 
-    Raises OSError, and leaves all old files, where one of them cannot be written or lies outside ``out``.
+    Raises OSError, and leaves all old files, if one of them cannot be written or lies outside ``out``.
     """
     with Rewrite(within=out) as rewrite:
         for file in files:
@@ -155,8 +159,9 @@ def write_placed(files: Sequence[Emission], out: Path) -> None:
 
 
 def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
-    """Write the files into the folder ``out``, and list them below ``lines``; exit code 1 where they hold nothing.
-    ``read``: files that must stay.  Of several copies one has the lines of use.
+    """Write the files into the folder ``out``, and list them below ``lines``.  The exit code is 1 if they hold nothing.
+
+    ``read``: files that must stay.  If several copies are written, only one has the lines of use.
     """
     alike = {file.data: file.name for file in made.files}
     files = [
@@ -166,14 +171,14 @@ def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = (
 
 
 def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
-    """Each file that was written, and below it what makes its library read it, unless ``apply.sh`` does that."""
+    """Yield each written file, and below it the commands that make its library read it, unless ``apply.sh`` does."""
     for file in files:
         yield f"wrote {short_path(str(file.path))}"
         yield from (f"    {line}" for line in ([] if file.applied else file.lines))
 
 
 def left_out_lines(reasons: Mapping[str, int], form: str) -> list[str]:
-    """The most frequent reasons why something is left out, each in this form."""
+    """Return the most frequent reasons why something is left out, formatted by ``form``."""
     ranked = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     out = [form.format(count=count, reason=reason) for reason, count in ranked[:_SHOWN]]
     return [*out, *([f"  and {len(ranked) - _SHOWN:,} reasons more"] if len(ranked) > _SHOWN else [])]

@@ -67,8 +67,8 @@ def by_turns(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solu
 class Proposal:
     """The facts by which a worker chooses among the solutions for ``problem``.
 
-    ``near`` are measured problems near it, the nearest first.  ``least`` and ``share`` are the least number and the
-    share of the solutions that are worth a search.
+    ``near`` are measured problems near it, the nearest first.  A search tries at most ``MOST`` times ``least``
+    solutions, or ``MOST`` times the ``share`` (0 to 1) of the offered ones if that is more.
     """
 
     problem: Problem
