@@ -1,1 +1,1 @@
-"""Two runs, or two files, side by side."""
+"""Compare two runs, or two files."""

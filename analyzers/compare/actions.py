@@ -1,15 +1,20 @@
-"""Did an action do to the whole job what was promised?  Equal units of work of two runs are compared.
+"""Judge if an action did to the whole job what was promised: compare equal units of work of two runs.
 
-Compared are the kinds of units (``analyzers/evidence/units.py``) that both runs traced.  Both are weighed by how often
-the run before did each kind, so that another mix of them is no gain.  Two things are judged: the kernels that compute,
-against what ``recommend`` sums up for the run before, and the unit's wall time without a profiler (``unit_time.py``).
-Collectives are no part of either promise: what they take depends on when the other ranks come.
+The kinds of units (``analyzers/evidence/units.py``) that both runs traced are compared.  Both runs are weighed by how
+often the run before did each kind, so that another mix of kinds is no gain.  Two times are judged:
 
-Two runs at two times met another machine each: a step took 48.1 ms, and 30.6 ms two minutes later, with an action that
-gained 2 % by turns (ddp of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``).  Where the wall time of such runs
-moved beyond what the simulated step does under the actions, it is therefore no word on these.  Where the wall time
-decides nothing, kernels may: a step gains nothing by them, as long as the host launches as many, where it would hardly
-be shorter with kernels of no time at all (simulated), or where they take what they took.
+* the kernels that compute, against the sum that ``recommend`` makes for the run before;
+* the unit's wall time without a profiler (``unit_time.py``).
+
+Collectives belong to neither promise, because their time depends on when the other ranks arrive.
+
+Two runs at two times meet different conditions on the machine.  A step took 48.1 ms, and 30.6 ms two minutes later,
+with an action that gained 2 % by turns (ddp of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``).  So if the
+wall time of such runs moved by more than the simulated step does under the actions, it says nothing about the actions.
+
+If the wall time decides nothing, kernels may decide.  A step gains nothing from faster kernels in two cases, as long as
+the host launches as many: it would hardly be shorter with kernels that take no time (simulated), or its kernels take as
+long as before.
 """
 
 from __future__ import annotations
@@ -42,7 +47,7 @@ Verdict: TypeAlias = Literal[
     "time unknown",
 ]
 SHARE = 0.5
-"""Of the time of the run before: two runs whose common kinds of units are less of it did not do the same work."""
+"""Least share of the unit time of the run before: runs whose common kinds are less did not do the same work."""
 _ALIKE = 0.1
 """Ranks of one job whose numbers of units differ by more than this share do not do the same units."""
 _SHOWN = 3
@@ -50,7 +55,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Group:
-    """All operators of one kind: GPU time in µs, as it was, as promised, and as it is."""
+    """All operators of one kind: GPU time in µs before, as promised, and after."""
 
     name: str
     before_us: float
@@ -60,15 +65,20 @@ class Group:
 
 @dataclass(frozen=True)
 class ActionProof:
-    """Times of an average ``unit`` (step, request, … or the whole run) in µs: the kernels of its process that compute.
+    """Proof of the actions' effect: times of an average ``unit`` (step, request, … or the whole run), µs.
 
-    They are 0 where a run has no trace.  ``wall``: the unit's wall time without a profiler, None where it is not known;
-    ``share``: how much of the unit time of the run before is in kinds of units that both runs have.  ``collectives_us``
-    is the time of those that nothing hides, before and after.  ``step`` is the unit under the actions as simulated from
-    the traces of the run before, None where it is unknown; ``launched``: how many kernels the host launches in it, then
-    and now, and ``host_us`` by how much longer it is to take for what the actions change; ``same``: both runs launched
-    the same kernels, about as often.  ``doubts`` are reasons why the two runs cannot be compared, ``notes`` what else
-    their reader must know.  ``unproven``: nothing shows that the run after applied it, so no gain is one of it.
+    * ``before_us``, ``promised_us``, ``after_us``: kernels of its process that compute; 0 if a run has no trace.
+      ``low_us`` and ``high_us`` are the interval of the promise.
+    * ``wall``: the unit's wall time without a profiler, None if it is unknown.
+    * ``share``: share of the unit time of the run before in kinds of units that both runs have (0 to 1).
+    * ``collectives_us``: exposed communication, before and after.
+    * ``step``: the unit under the actions as simulated from the traces of the run before, None if it is unknown.
+    * ``launched``: number of kernels that the host launches in a unit, before and after.
+    * ``host_us``: how much longer the host is expected to take for what the actions change.
+    * ``same``: both runs launched the same kernels, about as often.
+    * ``doubts``: reasons why the two runs cannot be compared.  ``notes``: other facts for their reader.
+    * ``unproven``: the reason why nothing shows that the run after applied the actions.  A gain then proves nothing
+      about them.
     """
 
     before: str
@@ -94,7 +104,7 @@ class ActionProof:
 
     @property
     def named(self) -> str:
-        """What was applied: without an action, files of which no saving is known."""
+        """The names of the applied actions, or ``override files`` if no known saving was applied."""
         return " and ".join(self.actions) or "override files"
 
     @property
@@ -103,7 +113,7 @@ class ActionProof:
 
     @property
     def noise_us(self) -> float:
-        """By how much the GPU time of a job that nothing changed differs between two runs at most (95 %)."""
+        """Largest difference of GPU time between two runs of an unchanged job (95 %), µs."""
         return self.before_us - step_interval(*[self.before_us] * 4)[0]
 
     @property
@@ -112,8 +122,10 @@ class ActionProof:
 
     @property
     def undecided(self) -> bool:
-        """Whether the wall time's interval holds no gain as well as one that would be worth having, and nothing else
-        decides, or whether that time tells of another host.
+        """True if the wall time decides nothing.
+
+        There are two cases.  Its interval holds both no gain and a gain worth having, and nothing else decides.  Or the
+        time shows another host.
         """
         if self.wall is None or self.of_the_host:
             return self.of_the_host
@@ -125,8 +137,10 @@ class ActionProof:
 
     @property
     def _host_saves_us(self) -> float:
-        """What the host may save, as a replay saw it or by kernels that it does not launch any more: without a
-        simulation the time of a unit per kernel, twice, since fills go with kernels, which no store counts.
+        """Time that the host may save, µs: as a replay saw it, or by kernels that it no longer launches.
+
+        Without a simulation, a kernel counts with twice the unit's time per kernel, because fills go with kernels, and
+        no store counts fills.
         """
         before, after = self.launched
         each = self.step.launch_us if self.step else 2 * self._unit_us / before if before else 0.0
@@ -134,7 +148,10 @@ class ActionProof:
 
     @property
     def little(self) -> str:
-        """Why there is no effect: kernels take what they took, the wall time decides nothing, no collective changed."""
+        """The reason why there is no effect; empty if there may be one.
+
+        Kernels take as long as before, the wall time decides nothing, and no collective changed.
+        """
         least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us + self._host_saves_us
         communicates = any(self.collectives_us) and not self.same
         if self.wall is None or not self.wall.undecided or communicates:
@@ -146,7 +163,10 @@ class ActionProof:
 
     @property
     def limit(self) -> str:
-        """Why faster kernels do not make the unit shorter: it waits for something else, of which there is no less."""
+        """The reason why faster kernels do not shorten the unit; empty without such a reason.
+
+        The unit waits for something else, which has not become less.
+        """
         step = self.step
         if step is None or step.ceilings.free_kernels_us - self._host_saves_us <= (1 - WORTH) * step.now_us:
             return ""
@@ -157,8 +177,10 @@ class ActionProof:
 
     @property
     def of_the_host(self) -> bool:
-        """Whether the wall times differ by more than the kernels' times can make them: a gain where these do not
-        matter, or, of runs at two times, what the simulation does not foretell.
+        """True if the wall times differ by more than the kernels' times can explain.
+
+        There are two cases: a gain although the kernels' times do not matter, or, for runs at two times, a change that
+        the simulation does not predict.
         """
         wall, step = self.wall, self.step
         if wall is None or (self.limit and wall.faster):
@@ -173,7 +195,10 @@ class ActionProof:
 
     @property
     def unexplained(self) -> tuple[Group, ...]:
-        """Where the gain is far outside of the promised interval, by twice its reach: the operators that hold it."""
+        """Operators that explain a gain far outside of the promised interval; empty if the gain is within it.
+
+        Far means: beyond the interval's end by more than the distance from the promise to that end.
+        """
         if self.low_us - self.after_us <= self.promised_us - self.low_us:
             return ()
         held = sorted(self.groups, key=lambda x: x.after_us - x.promised_us)
@@ -181,7 +206,10 @@ class ActionProof:
 
     @property
     def verdict(self) -> Verdict:
-        """What is shown; a job may be compared with itself where nothing shows that it applied an action."""
+        """The verdict that is shown.  A gain without a sign that an action was applied is ``time unknown``.
+
+        A job may have been compared with itself.
+        """
         found = self._shown
         return "time unknown" if self.unproven and found in ("verified", "faster, not as promised") else found
 
@@ -199,9 +227,11 @@ class ActionProof:
             return "had no effect"
         if not self.faster and (self.wall is not None or self.gained_us < 0):
             return "took effect, not faster"
-        by_turns = self.wall is not None and self.wall.runs  # of one command, which did both for the same work
+        # ``by_turns`` runs come from one command, which did both for the same work.
+        by_turns = self.wall is not None and self.wall.runs
         if self.unexplained and not by_turns:
-            return "another workload"  # equal in name alone: the actions do not explain it
+            # The workloads are equal in name alone: the actions do not explain the difference.
+            return "another workload"
         if self.wall is None:
             return "time unknown"
         as_promised = self.gained_us > 0 and self.after_us <= self.high_us and not self.unexplained
@@ -213,7 +243,7 @@ class ActionProof:
 
     @property
     def refuted(self) -> bool:
-        """Whether it is shown that what was applied makes nothing faster."""
+        """True if it is shown that the applied actions make nothing faster."""
         return self.verdict in ("took effect, not faster", "had no effect")
 
 
@@ -226,8 +256,8 @@ def verify_actions(
 ) -> ActionProof:
     """Judge the named actions, and the override ``files``, which the run ``after`` has applied together.
 
-    The tables are those of ``tables_of``.  ``times`` are runs by turns, which give the wall time in place of the two.
-    Raises InputError for a name that the run before promises nothing for.
+    The tables come from ``tables_of``.  ``times`` are runs by turns: they give the wall time in place of
+    the two runs.  Raises InputError if the run before promises nothing for a name.
     """
     settings = Settings()
     known = [x.action.name for x in results(before, ACTIONS, settings)]
@@ -245,7 +275,8 @@ def verify_actions(
     wall = by_turns or both.wall(both.timed)
     doubts = [*both.doubts(), *both.not_applied(names, files is not None)]
     given = [x for y in (*chosen, *([files] if files else [])) for x in factors_of(y).items()]
-    under = dict(sorted(given, key=lambda x: x[1].value != 1.0))  # of a call that only one has timed, that one's
+    # If only one action has timed a call, the call's factor is that action's.
+    under = dict(sorted(given, key=lambda x: x[1].value != 1.0))
     step = step_of(both.alike, under)
     return ActionProof(
         before=before.run,
@@ -276,22 +307,23 @@ def verify_actions(
 
 
 def _change(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: float) -> tuple[float, float, float]:
-    """What is promised to change of a job of ``now_us``, and the interval by the samples, µs.
+    """Return the promised change of a job that takes ``now_us``, and its interval by the samples, µs.
 
-    Where files and an action change the same problem, their gains do not add up: those of the files may all be lost.
+    If files and an action change the same problem, their gains do not add up, because the files' gain may be lost
+    entirely.
     """
     ends = ([us - x.now_us for us in (x.then_us, *x.ends_us)] for x in chosen)
     change, low, high = (sum(x) for x in zip((0.0, 0.0, 0.0), *ends, strict=True))
     if files is None or not files.now_us:
         return change, low, high
     apart = {x.of for x in files.parts}.isdisjoint(x.of for y in chosen for x in y.parts)
-    share = now_us / files.now_us  # they are weighed against the whole run, with units of all kinds
+    share = now_us / files.now_us  # The files are weighed against the whole run, with units of all kinds.
     more = [share * (x - files.now_us) for x in (files.then_us, files.low_us, files.high_us)]
     return change + more[0] * apart, low + more[1], high + more[2] * apart
 
 
 class _Both:
-    """The two runs with equal units: their tables, how many units (``per``) the sums in these are of, and the kinds."""
+    """The two runs with equal units: their tables, the number of units in the sums (``per``), and the kinds."""
 
     def __init__(self, before: Tables, after: Tables, settings: Settings) -> None:
         self.runs = (before, after)
@@ -304,7 +336,7 @@ class _Both:
         self.before, self.after = before, after
         if all(traced):
             own = own or {name: float(count) for name, count in traced[0].items()}
-            alike = len({x.sort for x in self.units if x}) < 2  # a step and a call may have one kind's name
+            alike = len({x.sort for x in self.units if x}) < 2  # A step and a call may have one kind's name.
             self.counts = {name: own[name] for name in own if alike and all(name in x for x in traced)}
             self.share = self._share(own)
             self.before, self.after = (reweighed(x, self.counts) for x in self.runs)
@@ -314,7 +346,10 @@ class _Both:
         self.unit = word_of(before) if all(traced) or all(marked) else "run"
 
     def _share(self, own: Mapping[str, float]) -> float:
-        """Of the time of all units of the run before; kinds that no untraced unit timed count as the others' mean."""
+        """Return the common kinds' share of the time of all units of the run before.
+
+        A kind that no untraced unit timed counts as the mean of the others.
+        """
         each = {x.name: x.mean_us for x in self.units[0].kinds if x.mean_us is not None} if self.units[0] else {}
         usual = sum(each.values()) / len(each) if each else 1.0
         parts = {name: count * each.get(name, usual) for name, count in own.items()}
@@ -323,14 +358,15 @@ class _Both:
 
     @property
     def timed(self) -> Times:
-        """The units of both runs, with or both without their logs."""
+        """The units of both runs, both with or both without their logs."""
         found = self.units
         if len({x.alone for x in found if x}) > 1:
             found = tuple(units_of_facts(x.facts[x.facts["run"] == x.run], alone=False) for x in self.runs)
         a, b = ([x] if x is not None else [] for x in found)
         return a, b
 
-    def wall(self, times: Times | SideBySide) -> UnitTime | None:  # None: most of the kernels' time is of other kinds
+    def wall(self, times: Times | SideBySide) -> UnitTime | None:
+        """Return the wall time of a unit, or None if most of the kernels' time is in kinds that were not timed."""
         if isinstance(times, SideBySide):
             found = times.unit_time(self.counts)
         else:
@@ -342,14 +378,14 @@ class _Both:
 
     @property
     def alike(self) -> Tables:
-        """The run before as it was traced, as if it had done no units but those of the common kinds."""
+        """The run before as it was traced, reduced to units of the common kinds."""
         facts = self.runs[0].facts
         others = facts["name"].str.startswith(KIND) & ~facts["name"].str[len(KIND) :].isin(list(self.counts))
         return replace(self.runs[0], facts=facts[~others]) if self.share < 1 and others.any() else self.runs[0]
 
     @property
     def us(self) -> tuple[float, float]:
-        """GPU time of the kernels that compute; 0 where a run has no trace."""
+        """GPU time of the kernels that compute, µs; 0 if a run has no trace."""
         return traced_us(self.before) or 0.0, traced_us(self.after) or 0.0
 
     @property
@@ -360,13 +396,13 @@ class _Both:
 
     @property
     def launched(self) -> tuple[float, float]:
-        """How many kernels that compute the host launched in a unit, before and after."""
+        """Number of kernels that compute and that the host launched in a unit, before and after."""
         before, after = (float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides)
         return before, after
 
     @property
     def same(self) -> bool:
-        """Whether both runs launched the same kernels, about as often."""
+        """True if both runs launched the same kernels, about as often."""
         names, (before, after) = [set(kernels_of_run(x)["kernel"]) for x, _ in self._sides], self.launched
         return names[0] == names[1] and abs(after - before) <= WORTH / 2 * before
 
@@ -389,7 +425,7 @@ class _Both:
         return iter(((self.before, self.per[0]), (self.after, self.per[1])))
 
     def doubts(self) -> Iterator[str]:
-        """Why the runs cannot be compared."""
+        """Yield the reasons why the runs cannot be compared."""
         for run, found, us in zip(self.runs, self.units, self.us, strict=True):
             if not us and self.share >= SHARE:
                 ended = ": its job ended before its units of work had settled" if found and not found.tracing else ""
@@ -406,7 +442,7 @@ class _Both:
             yield from _unlike_ranks(run)
 
     def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
-        """What was to be applied and left no mark in the run after, or left one in the run before."""
+        """Yield a sentence per action that left no mark in the run after, or that left one in the run before."""
         marks = [_marked(x) for x in self.runs]
         for name in names:
             if name in marks[0]:
@@ -417,7 +453,7 @@ class _Both:
             yield f"{self.after.run} left no mark of apply.sh: it ran as it was"
 
     def unproven(self, names: Sequence[str]) -> str:
-        """Why it is not shown that the run after is another job than the run before, where marks could show it."""
+        """Return why nothing shows that the run after is another job than the run before, if marks could show it."""
         lost = [x for x in names if x not in _marked(self.runs[1])]
         if not lost or not self.same or not len(self._rows(ASKED)):
             return ""
@@ -432,7 +468,7 @@ class _Both:
         return _values(self.runs[1], name)
 
     def notes(self, wall: UnitTime | None) -> Iterator[str]:
-        """What else a reader must know."""
+        """Yield other facts that a reader must know."""
         for run, found in zip(self.runs, self.units, strict=True):
             if wall is None and (found is None or not timed(found)):
                 yield f"no unit of {run.run} was timed without a profiler often enough"
@@ -443,20 +479,23 @@ class _Both:
 
 
 def _values(tables: Tables, name: str) -> Mapping[str, str]:
-    """A fact of the run's sources."""
+    """Return the values of a fact by source of the run."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == name)]
     return {str(source): str(value) for source, value in zip(rows["source_id"], rows["value"], strict=True)}
 
 
 def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
-    """Actions that processes of the run left marks of, or had in force as settings; of another kind its names."""
+    """Return the actions of which the run's processes left marks, or that were in force as settings.
+
+    With another ``kind`` of mark, return the names in its marks.
+    """
     names = tables.facts.loc[tables.facts["run"] == tables.run, "name"].astype(str)
     found = units(tables) if kind == APPLIED else None
     return {x.removeprefix(kind) for x in names if x.startswith(kind)} | (found.settings if found else frozenset())
 
 
 def _ranks(tables: Tables) -> Mapping[str, set[str]]:
-    """The ranks that left units, and those that left a trace."""
+    """Return the ranks that left units, and the ranks that left a trace."""
     of = _values(tables, "rank")
     return {
         what: {of[x] for x in _values(tables, name) if x in of} for what, name in (("units", UNIT), ("trace", KINDS))
@@ -464,7 +503,7 @@ def _ranks(tables: Tables) -> Mapping[str, set[str]]:
 
 
 def _unlike_ranks(tables: Tables) -> Iterator[str]:
-    """That ranks of one run do different units, of which no average means anything."""
+    """Yield a sentence if ranks of one run do different units, because their average then means nothing."""
     of = _values(tables, "rank")
     found = units_by_source(tables.facts[tables.facts["run"] == tables.run])
     ranks = [x for source, x in found.items() if source in of and not x.alone]
@@ -475,7 +514,7 @@ def _unlike_ranks(tables: Tables) -> Iterator[str]:
 
 
 def by_group(tables: Tables) -> dict[str, float]:
-    """GPU time of a run by kind of operator, µs: convolutions, GEMMs, and every other operator by its name."""
+    """Return the GPU time of a run by kind of operator, µs: convolutions, GEMMs, each other operator by name."""
     rows = kernels_of_run(tables)
     if not len(rows):
         return {}
@@ -485,7 +524,10 @@ def by_group(tables: Tables) -> dict[str, float]:
 
 
 def answer(found: ActionProof) -> Answer:
-    """Whether actions did what they promised; as a table a row per kind of operator, what changed most first."""
+    """Return whether actions did what they promised.
+
+    The table has a row per kind of operator, the largest change first.
+    """
     table = [
         {
             "operators": x.name,
@@ -499,7 +541,7 @@ def answer(found: ActionProof) -> Answer:
 
 
 def headline(found: ActionProof) -> str:
-    """The verdict, in the time of a unit where that is known."""
+    """Return the verdict, with the time of a unit if it is known."""
     times = (found.wall.before_us, found.wall.after_us) if found.wall else (found.before_us, found.after_us)
     what = f"{found.unit} " if found.wall else f"computation of a {found.unit} "
     moved = f"{what}{duration(times[0])} → {duration(times[1])} with " if all(times) and found.share else ""
@@ -507,7 +549,7 @@ def headline(found: ActionProof) -> str:
 
 
 def lines(found: ActionProof) -> list[str]:
-    """The verdict, and what was promised, gained and lost: at most 12 lines."""
+    """Return the verdict, and what was promised, gained and lost: at most 12 lines."""
     out = []
     if found.before_us and found.after_us and found.share:
         promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
@@ -544,7 +586,7 @@ def lines(found: ActionProof) -> list[str]:
 
 
 def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
-    """The simulated promise, and why the wall time decides nothing or cannot fall."""
+    """Yield the simulated promise, and the reason why the wall time decides nothing or cannot fall."""
     step = found.step
     if step is not None:
         promised, low, high = (signed(step.now_us - us) for us in (step.then_us, step.high_us, step.low_us))

@@ -1,4 +1,4 @@
-"""Two runs against each other: what got slower or faster beyond noise, what is new or gone, which picks changed."""
+"""Compare two runs: problems that got slower or faster beyond noise, new and vanished problems, changed picks."""
 
 from __future__ import annotations
 
@@ -35,11 +35,15 @@ COLUMNS = (
     "delta_us",
 )
 CHANGED = f"state in {STATES[:5]}"
-"""Of which problems something is known to have changed, as SQL."""
+"""SQL condition for problems in which something is known to have changed."""
 
 
 class _Sum(NamedTuple):
-    """The problems of one state: how many there are, have times of both runs and a known ``delta_us``, and its sum."""
+    """The problems of one state.
+
+    Fields: number of problems, number with times of both runs, number with a known ``delta_us``, and the sum of
+    ``delta_us``, µs.
+    """
 
     problems: int
     compared: int
@@ -49,11 +53,14 @@ class _Sum(NamedTuple):
 
 @dataclass(frozen=True)
 class Diff:
-    """One row per problem in the table ``compared`` of ``con``, which ``table`` selects from, what costs most first.
+    """The comparison of runs A and B: one row per problem, the most costly change first.
 
-    ``ratio`` is B over A of one call, ``noise`` the relative standard error of it (missing: not known), ``delta_us``
-    what the change costs per run of B (negative: saves; all of a new problem's time, and of a vanished one's), missing
-    where no log counts the calls.
+    The rows are in the table ``compared`` of ``con``, and ``table`` selects from it.
+
+    * ``ratio``: B over A for one call.
+    * ``noise``: relative standard error of the ratio, missing if unknown.
+    * ``delta_us``: cost of the change per run of B, µs; negative if it saves.  A new or vanished problem counts with
+      all its time.  Missing if no log counts the calls.
     """
 
     a: str
@@ -61,41 +68,47 @@ class Diff:
     fail_on: float
     con: duckdb.DuckDBPyConnection
     devices: tuple[str, str] | None = None
-    """The two devices, where the runs are known to be of different ones."""
+    """The two devices, if the runs are known to be from different ones."""
     floor_us: float = 0.0
     """Changes of one call by at most this many µs count as the same."""
     builds: tuple[str, ...] = ()
-    """Libraries of which the runs are of two builds, so that an index may be another kernel."""
+    """Libraries of which the two runs have different builds, so that an index may be another kernel."""
 
     @property
     def ok(self) -> bool:
-        """Whether problems were compared and none got slower by more than ``fail_on``: no time proves nothing."""
+        """True if problems were compared and none got slower by more than ``fail_on``.  No time proves nothing."""
         return self.compared > 0 and not self.count("slower")
 
     @property
     def compared(self) -> int:
-        """How many problems have a time in both runs."""
+        """Number of problems that have a time in both runs."""
         return sum(x.compared for x in self._sums.values())
 
     def count(self, *states: State) -> int:
         return sum(self._sums[state].problems for state in states if state in self._sums)
 
     def cost(self, *states: State) -> tuple[int, float]:
-        """Of how many problems in these states ``delta_us`` is known, and its sum."""
+        """Return the number of problems in these states with a known ``delta_us``, and the sum of ``delta_us``, µs."""
         sums = [self._sums[state] for state in states if state in self._sums]
         return sum(x.known for x in sums), math.fsum(x.delta_us for x in sums)
 
     @cached_property
     def flips(self) -> tuple[int, int, float | None]:
-        """Problems with another pick in each run, problems with a pick in both, and how much the times of the former
-        differ (the median share; None without times): the winner-flip rate of two tunes, and what a flip is worth.
+        """Flipped picks, all picks, and the worth of a flip.
+
+        Values: number of problems with another pick in each run, number of problems with a pick in both runs, and the
+        median share by which the times of flipped problems differ (None without times).  The first two give the
+        winner-flip rate of two tunes.
         """
         ((flipped, picked, apart),) = self.con.execute(_FLIPS).fetchall()
         return int(flipped), int(picked), apart
 
     @cached_property
     def several(self) -> int:
-        """Problems with a pick in both runs of which one run ran several solutions: one pick each does not tell all."""
+        """Number of problems with a pick in both runs for which one run ran several solutions.
+
+        One pick per run does not describe them completely.
+        """
         ((count,),) = self.con.execute(_SEVERAL).fetchall()
         return int(count)
 
@@ -104,7 +117,7 @@ class Diff:
         return {state: _Sum(*sums) for state, *sums in self.con.execute(_SUMS).fetchall()}
 
     def table(self, where: str = "true", n: int | None = None) -> pa.Table:
-        """The rows for which SQL ``where`` holds, all or the first ``n``, with ``COLUMNS``."""
+        """Return the rows for which SQL ``where`` holds, all or the first ``n``, with ``COLUMNS``."""
         return self.con.sql(_ORDERED.format(where=where), params={"n": n}).to_arrow_table()
 
     @cached_property
@@ -129,7 +142,10 @@ _BY_PROBLEM = f"""
                'a_us': a_us, 'b_us': b_us, 'ran_a': ran_a, 'ran_b': ran_b, 'noise': noise}}
            ) filter (basis is not null and (a_us is not null or b_us is not null)) as t
     from ({_BY_BASIS}) group by problem"""
-"""Times of one problem are of the nearest evidence that both runs have; of a problem of one run, that it has."""
+"""A problem's times come from the nearest kind of evidence that both runs have.
+
+If only one run has the problem, they come from the nearest kind that this run has.
+"""
 _COMPARED = f"""
     with timed as (
         select * exclude (t), if(in_a and in_b and t.alone, null, t) as t from ({_BY_PROBLEM}) where in_a or in_b),
@@ -149,7 +165,7 @@ _COMPARED = f"""
            coalesce(pick_b, ran_b) as pick_b, coalesce(calls_b, calls_a) * case state
                when 'new' then b_us when 'vanished' then -a_us else b_us - a_us end as delta_us, solutions
     from rows"""
-"""Where the logs name no pick, the evidence may."""
+"""If the logs name no pick, the evidence may name it."""
 _SUMS = "select state, count(*), count(ratio), count(delta_us), ifnull(fsum(delta_us), 0) from compared group by all"
 _FLIPS = """
     select count(*) filter (pick_a <> pick_b), count(*), median(abs(ratio - 1)) filter (pick_a <> pick_b)
@@ -164,9 +180,10 @@ _ORDERED = f"""
 def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, floor_us: float = 0.0) -> Diff:
     """Compare run ``a`` with run ``b``.
 
-    A problem is slower (faster) when one call takes more than 1 + ``fail_on`` (less than its inverse) of what it took,
-    three standard errors more where these are known, and by more than ``floor_us`` (µs).  Times are of one kind of
-    evidence (``timings.RANK``), the nearest to the job that both runs have; of a problem of one run, that it has.
+    A problem is slower (faster) if one call takes more than 1 + ``fail_on`` times (less than 1 / (1 + ``fail_on``)
+    times) as long.  If standard errors are known, the change must also exceed three of them.  It must exceed
+    ``floor_us`` (µs), too.  Times come from one kind of evidence (``timings.RANK``): the kind nearest to the job that
+    both runs have.  If only one run has the problem, it is the nearest kind that this run has.
     """
     one, two = (x if isinstance(x, RunTimes) else times_of(x) for x in (a, b))
     con = shared_database().cursor()
@@ -183,7 +200,7 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
         con.register("b", con.sql(f"select {meant}").to_arrow_table())
         con.execute(f"create or replace temp table compared as {_COMPARED}", given)
     _leave_open(con)
-    for name in "ab":  # they are as large as what was made of them
+    for name in "ab":  # The registered tables are as large as what was made of them.
         con.unregister(name)
     builds = tuple(x for x in BUILD if x not in BY_NAME and same_build(one.machine, two.machine, x) is False)
     return Diff(one.run, two.run, fail_on, con, _devices(one.machine, two.machine), floor_us, builds)
@@ -198,10 +215,10 @@ class _Single(NamedTuple):
 
 
 def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Problem that only B has → the only problem that may be meant, of those that only A has.
+    """Map problems that only B has to the only problem that may be meant among the problems that only A has.
 
-    Two texts mean one problem where they are linked, else where a file of one library has both under one key of that
-    library: what its key leaves open (hipBLASLt: scale types) does not separate calls.
+    Two texts mean one problem if they are linked.  Else they do if a file of one library has both under one key of that
+    library, because fields that its key leaves out (hipBLASLt: scale types) do not separate calls.
     """
     of_one = "from compared where state in ('new', 'vanished')"
     rows = con.execute(f"select state, problem, basis {of_one} limit {_LINKED + 1}").fetchall()
@@ -219,7 +236,7 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
 
 def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
-    """Of a problem that the other run holds under another text, too, do not state that it is new or vanished."""
+    """Set new and vanished problems to ``unknown`` if the other run has them under another text."""
     states = dict(con.execute("select problem, state from compared").fetchall())
     if len(states) > _PARSED or not {"new", "vanished"} & {*states.values()}:
         return
@@ -233,7 +250,7 @@ def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _library_key(single: _Single) -> tuple[str, str] | None:
-    """The key under which the library looks up the row of its file that the time is of."""
+    """Return the key under which the library looks up the row of its file that has the time."""
     key = _KEYS[single.basis](single.problem, {}) if single.basis in _KEYS else None
     return None if key is None or single.basis is None else (single.basis, key)
 
@@ -245,7 +262,7 @@ _KEYS = {
     if format.name == override.name
     for origin in format.origins
 }
-"""Origin of times → the key of the library whose override files they stand in."""
+"""Key function of the library by origin of times: the times stand in that library's override files."""
 
 
 def _only_pairs(
@@ -254,7 +271,7 @@ def _only_pairs(
     key: Callable[[_Single], Hashable],
     same: Callable[[Problem, Problem], bool],
 ) -> dict[str, str]:
-    """Text of B → text of A, of those with one key (not None) that are the same, where each has no other partner."""
+    """Map texts of B to texts of A with the same key (not None) that are the same, if neither has another partner."""
     ours = in_groups(mine, key)
     ours.pop(None, None)
     pairs = [(two.text, one.text) for two in theirs for one in ours.get(key(two), ()) if same(two.problem, one.problem)]

@@ -1,4 +1,4 @@
-"""What changed between two runs as lines and a table."""
+"""Format the changes between two runs as lines and a table."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def diff_lines(found: Diff) -> list[str]:
 
 
 def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
-    """``new: 3 problems, 1.2 ms per run``: as far as their times and calls are known."""
+    """Format ``new: 3 problems, 1.2 ms per run``, as far as their times and calls are known."""
     count, (known, cost) = found.count(state), found.cost(state)
     out = f"{state}: {counted(count, 'problem')}"
     if not known:
@@ -63,8 +63,9 @@ def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
 
 
 def diff_table(found: Diff, n: int | None = None) -> pa.Table:
-    """The changes, all or the first ``n``, what costs most first; ``problem`` is the short name, ``text`` the key and
-    ``change`` the ratio minus 1.
+    """Return the changes, all or the first ``n``, the most costly first.
+
+    ``problem`` is the short name, ``text`` the key.  ``change`` is the ratio minus 1.
     """
     rows = found.table(CHANGED, n)
     texts, ratios = rows["problem"], rows["ratio"].to_pylist()
@@ -78,10 +79,11 @@ def diff_table(found: Diff, n: int | None = None) -> pa.Table:
 
 
 def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None) -> Answer:
-    """What changed between two runs: on a terminal ``n`` changes of it or a few, else ``n`` or all; and the upgrade
-    plan, one row per row of the old files.
+    """Return the changes between two runs, and the upgrade plan with one row per row of the old files.
+
+    A terminal shows ``n`` changes or a few.  Other outputs hold ``n`` or all.
     """
-    brief = diff_table(found, n or ROWS).drop_columns(["text"])  # a terminal has no room for more
+    brief = diff_table(found, n or ROWS).drop_columns(["text"])  # A terminal has no room for more.
     changes = column(["" if x is None else f"{x:+.1%}" for x in brief["change"].to_pylist()], pa.string())
     brief = brief.set_column(brief.column_names.index("change"), "change", changes)
     plans = [[{name: value for name, value in asdict(x).items() if name != "key"} for x in plan]] if plan else []
@@ -97,11 +99,12 @@ def compare(
     overrides: Sequence[str] = (),
     floor_us: float = 0.0,
 ) -> tuple[Diff, list[PlannedRow]]:
-    """What changed from the run that ``a`` names to that of ``b``, and what that means for old override files."""
+    """Compare the run that ``a`` names with the run that ``b`` names, and plan the upgrade of old override files."""
     one = read_at(a, store, times_of_run)
     if not overrides:
         return diff(one, read_at(b, store, times_of_run), fail_on, floor_us), []
-    from analyzers.compare.upgrade import upgrade_plan  # with pandas, which a comparison of two runs does not need
+    # This import loads pandas, which a comparison of two runs does not need.
+    from analyzers.compare.upgrade import upgrade_plan
     from analyzers.overrides.lint import lint
 
     two, tables = read_at(b, store, lambda held, run: (times_of_run(held, run), tables_to_analyse(held, run)))

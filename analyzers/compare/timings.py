@@ -1,9 +1,13 @@
-"""What one call of each problem took in a run, by each kind of evidence; times of two kinds are never compared.
+"""The time of one call of each problem in a run, per kind of evidence.  Times of two kinds are never compared.
 
-A trace contains what the job's calls took, a measured file candidates: of these the job's pick counts where a log
-names it, else (in a replay) the default, else the fastest, which is what a tuner or a find-db makes the library use.
-It is SQL over the views of a store, or over tables with their columns: of hundreds of thousands of problems none
-becomes a Python object.
+A trace contains the times of the job's calls.  A measured file contains candidates.  The candidate that counts is:
+
+* the job's pick, if a log names it;
+* else, in a replay, the default;
+* else the fastest, because a tuner or a find-db makes the library use it.
+
+The module is SQL over the views of a store, or over tables with the same columns, so that no problem out of hundreds of
+thousands becomes a Python object.
 """
 
 from __future__ import annotations
@@ -24,22 +28,25 @@ from logparse.target import machine_of_files
 
 NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
 RANK = f"coalesce(list_position({list(NEAREST)}, basis), {len(NEAREST) + 1})"
-"""SQL of the place of a kind of evidence: what is nearest to the job first, all others behind, by name."""
+"""SQL for the rank of a kind of evidence: the kind nearest to the job first, all unlisted kinds last, by name."""
 
 COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
 
 
 @dataclass(frozen=True, eq=False)
 class RunTimes:
-    """What a run called and what its calls took.
+    """The calls of a run and their times.
 
-    ``rows`` has several rows per problem, in no order: ``problem, named, calls, pick, solutions`` and ``COLUMNS``.  One
-    row has its ``calls``, its ``pick``, the solution that was picked most often according to its logs, and how many
-    ``solutions`` ran; another per
-    ``basis`` has ``solution``, ``time_us`` and ``noise``, the relative standard error of the time, null where the
-    evidence does not contain it.  ``named``: the run calls the problem, or measures it otherwise than by a replay
-    beside its calls, which times what-ifs, too.  ``calls`` are those of the whole run, as far as its units were counted
-    where only its traces have the problem.  ``machine``: its machine's facts.
+    ``rows`` has several rows per problem, in no order: ``problem, named, calls, pick, solutions`` and ``COLUMNS``.
+
+    * One row has the problem's ``calls``; its ``pick``, the solution that the logs name most often; and the number of
+      ``solutions`` that ran.
+    * One more row per ``basis`` has ``solution``, ``time_us`` and ``noise``, the relative standard error of the time,
+      null if the evidence does not contain it.
+
+    ``named``: the run calls the problem, or measures it otherwise than by a replay beside its calls.  Such a replay
+    also times what-ifs.  ``calls`` count the whole run.  If only the run's traces have the problem, they are scaled by
+    its counted units.  ``machine``: facts of the run's machine.
     """
 
     run: str
@@ -55,7 +62,7 @@ _SOLUTIONS = f"""
             union all select origin, problem, solution from measurements where origin in {(*PICKED, _RAN)})
         group by problem, category)
     group by problem"""
-"""How many solutions of each problem ran, in one log or in a tool's runs: candidates of a search do not count."""
+"""Number of solutions per problem that ran, in one log or in a tool's runs.  Candidates of a search do not count."""
 _CALLED = """
     select problem, true as named, cast(round(sum(calls * if(traced, each, 1))) as bigint) as calls from (
         select problem, calls, calls_from is not distinct from 'profiler' as traced from workload
@@ -65,7 +72,7 @@ _NOISE = """
     case when len(samples_us) > 1 then 1.4826 * list_median(list_transform(
         samples_us, lambda x: abs(x / list_median(samples_us) - 1))) / sqrt(len(samples_us))
     else std_us / time_us end"""
-"""Of its samples where there are any, else the deviation in the file."""
+"""Relative standard error: from the samples if there are any, else from the deviation in the file."""
 _OTHERS = f"kind = 'family' or exists (from workload) and origin in {(RACE, CONFIRM, ACTION)}"
 _ROWS = f"""
     select problem, true as named, calls, pick, solutions, null as basis, null as solution, null as time_us,
@@ -93,13 +100,13 @@ _STAGES = {
     "launched": launches_sql(),
     "called": _CALLED,
 }
-"""Small tables that ``_ROWS`` reads: common table expressions would be planned again wherever they are named."""
+"""Small tables that ``_ROWS`` reads.  DuckDB would plan common table expressions again wherever they are named."""
 _BATCH = 1 << 16
-"""Rows of a batch: whoever reads the table in DuckDB reads each batch in one thread, and its default is a million."""
+"""Rows of a batch.  DuckDB reads each batch in one thread, and its default is a million rows."""
 
 
 def times_of_run(store: Store, run: str | None = None) -> RunTimes:
-    """The times of a store's run, by default the latest.  Raises StoreError."""
+    """Return the times of a store's run, by default the latest.  Raises StoreError."""
     run = store.latest_run(run)
     with store.reading(" ".join([*_STAGES.values(), _ROWS]), run) as con:
         con.execute(f"create temp table units_each as {UNITS_EACH}", {"run": run})
@@ -111,7 +118,8 @@ def times_of(tables: Tables) -> RunTimes:
     frames = {name: getattr(tables, name) for name in _READ}
     own = {name: frame[frame["run"] == tables.run] if "run" in frame else frame for name, frame in frames.items()}
     with reading(own, _READ) as con:
-        con.execute("create temp table units_each as select 1 as each")  # whoever weighs tables weighs their calls
+        # A caller that weighs the tables weighs their calls.
+        con.execute("create temp table units_each as select 1 as each")
         return _times(con, tables.run)
 
 
@@ -135,18 +143,18 @@ def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
 
 
 def timings(tables: Tables) -> pd.DataFrame:
-    """One row per problem and kind of evidence of the run, with ``COLUMNS``."""
+    """Return one row per problem and kind of evidence of the run, with ``COLUMNS``."""
     frame: pd.DataFrame = times_of(tables).rows.select(list(COLUMNS)).to_pandas()
     return frame[frame["basis"].notna()].reset_index(drop=True)
 
 
 def main_pick(tables: Tables) -> dict[str, str]:
-    """Problem → the solution that was picked most often according to its logs."""
+    """Map problems to the solution that the run's logs name most often."""
     rows = times_of(tables).rows.select(["problem", "pick"]).drop_null()
     return dict(zip(rows["problem"].to_pylist(), rows["pick"].to_pylist(), strict=True))
 
 
 def kernels_of(tables: Tables) -> dict[str, str]:
-    """Problem → the kernels that its calls launched in the run's traces, as one text."""
+    """Map problems to the kernels that their calls launched in the run's traces, as one text."""
     rows = timings(tables).query("basis == @TRACE")
     return dict(zip(rows["problem"], rows["solution"], strict=True))

@@ -1,18 +1,24 @@
-"""Is a unit of work faster, by its wall time without a profiler?  The difference of two runs, with an interval of 95 %.
+"""Tell if a unit of work is faster, by its wall time without a profiler.
 
-Units are compared kind by kind, and kinds weighed by equal counts in both runs.
+The result is the difference of two runs with an interval of 95 %.
 
-Two runs of a job that live at the same time do a few units each by turns.  What others do on the machine comes and goes
-within seconds and makes a host slower by up to 1.8 times, so turns are compared one for one: what a pair of runs gained
-is the median of their turns' ratios, its time the lower quartile of their geometric means (after Chen & Revels, "Robust
-benchmarking in noisy environments", 2016, who take the minimum).  Two starts of a program differ, too, whatever the
-number of turns.  So a pair is one value, and the interval is that of Student's t over pairs.  Where pairs follow as
-long as they decide nothing, fewer decide at 99 % (``by_turns.py``): of 12 pairs at most, no gain at all counts as one
-in 3 to 4 of 100 jobs, in 8 to 10 if fewer decide at 95 % (simulated, starts 2.5 % apart).
+Units are compared kind by kind, and kinds are weighed by equal counts in both runs.
 
-Of several runs one after another the interval is that of the runs' means, of one long run that of the means of
-consecutive blocks of units, since the times of neighbours are alike (batch means; Schmeiser, Operations Research 30,
-1982: ten blocks are about enough).  The variances' sum has Welch's degrees of freedom (Biometrika 34, 1947).
+Two runs of a job may live at the same time and do a few units each by turns.  Other load on the machine comes and goes
+within seconds and makes a host slower by up to 1.8 times, so turns are compared one for one:
+
+* the gain of a pair of runs is the median of their turns' ratios;
+* its time is the lower quartile of their geometric means (after Chen & Revels, "Robust benchmarking in noisy
+  environments", 2016, who take the minimum).
+
+Two starts of a program differ, too, whatever the number of turns.  So each pair is one value, and the interval is
+Student's t interval over pairs.  If more pairs follow as long as they decide nothing, fewer pairs decide at 99 %
+(``by_turns.py``).  With at most 12 pairs, a job without any gain counts as faster in 3 to 4 of 100 cases.  If fewer
+pairs decided at 95 %, it would be 8 to 10 of 100 (simulated, starts 2.5 % apart).
+
+For several runs one after another, the interval comes from the runs' means.  For one long run it comes from the means
+of consecutive blocks of units, because times of neighbours are alike (batch means; Schmeiser, Operations Research 30,
+1982: ten blocks are about enough).  The sum of variances has Welch's degrees of freedom (Biometrika 34, 1947).
 """
 
 from __future__ import annotations
@@ -32,9 +38,9 @@ from analyzers.job.step.answer import WORTH
 
 _BLOCKS = 10
 _LEAST = 3
-"""Units of a kind, or runs, from which a variance is estimated at least."""
+"""Least number of units of a kind, or of runs, from which a variance is estimated."""
 LEAST_TURNS = 6
-"""Of a kind, in both runs of a pair, from which their quartiles are worth comparing."""
+"""Least number of turns of a kind, in both runs of a pair, from which their quartiles are worth comparing."""
 _QUARTILE, _PARTS = 0.25, 3
 Turn: TypeAlias = Mapping[str, float]
 """The mean time (µs) of a turn's units, by kind."""
@@ -46,11 +52,12 @@ Pair: TypeAlias = tuple[Sequence[Turn], Sequence[Turn]]
 
 @dataclass(frozen=True)
 class UnitTime:
-    """Wall time of an average unit in µs before and after, and the interval of what was gained.
+    """Wall time of an average unit before and after, µs, and the interval of the gain.
 
-    ``runs`` is how many runs each of the two times is of (0: units of one run), ``turns`` in how many turns (0: one run
-    after another); ``each``: the times of the runs of each pair side by side.  Of the ``kinds`` of units, the others
-    were not timed often enough.
+    * ``runs``: number of runs behind each of the two times (0: units of one run).
+    * ``turns``: number of turns (0: one run after another).
+    * ``each``: times of the runs of each pair side by side, µs.
+    * ``kinds``: kinds of units that were timed often enough.
     """
 
     before_us: float
@@ -72,7 +79,7 @@ class UnitTime:
 
     @property
     def undecided(self) -> bool:
-        """Whether the interval holds both no gain and one of more than ``WORTH``: neither is shown."""
+        """True if the interval holds both no gain and a gain above ``WORTH``, so that neither is shown."""
         return self.low_us <= 0 and self.high_us > WORTH * self.before_us
 
 
@@ -84,14 +91,15 @@ class SideBySide:
 
     @property
     def kinds(self) -> Mapping[str, float]:
-        """In how many turns each kind of unit came."""
+        """Number of turns in which each kind of unit came."""
         return Counter(name for pair in self.pairs for side in pair for turn in side for name in turn)
 
     def unit_time(self, counts: Mapping[str, float], confidence: float = 0.95) -> UnitTime | None:
         """Compare the sides.
 
-        ``counts`` weigh the kinds.  None where those in ``LEAST_TURNS`` turns of every run take less than half of the
-        time.  Of one pair alone the interval is that of thirds of its turns, without what differs between two starts.
+        ``counts`` weigh the kinds.  Return None if the kinds in at least ``LEAST_TURNS`` turns of every run take less
+        than half of the time.  For a single pair, the interval comes from thirds of its turns.  It then lacks the
+        difference between two starts.
         """
         turns = [{x: _turns(pair, x) for x in counts} for pair in self.pairs]
         kinds = [x for x in counts if all(np.isfinite(pair[x]).sum(axis=0).min() >= LEAST_TURNS for pair in turns)]
@@ -112,15 +120,16 @@ class SideBySide:
 
 
 def _turns(pair: Pair, kind: str) -> Floats:
-    """The times of a kind in each turn of both sides, number × 2; NaN where one did none."""
+    """Return the times of a kind in each turn of both sides, number × 2; NaN if a side did none."""
     rows = ([x if (x := turn.get(kind, 0.0)) > 0 else math.nan for turn in both] for both in zip(*pair, strict=False))
     return np.array([*rows], dtype=np.float64).reshape(-1, 2)
 
 
 def _sides(turns: Floats, least: int) -> tuple[float, float]:
-    """The time of each side; where both did the kind in fewer turns than ``least``, turns are not compared one for one.
+    """Return the time of each side, µs.
 
-    Of jobs that choose among many kinds at random, two sides seldom do the same one in a turn.
+    If both did the kind in fewer turns than ``least``, turns are not compared one for one, because the two sides of a
+    job that chooses among many kinds at random seldom do the same kind in a turn.
     """
     both = turns[np.isfinite(turns).all(axis=1)]
     if len(both) < least:
@@ -140,7 +149,8 @@ class _Mean:
 def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[str, float]) -> UnitTime | None:
     """Compare runs of a job as it was with runs of it as it is: one of each, or at least three by turns.
 
-    ``counts`` weigh the kinds.  None where those timed often enough in every run take less than half of the time.
+    ``counts`` weigh the kinds.  Return None if the kinds timed often enough in every run take less than half of the
+    time.
     """
     kinds = [name for name in counts if all(name in timed(x) for x in (*before, *after))]
     total = math.fsum(counts[name] for name in kinds)
@@ -158,7 +168,10 @@ def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[s
 
 
 def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, float]) -> bool:
-    """Whether these kinds take half of the units' time; those of which no time is known count as the others' mean."""
+    """Return True if these kinds take at least half of the units' time.
+
+    A kind without a known time counts as the mean of the others.
+    """
     usual = statistics.fmean(us.values()) if us else 1.0
     each = {x: n * us.get(x, usual) for x, n in counts.items()}
     part = math.fsum(each[x] for x in kinds)
@@ -166,7 +179,7 @@ def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, fl
 
 
 def timed(units: Units) -> Mapping[str, tuple[float, ...]]:
-    """The times of each kind of which enough units ran without the profiler; no warm-up."""
+    """Return the times of each kind of which enough units ran without the profiler, without warm-up."""
     return {x.name: x.late_us for x in units.kinds if len(x.late_us) >= _LEAST}
 
 
@@ -176,7 +189,7 @@ def _of_runs(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
 
 
 def _of_units(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
-    """Of the last run alone, where there are several that are too few."""
+    """Return the mean of the last run alone.  It is used if there are several runs, but too few."""
     times = timed(runs[-1])
     blocks = {x: np.array_split(np.asarray(times[x]), min(_BLOCKS, len(times[x]))) for x in weights}
     each = {name: _mean([float(x.mean()) for x in made]) for name, made in blocks.items()}
@@ -186,12 +199,12 @@ def _of_units(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
 
 
 def _mean(values: Sequence[float]) -> _Mean:
-    """The mean of independent values and the variance of that mean."""
+    """Return the mean of independent values and the variance of that mean."""
     return _Mean(statistics.fmean(values), Variance(statistics.variance(values) / len(values), len(values) - 1.0))
 
 
 def _degrees(parts: Sequence[Variance]) -> float:
-    """Degrees of freedom of a sum of variances."""
+    """Return the degrees of freedom of a sum of variances."""
     least = min(x.degrees for x in parts)
     known = math.fsum(x.value**2 / x.degrees for x in parts)
     return max(least, math.fsum(x.value for x in parts) ** 2 / known) if known else least

@@ -1,4 +1,4 @@
-"""What an upgrade means for the override files that were written before it: keep, measure again or drop each row."""
+"""Plan what to do with old override files after an upgrade: keep, measure again or drop each row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Decision = Literal["keep", "re-measure", "drop"]
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """What to do with one row of an old override file, and why."""
+    """One row of an old override file, the decision on it, and the reason."""
 
     file: str
     line: int
@@ -33,10 +33,10 @@ class PlannedRow:
 
 
 def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_ON) -> list[PlannedRow]:
-    """Keep, measure again or drop each row of files (judged without a target) for the machine of run ``b``.
+    """Decide for each row of files (judged without a target) on the machine of run ``b``: keep, measure again or drop.
 
-    A row whose gain was measured in ``b`` itself is decided by that: below ``floor`` it is dropped.  An index is worth
-    nothing on another build; a name (MIOpen's solvers) is, its time is not.
+    If the gain of a row was measured in ``b`` itself, the gain decides: the row is dropped below ``floor``.  An index
+    is worth nothing in another build.  A name (MIOpen's solvers) keeps its worth there, but its time does not.
     """
     facts = facts_of_run(b)
     ratios = against_default(b.measurements[b.measurements["run"] == b.run], b.facts)
@@ -71,7 +71,7 @@ def _decision(
     if foreign is not None:
         return "re-measure", foreign
     calls = [] if served is None else served.get(row.key, ())
-    vague = () if served is None else served.get(None, ())  # calls whose logs leave part of the key open
+    vague = () if served is None else served.get(None, ())  # Calls whose logs leave some fields of the key open.
     if served is not None and not calls and not any(may_be(row.problem, problem_from_text(x)) for x in vague):
         return "drop", "the new run does not call it"
     library = row.solution.library if row.solution else ""

@@ -1,7 +1,10 @@
-"""Did the overrides take effect, and was it worth it?  A run before against a run after, row by row of the files.
+"""Verify override files: compare a run before with a run after, row by row, for effect and gain.
 
-For each problem that a file serves: whether the job now runs the intended solution (by the pick that a log names, else
-by the kernels of a trace), whether its time moved, and what that gained beside the saving that was promised.
+For each problem that a file serves, it is checked:
+
+* if the job now runs the intended solution, by the pick that a log names, else by the kernels of a trace;
+* if its time moved;
+* what that gained, beside the saving that was promised.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from logparse.text import COLUMNS, LINES, counted, duration, fitted, gained, pri
 
 _WIDE = 60
 LONG = 1000
-"""Lines of an answer that holds everything."""
+"""Number of lines of an answer that holds everything."""
 Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
 """``as before``: the intended solution ran in both runs, so nothing shows that the row was read."""
 Move = Literal["faster", "slower", "same", "unknown"]
@@ -41,15 +44,15 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
-"""Texts by which a library reports that it did not honour an override, and what each means."""
+"""Texts by which a library reports that it did not honour an override, and the meaning of each."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one problem that a row of a file serves.
+    """The result for one problem that a row of a file serves.
 
-    Times are of one call, of one kind of evidence (``basis``).  ``gained_us`` and ``promised_us`` are per run after;
-    None where a time or the calls are unknown.
+    Times are per call, from one kind of evidence (``basis``).  ``gained_us`` and ``promised_us`` are per run
+    after.  They are None if a time or the calls are unknown.
     """
 
     problem: str
@@ -67,7 +70,7 @@ class Outcome:
     calls: int | None
     promised_us: float | None
     why: str = ""
-    """Why the row was not applied, where that is known."""
+    """The reason why the row was not applied, if it is known."""
 
     @property
     def gained_us(self) -> float | None:
@@ -78,9 +81,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verification:
-    """All outcomes, the rows that served nothing, what the logs complain of, and why it failed (empty: it did not).
+    """All outcomes, the rows that served nothing, the logs' complaints, and the failures (empty: verified).
 
-    ``run_us`` is all GPU time of both runs' traces, where both did the same work.
+    ``run_us`` is all GPU time of both runs' traces, if both did the same work.
     """
 
     before: str
@@ -97,12 +100,12 @@ class Verification:
 
     @property
     def gained_us(self) -> float:
-        """What the served problems gained per run after, as far as it is known."""
+        """Gain of the served problems per run after, µs, as far as it is known."""
         return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
 
     @property
     def promised_us(self) -> float | None:
-        """What was promised for those whose gain is known; None where nothing was promised."""
+        """Promised saving of the problems whose gain is known, µs; None if nothing was promised."""
         known = [x.promised_us for x in self.outcomes if x.promised_us is not None and x.gained_us is not None]
         return sum(known) if known else None
 
@@ -110,8 +113,9 @@ class Verification:
 def verify_at(
     before: str, after: str, files: Sequence[str], store: str | None, fail_on: float = FAIL_ON
 ) -> Verification:
-    """Compare the run that ``after`` names with that of ``before`` for the rows of override files; promises are those
-    of the last ``recommend`` in the store of ``before``.
+    """Compare the run that ``after`` names with the run that ``before`` names, for the rows of override files.
+
+    The promises come from the last ``recommend`` in the store of ``before``.
     """
     a, b = tables_at(before, store), tables_at(after, store)
     held = existing(before.rpartition("#")[0] or before) or existing(store)
@@ -128,9 +132,12 @@ def verify(
 ) -> Verification:
     """Compare the run ``after`` with ``before`` for the rows of ``files`` (judged for the machine of ``after``).
 
-    ``promised`` is µs per call by problem, what a row was expected to save.  It fails when a file is refused, when a
-    called problem demonstrably does not run its row's solution, when one got slower than ``fail_on`` and noise allow,
-    and when no row took effect at all.
+    ``promised`` is the saving that a row was expected to bring, µs per call by problem.  The verification fails if:
+
+    * a file is refused;
+    * a called problem demonstrably does not run its row's solution;
+    * a problem got slower than ``fail_on`` and noise allow;
+    * no row took effect at all.
     """
     evidence = Evidence.of(before, after, fail_on)
     outcomes = []
@@ -162,7 +169,10 @@ def verify(
 
 
 def run_us(before: Tables, after: Tables) -> tuple[float, float] | None:
-    """All GPU time of the two runs' traces (µs); None where one has none, or where they did not do the same work."""
+    """Return all GPU time of the two runs' traces, µs.
+
+    Return None if a run has none, or if the runs did not do the same work.
+    """
     total, work = [], []
     for tables in (before, after):
         rows = tables.kernels[tables.kernels["run"] == tables.run] if "run" in tables.kernels else tables.kernels
@@ -176,7 +186,10 @@ def run_us(before: Tables, after: Tables) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Ran:
-    """What ran according to a run's logs: picks and kernels by problem, and the calls (None: not counted)."""
+    """The solutions that ran according to a run's logs: picks, kernels and calls by problem.
+
+    Calls are None if they are not counted.
+    """
 
     picks: Mapping[str, str]
     kernels: Mapping[str, str]
@@ -185,7 +198,7 @@ class Ran:
     @classmethod
     def of(cls, tables: Tables) -> Ran:
         named = {str(text): str(pick) for text, pick in main_pick(tables).items()}
-        # Tensile prints its kernels, which no library takes for a solution's name.
+        # Tensile prints its kernels. No library takes a kernel for a solution's name.
         launched = {text: pick for text, pick in named.items() if solution_from_text(pick).library == "tensile"}
         picks = {text: pick for text, pick in named.items() if text not in launched}
         calls = {str(x): count_of(n) for x, n in calls_by_problem(tables.workload).items()}
@@ -194,7 +207,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What ran in both runs, and how the time of each problem moved: rows of a ``Diff``."""
+    """The solutions that ran in both runs, and how the time of each problem moved: rows of a ``Diff``."""
 
     before: Ran
     after: Ran
@@ -215,7 +228,7 @@ def _effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Eff
     if not any(text in evidence.after.calls for text in texts):
         return "not called"
     if intended.text == "Default":
-        return "unknown"  # a log names what the library picked, which is what Default means
+        return "unknown"  # A log names what the library picked, and that is what Default means.
     pick, own = (_first(x.picks, texts) for x in (evidence.after, evidence.before))
     if pick is not None:
         if not same_solution(intended, solution_from_text(pick), evidence.rocblas):
@@ -231,7 +244,7 @@ def _effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Eff
 
 
 def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
-    """Whether two names mean one solution: equal, or a rocBLAS index that is hipBLASLt's (rocBLAS 5 and later)."""
+    """Return True if two names mean one solution: equal, or a rocBLAS index that is hipBLASLt's (rocBLAS 5 on)."""
     if one.text == other.text:
         return True
     through = [hipblaslt_index(x, rocblas_version) if x.library == "rocblas" else None for x in (one, other)]
@@ -242,7 +255,7 @@ def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
 def _outcome(
     text: str, same: Sequence[str], intended: Solution, evidence: Evidence, promised: Mapping[str, float]
 ) -> Outcome:
-    """What became of a problem, which logs may name by ``same`` texts."""
+    """Return the outcome for a problem, which logs may name by ``same`` texts."""
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
     time: Mapping[Hashable, Any] = (
         timed[0] if timed else {"state": "unknown", "basis": None, "a_us": None, "b_us": None}
@@ -268,7 +281,10 @@ def _outcome(
 
 
 def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
-    """The outcome where the library's log states whether it found a row: it may name kernels, and no solutions."""
+    """Correct the outcome if the library's log states whether it found a row.
+
+    Such a log may name kernels, but no solutions.
+    """
     if report.found is None:
         return one if one.effect != "not applied" else replace(one, why=report.why)
     if not report.found:
@@ -278,7 +294,7 @@ def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
 
 
 def signs(after: Tables) -> Iterator[str]:
-    """What the run's logs report of overrides that were not honoured."""
+    """Yield what the run's logs report about overrides that were not honoured."""
     for text, meaning in SIGNS:
         hits = after.messages[after.messages["text"].str.contains(text, regex=False)]
         if len(hits):
@@ -304,7 +320,7 @@ def _failures(
         shown = any(outcome.effect == "unknown" for outcome in outcomes)
         same = any(outcome.effect == "as before" for outcome in outcomes)
         rocblas = "what TENSILE_DB=0x40 prints before and after does, as does a trace with kernels"
-        # logs of rocBLAS name only the solutions that a program asks for by index
+        # Logs of rocBLAS name only the solutions that a program asks for by index.
         of_rocblas = all(solution_from_text(x.intended).library == "rocblas" for x in outcomes)
         how = rocblas if of_rocblas else "a bench or verbose log does"
         if same:
@@ -318,7 +334,7 @@ def _failures(
 
 
 def promises(findings: pd.DataFrame) -> dict[str, float]:
-    """µs that one call saves by the findings of a ``recommend`` (view ``findings``), by problem: the largest one."""
+    """Return the largest saving per call, µs, by problem, from the findings of a ``recommend`` (view ``findings``)."""
     rows = findings[findings["per_call_us"].notna() & findings["problem"].notna()]
     each = rows["per_call_us"].astype("float64").groupby(rows["problem"]).max()
     return {str(problem): float(value) for problem, value in each.items()}
@@ -328,7 +344,7 @@ def promises(findings: pd.DataFrame) -> dict[str, float]:
 
 
 def answer(found: Verification, verbose: bool = False) -> Answer:
-    """Whether overrides took effect, in a few lines or in all."""
+    """Return whether overrides took effect, in a few lines or in all."""
     table = rows(found)
     every = [{name: value for name, value in row.items() if name != "text"} for row in table]
     text = [*lines(found, LONG), every] if verbose else lines(found)
@@ -346,7 +362,7 @@ def rows(found: Verification) -> Rows:
 
 
 def headline(found: Verification) -> str:
-    """The verdict, what took effect, and what that gained."""
+    """Return the verdict, what took effect, and what that gained."""
     timed = [x for x in found.outcomes if x.gained_us is not None]
     counts = Counter(x.effect for x in found.outcomes)
     effects = ", ".join(f"{count:,} {effect}" for effect, count in sorted(counts.items())) or "no problem"
@@ -358,7 +374,7 @@ def headline(found: Verification) -> str:
 
 
 def lines(found: Verification, most: int = LINES) -> list[str]:
-    """At most so many lines: the verdict, why it is not the other one, and what became of each problem."""
+    """Return at most ``most`` lines: the verdict, why it is not the other one, and the result for each problem."""
     out = [f"verify: {headline(found)}"]
     if found.run_us is not None:
         a, b = found.run_us
@@ -380,7 +396,7 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
 
 
 def _problems(shown: Sequence[Outcome]) -> list[str]:
-    """One line for each: what took effect, one call before and after, and what that is in a run."""
+    """Return one line per problem: its effect, one call before and after, and the gain in a run."""
     table = []
     for x in shown:
         times = f"{duration(x.before_us)} → {duration(x.after_us)} a call" if x.gained_us is not None else ""
