@@ -52,7 +52,7 @@ class Outcome:
     """The result for one problem that a row of a file serves.
 
     Times are per call, from one kind of evidence (``basis``).  ``gained_us`` and ``promised_us`` are per run
-    after.  They are None if a time or the calls are unknown.
+    after.  Without a time or calls they are unknown (None).
     """
 
     problem: str
@@ -188,7 +188,7 @@ def run_us(before: Tables, after: Tables) -> tuple[float, float] | None:
 class Ran:
     """The solutions that ran according to a run's logs: picks, kernels and calls by problem.
 
-    Calls are None if they are not counted.
+    Calls that no log counts are unknown (None).
     """
 
     picks: Mapping[str, str]
