@@ -7,9 +7,9 @@
     points = explore.store_points(store)             # one row per problem
     explore.roofline(points).show()
 
-Every function returns a ``plotly.graph_objects.Figure`` and leaves its input as it was.  An empty table gives a figure
-that names the next step.  They stand in ``notebook``, which is imported when the first of them is asked for: the page's
-reader draws nothing.
+Every chart function returns a ``plotly.graph_objects.Figure`` and leaves its input unchanged.  An empty table gives a
+figure that names the next step.  The functions are in ``notebook``, which is imported when the first of them is used,
+because the process that reads the store for the page draws nothing.
 """
 
 from __future__ import annotations

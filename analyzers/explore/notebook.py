@@ -1,6 +1,6 @@
-"""The Python face: each function makes a ``plotly.graph_objects.Figure`` of tables (see the package).
+"""Chart functions for Python: each makes a ``plotly.graph_objects.Figure`` from tables (see the package).
 
-Here plotly checks every setting of a figure (the app and the report leave that to the browser).
+Here plotly checks every setting of a figure.  The app and the report leave these checks to the browser.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ __all__ = ["backward_weights", "regret", "roofline", "solutions", "store_points"
 
 
 def roofline(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """Arithmetic intensity (flop/byte) against achieved TFLOP/s under the device's ceilings."""
+    """Draw arithmetic intensity (flop/byte) against achieved TFLOP/s under the device's ceilings."""
     return _of_view("roofline", points, theme)
 
 
 def regret(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """Distribution of regret, and the cumulative time saved by the first N rows."""
+    """Draw the distribution of regret, and the cumulative time saved by the first N rows."""
     return _of_view("regret", points, theme)
 
 
 def backward_weights(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """W against the slower of F and B of the same layer."""
+    """Draw W against the slower of F and B of the same layer."""
     return _of_view("weights", points, theme)
 
 
 def solutions(
     measurements: pd.DataFrame, problem: str | None = None, *, pick: str | None = None, theme: str | Theme = "light"
 ) -> go.Figure:
-    """Every solution of one problem (its text) in the SQL view ``measurements``."""
+    """Draw every solution of one problem (its text) in the SQL view ``measurements``."""
     chosen = measurements if problem is None else measurements[measurements["problem"] == problem]
     return _checked(_solutions.solutions(of_frame(chosen), theme_of(theme), pick=pick))
 

@@ -1,7 +1,7 @@
-"""Text from a log, made safe to show.
+"""Make text from a log safe to show.
 
 Plotly renders a subset of HTML (``<a href>``, ``<b>``, ``<br>`` …) in hover texts, tick labels, legends and
-annotations, so every string of a log that goes into a figure passes through ``shown`` first.
+annotations.  So every string of a log that goes into a figure passes through ``shown`` first.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from logparse.text import kernel_name
 
 
 def shown(text: object, longest: int = 120) -> str:
-    """``text`` as it stands, for a place that renders HTML: marked-up characters become entities, control and
-    direction characters become visible, and what is longer than ``longest`` is cut in its middle.
+    """Return ``text`` literally, for a place that renders HTML.
+
+    Markup characters become entities.  Control and direction characters become visible.  A text longer than ``longest``
+    characters is cut in its middle.
     """
     plain = printable("" if text is None or (isinstance(text, float) and math.isnan(text)) else str(text))
     if len(plain) > longest:
@@ -26,7 +28,7 @@ def shown(text: object, longest: int = 120) -> str:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Axis labels made unique by characters that take no room: plotly puts equal ones into one place."""
+    """Make axis labels unique by characters that take no room, because plotly puts equal labels into one place."""
     seen, out = Counter[str](), []
     for name in names:
         out.append(name + "\u200b" * seen[name])
@@ -35,24 +37,24 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def solution_name(text: str) -> str:
-    """A solution's name where there is little room: without its library, and of a kernel its name alone."""
+    """Return a solution's short name: without its library, and only the name if it is a kernel."""
     return kernel_name(text.partition(":")[2] or text)
 
 
 def amount(calls: float) -> str:
-    """A number of calls, ``unknown`` for NaN: of a step it need not be whole."""
+    """Format a number of calls, ``unknown`` for NaN.  The number per step need not be whole."""
     if math.isnan(calls):
         return "unknown"
     return f"{calls:,.0f}" if calls >= 100 or calls == round(calls) else f"{calls:.3g}"
 
 
 def of_one(unit: object) -> str:
-    """What calls and sums are of by a value of the points' ``unit``: ``a step``; empty for all of the run."""
+    """Return the unit of calls and sums from the points' ``unit``: ``a step``; empty for the whole run."""
     return f"a {unit}" if isinstance(unit, str) and unit != "run" else ""
 
 
 def percent(share: float | None) -> str:
-    """A share for people: ``93%``, ``2.6%``, ``<0.1%``; ``unknown`` for None and NaN."""
+    """Format a share for people: ``93%``, ``2.6%``, ``<0.1%``; ``unknown`` for None and NaN."""
     if share is None or math.isnan(share):
         return "unknown"
     if 0 < share < 0.001:
@@ -61,7 +63,7 @@ def percent(share: float | None) -> str:
 
 
 def sentence(text: str) -> str:
-    """``text`` as a sentence of its own: with a capital, unless it begins with a name, and a full stop."""
+    """Return ``text`` as a sentence: with a full stop, and a capital unless it begins with a name."""
     first = text.split(" ", 1)[0]
     if first.isalpha() and first.islower():
         text = text[0].upper() + text[1:]

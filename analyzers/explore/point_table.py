@@ -1,24 +1,36 @@
 """The table behind every chart: one row per problem, with what it costs now and what it could cost.
 
-A row is a problem of the run's workload; where the run logged no call of a kind (GEMM or convolution), its measured
-problems of that kind take its place, one row per file that measured them, and each weighs one call.  Picks and
-findings of such a row are of its own file, and no time is of a device that is known to be another one than the run's.
+A row is a problem of the run's workload.  If the run logged no call of a kind (GEMM or convolution), its measured
+problems of that kind take their place, one row per file that measured them, and each counts as one call.  Picks and
+findings of such a row come from its own file.  No time comes from a device that is known to be another one than the
+run's.
 
-Columns: ``id``, ``problem``, ``label``, ``kind``, the facets and numbers of ``selection``, ``calls`` (of a step where
-traces alone count them and mark steps, and so are all sums; ``unit`` is the word for a step, or ``run``), ``pick``,
-``pick_us`` (where another solution was tried, too: the time of a pick that was timed alone is ``best_us``, and what it
-loses is unknown),
-``basis`` (how the pick's time is known), ``best``, ``best_us``, ``time_us`` (of a call in the run's own traces, else
-the pick's, else what a finding holds against it, else the best), ``own`` (whether that time is of the run itself: what
-another run measured is evidence, and its ``file`` names that run), ``total_us`` (calls × time), ``then_us`` (of a call
-with the best known solution: where the pick is timed, as much less than ``time_us`` as it is faster than the pick,
-however and wherever the two were timed), ``loss_us`` per call, ``saving_us`` (calls × loss; the finding's own where no
-pick is timed), ``saving_from`` (``measured``, ``estimated``), ``finding``, ``proposed`` (``recommend``'s override,
-JSON), ``solutions``, ``failed``, ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops``, ``device``,
-``roof_tflops``, ``efficiency``, ``f_us`` and ``b_us`` (the forward and backward-data passes of the same layer and
-file), ``source_id``, ``measured`` (the problem itself, or the one linked to it that was measured); ``here_us``,
-``other_us``, ``change`` (the second over the first, minus one) and ``moved`` (slower, faster …) of a comparison with
-another run.
+The columns are the facets and numbers of ``selection``, and:
+
+* ``id``, ``problem``, ``label``, ``kind``.
+* ``calls``: per step if traces alone count them and mark steps, else per run.  All sums are the same.
+* ``unit``: the word for a step, or ``run``.
+* ``pick``: the solution that the library's heuristic chose.
+* ``pick_us``: time of the pick, if another solution was tried, too.  The time of a pick that was timed alone is
+  ``best_us``, and what it loses is unknown.
+* ``basis``: how the pick's time is known.
+* ``best``, ``best_us``: the best known solution.
+* ``time_us``: of a call in the run's own traces, else the pick's, else the time now in a finding, else the best.
+* ``own``: True if that time comes from the run itself.  A time of another run is evidence, and its ``file`` names that
+  run.
+* ``total_us``: calls × time.
+* ``then_us``: of a call with the best known solution.  If the pick is timed, it is ``time_us`` × best / pick, however
+  and wherever the two were timed.
+* ``loss_us``: per call.
+* ``saving_us``: calls × loss; the finding's own saving if no pick is timed.  ``saving_from``: ``measured`` or
+  ``estimated``.
+* ``finding``; ``proposed``: ``recommend``'s override as JSON.
+* ``solutions``, ``failed``: number of solutions with a time, and of failed measurements.
+* ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops``, ``device``, ``roof_tflops``, ``efficiency``.
+* ``f_us``, ``b_us``: the forward and backward-data passes of the same layer and file.
+* ``source_id``; ``measured``: the problem itself, or the linked problem that was measured.
+* ``here_us``, ``other_us``, ``change`` (other over here, minus one) and ``moved`` (slower, faster …): a comparison with
+  another run.
 """
 
 from __future__ import annotations
@@ -55,8 +67,9 @@ FOUND: Mapping[str, str] = {
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Findings about problems as a table, the first of each problem and file (``recommend`` ranks them).  What its list
-    does about each is not stated yet.
+    """Return findings about problems as a table, the first per problem and file (``recommend`` ranks them).
+
+    The column ``action``, what its list does about each problem, is not filled yet.
     """
 
     def as_text(override: Override) -> str:
@@ -85,8 +98,10 @@ def build(
     others: Path | None = None,
     table: str = "points",
 ) -> None:
-    """Create the table ``points`` from the views that ``con`` has, with what is known of picks (``picks_vs_best``),
-    findings (``found``) and another run's times (Parquet, as of ``beside.keep``).
+    """Create the table ``points`` from the views that ``con`` has.
+
+    It joins what is known about picks (``picks_vs_best``), findings (``found``) and another run's times (Parquet, as
+    ``beside.keep`` writes it).
     """
     _survey(con, run)
     for name, frame, columns in (("picked_", compared, COMPARED), ("found_", findings, FOUND)):
@@ -100,9 +115,10 @@ def build(
 
 
 def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the view ``bases``, what the files themselves contain of each problem, from the views that ``con`` has.
+    """Create the view ``bases``, with what the files themselves contain about each problem, from the views of ``con``.
 
-    Also ``places`` (``source_id, file, device, hbm_gbs``) and ``peaks`` (``device, dtype, peak_tflops``).
+    It also creates ``places`` (``source_id, file, device, hbm_gbs, own``) and ``peaks`` (``device, dtype,
+    peak_tflops``).
     """
     stated = con.execute("select source_id, run, name, value from facts where value is not null").df()
     facts, own = facts_by_source(stated), stated[stated["run"] == run]
@@ -137,7 +153,10 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
 
 def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> None:
-    """Create the table ``blocked`` (``h, problem, source_id``): times not known to be of the run's calls."""
+    """Create the table ``blocked`` (``h, problem, source_id``): times that may not belong to the run's calls.
+
+    Their device is not known to be the device of the calls.
+    """
     own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
     pairs = sorted(different_devices(facts, [str(x) for (x,) in own]))
     homes = [(source, device_of_file(known)) for source, known in facts.items()]
@@ -150,9 +169,9 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: st
 
 
 def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
-    """Set another run's times (Parquet, as of ``beside.keep``) in a table with the columns of ``points``.
+    """Set another run's times (Parquet, as ``beside.keep`` writes it) in a table with the columns of ``points``.
 
-    Of several rows of a problem, one per file that measured it, one has them.
+    If a problem has several rows, one per file that measured it, one row gets them.
     """
     con.execute(
         f"""create or replace temp table moved_ as
@@ -171,7 +190,7 @@ def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> No
 
 
 def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> pa.Table:
-    """Sources of other runs (``source_id``) that are known to be of another device than every one of this run."""
+    """Return sources of other runs (``source_id``) that are known to be from another device than all of this run's."""
     mine = {str(x) for (x,) in con.execute("select distinct source_id from facts where run = ?", [run]).fetchall()}
     here = [facts[x] for x in mine if arch(facts[x])]
     others = (x for x in facts if x not in mine and all(same_device(facts[x], own) is False for own in here))
@@ -214,7 +233,7 @@ _CONVOLUTIONS = """
   from conv_problems"""
 """Both kinds of problem in one set of columns.
 
-``concat`` takes half as long as ``||``, each of which makes a text of its own, but sees no part that is missing.
+``concat`` takes half as long as ``||``, because each ``||`` makes a text of its own.  But ``concat`` ignores nulls.
 """
 
 _TRIED_STATUSES = ", ".join(sql_text(x) for x in sorted(TRIED))
@@ -226,8 +245,11 @@ _TRIES = f"""
       and f.run is not distinct from m.run and f.origin is not distinct from m.origin
   join solvers_ s on s.solution is not distinct from m.solution
   left join own_ o on o.file = f.file and o.solver = s.solver"""
-"""The measurements, with numbers for their long or many texts; ``own``: the solver where it is the library's choice;
-``rival``: another one that was tried, so that the two can be compared."""
+"""The measurements, with numbers in place of long or frequent texts.
+
+``own`` is the solver if it is the library's choice.  ``rival``: another solver that was tried, so that the two can be
+compared.
+"""
 
 _OWN = "run = $run"
 _COUNTED_AS = f"from ({counted_as_sql('links', 'picks')})"
@@ -280,8 +302,10 @@ _STAGES: Mapping[str, str] = {
         select *, hash(problem) as h, hash(layer) as layer_h
         from ({_GEMMS} union all by name {_CONVOLUTIONS})""",
 }
-"""Tables made one after the other.  Texts go by numbers: the problems' long ones by their hash, those of files and
-solutions in their order, so that the smallest struct is the fastest solution.
+"""Tables that are made one after the other.
+
+Texts are replaced by numbers: the long texts of problems by their hash, the texts of files and solutions by their rank,
+so that the smallest struct is the fastest solution.
 """
 _BASES = """
     with rows_ as (  -- one for each called problem, and for each file that measured what no run of the kind called
@@ -312,7 +336,7 @@ _BLOCKED = """
     from timed t join caller using (h) left join homes_ o on o.source_id = t.source_id
     left join apart_ on log = caller.device and time = coalesce(o.device, '')
     group by all having bool_and(log is not null)"""
-_SAME = 1e-9  # a mean of equal times differs from them in its last bits, which is no saving
+_SAME = 1e-9  # The mean of equal times differs from them in its last bits, which is no saving.
 _POINTS = f"""
 with picks as (
   select problem, arg_max(pick, coalesce(calls, 1)) as pick, arg_max(basis, coalesce(calls, 1)) as basis,

@@ -1,7 +1,7 @@
-"""Questions to the table ``points`` under a selection; every answer is a small DataFrame that a chart draws.
+"""Query the table ``points`` under a selection.  Every answer is a small DataFrame that a chart draws.
 
-All of it is SQL over a connection that holds ``points`` (``point_table.build``, or ``over`` for a DataFrame of it), so
-that a chart gets what the eye can see and not 200,000 rows.
+All queries are SQL over a connection that holds ``points`` (``point_table.build``, or ``over`` for a DataFrame).  So a
+chart gets as many rows as the eye can distinguish, and not 200,000.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from analyzers.explore.selection import FACETS, Selection
 from logparse.lazy import duckdb, pd
 
 DRAWN = 2_000
-"""Points that one chart draws; more cannot be distinguished, and the browser would take longer than 300 ms."""
+"""Points that one chart draws.  More cannot be distinguished, and the browser would take longer than 300 ms."""
 ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
 """The order of the page's table."""
 MOVED = f"abs(coalesce(calls, 1) * (other_us - here_us)) desc nulls last, {ORDER}"
-"""Its order beside another run: by what a problem's time changed, weighed by its calls."""
+"""The order beside another run: by the change of a problem's time, weighed by its calls."""
 
 FIRST_ROWS = 100
 """Rows of the table that the page asks for at once."""
@@ -50,7 +50,7 @@ TABLE: Mapping[str, str] = {
     "file": "File",
     "finding": "Finding",
 }
-"""Columns of the page's table with their titles; ``SCALED`` has the factor of each value for its unit."""
+"""Columns of the page's table with their titles.  ``SCALED`` has the factor of each value for its unit."""
 PRESETS: Mapping[str, Sequence[str]] = {
     "What to do": ("saving_us", "total_us", "calls", "time_us", "then_us", "action", "device"),
     "Times": ("total_us", "calls", "time_us", "then_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
@@ -58,13 +58,13 @@ PRESETS: Mapping[str, Sequence[str]] = {
     "Where from": ("total_us", "calls", "operation", "dtype", "layout", "device", "file"),
     "Two runs": ("here_us", "other_us", "change", "moved", "total_us", "device"),
 }
-"""Sets of the table's columns beside the label, the first one shown at first."""
+"""Sets of the table's columns beside the label.  The first set is shown at first."""
 BESIDE = "Two runs"
-"""The set that the comparison shows; its first columns are empty without another run."""
+"""The set that the comparison shows.  Its first columns are empty without another run."""
 COMPARED = ("here_us", "other_us", "change", "moved")
 """Columns of the comparison with another run."""
 SPARED = ("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick")
-"""Columns of a set that are left out, in this order, where the window has no room for all of them."""
+"""Columns of a set that are left out, in this order, if the window has no room for all of them."""
 SCALED: Mapping[str, float] = {
     "total_us": 1e-3,
     "saving_us": 1e-3,
@@ -82,14 +82,14 @@ TEXTS = frozenset(
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of ``points`` to draw, the costliest first, and how many the selection has."""
+    """Rows of ``points`` to draw, the costliest first, and the number of rows in the selection."""
 
     rows: pd.DataFrame
     total: int
 
     @property
     def note(self) -> str:
-        """What is not drawn; empty where everything is."""
+        """Text on what is not drawn; empty if everything is."""
         what = f"{len(self.rows):,} of {self.total:,} problems drawn"
         return f"{what}: the costliest half, and an even sample of the rest" if len(self.rows) < self.total else ""
 
@@ -102,12 +102,17 @@ AMOUNTS: Mapping[str, str] = {
     "unit": "any_value(unit)",
     "saving_us": "sum(saving_us) filter (saving_from = 'measured')",
 }
-"""What ``totals`` gives.  A saving that an analyzer infers is an estimate, never added to what was measured."""
+"""Columns of ``totals``.
+
+A saving that an analyzer infers is an estimate.  It is never added to measured savings.
+"""
 
 
 def readable(frame: pd.DataFrame) -> pd.DataFrame:
-    """A copy that DuckDB reads as it is meant: it refuses reversed and strided columns, and before version 2 takes one
-    without a value for integers, which no text can be compared with.
+    """Copy a DataFrame so that DuckDB reads it correctly.
+
+    DuckDB refuses reversed and strided columns.  Before version 2 it takes a column without a value for integers, which
+    cannot be compared with text.
     """
     empty = [name for name in frame.columns if frame[name].dtype == object and frame[name].isna().all()]
     return frame.astype(dict.fromkeys(empty, "string")).copy()
@@ -115,7 +120,7 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
 
 @contextmanager
 def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection whose table ``points`` is this DataFrame, which is only read."""
+    """Yield a connection whose table ``points`` is this DataFrame.  The DataFrame is only read."""
     with duckdb.connect() as con:
         con.register("given_", readable(points))
         con.execute("create table points as select * from given_")
@@ -123,7 +128,7 @@ def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """``AMOUNTS`` of the selection."""
+    """Return ``AMOUNTS`` of the selection."""
     where, parameters = chosen.where()
     columns = ", ".join(f"{sql} as {name}" for name, sql in AMOUNTS.items())
     return con.execute(f"select {columns} from points where {where}", parameters).df().iloc[0]
@@ -132,8 +137,10 @@ def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 def groups(
     con: duckdb.DuckDBPyConnection, chosen: Selection, facets: Sequence[str] = tuple(FACETS), most: int = 8
 ) -> pd.DataFrame:
-    """``facet, value, problems, calls, total_us, values`` of the largest groups of each facet (``values``: how many
-    there are), each with the facet's own choice left open.
+    """Return the largest groups of each facet, as if nothing were chosen in that facet.
+
+    The columns are ``facet, value, problems, calls, total_us, values``.  ``values`` is the number of groups of the
+    facet.
     """
     where, parameters = replace(chosen, values={}).where()
     amounts = "count(*) as problems, sum(calls) as calls, sum(total_us) as total_us"
@@ -161,8 +168,10 @@ def sample(
     known: Sequence[str] = (),
     size: int = DRAWN,
 ) -> Sample:
-    """These columns of at most ``size`` rows in which each of ``known`` has a value: half the costliest, half spread
-    evenly.  Texts are most of the work, hence columns by name.
+    """Return these columns of at most ``size`` rows in which each column of ``known`` has a value.
+
+    Half are the costliest rows, half are spread evenly over the rest.  Columns are named, because texts are most of the
+    work.
     """
     where, parameters = chosen.where()
     where += "".join(f" and {name} is not null" for name in known)
@@ -182,8 +191,10 @@ def sample(
 
 
 def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
-    """The largest measured savings: ``id, label, saving_us, calls, unit, total_saving_us, count``, in falling order.
-    Where none is measured, the estimates, and ``estimated`` is true.
+    """Return the largest measured savings in falling order.
+
+    The columns are ``id, label, saving_us, calls, unit, estimated, total_saving_us, count``.  If no saving is measured,
+    they are the estimates, and ``estimated`` is true.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -197,7 +208,7 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
 
 
 def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """``low, high, problems, total_us`` over classes of regret (pick over best, minus one)."""
+    """Return ``low, high, problems, total_us`` for each class of regret (pick over best, minus one)."""
     where, parameters = chosen.where()
     sql = f"""
         with edges as (select unnest([0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]) as low,
@@ -210,8 +221,11 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 
 
 def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """``problems, faster, slower`` (there, as ``logparse diff`` counts them), ``called`` (how many have calls),
-    ``here_us, there_us`` (weighed by calls), of the problems that have a time of one kind in both runs.
+    """Return sums over the problems that have a time of one kind in both runs.
+
+    * ``problems, faster, slower``: numbers of problems, in the other run, as ``logparse diff`` counts them.
+    * ``called``: number of problems with calls.
+    * ``here_us, there_us``: times weighed by calls, µs.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -237,9 +251,10 @@ def table(
     filters: Mapping[str, Mapping[str, object]] | None = None,
     default: str = ORDER,
 ) -> tuple[pd.DataFrame, int]:
-    """Rows ``start`` to ``end`` of the page's table (``id`` and ``TABLE``, in the units of its titles), and how many
-    there are.  ``sort`` and ``filters`` are those of AG Grid; columns that are not in ``TABLE`` are ignored.
-    ``default``: the order where ``sort`` leaves it open.
+    """Return rows ``start`` to ``end`` of the page's table, and the number of all rows.
+
+    The columns are ``id`` and ``TABLE``, in the units of its titles.  ``sort`` and ``filters`` are models of AG Grid.
+    Columns that are not in ``TABLE`` are ignored.  ``default`` is the order where ``sort`` decides nothing.
     """
     where, parameters = chosen.where()
     for name, rule in (filters or {}).items():
@@ -251,7 +266,7 @@ def table(
     columns = ", ".join(f"{name} * {SCALED[name]} as {name}" if name in SCALED else name for name in TABLE)
     limit = "" if end is None else f"limit {max(0, end - start)} offset {max(0, start)}"
     by = ", ".join([*order, default])
-    # Which rows first, then their texts: to sort whole rows takes twice as long.
+    # The query selects the rows first and then reads their texts, because sorting whole rows takes twice as long.
     shown = f"select rowid from points where {where} order by {by} {limit}"
     sql = f"select id, {columns} from (from points where rowid in ({shown}) order by {by})"
     return con.execute(sql, parameters).df(), _count(con, where, parameters)
@@ -260,11 +275,11 @@ def table(
 _COMPARISONS = {"equals": "=", "lessThan": "<", "greaterThan": ">"}
 NUMBER_RULES = (*_COMPARISONS, "inRange", "blank", "notBlank")
 TEXT_RULES = ("contains", "notContains", "blank", "notBlank")
-"""What the grid offers for a column of numbers, and of texts."""
+"""Rules that the grid offers for a column of numbers, and of texts."""
 
 
 def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[object]]:
-    """One column filter of AG Grid as a condition; ``true`` for what is not understood."""
+    """Return one column filter of AG Grid as a condition; ``true`` for a filter that is not understood."""
     kind, value = rule.get("type"), rule.get("filter")
     if name not in TABLE:
         return "true", []
@@ -281,6 +296,6 @@ def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[objec
 
 
 def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
-    """The row of a problem, None if there is no such id."""
+    """Return the row of a problem, or None if there is no such id."""
     found = con.execute("select * from points where id = ?", [problem_id]).df()
     return found.iloc[0] if len(found) else None

@@ -1,8 +1,8 @@
 """The report: one HTML file with the charts, the table and the solutions of the costliest problems.
 
-It opens offline from an e-mail: plotly.js, styles and data are in it, and its Content-Security-Policy allows no request
-and no script but the three that it was written with.  Data of a log stand in JSON blocks, which a browser never runs,
-and reach the page as text.
+It opens offline from an e-mail, because plotly.js, styles and data are in it.  Its Content-Security-Policy allows no
+request, and no script but the two that it was written with.  Data of a log stand in JSON blocks, which a browser never
+runs, and reach the page as text.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = 10_000_000
 TOP = 500
-SHOWN = 2  # remarks at once
+SHOWN = 2  # Number of remarks shown at once.
 CHARTS = ("roofline", "regret", "weights", "compare")
-"""The views whose charts are in it."""
+"""The views whose charts are in the report."""
 PAPER = ("label", *queries.PRESETS[next(iter(queries.PRESETS))], "tflops", "efficiency")
-"""Columns of the table that are printed: all of them are too many for a page."""
+"""Columns of the table that are printed.  All columns are too many for a page of paper."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The text of the file, and how many problems it holds of how many."""
+    """The text of the file, the number of problems in it, and the number of all problems."""
 
     text: Html
     shown: int
@@ -64,7 +64,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Beside:
-    """Another run: the names of both, what it is called in a sentence, and the comparison as of ``beside.keep``."""
+    """Another run: the names of both, its name in a sentence, and the comparison as ``beside.keep`` writes it."""
 
     names: tuple[str, str]
     called: str
@@ -80,10 +80,11 @@ def write_report(
     top: int = TOP,
     limit: int = LIMIT_BYTES,
 ) -> Report:
-    """Write the report of a run (default the latest) to ``out``, with fewer than ``top`` problems where it would
-    otherwise pass ``limit`` bytes.  Raises StoreError where there is no run, OSError where ``out`` cannot be written.
+    """Write the report of a run (default the latest) to ``out``.
 
-    ``compare``: another run, as ``beside`` takes it, which is shown beside this one.
+    The report has at most ``top`` problems, and fewer if it would pass ``limit`` bytes.  ``compare`` is another run, as
+    ``beside`` takes it, which is shown beside this one.  Raises StoreError if there is no run, OSError if ``out``
+    cannot be written.
     """
     analysis = analyse(store, run, limits=())
     with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
@@ -123,7 +124,10 @@ def _report(
     charts: Mapping[str, Figure],
     top: int,
 ) -> Report:
-    """The report with the solutions of the ``top`` problems by saving, then by time, or by what another run changed."""
+    """Return the report with the solutions of the ``top`` problems.
+
+    They are ordered by saving, then by time, or by the change to another run.
+    """
     everything = Selection()
     frame, total = queries.table(con, everything, end=top, default=queries.MOVED if other else queries.ORDER)
     con.register("ids_", pd.DataFrame({"id": list(frame["id"])}, dtype="object"))
@@ -147,7 +151,7 @@ def _report(
 
 
 def _details(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
-    """Per problem of the table ``ids_``: its solutions as a figure, what to do, what to paste where."""
+    """Return, per problem of the table ``ids_``: its solutions as a figure, what to do, and the texts to paste."""
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     con.register("wanted_", pa.table({"problem": pa.array(sorted(set(chosen["measured"])), pa.string())}))
     columns = ", ".join(tries.COLUMNS)
@@ -161,7 +165,8 @@ def _details(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[st
         advised = asdict(advice(row, facts.get(str(row["source_id"]), {}), verdict))
         figure = solutions(mine, LIGHT, pick=pick).plain() if mine else None
         if figure is not None:
-            del figure["layout"]["template"]  # alike in all: the page adds it again from the first chart's layout
+            # It is alike in all figures. The page adds it again from the first chart's layout.
+            del figure["layout"]["template"]
         made[str(row["id"])] = {"figure": figure, "problem": str(row["problem"]), **advised}
     return made
 
@@ -173,7 +178,7 @@ def _plain(column: pd.Series) -> list[object]:
 
 
 def _recolouring() -> dict[str, str]:
-    """Each colour of the light figures and what stands for it on a dark ground."""
+    """Map each colour of the light figures to the colour in its place on a dark background."""
     names = ("panel", "ink", "faint", "grid", "alarm", "good")
     pairs = {getattr(LIGHT, name): getattr(DARK, name) for name in names}
     for light, dark in ((LIGHT.categories, DARK.categories), (LIGHT.scale, DARK.scale)):
@@ -226,19 +231,19 @@ def _name(url: str) -> str:
 
 
 def _todo(actions: Sequence[Card]) -> Html:
-    """What to do, numbered as ``recommend`` numbers it."""
+    """Return the things to do, numbered as ``recommend`` numbers them."""
     texts = (f"{x.title}: {x.gain} ({x.evidence}); {x.changes}" for x in actions)
     return html_list(Html("ol"), map(html_text, texts))
 
 
 def _split(time: TimeSplit | None) -> list[str]:
-    """Where the time goes, in one sentence."""
+    """Return where the time goes, in one sentence."""
     parts = " · ".join(f"{name} {duration(us)}" for name, us in time.parts if us > 0) if time else ""
     return [f"{time.title}, {duration(sum(us for _, us in time.parts))}: {parts}"] if time and parts else []
 
 
 def _remarks(remarks: Sequence[Html]) -> Html:
-    """The first ones, and the others behind a line that opens them."""
+    """Return the first remarks, and the others behind a line that opens them."""
     first = [filled(Html("<p class=remark>@text@</p>"), {"text": x}) for x in remarks[:SHOWN]]
     rest = {"count": html_text(str(len(remarks) - SHOWN)), "list": html_list(Html("ul"), remarks[SHOWN:])}
     more = filled(Html("<details><summary>@count@ more</summary>@list@</details>"), rest)

@@ -1,8 +1,8 @@
-"""What is selected: the one state that every chart, the table and the URL share.
+"""The selection: the one state that every chart, the table and the URL share.
 
 A selection is a set of allowed values per facet, an interval per number, a search text and one problem.  It becomes a
-query string (``?view=roofline&direction=W&intensity=1..64``) and a WHERE clause with parameters, and comes back from a
-query string that anybody may have written: what is not known there is dropped.
+query string (``?view=roofline&direction=W&intensity=1..64``) and a WHERE clause with parameters.  It is read back from
+a query string that anybody may have written, so unknown names and values are dropped.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ FACETS: Mapping[str, str] = {
     "solver": "Fastest solution",
     "file": "File",
 }
-"""Columns of ``points`` that can be chosen from, with their titles."""
+"""Columns of ``points`` whose values can be chosen, with their titles."""
 
-_NONE = "–"  # a facet's value where a problem has none
+_NONE = "–"  # A facet's value for problems that have none.
 _MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no file"}
 
 
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
-    """A value of a facet for people; a solution in short unless ``whole``."""
+    """Return a value of a facet as shown to people; a solution in short unless ``whole``."""
     if not value.strip("?"):
         return "unknown"
     if value == _NONE:
@@ -69,28 +69,31 @@ INTRO: Mapping[str, str] = {
     "compare": "This run against another one, problem by problem, as logparse diff compares them: times of one kind of "
     "evidence, and beyond noise.",
 }
-_LONGEST = 400  # characters of a value that is taken from a URL
+_LONGEST = 400  # Most characters of a value that is taken from a URL.
 _LONGEST_TABLE = 8_000
 
 
 @dataclass(frozen=True)
 class Selection:
-    """An immutable state; every change gives a new one."""
+    """An immutable state.  Every change gives a new one."""
 
     view: str = "overview"
     run: str = ""
-    """The run that is looked at, and the one beside it; empty: as the page was started."""
+    """The run that is shown (``run``), and the run beside it (``compare``).
+
+    Empty means the run that the page started with.
+    """
     compare: str = ""
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     search: str = ""
     problem: str = ""
-    """The ``id`` of the problem that is looked at; it filters nothing."""
+    """The ``id`` of the problem that is shown.  It filters nothing."""
     table: str = ""
-    """Sorting and column filters of the table, as ``assets/explore.js`` writes them; nothing else looks into it."""
+    """Sorting and column filters of the table, as ``assets/explore.js`` writes them.  Only the table reads them."""
 
     def toggled(self, facet: str, value: str) -> Selection:
-        """With ``value`` chosen in ``facet``, or no longer chosen if it was."""
+        """Return the selection with ``value`` switched in ``facet``: chosen, or no longer chosen if it was."""
         if facet not in FACETS:
             return self
         old = self.values.get(facet, ())
@@ -98,12 +101,12 @@ class Selection:
         return replace(self, values={name: chosen for name, chosen in {**self.values, facet: new}.items() if chosen})
 
     def limited(self, intervals: Mapping[str, tuple[float, float] | None]) -> Selection:
-        """With these intervals; None takes one away."""
+        """Return the selection with these intervals.  None takes an interval away."""
         merged = {**self.between, **{k: v for k, v in intervals.items() if k in NUMBERS}}
         return replace(self, between={k: v for k, v in merged.items() if v is not None})
 
     def cleared(self) -> Selection:
-        """The same view without any filter."""
+        """Return the same view without any filter."""
         return Selection(view=self.view, run=self.run, compare=self.compare)
 
     @property
@@ -111,7 +114,7 @@ class Selection:
         return bool(self.values or self.between or self.search)
 
     def url(self) -> str:
-        """The query string, ``?`` included."""
+        """Return the query string, ``?`` included."""
         pairs: list[tuple[str, str]] = [("view", self.view)]
         pairs += [(name, value) for name, value in (("run", self.run), ("compare", self.compare)) if value]
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
@@ -122,7 +125,7 @@ class Selection:
         return "?" + urlencode(pairs)
 
     def where(self) -> tuple[str, list[object]]:
-        """A condition over ``points`` and its parameters."""
+        """Return a condition over ``points`` and its parameters."""
         parts, parameters = ["true"], list[object]()
         for facet, chosen in self.values.items():
             parts.append(f"{facet} in ({', '.join('?' * len(chosen))})")
@@ -131,7 +134,7 @@ class Selection:
             parts.append(f"{name} between ? and ?")
             parameters += [low, high]
         if self.search:
-            # To lower labels takes longest: they are no ASCII.  The option "l" takes the text as it stands.
+            # Lowering labels takes longest, because they are not ASCII. The option "l" takes the text literally.
             label = "regexp_matches(label, ?, 'il')"
             parts.append(f"(contains(lower(best), ?) or contains(lower(problem), ?) or {label})")
             parameters += [self.search.lower()] * 3
@@ -139,7 +142,7 @@ class Selection:
 
 
 def from_url(query: str | None) -> Selection:
-    """The selection of a query string.  Never raises; unknown names and unreadable values are dropped."""
+    """Return the selection of a query string.  Never raises.  Unknown names and unreadable values are dropped."""
     values: dict[str, tuple[str, ...]] = {}
     between: dict[str, tuple[float, float]] = {}
     single = {"view": "overview", "run": "", "compare": "", "search": "", "problem": "", "table": ""}

@@ -1,5 +1,6 @@
-"""The measurements of one problem as plain values: hundreds of problems with some rows each, of which a DataFrame
-apiece takes ten times as long.
+"""Measurements of one problem as plain values.
+
+A report has hundreds of problems with some rows each.  One DataFrame per problem would take ten times as long.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Row: TypeAlias = "pd.Series | Mapping[Hashable, Any]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """A row of the view ``measurements``; None is unknown."""
+    """A row of the view ``measurements``.  None is unknown."""
 
     problem: str | None = None
     source_id: str | None = None
@@ -36,7 +37,7 @@ class Try:
 
     @property
     def timed(self) -> bool:
-        """Whether it has a time: find-dbs hold zero and negative ones."""
+        """True if the row has a time.  Find-dbs hold zero and negative times."""
         return self.time_us is not None and self.time_us > 0
 
 
@@ -44,7 +45,7 @@ COLUMNS = tuple(x.name for x in fields(Try))
 
 
 def of_query(result: duckdb.DuckDBPyConnection) -> list[Try]:
-    """The rows of a result whose columns are among ``COLUMNS``."""
+    """Return the rows of a result whose columns are among ``COLUMNS``."""
     names = [name for name, *_ in result.description or ()]
     return [
         Try(**{x: None if isinstance(v, float) and math.isnan(v) else v for x, v in zip(names, row, strict=True)})
@@ -53,12 +54,12 @@ def of_query(result: duckdb.DuckDBPyConnection) -> list[Try]:
 
 
 def of_frame(frame: pd.DataFrame) -> list[Try]:
-    """The rows of a DataFrame; a column that it lacks is unknown."""
+    """Return the rows of a DataFrame.  A missing column is unknown."""
     known = frame[[x for x in COLUMNS if x in frame.columns]]
     rows = known.astype("object").where(known.notna(), None)
     return [Try(**dict(zip(rows.columns, row, strict=True))) for row in rows.itertuples(index=False, name=None)]
 
 
 def of_source(tries: Sequence[Try], source_id: object) -> Sequence[Try]:
-    """Those of one file, whose times are comparable; all where that file has none."""
+    """Return the tries of one file, whose times are comparable.  Return all tries if that file has none."""
     return [x for x in tries if x.source_id == source_id] or tries

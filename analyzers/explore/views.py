@@ -1,4 +1,4 @@
-"""What each view draws: one chart of what is selected, the same on the page, in the report and in a notebook."""
+"""The chart of each view, the same on the page, in the report and in a notebook."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ BOXES: Mapping[str, tuple[tuple[str, float], tuple[str, float]]] = {
     "weights": (("sibling_us", 1e3), ("best_us", 1e3)),
     "compare": (("here_us", 1.0), ("other_us", 1.0)),
 }
-"""Views in whose chart, which WebGL draws, a box selects: the numbers on its axes, and what one unit of the axis is in
-the column's.
+"""Views in which a box selects, with the columns on the chart's axes.
+
+WebGL draws these charts.  The number is one unit of the axis in units of the column.
 """
 
 
 @dataclass(frozen=True)
 class ChartStyle:
-    """How a chart is drawn: ``names`` are those of two runs; ``headed`` where nothing beside it states what it comes
-    to.
+    """The style of a chart.
+
+    ``names`` are the names of two runs.  ``headed`` is False if a text beside the chart already states its result.
     """
 
     theme: Theme
@@ -41,7 +43,9 @@ class ChartStyle:
 
 
 def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure | None:
-    """The chart of the selection's view, over the tables that ``con`` holds; None for a view that has none."""
+    """Return the chart of the selection's view, over the tables that ``con`` holds.  Return None for a view without
+    one.
+    """
     theme = style.theme
     match chosen.view:
         case "roofline":
@@ -59,7 +63,7 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
 
 
 def clicked(chosen: Selection, data: Mapping[str, Any], *, boxed: bool) -> Selection:
-    """The selection after a click or a box in the chart of its view; unchanged where that selects nothing."""
+    """Return the selection after a click or a box in the chart of its view; unchanged if that selects nothing."""
     if boxed:
         return _boxed(chosen, data)
     marks = data.get("points") or [{}]

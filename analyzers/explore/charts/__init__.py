@@ -1,4 +1,5 @@
-"""Charts: small tables to plotly figures, one family a file.  Nothing here queries, reads or prints.
+"""Charts: make plotly figures from small tables, one family per file.  Nothing here queries, reads or prints.
 
-Whatever can be clicked carries ``customdata``: ``[id, …]`` of a problem, or ``[facet, value]`` of a bar.
+Every mark that can be clicked has ``customdata``: ``[id, …]`` for a problem, or ``["regret", low, high, …]`` for a
+class of regret.
 """

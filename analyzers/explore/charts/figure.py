@@ -1,7 +1,8 @@
-"""A plotly figure as plain data, built up with the words of ``plotly.graph_objects.Figure``.
+"""A plotly figure as plain data, with the methods of ``plotly.graph_objects.Figure``.
 
 That class checks every setting and value, which takes 40 to 70 ms of each click and a quarter of a second of the first
-view; plotly.js checks them anyway.  ``figures`` makes it of these for notebooks, and there the tests check all of them.
+view.  The browser's plotly.js checks them anyway.  ``notebook`` makes the class's figures from this data, and the tests
+check all settings there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Figure:
         self._add("scattergl", **settings)
 
     def _add(self, kind: str, *, col: int | None = None, **settings: Any) -> None:
-        """A trace with these settings; of several plots, in the one of this column."""
+        """Add a trace with these settings, in the plot of column ``col`` if there are several plots."""
         place = {} if col is None else {axis + "axis": axis + _number(col) for axis in "xy"}
         self.data.append({"type": kind, **settings, **place})
 
@@ -40,17 +41,17 @@ class Figure:
         self.layout.setdefault("annotations", []).append(settings)
 
     def add_vline(self, x: float, *, col: int = 1, **settings: Any) -> None:
-        """A line over the whole height of a plot."""
+        """Add a line over the whole height of a plot."""
         number = _number(col)
         ends = {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "xref": f"x{number}", "yref": f"y{number} domain"}
         self.layout.setdefault("shapes", []).append({**ends, **settings})
 
     def update_layout(self, **settings: Any) -> None:
-        """What is there and not named here stays, also within groups of settings."""
+        """Merge settings into the layout.  A setting that is not named here stays, also within groups of settings."""
         _merge(self.layout, settings)
 
     def update_annotations(self, selector: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        """The texts that there are, or those with these settings."""
+        """Change the existing annotations, or only the ones whose settings match ``selector``."""
         for annotation in self.layout.get("annotations", ()):
             if all(annotation.get(name) == value for name, value in (selector or {}).items()):
                 _merge(annotation, settings)
@@ -62,9 +63,10 @@ class Figure:
         self._update_axes("y", col, settings)
 
     def plain(self, *, webgl: bool = True) -> dict[str, Any]:
-        """The figure as JSON can hold it: arrays as lists, and None for what is not a number.
+        """Return the figure as values that JSON can hold: arrays as lists, and None for numbers that are not finite.
 
-        Without ``webgl`` points are drawn as SVG, slower: where a browser has none it would draw nothing.
+        Without ``webgl`` points are drawn as SVG, which is slower.  A browser without WebGL would draw nothing
+        otherwise.
         """
         data = _plain(self.data)
         if not webgl:
@@ -72,7 +74,7 @@ class Figure:
         return {"data": data, "layout": _plain(self.layout)}
 
     def _update_axes(self, axis: str, col: int | None, settings: Mapping[str, Any]) -> None:
-        """The axis of one plot, or of all."""
+        """Change the axis of one plot, or of all plots."""
         for number in map(_number, range(1, self._plots + 1) if col is None else [col]):
             _merge(self.layout.setdefault(f"{axis}axis{number}", {}), settings)
 
@@ -82,7 +84,10 @@ def _number(col: int) -> str:
 
 
 def subplots(titles: Sequence[str], *, horizontal_spacing: float) -> Figure:
-    """Plots side by side with axes of their own, counted from 1 at the left; the spacing is a share of the whole."""
+    """Return a figure with plots side by side, with axes of their own, counted from 1 at the left.
+
+    ``horizontal_spacing`` is a share of the whole width.
+    """
     figure = Figure()
     figure._plots = cols = len(titles)
     wide = (1 - horizontal_spacing * (cols - 1)) / cols

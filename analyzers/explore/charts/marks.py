@@ -1,4 +1,4 @@
-"""What a point of any chart shares: its hover text, its size, its category."""
+"""Properties that points of all charts share: hover text, size, category."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ HOVER = (
     "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
     "<br>%{customdata[4]:,.3~r} TFLOP/s<extra></extra>"
 )
-"""Texts arrive through ``text`` and ``customdata``, already made safe; nothing of a log stands in a template."""
+"""Texts arrive through ``text`` and ``customdata``, already made safe.  No text of a log stands in a template."""
 
 
 class Look(NamedTuple):
-    """How points of one kind look: their name in the legend, their colour, their symbol."""
+    """The look of points of one kind: their name in the legend, their colour, their symbol."""
 
     name: str
     colour: str
@@ -38,10 +38,10 @@ def add_points(
     hovertemplate: str = HOVER,
     **each: np.ndarray,
 ) -> None:
-    """A trace per kind that has points; what ``looks`` does not know goes to its ``""``.
+    """Add a trace per kind that has points.  Kinds that ``looks`` does not have get the look ``""``.
 
     ``kinds``, ``size`` (px) and ``each`` (``x, y, text, customdata``) have a value per point.  They are made for all
-    points and parted here: pandas takes as long for the few of one kind as for all.
+    points and split here, because pandas takes as long for the few points of one kind as for all.
     """
     left = np.ones(len(kinds), dtype=bool)
     for kind, look in looks.items():
@@ -59,13 +59,13 @@ def add_points(
 
 
 def hover_data(points: pd.DataFrame) -> np.ndarray:
-    """``customdata`` of problem points: id, fastest solution, seconds now, seconds at best, TFLOP/s."""
+    """Return ``customdata`` of problem points: id, fastest solution, seconds now, seconds at best, TFLOP/s."""
     numbers = np.column_stack([points["time_us"] / 1e6, points["then_us"] / 1e6, points["tflops"]]).astype("float64")
     return np.column_stack([points["id"].to_numpy(object), repeated(points["solver"]), rounded(numbers)])
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
-    """Six digits of each number, None where there is none: what a hover text shows, in few bytes."""
+    """Round numbers to six digits, None if not finite, because a hover text shows no more and the data stay small."""
     size = np.abs(values, where=np.isfinite(values), out=np.ones_like(values))
     scale = 10.0 ** (5 - np.floor(np.log10(np.where(size > 0, size, 1.0))))
     out = (np.round(values * scale) / scale).astype(object)
@@ -74,24 +74,28 @@ def rounded(values: np.ndarray) -> np.ndarray:
 
 
 def repeated(names: pd.Series) -> np.ndarray:
-    """Names of which there are few, made safe; each of them once."""
+    """Make a column with few distinct names safe.  Each distinct name is converted once."""
     codes, distinct = pd.factorize(names, use_na_sentinel=False)
     return texts(distinct, 60)[codes]
 
 
 def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
-    """``customdata`` as an array of objects, which plotly takes as it is; it would walk through every list."""
+    """Return ``customdata`` as an array of objects, which plotly takes as it is.  It would walk through every list."""
     return np.array([tuple(row) for row in rows], dtype=object)
 
 
 def texts(values: Iterable[object], longest: int = 120) -> np.ndarray:
-    """Labels made safe, in the form that plotly takes without looking at each."""
-    known = values.tolist() if isinstance(values, pd.Series) else values  # one by one takes six times as long
+    """Return labels made safe, in an array that plotly takes without looking at each label."""
+    # Taking them from the Series one by one takes six times as long.
+    known = values.tolist() if isinstance(values, pd.Series) else values
     return np.array([shown(text, longest) for text in known], dtype=object)
 
 
 def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> np.ndarray:
-    """Marker diameters (px) whose area follows the share of the total; the smallest where nothing is known."""
+    """Return marker diameters (px) whose area follows the share of the largest weight.
+
+    The diameter is the smallest if no weight is known.
+    """
     known = weights.to_numpy(dtype="float64", na_value=0.0)
     top = known.max(initial=0.0)
     area = known / top if top > 0 else np.zeros(len(known))
@@ -99,7 +103,7 @@ def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> n
 
 
 def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, Look]:
-    """Looks of the six most frequent names; the rest share one under ``""``, which is called ``other``."""
+    """Return looks of the six most frequent names.  The others share the look ``""`` with the legend ``other``."""
     common = Counter(names)
     order = sorted(common, key=lambda x: (-common[x], x))
     made = {x: Look(shown(x, 34), theme.categories[i], SYMBOLS[i]) for i, x in enumerate(order[: len(SYMBOLS)])}
@@ -107,16 +111,22 @@ def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, L
 
 
 def log_axis(values: pd.Series) -> dict[str, Any]:
-    """A logarithmic axis: a tick per decade, at 1, 2 and 5 where there are few, and as plotly likes within one; each
-    with its whole number.
+    """Return a logarithmic axis for the values.
+
+    * Largest / smallest above 300: one tick per decade.
+    * Above 10: ticks at 1, 2 and 5.
+    * Else plotly chooses the ticks.
+
+    Each tick shows its whole number.
     """
     known = values[values > 0]
     return log_axis_over(float(known.max()) / float(known.min()) if len(known) else 1.0)
 
 
 def log_axis_over(ratio: float, most: float = 300) -> dict[str, Any]:
-    """The same of values whose largest is ``ratio`` times the smallest; up to ``most`` times it has ticks within a
-    decade.
+    """Return a logarithmic axis for values whose largest is ``ratio`` times the smallest.
+
+    Up to ``most`` times it has ticks within a decade.
     """
     steps = {"dtick": 1} if ratio > most else {"dtick": "D2"} if ratio > 10 else {"nticks": 8}
     return {"type": "log", **steps, "tickformat": ",~r"}

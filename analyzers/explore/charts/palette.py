@@ -1,8 +1,8 @@
 """Colours and the look of a figure, dark and light.
 
 Categories take the colours of Okabe and Ito ("Color Universal Design", 2008), which people with any of the common
-colour deficiencies distinguish; numbers take steps of cividis, which also read in grey.  Symbols repeat the colours'
-meaning.
+colour deficiencies can distinguish.  Numbers take steps of cividis, which are also readable in grey.  Symbols repeat
+the meaning of the colours.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from analyzers.explore.charts.figure import Figure
 
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 ON_DARK = ("#56B4E9", "#E69F00", "#2FBF97", "#E39AC3", "#8FA8FF", "#FF7F3F")
-"""The same hues, lifted to be seen on a dark ground."""
+"""The same hues, made brighter for a dark background."""
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
 FONT = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of one ground."""
+    """The colours for one background."""
 
     name: str
     panel: str
@@ -33,7 +33,7 @@ class Theme:
     alarm: str
     good: str
     scale: tuple[str, ...]
-    """Six steps of cividis from little to much, without its ends that would vanish in the ground."""
+    """Six steps of cividis from little to much, without its ends, which would not be visible on the background."""
 
     @property
     def accent(self) -> str:
@@ -52,12 +52,12 @@ THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
 
 
 def theme_of(name: str | Theme | None) -> Theme:
-    """A theme by name; light for an unknown name."""
+    """Return a theme by name; light for an unknown name."""
     return name if isinstance(name, Theme) else THEMES.get(name or "", LIGHT)
 
 
 def template(theme: Theme) -> dict[str, Any]:
-    """The look that all figures share as plotly's template, which each setting of a figure's own goes before."""
+    """Return the look that all figures share as plotly's template.  A figure's own settings go before it."""
     axis = {
         "gridcolor": theme.grid,
         "linecolor": theme.grid,
@@ -65,7 +65,7 @@ def template(theme: Theme) -> dict[str, Any]:
         "tickfont": {"color": theme.faint, "size": 11},
         "title": {"font": {"color": theme.faint, "size": 12}, "standoff": 8},
         "automargin": True,
-        "ticklabeloverflow": "allow",  # margins show them; else plotly measures each label at each drawing
+        "ticklabeloverflow": "allow",  # Margins show the labels. Otherwise plotly measures each label at each drawing.
         "separatethousands": True,
         "exponentformat": "none",
     }
@@ -78,7 +78,8 @@ def template(theme: Theme) -> dict[str, Any]:
         "hoverlabel": {
             "bgcolor": theme.panel, "bordercolor": theme.faint, "align": "left", "namelength": -1, "font": text,
         },
-        # Hung from the box: plotly misplaces a legend of several lines that stands on the plot.
+        # The legend hangs from the container, because plotly misplaces a legend of several lines that stands on the
+        # plot.
         "legend": {"orientation": "h", "yref": "container", "yanchor": "top", "x": 0,
                    "font": {"size": 11, "color": theme.ink}},
         "hovermode": "closest",
@@ -95,14 +96,14 @@ def styled(figure: Figure, theme: Theme, *, height: int) -> Figure:
         plot_bgcolor=theme.panel,
         height=height,
         legend={"y": 1 - 30 / height},
-        # Left there is room for "100,000": where a click makes the numbers wider, plotly draws everything twice.
+        # The left margin has room for "100,000". If a click made the numbers wider, plotly would draw everything twice.
         margin={"l": 78, "r": 24, "t": 26, "b": 52},
     )
     return figure
 
 
 def headline(figure: Figure, text: str, theme: Theme, *, lines: int) -> None:
-    """The figure's headline, in ``lines`` of words above it and its legend."""
+    """Add the figure's headline, of ``lines`` lines, above the figure and its legend."""
     height, below = figure.layout["height"], 12 + 18 * lines
     figure.update_layout(
         title={"text": text, "x": 0, "xref": "container", "y": 1 - (below - 18) / height, "yref": "container",
@@ -113,7 +114,7 @@ def headline(figure: Figure, text: str, theme: Theme, *, lines: int) -> None:
 
 
 def note(figure: Figure, text: str, theme: Theme) -> Figure:
-    """A remark of our own under the plot and its axis title, at the right."""
+    """Add a remark under the plot and its axis title, at the right."""
     if not text:
         return figure
     figure.add_annotation(
@@ -129,9 +130,9 @@ EMPTY = 200
 
 
 def blank(text: str, theme: Theme, *, height: int) -> Figure:
-    """A figure without data with a text that names the next step."""
+    """Return a figure without data, with a text that names the next step."""
     figure = styled(Figure(), theme, height=height)
-    figure.update_layout(margin={"l": 24, "r": 24})  # no axis stands beside the text
+    figure.update_layout(margin={"l": 24, "r": 24})  # No axis stands beside the text.
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False)
     figure.add_annotation(

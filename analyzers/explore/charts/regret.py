@@ -1,4 +1,4 @@
-"""How much the picks lose: its distribution, and the time saved by the first N overrides."""
+"""The chart of regret, the loss by the picks: its distribution, and the time saved by the first N overrides."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NOTHING = (
     "Next: ingest timings of the same problems, or measure: <b>logparse replay</b>"
 )
 SHARE = 0.9
-HEIGHT = 460  # px, with and without data: a filter moves nothing below
+HEIGHT = 460  # Height in px, with and without data, so that a filter moves nothing below the chart.
 
 
 def rows_for(savings: pd.DataFrame) -> int:
-    """How many of the largest savings give ``SHARE`` of all; 0 where there are none."""
+    """Return how many of the largest savings give ``SHARE`` of all savings; 0 without savings."""
     if not len(savings):
         return 0
     reached = savings["saving_us"].cumsum() >= SHARE * float(savings["total_saving_us"].iloc[0])
@@ -26,9 +26,12 @@ def rows_for(savings: pd.DataFrame) -> int:
 
 
 def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure:
-    """Left: problems and time by class of regret.  Right: cumulative time saved by number of rows changed.
+    """Draw two plots.
 
-    ``regrets`` as of ``rows.regrets``, ``savings`` as of ``rows.savings`` (largest first).
+    * Left: problems and time by class of regret.
+    * Right: cumulative time saved by number of rows changed.
+
+    ``regrets`` comes from ``queries.regrets``, ``savings`` from ``queries.savings`` (largest first).
     """
     judged = regrets[regrets["problems"] > 0]
     if not len(judged) and not len(savings):
@@ -61,12 +64,12 @@ def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
         col=1,
     )
     figure.update_xaxes(title={"text": "regret: pick / best known − 1"}, type="category", tickangle=-40, col=1)
-    few = {"dtick": 1} if regrets["problems"].max() <= 8 else {}  # no half problems
+    few = {"dtick": 1} if regrets["problems"].max() <= 8 else {}  # Without it the axis would show half problems.
     figure.update_yaxes(title={"text": "problems"}, **few, col=1)
 
 
 def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> list[str]:
-    """The curve; its remark, a line or two, states how few rows give most."""
+    """Draw the curve.  Return a remark of one or two lines that states how few rows give most of the saving."""
     count, total = int(savings["count"].iloc[0]), float(savings["total_saving_us"].iloc[0])
     needed = rows_for(savings)
     curve = savings["saving_us"].cumsum() / 1e3

@@ -1,4 +1,4 @@
-"""Arithmetic intensity against achieved TFLOP/s, under the ceilings of the device."""
+"""The roofline chart: arithmetic intensity against achieved TFLOP/s, under the ceilings of the device."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ COLUMNS = (
     *("id", "label", "solver", "operation", "direction", "dtype", "device", "time_us", "then_us", "total_us"),
     *("regret", "intensity", "tflops"),
 )
-"""Columns of ``points`` that are read here."""
-HEIGHT = 560  # px, with and without data: a filter moves nothing below
+"""Columns of ``points`` that this chart reads."""
+HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 
 
 def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
-    """Each problem at its intensity (flop per byte that must move) and its rate now; area = share of the time.
+    """Draw each problem at its intensity (flop per byte that must move) and its rate now.
 
-    Colour is regret (time now over best known, minus one) where a pick is timed, else operation.  Ceilings are those of
-    the device with the most time here (``devices.csv``).
+    The area of a point is its share of the time.  The colour is regret (time now over best known, minus one) if a pick
+    is timed, else the operation.  The ceilings are for the device with the most time here (``devices.csv``).
     """
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
@@ -56,9 +56,9 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
 
 
 def _least(rows: pd.DataFrame, column: str) -> float:
-    """The smallest value of a column, without those of problems that together take less than a thousandth of the time.
+    """Return the smallest value of a column, without problems that together take less than a thousandth of the time.
 
-    One tiny problem would stretch a logarithmic axis by decades in which there is nothing else.
+    One tiny problem would stretch a logarithmic axis by decades that hold nothing else.
     """
     ordered = rows.sort_values(column)
     share = ordered["total_us"].fillna(0.0).cumsum()
@@ -67,7 +67,7 @@ def _least(rows: pd.DataFrame, column: str) -> float:
 
 
 def _within(figure: Figure, rows: pd.DataFrame, column: str, axis: str) -> bool:
-    """Begins an axis at ``_least`` where that is far above the smallest value; whether it does."""
+    """Start an axis at ``_least`` if that is far above the smallest value.  Return True if it does."""
     least, smallest = _least(rows, column), float(rows[column].min())
     if least < _FAR * smallest:
         return False
@@ -77,7 +77,7 @@ def _within(figure: Figure, rows: pd.DataFrame, column: str, axis: str) -> bool:
 
 
 _FAR = 10.0
-"""From this ratio on an axis without the smallest problems is clearer."""
+"""Ratio of ``_least`` to the smallest value from which on the smallest problems are left out of the axis."""
 
 
 def _device(rows: pd.DataFrame) -> Device | None:
@@ -89,7 +89,7 @@ def _device(rows: pd.DataFrame) -> Device | None:
 
 
 def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) -> None:
-    """The bandwidth's slope and a flat peak per input type (the three with the most time)."""
+    """Draw the slope of the bandwidth and a flat peak per input type (the three with the most time)."""
     ends = _least(rows, "intensity") / 1.5, float(rows["intensity"].max()) * 1.5
     common = rows.groupby("dtype")["total_us"].sum().sort_values(ascending=False, kind="stable").index
     peaks: dict[float, list[str]] = {}
@@ -139,7 +139,7 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: The
             "cmax": 1,
             "opacity": 0.85,
             "line": {"width": 0.75, "color": theme.faint},
-            # Its title is along it: above, it would stand in the topmost number.
+            # The colour bar's title stands along the bar. Above it, it would overlap the topmost number.
             "colorbar": {
                 "title": {"text": "regret: pick ÷ best known − 1", "side": "right", "font": {"size": 12, **faint}},
                 "thickness": 10,
@@ -154,9 +154,9 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: The
 
 
 def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme, *, only: bool) -> None:
-    """Points without a timed pick: by operation and direction where there are no others, else in grey.
+    """Draw points without a timed pick: by operation and direction if no other points exist, else in grey.
 
-    Each kind of problem has the colour and symbol that it has under every filter.
+    Each kind of problem has the same colour and symbol under every filter.
     """
     pairs = zip(rows["operation"].tolist(), rows["direction"].tolist(), strict=True)
     kinds = np.array([f"{operation} {direction}".removesuffix(" –") for operation, direction in pairs], dtype=object)

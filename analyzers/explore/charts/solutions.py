@@ -1,4 +1,4 @@
-"""Every solution of one problem with its samples."""
+"""The chart of every solution of one problem with its samples."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SAMPLES = 200
 
 
 _NUMBERED = 50
-"""Times the smallest, up to which there is room for numbers within a decade."""
+"""Largest ratio of times up to which there is room for numbers within a decade."""
 
 
 def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) -> Figure:
-    """A row per solution, the fastest on top: samples as a strip, else the file's interval, else one point.
+    """Draw a row per solution, the fastest on top: samples as a strip, else the file's interval, else one point.
 
-    ``pick`` is the solution that the library chose, marked.
+    ``pick`` is the solution that the library chose.  It is marked.
     """
     if not tries:
         return blank(NOTHING, theme, height=220)
@@ -44,7 +44,7 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) ->
             figure.add_scatter(**_times(group, names), name=legend, mode="markers", marker=look)
     _failures(figure, [x for x in rows if not x.timed], names, min(times, default=1.0), theme)
     spread = max(times) / min(times) if times else 1.0
-    # Close ones fill the width, so that samples and intervals can be distinguished; else zero is in sight.
+    # Close times fill the width, so that samples and intervals can be distinguished. Otherwise the axis starts at zero.
     alone = spread == 1 and all(x.samples_us is None and x.max_us is None for x, _ in timed)
     mode = "tozero" if spread > 2 or alone else "normal"
     linear: dict[str, Any] = {"type": "linear", "rangemode": mode, "nticks": 8}
@@ -64,7 +64,7 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) ->
 
 
 def _best(tries: Sequence[Try]) -> dict[str, float]:
-    """Solution → its smallest time, infinite where it has none."""
+    """Return the smallest time per solution, µs; infinite if the solution has none."""
     best: dict[str, float] = {}
     for x in tries:
         if x.solution is not None:
@@ -73,13 +73,13 @@ def _best(tries: Sequence[Try]) -> dict[str, float]:
 
 
 def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
-    """Unique axis labels (equal ones would fall together), the pick in bold."""
+    """Return unique axis labels, the pick in bold.  Equal labels would fall together."""
     unique = distinct(shown(solution_name(text), 46) for text in order)
     return {text: f"<b>{name}</b>" if text == pick else name for text, name in zip(order, unique, strict=True)}
 
 
 def _times(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str]) -> dict[str, Any]:
-    """One mark per measurement, with the interval of the file's own statistics where it has them."""
+    """Return one mark per measurement, with the interval of the file's own statistics if it has them."""
     return {
         "x": [time for _, time in rows],
         "y": [names[x.solution] for x, _ in rows],
@@ -113,7 +113,7 @@ def _strips(figure: Figure, rows: Sequence[tuple[Try, float]], names: Mapping[st
 
 
 def _failures(figure: Figure, rows: Sequence[Try], names: Mapping[str | None, str], edge: float, theme: Theme) -> None:
-    """Solutions that gave no time, at the left edge, with what went wrong."""
+    """Draw solutions without a time at the left edge, with their error."""
     if rows:
         words = [str(x.status) if x.error is None else f"{x.status}: {x.error}" for x in rows]
         figure.add_scatter(

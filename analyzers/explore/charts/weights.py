@@ -1,4 +1,4 @@
-"""Backward weights: the time of W against the slower of F and B of the same layer."""
+"""The chart of backward weights: the time of W against the slower of F and B of the same layer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NOTHING = (
     "Next: ingest a trace of a training step with convolutions, or a MIOpen find-db; clear filters on direction"
 )
 COLUMNS = ("id", "label", "direction", "best", "best_us", "time_us", "sibling_us", "total_us")
-"""Columns of ``points`` that are read here."""
-HEIGHT = 560  # px, with and without data: a filter moves nothing below
+"""Columns of ``points`` that this chart reads."""
+HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 RATIOS = (1, 3, 10, 30, 100)
 HOVER = (
     "<b>%{text}</b><br>W %{customdata[1]:.3s}s = %{customdata[2]:,.3~r}× the slower of F and B (%{customdata[3]:.3s}s)"
@@ -27,11 +27,13 @@ HOVER = (
 
 
 def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
-    """W (best known) against max(F, B) (best known) per layer and file; lines of equal ratio; solver as symbol.
+    """Draw W (best known) against max(F, B) (best known) per layer and file.
 
-    All three do the same floating-point work, so points far above the line of 1 are worth a look.
+    Lines show equal ratios.  The symbol shows the solver.  All three passes do the same floating-point work, so points
+    far above the line of 1 are worth a look.
     """
-    points = points.assign(best_us=points["best_us"].fillna(points["time_us"]))  # of a trace alone there is no other
+    # A problem that only a trace holds has no other time.
+    points = points.assign(best_us=points["best_us"].fillna(points["time_us"]))
     rows = points[(points["direction"] == "W") & (points["best_us"] > 0) & (points["sibling_us"] > 0)]
     if not len(rows):
         return blank(NOTHING, theme, height=HEIGHT)
@@ -40,7 +42,8 @@ def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") ->
     ceiling = float(rows["best_us"].max()) / 1e3 * 2
     ends = {ratio: min(high, ceiling / ratio) for ratio in RATIOS if ceiling / ratio > low}
     still: dict[str, Any] = {"hoverinfo": "skip", "showlegend": False, "cliponaxis": False}
-    for ratios, width, dash in (RATIOS[:1], 1.5, "solid"), (RATIOS[1:], 1, "dot"):  # the browser pays per trace
+    # The browser pays per trace, so the lines are drawn in two traces.
+    for ratios, width, dash in (RATIOS[:1], 1.5, "solid"), (RATIOS[1:], 1, "dot"):
         drawn = [ratio for ratio in ratios if ratio in ends]
         figure.add_scatter(
             x=[x for ratio in drawn for x in (low, ends[ratio], None)],

@@ -1,1 +1,1 @@
-"""From a store to what the page shows: prepared in a child process, kept between looks."""
+"""Load a store for the page: child processes prepare its data, which are kept as long as the page runs."""

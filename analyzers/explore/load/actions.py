@@ -1,4 +1,4 @@
-"""The recommendation as actions: what a person does once, what that saves, and the files for it."""
+"""Turn the recommendation into the page's cards: what a person does once, what that saves, and the files for it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _TEXT_FILES = (".sh", ".md", ".json", ".py")
 def verdict_of(
     con: duckdb.DuckDBPyConnection, analysis: Analysis, points: str, other: GpuTime | None = None
 ) -> PageVerdict:
-    """What page and report state of a run.  ``points`` names the table of problems with the analysis in ``con``;
-    ``other`` is the GPU time of the run beside it.
+    """Return what page and report state about a run.
+
+    ``points`` names the table of problems with the analysis in ``con``.  ``other`` is the GPU time of the run beside
+    it.
     """
     return PageVerdict(
         headline=analysis.headline,
@@ -40,7 +42,7 @@ def verdict_of(
 
 
 def cards(recommendation: Recommendation) -> list[Card]:
-    """What to do, in the one order of ``recommend``'s list."""
+    """Return the things to do, in the order of ``recommend``'s list."""
     return [_action(x, recommendation) for x in verdict(recommendation).todo]
 
 
@@ -61,15 +63,15 @@ def _action(todo: Todo, recommendation: Recommendation) -> Card:
 
 
 def archive(recommendation: Recommendation, settings: Settings, path: Path) -> None:
-    """All files of the recommendation as one zip at ``path``.  Raises OSError."""
+    """Write all files of the recommendation as one zip at ``path``.  Raises OSError."""
     with tempfile.TemporaryDirectory(prefix="logparse-files-") as folder, zipfile.ZipFile(path, "w") as target:
         write(recommendation, settings, Path(folder))
         for file in sorted(x for x in Path(folder).rglob("*") if x.is_file()):
             data = file.read_bytes()
-            if file.suffix in _TEXT_FILES:  # they are unpacked elsewhere
+            if file.suffix in _TEXT_FILES:  # The files will be unpacked elsewhere.
                 data = data.replace(folder.encode(), b".")
             info = zipfile.ZipInfo(str(file.relative_to(folder)))
-            info.external_attr = file.stat().st_mode << 16  # scripts stay executable
+            info.external_attr = file.stat().st_mode << 16  # Scripts stay executable.
             target.writestr(info, data, zipfile.ZIP_DEFLATED)
 
 
@@ -83,7 +85,7 @@ _TIME = """
 
 
 def time_split(con: duckdb.DuckDBPyConnection, found: Recommendation, points: str) -> TimeSplit:
-    """Where the time of the run goes; ``points`` names the table of problems in ``con``."""
+    """Return where the time of the run goes.  ``points`` names the table of problems in ``con``."""
     compared, alone, untimed = map(float, con.execute(_TIME.format(points=points)).fetchall()[0])
     of = verdict(found)
     if of.split:
@@ -94,7 +96,10 @@ def time_split(con: duckdb.DuckDBPyConnection, found: Recommendation, points: st
 
 
 def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str, float | None, float | None], ...]:
-    """What two runs' traces state of a step, or of all traces where one of them marks no steps; empty without both."""
+    """Return the times that two runs' traces state for a step, µs, by name.
+
+    They are those for all traces if one of the runs marks no steps.  The result is empty unless both runs have traces.
+    """
     if here is None or there is None:
         return ()
     marked = here.steps is not None and there.steps is not None

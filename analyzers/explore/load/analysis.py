@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 
 LIMITS = ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = false")
-"""Settings of DuckDB under which the page's child stays small."""
+"""Settings of DuckDB that limit the memory of the page's child process."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """``compared`` as of ``picks_vs_best``, ``found`` one row per problem with a finding, sentences for the top."""
+    """``compared``: rows of ``picks_vs_best``.  ``found``: one row per problem with a finding.
+
+    ``headline`` and ``lines`` are sentences for the top of the page.
+    """
 
     run: str
     headline: str
@@ -41,8 +44,9 @@ class Analysis:
 def analyse(
     store: Store, run: str | None = None, settings: Settings | None = None, limits: Sequence[str] = LIMITS
 ) -> Analysis:
-    """Run every analyzer over a run of the store (default the latest), read under these settings of DuckDB.  Raises
-    StoreError where there is none.
+    """Run every analyzer over a run of the store (default the latest), read under these settings of DuckDB.
+
+    Raises StoreError if there is no such run.
     """
     settings = settings or Settings()
     tables = tables_to_analyse(store, run, limits)
@@ -63,14 +67,17 @@ def analyse(
 
 
 def traced(store: Store, run: str) -> GpuTime | None:
-    """The GPU time of a run's traces; None, and nothing else is read, where it has none."""
+    """Return the GPU time of a run's traces.  Return None, and read nothing else, if the run has no traces."""
     if not len(store.query("select 1 from kernels where run = $run limit 1", run, {"run": run})):
         return None
     return gpu_time(tables_to_analyse(store, run, LIMITS))
 
 
 def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
-    """The findings by problem, and of all problems that the list names what it does about them, the best first."""
+    """Add to each problem the name of the best thing to do about it.
+
+    Problems that the list names but that have no finding are added as rows.
+    """
     parts = {x.action.name: x.parts for x in result.actions}
     named: dict[str, str] = {}
     for todo in verdict(result).todo:
@@ -84,7 +91,7 @@ def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
 
 
 def store_points(store: Store, run: str | None = None) -> pd.DataFrame:
-    """The table of a store's run (default the latest), with what ``recommend`` finds in it."""
+    """Return the table ``points`` of a store's run (default the latest), with what ``recommend`` finds in it."""
     analysis = analyse(store, run)
     with store.connect() as con:
         build(con, analysis.run, analysis.compared, analysis.found)

@@ -1,4 +1,4 @@
-"""Another run beside the one that is looked at: which one ``--compare`` names, and what ``logparse diff`` finds."""
+"""Load another run beside the shown one: find the run that ``--compare`` names, and compare as ``logparse diff``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 
 def beside(word: str, store: Store) -> tuple[Store, str]:
-    """The store and the run that a word names: ``STORE`` (its latest run), ``STORE#RUN`` (also ``STORE:RUN``), or a run
-    of ``store``.  Raises StoreError for any other word.
+    """Return the store and the run that a word names.
+
+    The word is ``STORE`` (its latest run), ``STORE#RUN`` (also ``STORE:RUN``), or a run of ``store``.  Raises
+    StoreError for any other word.
     """
     if (whole := existing(word)) is not None:
         return whole, whole.latest_run()
-    for place, mark in enumerate(word):  # both may hold colons: a URL, and a run that is named by its time
+    for place, mark in enumerate(word):  # Both may hold colons: a URL, and a run that is named by its time.
         if place and mark in ":#" and (found := existing(word[:place])) is not None:
             return found, found.latest_run(word[place + 1 :])
     if word in store.runs():
@@ -30,12 +32,12 @@ def beside(word: str, store: Store) -> tuple[Store, str]:
 
 
 def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, str]:
-    """How the two are called: by their runs where they are of one store, else by their stores."""
+    """Return names of the two runs: their run names if they are in one store, else the URLs of their stores."""
     return (run, other_run) if store.url == other.url else (store.url, other.url)
 
 
 def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
-    """The same comparison as ``logparse diff``.  Raises StoreError for a run that does not exist."""
+    """Compare two runs as ``logparse diff`` does.  Raises StoreError if a run does not exist."""
     from analyzers.compare.diff import diff
     from analyzers.compare.timings import times_of_run
 
@@ -43,7 +45,10 @@ def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
 
 
 def keep(found: Diff, folder: Path) -> Path:
-    """The file in the folder that holds the comparison: ``problem, here_us, other_us, moved`` where both have times."""
+    """Write the comparison to a file in the folder and return its path.
+
+    The columns are ``problem, here_us, other_us, moved``.  The rows are problems with times in both runs.
+    """
     path = folder / "others.parquet"
     rows = "select problem, a_us as here_us, b_us as other_us, state as moved from compared where ratio is not null"
     found.con.execute(f"copy ({rows}) to {sql_text(path)} (format parquet)")

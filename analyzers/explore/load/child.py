@@ -1,8 +1,8 @@
-"""Reading a store for the page, in processes of their own (``reading`` starts them).
+"""Read a store for the page, in processes of their own (``reader`` starts them).
 
 Reading 200,000 problems takes more than half a gigabyte for some seconds, which the page must not keep.  So a child
-reads the store, writes what the page needs into a folder and reports each step when it is done.  The first step is
-all that the first view needs; the analyzers' results come later, at a lower priority than the page.
+process reads the store, writes what the page needs into a folder and reports each step when it is done.  The first step
+is all that the first view needs.  The analyzers' results come later, at a lower priority than the page.
 """
 
 from __future__ import annotations
@@ -31,31 +31,34 @@ if TYPE_CHECKING:
     from logparse.store import Store
 
 _MB, _ROWS_PER_MB = 300, 20_000
-"""DuckDB's memory limit: so much, and a megabyte per so many measurements.  A store of 193,590 problems (649,000
-measurements) is read within it as fast as without; 400 MB were too few for 4.5 million.
+"""DuckDB's memory limit: ``_MB`` megabytes, and one more per ``_ROWS_PER_MB`` measurements.
+
+A store of 193,590 problems (649,000 measurements) is read within the limit as fast as without.  400 MB were too few for
+4.5 million measurements.
 """
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family'"""
 _GROUP = 16_384
 _BLOOM = f"row_group_size {_GROUP}, dictionary_size_limit {_GROUP}"
-"""Rows are found by the Bloom filters of their hashes, which DuckDB writes beside each dictionary: as fast as rows in
-their order, and to order them would take twice as long as all else.
+"""Rows are found by the Bloom filters of their hashes, which DuckDB writes beside each dictionary.
+
+That is as fast as sorted rows, and sorting would take twice as long as all other steps.
 """
 
 
 def main(job: Mapping[str, Any]) -> None:
-    """What a child runs: a line of JSON on standard output for each step.  Never raises."""
-    pa.set_memory_pool(pa.system_memory_pool())  # the other pools hold on to what was freed
-    gc.set_threshold(200_000)  # as of the program: findings are many objects that stay
-    with contextlib.suppress(BrokenPipeError), _reports() as reports:  # the page has ended
+    """Run a child: print a line of JSON on standard output for each step.  Never raises."""
+    pa.set_memory_pool(pa.system_memory_pool())  # The other pools keep memory that was freed.
+    gc.set_threshold(200_000)  # The program uses the same value, because findings are many objects that stay.
+    with contextlib.suppress(BrokenPipeError), _reports() as reports:  # A broken pipe means that the page has ended.
         for step, text in _steps(Job(**job)):
             print(json.dumps((step, text)), file=reports, flush=True)
 
 
 @contextlib.contextmanager
 def _reports() -> Iterator[TextIO]:
-    """Standard output for the steps alone: what a library prints there goes to standard error meanwhile."""
+    """Reserve standard output for the steps: text that a library prints there goes to standard error meanwhile."""
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as reports:
         os.dup2(2, 1)
@@ -70,19 +73,20 @@ def _steps(job: Job) -> Iterator[tuple[str, str]]:
         yield from _judge(job) if job.judge else _read(job)
     except (LogparseError, OSError) as error:
         yield FAILED, str(error)
-    except Exception as error:  # of any kind: the page shows why it stays empty
+    except Exception as error:  # The exception may be of any kind. The page shows why it stays empty.
         yield FAILED, f"{type(error).__name__}: {error}"
 
 
 def _read(job: Job) -> Iterator[tuple[str, str]]:
-    """The files' own data, the first view first."""
+    """Yield the steps that read the files' own data, the first view first."""
     store, folder = open_store(job.url), Path(job.folder)
     run = store.latest_run(job.run)
     other = beside(job.other, store) if job.other else None
     with _connect(store) as con:
         shown = {"run": run, "runs": store.runs(), "other": other and (other[0].url, other[1])}
         (folder / "run.json").write_text(json.dumps(shown))
-        con.execute("set force_compression = 'uncompressed'")  # which takes as long as all else; the judge does it
+        # Compression takes as long as all other steps. The process that judges compresses.
+        con.execute("set force_compression = 'uncompressed'")
         _database(con, folder / FIRST, run)
         yield READY, ""
         os.nice(15)
@@ -95,9 +99,9 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
 def _database(
     con: duckdb.DuckDBPyConnection, path: Path, run: str, analysis: Analysis | None = None, others: Path | None = None
 ) -> None:
-    """The tables that the page asks, as a file of DuckDB: opened in no time, and in memory by parts.
+    """Write the tables that the page queries, as a DuckDB file, which opens at once and loads into memory in portions.
 
-    ``others``: another run's times, as of ``beside.keep``.
+    ``others``: another run's times, as ``beside.keep`` writes them.
     """
     con.execute(f"attach {sql_text(path)} as out_")
     compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
@@ -116,21 +120,21 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     known = json.loads((folder / "run.json").read_text())
     run, settings = str(known["run"]), Settings(target=job.target)
     others = time = None
-    if known["other"]:  # before the findings fill the memory
-        with store.reading("measurements") as con:  # of this process's one DuckDB
-            _limit(con, 0.5)  # the comparison makes tables outside DuckDB too
+    if known["other"]:  # The comparison runs before the findings fill the memory.
+        with store.reading("measurements") as con:  # This is a connection to the one DuckDB of this process.
+            _limit(con, 0.5)  # The comparison makes tables outside DuckDB too.
         url, other = known["other"]
         others, time = keep(compared(store, run, open_store(url), other), folder), traced(open_store(url), other)
     analysis = analyse(store, run, settings)
     with _connect(store) as con:
-        con.execute("set threads = 1")  # the findings stay in memory beside it
+        con.execute("set threads = 1")  # The findings stay in memory beside DuckDB.
         _database(con, folder / JUDGED, run, analysis, others)
         con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
         verdict = verdict_of(con, analysis, "judged_.points", time)
     verdict.write(folder / "verdict.json")
     yield VERDICT, ""
     archive(analysis.recommendation, settings, folder / FILES)
-    (folder / FIRST).unlink()  # who has it open keeps it
+    (folder / FIRST).unlink()  # A process that has the file open keeps it.
     yield DONE, ""
 
 

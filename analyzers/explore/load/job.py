@@ -1,4 +1,4 @@
-"""What the page and the processes that read a store for it exchange."""
+"""The data that the page exchanges with the processes that read a store for it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
-"""What is there, in this order; or why it never will be; or that there is no more."""
+"""Names of steps, in this order: some data are there, reading has failed, no more will come."""
 FILES = "overrides.zip"
 """The recommendation's files, for download."""
 FIRST, JUDGED = "first.duckdb", "judged.duckdb"
-"""The page's tables: all rows, from the files alone, and with the analyzers' results."""
+"""The page's tables: all rows, from the files alone (FIRST), and with the analyzers' results (JUDGED)."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is read, for whom, into which folder; first the files, then (``judge``) the analyzers.
+    """A store to read, and the folder to write its data to.
+
+    The files are read first, then the analyzers run (``judge``).
 
     ``other``: the run beside it, as ``beside.beside`` takes it.
     """
@@ -32,10 +34,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Card:
-    """One thing to do, of ``recommend``'s list (``analyzers/recommend/verdict.py``), as texts.
+    """One thing to do from ``recommend``'s list (``analyzers/recommend/verdict.py``), as texts.
 
-    ``gain``: now → then, or "unknown"; ``evidence``: how that is known; ``changes``: what one does.  ``files``: the
-    recommendation's files (override files and ``apply.sh``, or a search script) are what to use.
+    ``gain``: now → then, or "unknown".  ``evidence``: how the gain is known.  ``changes``: what the user changes.
+    ``files``: True if the user applies it with the recommendation's files (override files and ``apply.sh``, or a search
+    script).
     """
 
     title: str
@@ -48,8 +51,11 @@ class Card:
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """Where the time goes, µs by name: with a trace the kinds of work of a step as ``recommend`` splits it, else of the
-    problems' calls × time what was compared with an alternative.  ``untimed_calls`` are of problems without any time.
+    """Where the time goes, µs by name.
+
+    With a trace, the parts are the kinds of work of a step, as ``recommend`` splits it.  Without a trace, they are
+    calls × time of the problems, split by whether there was an alternative to compare with.  ``untimed_calls`` are
+    calls of problems without any time.
     """
 
     title: str
@@ -59,17 +65,21 @@ class TimeSplit:
 
 @dataclass(frozen=True)
 class PageVerdict:
-    """What the analysis of a run comes to, made by ``actions.verdict_of``: the one thing that page and report show of
-    it beside the table of problems.
+    """The result of a run's analysis, made by ``actions.verdict_of``.
+
+    Page and report show nothing else of the analysis, apart from the table of problems.
     """
 
     headline: str = ""
     lines: tuple[str, ...] = ()
     actions: tuple[Card, ...] = ()
-    """What to do, the most worthwhile first."""
+    """Things to do, the most worthwhile first."""
     time: TimeSplit | None = None
     beside: tuple[tuple[str, float | None, float | None], ...] = ()
-    """Times per step of this run and of the one beside it, µs, by name; None where a run's traces do not state one."""
+    """Times per step of this run and of the run beside it, µs, by name.
+
+    A time that the run's traces do not state is unknown (None).
+    """
     objects: tuple[str, ...] = ()
     """Problems that the run called through hipBLASLt's C++ object."""
 

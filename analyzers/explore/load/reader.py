@@ -1,7 +1,8 @@
-"""The processes that read a store for the page, and the folder that they fill (``child`` is what they run).
+"""Start the processes that read a store for the page, and follow them (``child`` is the program that they run).
 
-Imports next to nothing: the first process, which takes longest, starts before this one imports what draws.  The
-analyzers run in a second one, which does not hold what the first one needed: the two together would take a gigabyte.
+This module imports next to nothing, so that the first process, which takes longest, starts before this process imports
+the drawing code.  The analyzers run in a second process, which does not hold the memory of the first one.  One process
+for both would take a gigabyte.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from types import MappingProxyType
 from analyzers.explore.load.job import DONE, FAILED, Job
 
 _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
-"""Settings of glibc under which freed memory goes back to the system: a fifth less at the reader's peak."""
+"""Settings of glibc under which freed memory goes back to the system.  They lower the reader's peak by a fifth."""
 _CHILD = "analyzers.explore.load.child"
 
 
 class StoreReading:
-    """Starts to read at once."""
+    """A reading of a store, which starts at once."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class StoreReading:
         self._process = _started(self._job)
 
     def steps(self) -> Iterator[tuple[str, str]]:
-        """What is there, as soon as it is: ``(step, text)``.  Raises EOFError where a process dies."""
+        """Yield each step as soon as it is done: ``(step, text)``.  Raises EOFError if a process dies."""
         self._followed = True
         done = yield from self._steps_of_process()
         if done and not self._closed:
@@ -49,7 +50,7 @@ class StoreReading:
             yield from self._steps_of_process()
 
     def _steps_of_process(self) -> Generator[tuple[str, str], None, bool]:
-        """The steps of the present process; returns whether it did all of its work."""
+        """Yield the steps of the present process.  Return True if it did all of its work."""
         with self._process as process:
             for line in process.stdout or ():
                 step, text = json.loads(line)
@@ -63,23 +64,25 @@ class StoreReading:
         raise EOFError
 
     def close(self) -> None:
-        """Stop reading and remove what was written."""
+        """Stop reading and remove the written files."""
         self._closed = True
         self._process.kill()
         self._process.wait()
-        if self._process.stdout and not self._followed:  # else the one who follows closes it
+        if self._process.stdout and not self._followed:  # Otherwise the thread that follows the steps closes it.
             self._process.stdout.close()
         self._folder.cleanup()
 
 
 def _started(job: Job) -> subprocess.Popen[str]:
-    """A module's own process: to DuckDB a program without a file (``-c``) is interactive, and gets progress bars.
+    """Start a child as a module (``-m``).
 
-    Ctrl-C is blocked from its first instruction on: this process ends it, and an interrupted import prints a traceback.
+    DuckDB takes a program without a file (``-c``) for interactive, and prints progress bars.  Ctrl-C is blocked in the
+    child from its first instruction on, because this process ends the child, and an interrupted import would print a
+    traceback.
     """
     command = [sys.executable, "-m", _CHILD, json.dumps(asdict(job))]
     known = {**os.environ, **_GIVEN_BACK, "PYTHONPATH": os.pathsep.join(sys.path)}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a process inherits what is blocked
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # A process inherits the set of blocked signals.
     try:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=known)
     finally:

@@ -1,4 +1,4 @@
-"""Where the page is served, and how to see it from elsewhere."""
+"""The address of the page, and how to see it from another machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def tunnel(port: int, token: str = "") -> str:
-    """How to see the page from another machine; without the token for places that are not the user's terminal."""
+    """Describe how to see the page from another machine.
+
+    Leave ``token`` out if the text is shown outside the user's terminal.
+    """
     address = f"http://127.0.0.1:{port}/" + (f"?token={token}" if token else "")
     return f"From another machine: ssh -N -L {port}:127.0.0.1:{port} USER@THIS-HOST, then open {address}"
 
@@ -20,5 +23,5 @@ _LEADING = Html(
 
 
 def leading_to(address: str) -> Html:
-    """A page that leads to an address at once."""
+    """Return a page that leads to an address at once."""
     return filled(_LEADING, {"address": html_text(address)}, "@@")

@@ -1,8 +1,8 @@
 """The page in the browser: a Dash app on the loopback interface.
 
-The URL holds the state; a click on anything gives a new URL, and every part of the page is drawn again from it.
-Nothing is loaded from elsewhere (Content-Security-Policy forbids it), and only requests that name this host are
-answered, so that a foreign page cannot reach the server through a name of its own (DNS rebinding).
+The URL holds the state.  A click on anything gives a new URL, and the whole page is drawn again from it.  Nothing is
+loaded from another host, because Content-Security-Policy forbids it.  Only requests that name this host are answered,
+so that a foreign page cannot reach the server through a name of its own (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from analyzers.explore.selection import from_url
 
 
 def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 8050, token: str = "") -> Dash:
-    """The app of a page.  Requests whose ``Host`` is neither ``host`` nor a name of this machine are refused.
+    """Return the app of a page.  Requests whose ``Host`` is neither ``host`` nor a name of this machine are refused.
 
-    With a ``token`` only those are answered that have it: in the URL once (``?token=``), then in a cookie.
+    With a ``token``, only requests that have it are answered: in the URL once (``?token=``), then in a cookie.
     """
     app = Dash(
         __name__, title="logparse explore", update_title="", serve_locally=True, suppress_callback_exceptions=True
@@ -42,10 +42,10 @@ def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 805
 
 
 _FILES_S = 120.0
-"""How long a click on the files waits until they are written."""
+"""Seconds that a click on the files waits until they are written."""
 
 
-# The two large scripts are fetched at once; Dash asks for the grid's only when the table is to be drawn.
+# The two large scripts are fetched at once. Dash asks for the grid's script only when the table is to be drawn.
 _INDEX = """<!DOCTYPE html>
 <html lang="en"><head>{%metas%}<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{%title%}</title><link rel="icon" href="data:,">
@@ -58,11 +58,13 @@ _INDEX = """<!DOCTYPE html>
 def _guard(app: Dash, host: str, token: str, port: int) -> None:
     """Answer only requests that name this host and know the token, and let pages load nothing from elsewhere.
 
-    Plotly's WebGL makes its drawing functions with ``Function``, hence 'unsafe-eval': without it plotly.js 4 reports
-    WebGL as not supported, and the bundle that does without is not in the Python package.  Scripts come from here only.
+    Plotly's WebGL makes its drawing functions with ``Function``, so 'unsafe-eval' is needed.  Without it plotly.js 4
+    reports WebGL as not supported, and the bundle that works without it is not in the Python package.  Scripts come
+    from this host only.
     """
     names = set(LOOPBACK) | {host}
-    scripts = " ".join(app.csp_hashes())  # of the inline scripts so far: call this last
+    # These are hashes of the inline scripts so far, so this function must be called last.
+    scripts = " ".join(app.csp_hashes())
     policy = (
         f"default-src 'self'; script-src 'self' 'unsafe-eval' {scripts}; "
         "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -75,7 +77,8 @@ def _guard(app: Dash, host: str, token: str, port: int) -> None:
         name = re.sub(r":\d+\Z", "", request.headers.get("Host", "")).strip("[]").lower()
         if name not in names:
             abort(Response("This server answers only to the host name it was started for.\n", 403))
-        origin = request.headers.get("Origin")  # of the same host and port: through a tunnel both are the tunnel's
+        # The origin has the same host and port. Through a tunnel both are the tunnel's.
+        origin = request.headers.get("Origin")
         foreign = origin and re.sub(r"\Ahttps?://", "", origin).lower() != request.headers["Host"].lower()
         linked = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
         if foreign or (request.headers.get("Sec-Fetch-Site") == "cross-site" and not linked):
@@ -91,15 +94,15 @@ def _guard(app: Dash, host: str, token: str, port: int) -> None:
         if request.method != "GET" or not compare_digest(given.encode(), token.encode()):
             return Response("Open the address that logparse printed: it has a token.\n", 403)
         rest = urlencode([(x, y) for x, y in request.args.items(multi=True) if x != "token"])
-        # Not by a redirect: the browser comes from a file, and on a redirect of another site's link it would keep the
-        # strict cookie back.  The page's own link is of this site.
+        # A redirect would not work: the browser comes from a file, and on a redirect of another site's link it would
+        # keep the strict cookie back. The page's own link belongs to this site.
         answer = Response(leading_to(f"/{request.path.lstrip('/')}{'?' * bool(rest)}{rest}"), mimetype="text/html")
         answer.set_cookie(cookie, token, httponly=True, samesite="Strict")
         return answer
 
     @app.server.before_request  # type: ignore[untyped-decorator]
     def no_callback() -> None:
-        if request.path == "/_dash-update-component":  # the page's callbacks all run in the browser
+        if request.path == "/_dash-update-component":  # The page's callbacks all run in the browser.
             abort(Response("No callback of this page.\n", 400))
 
     @app.server.after_request  # type: ignore[untyped-decorator]
@@ -112,8 +115,8 @@ def _guard(app: Dash, host: str, token: str, port: int) -> None:
 
 
 def _navigation(app: Dash) -> None:
-    # The URL's state appears in all parts of the page, also after "back" and in a link that was sent.
-    # The boxes are set, and are no Output: what leads to the URL must not wait for what follows from it, or a click
+    # The URL's state appears everywhere on the page, also after "back" and in a link that was sent. The boxes are set,
+    # and are no Output. The callback that sets the URL must not wait for what follows from the URL. Otherwise a click
     # beside a change of the URL leaves Dash with two callbacks that wait for each other, and the page stands still.
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("explore", "follow"),
@@ -140,7 +143,7 @@ def _navigation(app: Dash) -> None:
         Input("pulse", "n_intervals"),
         State("version", "data"),
         State("url", "search"),
-        prevent_initial_call=True,  # what shows a version would wait for this one first
+        prevent_initial_call=True,  # A callback that shows a version would wait for this one first.
     )
 
     # The browser decides on the colours (the system preference until the user chooses) and whether it has WebGL, which

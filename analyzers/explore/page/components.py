@@ -1,6 +1,6 @@
-"""The page: what stands where.  Pure: a selection and small tables in, Dash components out.
+"""The page's layout.  Pure: it makes Dash components from a selection and small tables.
 
-Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to others; the URL is the
+Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to others.  The URL is the
 state.  All text of a log goes into components as text, which React never reads as HTML.
 """
 
@@ -27,8 +27,9 @@ from logparse.text import duration, printable
 
 
 def layout(store: str, tunnel: str, table_url: str, version: int = 0) -> html.Div:
-    """The frame of the page; callbacks fill it.  ``version``: of the data, so that only what comes later is fetched
-    again.
+    """Return the frame of the page, which callbacks fill.
+
+    ``version`` is the version of the data, so that only later data are fetched again.
     """
     return html.Div(
         [
@@ -75,7 +76,7 @@ def layout(store: str, tunnel: str, table_url: str, version: int = 0) -> html.Di
                         id="content",
                         className="content",
                     ),
-                    # After the content, so that the keyboard is at the table before it has passed fifty filters.
+                    # The filters come after the content, so that the keyboard reaches the table before fifty filters.
                     html.Aside(html.Div(id="facets"), **_aria(label="Filters")),
                 ]
             ),
@@ -90,7 +91,7 @@ def _aria(**attributes: str) -> dict[str, Any]:
 
 
 def _data(**attributes: str) -> dict[str, Any]:
-    """Attributes that ``assets/explore.js`` reads."""
+    """Return attributes that ``assets/explore.js`` reads."""
     return {f"data-{name}": value for name, value in attributes.items()}
 
 
@@ -109,12 +110,14 @@ def _table(table_url: str) -> list[Any]:
                 "wrapHeaderText": True,
                 "autoHeaderHeight": True,
             },
-            rowModelType="infinite",  # assets/explore.js asks for the rows: Dash holds one request at a time
+            # ``assets/explore.js`` asks for the rows, because Dash handles one request at a time.
+            rowModelType="infinite",
             dashGridOptions={
                 "rowBuffer": 0,
                 "cacheBlockSize": queries.FIRST_ROWS,
                 "maxBlocksInCache": 4,
-                "maxConcurrentDatasourceRequests": 3,  # AG Grid's 2, and one of Dash's own source, which answers none
+                # AG Grid's default is 2. Dash's own source takes one more and never answers.
+                "maxConcurrentDatasourceRequests": 3,
                 "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
                 "suppressCellFocus": False,
                 "enableCellTextSelection": True,
@@ -122,7 +125,8 @@ def _table(table_url: str) -> list[Any]:
                 "rowHeight": 34,
                 "localeText": {
                     "noRowsToShow": "No problem here. Take a filter away, or ingest more.",
-                    # The table's label states it once; of each row, 0.2 s late, it would be spoken over the card.
+                    # The table's label states it once. For each row a screen reader would speak it 0.2 s late, over the
+                    # card.
                     **dict.fromkeys(("ariaRowSelect", "ariaRowDeselect"), " "),
                 },
             },
@@ -130,7 +134,7 @@ def _table(table_url: str) -> list[Any]:
             className="grid",
             style={"height": "430px"},
         ),
-        # Above the table, and behind it for the keyboard.
+        # It stands above the table, and behind it for the keyboard.
         html.Div(
             [
                 html.Details([html.Summary("Columns"), _chooser()], id="choose"),
@@ -141,7 +145,7 @@ def _table(table_url: str) -> list[Any]:
     ]
 
 
-_UNITS = {"µs": 1.0, "ms": 1e3}  # in µs
+_UNITS = {"µs": 1.0, "ms": 1e3}  # The value of each unit in µs.
 
 
 def _chooser() -> html.Div:
@@ -151,8 +155,10 @@ def _chooser() -> html.Div:
 
 _NUMBER_WIDTH, _LABEL_WIDTH = 78, 278
 _TEXT_WIDTH: Mapping[str, int] = {"best": 240, "pick": 200, "action": 104, "finding": 400, "file": 180}
-"""Least widths of the table's columns (px).  Beside the problem there is room for a preset's columns in a window of
-1,440 pixels, for five in one of 1,024."""
+"""Least widths of the table's columns (px).
+
+Beside the problem there is room for a preset's columns in a window of 1,440 pixels, and for five in one of 1,024.
+"""
 _NUMBER = (
     "params.value == null ? '' : Math.abs(params.value) < 1e-9 ? '0' : "
     "d3.format(Math.abs(params.value) >= 1000 ? ',.0f' : '.4~r')(params.value)"
@@ -182,7 +188,7 @@ def _column(name: str, title: str) -> dict[str, object]:
     return {
         **shown,
         "headerName": heading,
-        "width": _NUMBER_WIDTH + 10 * (name == "saving_us"),  # room for the mark of an estimate
+        "width": _NUMBER_WIDTH + 10 * (name == "saving_us"),  # There is room for the mark of an estimate.
         **_AS_NUMBER,
         "filterParams": {"filterPlaceholder": f"in {unit}", **_NUMBER_RULE},
         "valueFormatter": {"function": f"estimated(params, {scaled})" if name == "saving_us" else scaled},
@@ -200,7 +206,7 @@ _AS_NUMBER = {
 
 
 def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[object]:
-    """Which run is looked at and which is beside it, and links to others; each loads the page anew."""
+    """Return the names of the shown run and the run beside it, and links to other runs.  A link loads the page anew."""
     what: list[Any] = ["Run ", html.B(_with_end(run))]
     what += [" beside ", html.B(_with_end(other))] if other else []
     latest = list(reversed(known))
@@ -216,12 +222,14 @@ def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[
 
 
 AFTER = "-after"
-"""How ``tune`` names the run after a change."""
+"""Suffix that ``tune`` gives to the run after a change."""
 _LONGEST = 36
 
 
 def _with_end(name: str) -> str:
-    """A run's name; a long one keeps both ends, since runs of one job often differ in the last letters alone."""
+    """Return a run's name.  A long name keeps both ends, because runs of one job often differ in the last letters
+    alone.
+    """
     shown = printable(name)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2 - 1]}…{shown[-_LONGEST // 2 :]}"
 
@@ -235,7 +243,8 @@ def _run(name: str, chosen: Selection, here: bool) -> html.Li:
 
 
 def comparison(known: PageVerdict, other: str, totals: pd.Series, *, finished: bool, choice: bool) -> list[object]:
-    """What the comparison comes to: the traces' times of both runs, then the problems (``queries.changes``).
+    """Return the result of the comparison: the traces' times of both runs, then the problems (``queries.changes``).
+
     ``choice``: the store holds another run.
     """
     if not other:
@@ -271,7 +280,7 @@ def tabs(chosen: Selection) -> list[object]:
 
 
 def chips(chosen: Selection) -> list[object]:
-    """What is filtered, each with a link that takes it away."""
+    """Return each active filter with a link that takes it away."""
     made: list[object] = [
         _chip(f"{FACETS[facet]}: {printable(facet_text(facet, value, whole=True))}", chosen.toggled(facet, value))
         for facet, values in chosen.values.items()
@@ -298,14 +307,14 @@ def _chip(text: str, without: Selection) -> dcc.Link:
 
 
 def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
-    """The filters: per facet the largest values with their share, each a link that switches it.
+    """Return the filters: per facet the largest values with their share, each a link that switches the value.
 
-    Plain data, which ``assets/explore.js`` shows as text: of Dash's components these would be three hundred, whose
-    exchange takes the browser as long as a chart.
+    They are plain data, which ``assets/explore.js`` shows as text.  As Dash components they would be three hundred, and
+    exchanging them takes the browser as long as drawing a chart.
     """
     if not len(groups):
         return [{"title": "No filters", "entries": [], "more": "", "open": False}]
-    # What shares are of: time where it is known, else calls, else problems.
+    # Shares are shares of time if it is known, else of calls, else of problems.
     column = next((x for x in ("total_us", "calls") if float(groups[x].fillna(0).sum()) > 0), "problems")
     found = dict[str, list[tuple[str, float, int]]]()
     amounts = groups[column].fillna(0.0)
@@ -330,15 +339,15 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
 
 
 def height_of(figure: Figure) -> dict[str, str]:
-    """The style of a chart's box.  Without a height of its own the box collapses when the window changes its size."""
+    """Return the style of a chart's box.  Without a height of its own the box collapses when the window is resized."""
     return {"height": f"{figure.layout['height'] + _FRAME}px"}
 
 
-_FRAME = 14  # padding and border of a chart's box (px)
+_FRAME = 14  # Padding and border of a chart's box (px).
 
 
 def count(problems: int, order: str) -> str:
-    """What the table shows; ``order`` is empty where the user chose it."""
+    """Describe the content of the table.  ``order`` is empty if the user chose it."""
     noun = "problem" if problems == 1 else "problems"
     return f"{problems:,} {noun}" + (f", {order} first" if order and problems > 1 else "")
 
@@ -357,18 +366,18 @@ def _entry(facet: str, value: str, share: float, chosen: Selection) -> dict[str,
     }
 
 
-REMARKS = 2  # shown at once in the overview; in the other views the chart comes first
+REMARKS = 2  # Number of remarks shown at once in the overview. In the other views the chart comes first.
 
 
 def unreadable(error: str) -> list[object]:
-    """What stands in the verdict's place."""
+    """Return the text that replaces the verdict if the store could not be read."""
     return [html.Strong("The store could not be read"), html.P(printable(error))]
 
 
 def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, *, finished: bool) -> list[object]:
-    """What to know first: the ceiling, what is selected, what the analyzers remark.
+    """Return what to know first: the ceiling, what is selected, the analyzers' remarks.
 
-    What could be saved is stated of what is filtered; of all it is the ceiling of the headline.
+    The possible saving is stated for the filtered problems.  For all problems the headline states it as the ceiling.
     """
     headline, remarks = known.headline, REMARKS if chosen.view == "overview" else 0
     calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
@@ -392,11 +401,14 @@ def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, *
     return made
 
 
-CARDS = 4  # shown at once
+CARDS = 4  # Number of cards shown at once.
 
 
 def answer(actions: Sequence[Card], time: TimeSplit | None, download: str) -> list[object]:
-    """The first answer: where the time lies, and what to do.  ``download``: the URL of the files, empty for none."""
+    """Return the first answer: where the time goes, and what to do.
+
+    ``download`` is the URL of the files, empty without files.
+    """
     made: list[object] = [] if time is None else _time_bar(time)
     if not actions:
         return made
@@ -430,7 +442,7 @@ def _time_bar(time: TimeSplit) -> list[object]:
 
 
 _KINDS = {"exposed communication": "exposed", "idle": "idle"}
-"""Looks of their own: what the GPU does not compute in is hatched."""
+"""Parts of the time bar with a look of their own.  Time in which the GPU does not compute is hatched."""
 
 
 def _card(action: Card, download: str) -> html.Li:
@@ -446,7 +458,7 @@ def _card(action: Card, download: str) -> html.Li:
 
 
 def detail(row: pd.Series, advised: Advice, chart: html.Div, close: str) -> html.Section:
-    """One problem: what to do, its numbers, every solution, and what to paste where."""
+    """Return one problem: what to do, its numbers, every solution, and the texts to paste."""
     estimated = row["saving_from"] == "estimated"
     numbers = [
         ("Now" if row["own"] else f"As of {printable(str(row['file']))}", duration(row["time_us"])),

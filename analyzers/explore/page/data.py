@@ -1,4 +1,4 @@
-"""What the page holds in memory: the table ``points``, the tries of every problem, the verdict once it is there."""
+"""The data that the page holds in memory: the table ``points``, the tries of every problem, and later the verdict."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ DOING = {
     TRIES: "2 of 3 done: all problems and measurements. The analyzers are at work: verdict and findings follow",
 }
 _STORED = tuple(x for x in COLUMNS if x != "problem")
-"""Columns of a problem's rows, which are found by the hash of its text."""
+"""Columns of a problem's rows.  The rows are found by the hash of the problem's text."""
 
 
 class PageData:
-    """Starts to read a store at once and answers as soon as it can.  Safe to use from several threads."""
+    """The data of one page.  It starts to read a store at once and answers as soon as it can.
+
+    It is safe to use from several threads.
+    """
 
     def __init__(
         self,
@@ -43,28 +46,33 @@ class PageData:
     ) -> None:
         self.url, self.run, self.runs = url, run or "", list[str]()
         self.other = ""
-        """The run beside it, with its store if that is another one."""
+        """The run beside it, with its store's URL if that is another store."""
         self.names = (url, "")
-        """What the two are called in a chart."""
+        """The names of the two runs in a chart."""
         self.target = dict(target)
-        """Facts of the machine that will read the overrides; empty: each is for the machine that it was measured on."""
+        """Facts of the machine that will read the overrides.
+
+        Empty means that each override is for the machine on which it was measured.
+        """
         self.verdict = PageVerdict()
-        """What the analyzers come to, once they are done."""
+        """The result of the analyzers, once they are done."""
         self.error = ""
         self._begun, self._done = time.monotonic(), ""
         self.version = 0
-        """Grows when there is more to show than at first."""
+        """A number that grows when there is more to show than at first."""
         self.reading = reading or StoreReading(url, run, other, target)
-        """What reads the store, where that has begun already."""
-        # A thread per query: a click asks three at once, and a second thread for each takes up to a quarter more CPU.
+        """The reading of the store, if it has already begun."""
+        # One thread per query: a click asks three queries at once, and a second thread for each takes up to a quarter
+        # more CPU.
         self._con = duckdb.connect(config={"memory_limit": "400MB", "threads": "1"})
-        self._con.execute("set parquet_metadata_cache = true")  # of a thousand row groups: half of a problem's reading
+        # Without the cache, the metadata of a thousand row groups are half of the time to read a problem.
+        self._con.execute("set parquet_metadata_cache = true")
         self._tables = ""
         self._ready, self._tries, self._finished = (threading.Event() for _ in range(3))
         threading.Thread(target=self._listen, daemon=True).start()
 
     def cursor(self, timeout_s: float = 120.0) -> duckdb.DuckDBPyConnection:
-        """A cursor of the caller's own, once ``points`` is there.  Raises LogparseError where it never will be."""
+        """Return a cursor of the caller's own, once ``points`` is there.  Raises LogparseError if it never will be."""
         if not self._ready.wait(timeout_s):
             raise LogparseError(f"{self.url} takes longer than {timeout_s:g} s to read")
         if not self._tables:
@@ -74,7 +82,10 @@ class PageData:
         return con
 
     def tries(self, row: pd.Series) -> Sequence[Try]:
-        """Every measurement of a row's problem (of the measured one that it is linked to, where it has none itself)."""
+        """Return every measurement of a row's problem.
+
+        If the problem has none itself, they belong to the measured problem to which it is linked.
+        """
         if not self._tries.wait(30.0) or self.error:
             return ()
         with self.cursor() as con:
@@ -88,28 +99,29 @@ class PageData:
 
     @property
     def files(self) -> Path | None:
-        """The recommendation's files as a zip, which are written after the verdict (``wait``); None before it, or if
-        there was no room for them.
+        """The recommendation's files as a zip, which is written after the verdict (``wait``).
+
+        None before the verdict, or if the files could not be written.
         """
         path = self.reading.folder / FILES
         return path if self.verdict.actions and (path.is_file() or not self.finished) else None
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing more to come."""
+        """True if no more data will come."""
         return self._finished.is_set()
 
     @property
     def doing(self) -> str:
-        """What is done and what is to come, in words; empty at the end."""
+        """Text on what is done and what is to come; empty at the end."""
         return f"{self._done} … {time.monotonic() - self._begun:.0f} s" if self._done and not self.finished else ""
 
     def wait(self, timeout_s: float) -> bool:
-        """Until all is read, or nothing more will come."""
+        """Wait until all is read, or nothing more will come.  Return False on timeout."""
         return self._finished.wait(timeout_s)
 
     def close(self) -> None:
-        """Stop reading and remove what was written."""
+        """Stop reading and remove the written files."""
         self.reading.close()
         self._con.close()
 
@@ -125,7 +137,7 @@ class PageData:
                 self.version += step == VERDICT
         except EOFError:
             self.error = self.error or "the process that reads the store died (out of memory?)"
-        except Exception as error:  # of any kind: the page shows why it stays as it is
+        except Exception as error:  # The exception may be of any kind. The page shows why it stays as it is.
             self.error = f"{type(error).__name__}: {error}"
         finally:
             self._finished.set()
@@ -153,16 +165,16 @@ class PageData:
         self._attach(JUDGED)
 
     def _attach(self, name: str) -> None:
-        """From now on answer from these tables."""
+        """Answer from these tables from now on."""
         tables = name.partition(".")[0]
         self._con.cursor().execute(f"attach {sql_text(self.reading.folder / name)} as {tables} (read_only)")
         self._tables = tables
 
 
 class Pages:
-    """The page of the run that was asked for first, and those of other runs of its store, read when they are asked for.
+    """The page of the first requested run, and the pages of other runs of its store, read when they are requested.
 
-    Each holds hundreds of megabytes, so only the first and the ``_OTHERS`` latest stay.
+    Each page holds hundreds of megabytes, so only the first and the ``_OTHERS`` latest are kept.
     """
 
     def __init__(self, first: PageData) -> None:
@@ -171,12 +183,15 @@ class Pages:
         self._lock = threading.Lock()
 
     def of(self, chosen: Selection) -> PageData:
-        """The page of the selection's runs; the first where it names none, or one that the store does not have."""
+        """Return the page of the selection's runs.
+
+        It is the first page if the selection names no run, or a run that the store does not have.
+        """
         first = self.first
         if not (chosen.run or chosen.compare):
             return first
         with contextlib.suppress(LogparseError):
-            first.cursor().close()  # its runs are known from then on
+            first.cursor().close()  # The runs of the first page are known after this call.
         wanted = (chosen.run or first.run, chosen.compare or first.other)
         if wanted == (first.run, first.other) or any(x not in ("", first.other, *first.runs) for x in wanted):
             return first

@@ -1,7 +1,7 @@
-"""The parts of the page that follow from the selection: what the browser asks for, and what it gets.
+"""The content of the page that depends on the selection: answers to the browser's requests.
 
-``assets/explore.js`` asks for each with one request and draws it; through Dash's callbacks each would be a chain of
-requests, and every chart would be drawn twice.  Components are Dash's; the browser makes plain elements of them.
+``assets/explore.js`` asks for each with one request and draws it.  Through Dash's callbacks each would be a chain of
+requests, and every chart would be drawn twice.  Components are Dash's.  The browser makes plain elements of them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away,
 
 
 def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """All but charts, table and card, by the ids of the elements; ``filters`` is data, ``content`` names classes.
+    """Return everything but charts, table and card, by the ids of the elements.
 
-    ``asked``: ``search``, the URL's query string, without what changes no filter.
+    ``filters`` is data, and ``content`` names classes.  ``asked`` has ``search``, the URL's query string, without
+    parameters that change no filter.
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -77,33 +78,33 @@ def _answer(page: PageData, chosen: Selection) -> list[object]:
 
 
 def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """The ``figure`` of the selection's view and the ``style`` of its box; both empty without a selection.
+    """Return the ``figure`` of the selection's view and the ``style`` of its box; both are missing without a figure.
 
-    ``asked``: ``search``, ``theme``, and ``webgl`` (whether the browser has it).
+    ``asked`` has ``search``, ``theme``, and ``webgl`` (True if the browser has it).
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
     try:
         with page.cursor() as con:
-            nothing = chosen.view == "compare" and not page.other  # the text above states what to do
+            nothing = chosen.view == "compare" and not page.other  # The text above states what to do.
             style = ChartStyle(theme_of(str(asked.get("theme"))), names=page.names, headed=False)
             figure = None if nothing else chart(con, chosen, style)
     except LogparseError:
         figure = None
     if figure is None or (chosen.view == "compare" and not figure.data and not page.finished):
         return {}
-    figure.layout["uirevision"] = chosen.view  # a zoom stays while filters change; the next view has its own axes
+    figure.layout["uirevision"] = chosen.view  # A zoom stays while filters change. The next view has its own axes.
     if not figure.data and chosen.filters:
         figure.layout["annotations"][0]["text"] = FILTERED
     elif not figure.data:
         figure.layout["height"] = EMPTY
-    if not figure.data and chosen.view in BOXES:  # while WebGL has anything to draw plotly keeps it
+    if not figure.data and chosen.view in BOXES:  # Plotly keeps WebGL as long as it has anything to draw.
         figure.add_scattergl(x=[None], y=[None], mode="markers", showlegend=False, hoverinfo="skip")
     return {"figure": figure.plain(webgl=bool(asked.get("webgl"))), "style": components.height_of(figure)}
 
 
 def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """The ``card`` of the selection's problem, and the ``figure`` of its solutions."""
+    """Return the ``card`` of the selection's problem, and the ``figure`` of its solutions."""
     chosen = _chosen(asked)
     page = pages.of(chosen)
     try:
@@ -124,22 +125,22 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """The URL's query string (``search``) after a click or a box in a chart; None where that selects nothing.
+    """Return the URL's query string (``search``) after a click or a box in a chart, or None if that selects nothing.
 
-    ``asked``: ``search``, ``data`` of plotly's event, ``boxed``.
+    ``asked`` has ``search``, ``data`` of plotly's event, and ``boxed``.
     """
     chosen, data = _chosen(asked), asked.get("data")
     if not isinstance(data, dict):
         return {"search": None}
     try:
         new = clicked(chosen, data, boxed=bool(asked.get("boxed")))
-    except (AttributeError, IndexError, TypeError, ValueError):  # no event of plotly's
+    except (AttributeError, IndexError, TypeError, ValueError):  # The data are no event of plotly's.
         new = chosen
     return {"search": None if new == chosen else new.url()}
 
 
 def watch(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """How far the reading of the page's store is."""
+    """Return the progress of reading the page's store."""
     page = pages.of(_chosen(asked))
     return {"version": page.version, "finished": page.finished, "doing": page.doing}
 
@@ -155,7 +156,7 @@ PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
 
 
 def as_json(part: Mapping[str, object]) -> str:
-    """A part as the browser reads it: components as their types and properties."""
+    """Return a part as the browser reads it: components as their types and properties."""
     return json.dumps(part, separators=(",", ":"), ensure_ascii=False, default=lambda x: x.to_plotly_json())
 
 

@@ -1,4 +1,4 @@
-"""What to paste where for one problem: the library's bench command, and the override row of the best known solution."""
+"""Texts to paste for one problem: the library's bench command, and the override row of the best known solution."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from logparse.text import duration
 
 @dataclass(frozen=True)
 class Paste:
-    """A text for the clipboard and what to know of it; a refusal has no text, and the reason as its note."""
+    """A text for the clipboard and a note on it.  A refusal has no text, and the reason as its note."""
 
     text: str
     note: str = ""
     name: str = ""
-    """Of the file that the text belongs to."""
+    """Name of the file that the text belongs to."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do about one problem, in a sentence, and what to paste for it."""
+    """A sentence on what to do about one problem, and the texts to paste for it."""
 
     sentence: str
     command: Paste
@@ -43,11 +43,11 @@ class Advice:
 
 
 def advice(row: Row, facts: Mapping[str, str], verdict: PageVerdict | None = None) -> Advice:
-    """For a row of ``points``, and the facts of the machine that runs the command.
+    """Return the advice for a row of ``points``.  ``facts`` describe the machine that runs the command.
 
-    The override is the one that ``recommend`` proposes for the problem; there is no other.  It has a second row where
-    the run called the problem through hipBLASLt's C++ object and such calls need one.  ``verdict``: None while the
-    analyzers are at work.
+    The override is the one that ``recommend`` proposes for the problem.  It has a second row if the run called the
+    problem through hipBLASLt's C++ object and such calls need one.  Without ``verdict``, the analyzers are still at
+    work.
     """
     problem = problem_from_text(str(row["problem"]))
     return Advice(_sentence(row) + _in_the_run(row), _command(problem, facts), _override(row, verdict))
@@ -71,7 +71,7 @@ def _sentence(row: Row) -> str:
 
 
 def _in_the_run(row: Row) -> str:
-    """How times that were compared elsewhere become a saving of this run; empty where they are its own."""
+    """Describe how times that were compared elsewhere become a saving of this run; empty if they are the run's own."""
     same = math.isclose(row["time_us"], row["pick_us"], rel_tol=1e-6)
     if pd.isna(row["pick_us"]) or not row["then_us"] < row["time_us"] or same:
         return ""
@@ -101,7 +101,7 @@ def _override(row: Row, verdict: PageVerdict | None) -> Paste:
 
 
 def _none_proposed(row: Row) -> str:
-    """Why ``recommend`` proposes none, as far as the row has it."""
+    """Return why ``recommend`` proposes no override, as far as the row states it."""
     if pd.isna(row["best_us"]):
         return "nothing is measured"
     if row["best"] == row["pick"]:
@@ -110,7 +110,10 @@ def _none_proposed(row: Row) -> str:
 
 
 def _written(override: Override, objects: Sequence[Problem]) -> Paste:
-    """The row as the library's file has it; refused where no writer can write what the library then uses."""
+    """Return the row as the library's file has it.
+
+    It is refused if no writer can write a row that the library then uses.
+    """
     facts, reasons = override.target, dict[str, list[str]]()
     for writer in writers_for([override]):
         if not writer.accepts(override):

@@ -1,4 +1,4 @@
-"""Serving the page: one call that the program makes."""
+"""Serve the page: one call that the program makes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _as_ctrl_c(*names: str) -> Iterator[None]:
-    """Signals that end the program as Ctrl-C does, so that what it wrote for itself goes with it; one that is ignored
-    (``nohup``) stays so.
+    """Let signals end the program as Ctrl-C does, so that its temporary files are removed.
+
+    A signal that is ignored (``nohup``) stays ignored.
     """
     known = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    mine = threading.current_thread() is threading.main_thread()  # Python lets no other one set them
+    mine = threading.current_thread() is threading.main_thread()  # Python lets no other thread set signal handlers.
     numbers = [x for x in known if mine and signal.getsignal(x) is signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, signal.default_int_handler)
@@ -52,15 +53,15 @@ def explore(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page of a store until interrupted.  Raises LogparseError for a store or run that
-    does not exist, and for a taken port.
+    """Serve the page of a store until interrupted.
 
-    ``url``: default as of ``logparse.store.open_store``;
-    ``target``: the machine that will read the overrides.
+    ``url``: default as in ``logparse.store.open_store``.  ``target``: facts of the machine that will read the
+    overrides.  Raises LogparseError if the store or run does not exist, and if the port is taken.
     """
     facts = target or {}
     listening = _listening(host, port)
-    reading = StoreReading(url, run, compare, facts)  # while this process still imports all that it needs
+    # Reading starts while this process still imports all that it needs.
+    reading = StoreReading(url, run, compare, facts)
     try:
         from analyzers.explore.load.beside import beside
         from logparse.store import open_store
@@ -73,7 +74,8 @@ def explore(
         token = secrets.token_urlsafe(24)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
         with _redirecting(address) if browser else nullcontext() as page:
-            if page is not None:  # it starts while this process imports; its first request waits in the socket
+            # The browser starts while this process imports. Its first request waits in the socket.
+            if page is not None:
                 threading.Thread(target=webbrowser.open, args=[page.as_uri()], daemon=True).start()
             make_server, application, data = _server(store.url, run, compare, facts, reading)
             app = application(data, host, port, token).server
@@ -95,12 +97,12 @@ def explore(
 
 @contextmanager
 def _redirecting(address: str) -> Iterator[Path]:
-    """A page that leads to the address, which only this user can read; it is removed at the end.
+    """Yield a page that leads to the address and that only this user can read.  It is removed at the end.
 
-    ``ps`` shows every user the browser's command line, so the token must not stand in it: the file's path does.  As
-    Jupyter does it (``jupyter_server/serverapp.py``, ``_write_browser_open_file``).
+    ``ps`` shows the browser's command line to every user.  So the token must not stand in it, only the path of the
+    file.  Jupyter does the same (``jupyter_server/serverapp.py``, ``_write_browser_open_file``).
     """
-    with TemporaryDirectory(prefix="logparse-") as folder:  # made with mode 0700
+    with TemporaryDirectory(prefix="logparse-") as folder:  # The folder is made with mode 0700.
         page = Path(folder, "open.html")
         with open(os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(leading_to(address))
@@ -108,7 +110,7 @@ def _redirecting(address: str) -> Iterator[Path]:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that takes connections from now on.  Raises LogparseError for a taken port."""
+    """Return a socket that takes connections from now on.  Raises LogparseError if the port is taken."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(place[:2], family=family, backlog=128)

@@ -1,4 +1,4 @@
-"""The page's table: its rows by blocks, and all of them as CSV."""
+"""The page's table: its rows in blocks, and all rows as CSV."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LARGEST_BLOCK = 10 * queries.FIRST_ROWS
 
 
 def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """``rows`` of the table, their whole ``count`` and the ``note`` that states it.
+    """Return ``rows`` of the table, their total ``count`` and the ``note`` that states it.
 
-    ``asked``: ``search``, the rows' ``start`` and ``end``, and AG Grid's models of ``sort`` and ``filter``.
+    ``asked`` has ``search``, the rows' ``start`` and ``end``, and AG Grid's models of ``sort`` and ``filter``.
     """
     start, end = (x if isinstance(x, int) else 0 for x in (asked.get("start"), asked.get("end")))
     sort, search = _sorted(asked.get("sort")), str(asked.get("search") or "")
@@ -38,7 +38,7 @@ def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _sorted(model: object) -> Sequence[Mapping[str, object]]:
-    """The columns that a model of AG Grid sorts by; what it is not is left out."""
+    """Return the columns by which a model of AG Grid sorts.  Anything else in the model is left out."""
     known = [x for x in model if isinstance(x, dict)] if isinstance(model, list) else []
     return [x for x in known if isinstance(x.get("colId"), str)]
 
@@ -55,7 +55,7 @@ def _rows(
     start: int,
     end: int,
 ) -> tuple[pd.DataFrame, int, str]:
-    """Also what their order begins with, where ``sort`` leaves it open."""
+    """Return rows, their total count, and the first criterion of their default order."""
     page = pages.of(chosen)
     moved = chosen.view == "compare" and bool(page.other)
     default, first = (queries.MOVED, "the largest change") if moved else (queries.ORDER, "the most worthwhile")
@@ -64,7 +64,7 @@ def _rows(
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows as JSON can hold them: no NaN, no infinity."""
+    """Return rows as JSON can hold them: no NaN, no infinity."""
 
     def plain(value: object) -> object:
         if isinstance(value, str):
@@ -75,7 +75,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, object]]:
 
 
 def export(pages: Pages, search: str | None) -> str:
-    """All rows of a URL's query, sorted and filtered as its ``table`` asks, as CSV."""
+    """Return all rows of a URL's query as CSV, sorted and filtered as its ``table`` asks."""
     chosen = from_url(search)
     try:
         given = json.loads(chosen.table or "{}")
@@ -89,7 +89,10 @@ def export(pages: Pages, search: str | None) -> str:
 
 
 def csv(frame: pd.DataFrame) -> str:
-    """The table as CSV, headed by titles with units.  A text that a spreadsheet would run as a formula gets a quote."""
+    """Return the table as CSV, headed by titles with units.
+
+    A text that a spreadsheet would run as a formula gets a leading quote.
+    """
     out = frame.drop(columns="id").rename(columns=dict(queries.TABLE))
     for name in out.columns:
         if not pd.api.types.is_numeric_dtype(out[name]):
