@@ -1,4 +1,4 @@
-"""``kernel_candidates.json``: the kernels that a run's GPU time is in, for tools that write kernels.
+"""Write ``kernel_candidates.json``: the kernels that take a run's GPU time, for tools that write kernels.
 
 ::
 
@@ -7,10 +7,13 @@
       "problem": "TN 4096×512×1024 bf16_r", "override": {"file": "tunableop_results0.csv", "line": 7,
       "solution": "hipblaslt:104377", "engaged": false}}]}
 
-Each has both names, as a list of operators and one of kernels overlap in nothing (AMD-AGI/GEAK#337).  ``gpu_pct`` is
-of the time of all kernels that compute, ``step_pct`` of the wall time of the traced steps (null: not marked).
-``override`` is the row by which the library looks the problem up in the given files; ``engaged``: the run's logs name
-that row's solution (null: they name none).  A kernel that no row of a file can choose has no ``override``.
+* Each entry has both names, because a list of operators and a list of kernels have no name in common
+  (AMD-AGI/GEAK#337).
+* ``gpu_pct``: percentage of the time of all kernels that compute.
+* ``step_pct``: percentage of the wall time of the traced steps (null: not marked).
+* ``override``: the row by which the library looks the problem up in the given files.  A kernel that no row of a file
+  can choose has no ``override`` (null).
+* ``engaged``: true if the run's logs name that row's solution (null: they name none).
 """
 
 from __future__ import annotations
@@ -36,9 +39,9 @@ Candidate = dict[str, object]
 
 
 def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | None = None) -> Made:
-    """The kernels of a run, what takes longest first, and the rows of the files that their problems are served by.
+    """Return the kernels of a run, the longest first, with the rows of the files that serve their problems.
 
-    Raises InputError where the run has no trace, or where a file cannot be read.
+    Raises InputError if the run has no trace, or if a file cannot be read.
     """
     rows = kernels_of_run(tables)
     if not len(rows):
@@ -71,7 +74,7 @@ def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | Non
 
 
 def _served(texts: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Candidate]:
-    """Problem of a trace → the row that serves it; logs may name it by another text."""
+    """Map problems of a trace to the row that serves them.  Logs may name a problem by another text."""
     of: dict[str, Candidate] = {
         x.problem: {"file": x.file, "line": x.line, "solution": x.intended, "engaged": _ENGAGED.get(x.effect)}
         for x in outcomes

@@ -132,7 +132,7 @@ _READ = {
     "total_us float",
     "facts": "source_id text, name text, value text",
 }
-"""The columns that are read of each table."""
+"""The columns that are read from each table."""
 
 
 def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:

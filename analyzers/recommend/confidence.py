@@ -105,7 +105,7 @@ def _source(finding: Finding) -> str:
 
 def _with_interval(finding: Finding, tested: Judgement) -> Finding:
     if finding.per_call_us is None or finding.per_call_low_us is not None:
-        return finding  # nothing to bound, or the analyzer gave an interval of its own
+        return finding  # There is nothing to bound, or the analyzer gave an interval of its own.
     source = _source(finding)
     pick, best = str(finding.evidence.pick), str(finding.evidence.best)
     test, before = tested.by_source.get(source), pre_us(finding)

@@ -228,7 +228,7 @@ def _apply(targets: Sequence[TargetFiles]) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    if type(value) is str:  # most values
+    if type(value) is str:  # Most values are texts.
         return markdown_text(value)
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.4g}"

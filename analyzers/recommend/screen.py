@@ -29,7 +29,7 @@ _TITLE, _LABEL, _LEFT_OUT = 44, 9, 2
 
 @dataclass(frozen=True)
 class Written:
-    """Where a recommendation's files went: the folder ``out``, and the store that the next commands read."""
+    """The place of a recommendation's files: the folder ``out``, and the store that the next commands read."""
 
     out: Path
     files: Sequence[Emission] = ()

@@ -118,7 +118,7 @@ class RayDevice:
         self.place = replace(self._there, device=device)
 
     def lost(self) -> None:
-        """Forget the lost actor; the next worker gets a new one."""
+        """Forget the lost actor.  The next worker gets a new one."""
         self._host = None
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ KNOWN = "known"
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """How everything is measured (``docs/measurement.md``)."""
+    """The method by which everything is measured (``docs/measurement.md``)."""
 
     rules: Rules = field(default_factory=Rules)
     cache: CacheState = "cold"
