@@ -51,7 +51,7 @@ def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Fac
 def script(
     overrides: Sequence[Override], files: Sequence[Emission], target: Facts, folder: str = ".", caution: str = ""
 ) -> Emission | None:
-    """Return the script for these files, which lie in ``folder``. Return None if there is nothing to export.
+    """Return the script for these files, which lie in ``folder``.  Return None if there is nothing to export.
 
     ``caution`` is a warning about the rows to whoever sources the script.  The script prints it on standard error too.
     """

@@ -1,4 +1,4 @@
-"""Compute the most that overrides can gain, and on what that number rests. Pure.
+"""Compute the most that overrides can gain, and on what that number rests.  Pure.
 
 The gain of a problem is its time × (1 − best/pick).  Both times are from one measured file.  The problem's time is its
 time in a trace of the run, else calls × measured time of the pick.  For some problems no log names the pick, but a
@@ -23,7 +23,7 @@ from logparse.model import Finding
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The gain if every problem ran at its best known time. Shares are 0 to 1, None if unknown.
+    """The gain if every problem ran at its best known time.  Shares are 0 to 1, None if unknown.
 
     * ``share``: the gain as a share of ``default_us``, the time (µs) of the problems whose pick is measured.
     * ``calls_share``: the calls to problems with a measured pick, as a share of all calls.

@@ -53,7 +53,7 @@ class Judgement:
 
 
 def judgement(tables: Tables, floor: float) -> Judgement:
-    """Judge every confirmation of the run's problems together. A gain must be above ``floor`` to be kept.
+    """Judge every confirmation of the run's problems together.  A gain must be above ``floor`` to be kept.
 
     All of them count as tested, also the ones in which the pick won, because failed tests belong to the family too.
     """

@@ -39,7 +39,7 @@ def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fin
     """Let one finding keep the saving if several analyzers claim it for one problem, or for problems that may be one.
 
     A measured saving goes before an estimated one, a finding with an override before one without, then the larger
-    saving. The other findings are alternatives to it, not additions: their message states their worth, and they save
+    saving.  The other findings are alternatives to it, not additions: their message states their worth, and they save
     nothing.
     """
     same = _linked(links, {_text(x) for x in findings if x.saving_us}, both=True)
@@ -63,7 +63,8 @@ def one_row_each(
 
     The file has one row for all calls that differ only in β, bias or activation.  The row gets the override that costs
     these calls least in total.  Each call is counted and timed separately.  If a time is missing, the row gets the
-    first override.  If the library's own choices cost less, it gets none.
+    first override.  If the library's own choices cost less, it gets none.  A finding whose override does not get the
+    row loses the override (its remedy becomes ``Advise``).
     """
     rows: dict[tuple[str, str], list[Override]] = {}
     for x in findings:

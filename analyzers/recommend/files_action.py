@@ -31,10 +31,10 @@ _LINE = "source apply.sh of the target's folder in the shell that starts the job
 def files_action(
     findings: Sequence[Finding], default_us: float, tables: Tables, settings: Settings
 ) -> ActionResult | None:
-    """Return the action of applying the findings' override files. Return None if no file saves a known time.
+    """Return the action of applying the findings' override files.  Return None if no file saves a known time.
 
-    * With a trace, the job is its steps, because a log counts the calls of the whole job.  A problem's calls take their
-      time in the trace.  The finding's share of it is saved.
+    * With a trace, the job is the traced steps.  A problem's time comes from the trace, because a log counts the calls
+      of the whole job.  The finding's share of that time is saved.
     * If no problem of the findings is in a trace, the job is what the log counts.  Its time is ``default_us`` (µs).
 
     The interval adds the intervals of the confirmed savings.  A saving that is not confirmed may shrink to nothing,

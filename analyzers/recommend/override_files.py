@@ -48,7 +48,7 @@ def targets(recommendation: Recommendation, settings: Settings) -> Mapping[str, 
     """Map folder names to the facts of targets.
 
     The target is the one that the user named.  Without it, each set of facts on which overrides were measured is a
-    target. Two targets never share a folder, even if they differ only in a fact that their names do not show.
+    target.  Two targets never share a folder, even if they differ only in a fact that their names do not show.
     """
     named = [settings.target] if settings.target else [dict(x.target) for x in recommendation.overrides]
     out: dict[str, Facts] = {}

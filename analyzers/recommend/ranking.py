@@ -184,7 +184,8 @@ def _tried(tables: Tables) -> tuple[Tried, ...]:
 def _steps(tables: Tables, settings: Settings) -> float | None:
     """Return the number of steps that the run's calls make up, or None if it is unknown.
 
-    They are the steps of its traces.  If a log counts the calls and no trace does, they are the steps of the whole run.
+    The user counts the steps, or the traces mark them.  Without traces, they are the units of work that the job
+    recorded.
     """
     if settings.steps or gpu_us(tables) is not None:
         return steps(tables, settings)[0]
@@ -216,7 +217,7 @@ def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:
 
 
 def _of_the_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """Keep findings about problems that this run called or measured. Drop findings that rest on other runs alone.
+    """Keep findings about problems that this run called or measured.  Drop findings that rest on other runs alone.
 
     A finding loses its calls and saving if its time may be from another device than the one that was called.
     """

@@ -85,8 +85,8 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
 def split_lines(seen: Verdict) -> list[str]:
     """Return lines on where the time of a step goes.
 
-    One line names the kinds of work by size and ends with the sum of the rest.  More lines follow if that sum is larger
-    than the smallest named kind.
+    One line names the kinds of work by size and ends with the sum of the rest.  More kinds are named, in more lines, as
+    long as that sum is larger than the smallest named kind.
     """
     whole = f"a {seen.word}" if seen.unit == "step" else "all traces"
     out = f"  {whole}, {duration(seen.whole_us)}: "

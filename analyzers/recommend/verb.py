@@ -120,7 +120,7 @@ def answer(
 
     The list is returned even if the files cannot be written.  ``n`` limits the number of things to do.  ``explain`` is
     the number or name of one thing: the answer is all about it, and nothing is written.  ``verbose`` returns the whole
-    report. ``store`` is the store that the printed commands name.
+    report.  ``store`` is the store that the printed commands name.
     """
     table = rows(found).head(n or len(found.findings))
     if explain is not None:

@@ -206,7 +206,10 @@ def _whole_us(time: GpuTime | None) -> float | None:
 
 
 def kind_name(part: Part, time: GpuTime) -> str:
-    """Return the name of a kind of work.  Communication is ``exposed`` if only unhidden communication is counted."""
+    """Return the name of a kind of work.
+
+    Communication is ``exposed`` if its exposed time is known, because only that time is counted.
+    """
     return f"exposed {part.name}" if part.name == COMMUNICATION and time.alone_us is not None else part.name
 
 
