@@ -73,7 +73,7 @@ def _best(tries: Sequence[Try]) -> dict[str, float]:
 
 
 def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
-    """Return unique axis labels, the pick in bold.  Equal labels would fall together."""
+    """Return unique axis labels, the pick in bold.  Plotly draws equal labels in one place."""
     unique = distinct(shown(solution_name(text), 46) for text in order)
     return {text: f"<b>{name}</b>" if text == pick else name for text, name in zip(order, unique, strict=True)}
 

@@ -98,7 +98,8 @@ def time_split(con: duckdb.DuckDBPyConnection, found: Recommendation, points: st
 def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str, float | None, float | None], ...]:
     """Return the times that two runs' traces state for a step, µs, by name.
 
-    They are those for all traces if one of the runs marks no steps.  The result is empty unless both runs have traces.
+    If one of the runs marks no steps, they are the times of all traces.  The result is empty unless both runs have
+    traces.
     """
     if here is None or there is None:
         return ()

@@ -22,7 +22,7 @@ def beside(word: str, store: Store) -> tuple[Store, str]:
     """
     if (whole := existing(word)) is not None:
         return whole, whole.latest_run()
-    for place, mark in enumerate(word):  # Both may hold colons: a URL, and a run that is named by its time.
+    for place, mark in enumerate(word):  # Both parts may hold colons: a URL, and a run named by its time.
         if place and mark in ":#" and (found := existing(word[:place])) is not None:
             return found, found.latest_run(word[place + 1 :])
     if word in store.runs():

@@ -8,7 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
-"""Names of steps, in this order: some data are there, reading has failed, no more will come."""
+"""Steps of a reading, in this order.
+
+READY, TRIES and VERDICT state which data are there, FAILED that they never will be, DONE that no more will come.
+"""
 FILES = "overrides.zip"
 """The recommendation's files, for download."""
 FIRST, JUDGED = "first.duckdb", "judged.duckdb"

@@ -125,8 +125,8 @@ def _table(table_url: str) -> list[Any]:
                 "rowHeight": 34,
                 "localeText": {
                     "noRowsToShow": "No problem here. Take a filter away, or ingest more.",
-                    # The table's label states it once. For each row a screen reader would speak it 0.2 s late, over the
-                    # card.
+                    # The table's label states once how to open a row. A screen reader would speak AG Grid's texts at
+                    # each row, 0.2 s late, over the card.
                     **dict.fromkeys(("ariaRowSelect", "ariaRowDeselect"), " "),
                 },
             },
@@ -134,7 +134,7 @@ def _table(table_url: str) -> list[Any]:
             className="grid",
             style={"height": "430px"},
         ),
-        # It stands above the table, and behind it for the keyboard.
+        # This bar stands above the table on the screen, and after the table for the keyboard.
         html.Div(
             [
                 html.Details([html.Summary("Columns"), _chooser()], id="choose"),

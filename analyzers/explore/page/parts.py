@@ -1,7 +1,8 @@
 """The content of the page that depends on the selection: answers to the browser's requests.
 
 ``assets/explore.js`` asks for each with one request and draws it.  Through Dash's callbacks each would be a chain of
-requests, and every chart would be drawn twice.  Components are Dash's.  The browser makes plain elements of them.
+requests, and every chart would be drawn twice.  The components are Dash components.  The browser makes plain elements
+of them.
 """
 
 from __future__ import annotations
