@@ -1,5 +1,4 @@
-"""From math-library logs and tuning files of GPU jobs to one table, findings and override files.
-
+"""Turn math-library logs and tuning files of GPU jobs into one table, findings and override files.
 >>> import logparse
 >>> from logparse.ingest import ingest
 >>> from logparse.store import open_store
@@ -26,9 +25,10 @@ __version__ = "0.1.0"
 
 
 def open(location: str | os.PathLike[str] | None = None) -> Store:
-    """The store at a folder or URL (default ``$LOGPARSE_STORE``, else ``logparse-store``).
+    """Open the store at a folder or URL. Return it.
 
-    Raises logparse.errors.StoreError when there is no store, or when another schema version wrote it.
+    The default location is ``$LOGPARSE_STORE``, or ``logparse-store`` if that variable is not set. Raises
+    logparse.errors.StoreError if there is no store, or if another schema version wrote it.
     """
     from logparse.store import open_store
 

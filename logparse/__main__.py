@@ -1,11 +1,12 @@
-"""The program, for a shell: ``python -m logparse``, and the script ``logparse``."""
+"""Start of the program: ``python -m logparse`` and the script ``logparse`` call ``program``."""
 
 import gc
 
 
 def program() -> None:
-    """Run the program, whose process ends here."""
-    # Imports make 100,000 objects that stay: to look for garbage among them again and again takes longer than --help.
+    """Run the program and end its process."""
+    # Imports make 100,000 objects that are never freed. The garbage collector would search them again and again, which
+    # takes longer than --help.
     gc.set_threshold(200_000)
     from logparse.cli import main
     from logparse.output.program import end_process

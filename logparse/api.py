@@ -1,7 +1,7 @@
-"""The verbs as functions for notebooks and scripts: what the program does, without its printing.
+"""The verbs as functions for notebooks and scripts.  They do what the program does, but print nothing.
 
-They are not names of ``logparse`` itself, as ``logparse.ingest`` is a package: importing it anywhere would replace a
-function of that name.
+These functions are not names of ``logparse`` itself.  Because ``logparse.ingest`` is a package, importing that package
+anywhere would replace a function ``logparse.ingest``.
 
 >>> from logparse import api
 >>> folder_of_logs = "sample_logs/hipblaslt"
@@ -16,7 +16,7 @@ True
 >>> api.roofline(api.store_points(store)).layout.yaxis.title.text
 'achieved TFLOP/s'
 
-The figures (``roofline``, ``regret``, ``solutions``) are those of ``analyzers.explore``.
+The figures (``roofline``, ``regret``, ``solutions``) are the functions of ``analyzers.explore``.
 """
 
 from __future__ import annotations
@@ -51,12 +51,16 @@ def ingest(
     jobs: int = 1,
     engine: str = "local",
 ) -> list[Ingested]:
-    """Read files, folders, globs and URLs into a store; one that does not exist is made.
+    """Read files, folders, globs and URLs into a store.  Return one result per input.
 
-    Returns one result per input; one that could not be read has the state ``failed`` and its reason in ``error``.
-    ``store`` is a store, its folder or URL (default as for ``open``); ``run`` labels the inputs (default: the time of
-    this call); ``format`` names their format instead of recognising it; ``jobs`` processes of ``engine`` read at once
-    (0: one per core).  Raises UsageError for a format or engine that does not exist, StoreError as ``open`` does.
+    A result of an input that could not be read has the state ``failed`` and the reason in ``error``.
+
+    * ``store``: a store, its folder or its URL. The default is as for ``open``.  A store that does not exist is made.
+    * ``run``: the label of the inputs.  The default is the time of this call.
+    * ``format``: the name of the inputs' format.  Without a name each format is recognised.
+    * ``jobs``: the number of processes of ``engine`` that read at once.  0 means one per core.
+
+    Raises UsageError if the format or the engine does not exist.  Raises StoreError as ``open`` does.
     """
     from logparse.executors import open_executor
     from logparse.ingest import ingest as read
@@ -78,11 +82,12 @@ def recommend(
     gpus: int = 1,
     own: Sequence[str] = (),
 ) -> Recommendation:
-    """Rank what is worth changing in a run (default the latest), and keep it as the view ``findings``.
+    """Rank what is worth changing in a run.  Keep the findings in the store, as the view ``findings``.
 
-    With ``out`` the override files and ``report.md`` are written into that folder, for targets with ``gpus`` devices
-    per process, and with the other rows of ``own``, override files that the job reads now.  Raises StoreError for a
-    store or run that does not exist, OSError where ``out`` cannot be written.
+    The default run is the latest one.  If ``out`` is given, the override files and ``report.md`` are written into that
+    folder.  The files are for targets with ``gpus`` devices per process.  ``own`` names override files that the job
+    reads now; their other rows are written as well.  Raises StoreError if the store or the run does not exist.  Raises
+    OSError if ``out`` cannot be written.
     """
     from analyzers.evidence.tables import Settings
     from analyzers.recommend.verb import advise, write

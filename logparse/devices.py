@@ -1,6 +1,7 @@
 """Peak rates of devices, and the least time that a device allows a problem (roofline).
 
-The peaks stand in ``devices.csv`` with their sources.  A device that is not in it is unknown: callers report that.
+``devices.csv`` states the peaks and their sources.  A device that is not in this file is unknown, and callers report
+that.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ PEAK_COLUMN: Mapping[str, str] = {
     **dict.fromkeys(("FP8", "BF8", "f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r"), "tf_fp8"),
     **dict.fromkeys(("INT8", "i8_r"), "tf_int8"),
 }
-"""The column of ``devices.csv`` that holds the matrix peak of an input type (GEMM and convolution words)."""
+"""Column of ``devices.csv`` with the matrix peak of an input type.
+
+The keys are types of GEMMs (``f16_r``) and of convolutions (``FP16``).
+"""
 
 
 @dataclass(frozen=True)
 class Device:
-    """One row of ``devices.csv``: ``peaks`` in TFLOP/s by column, ``hbm_gbs`` in 10^9 bytes/s.
+    """One row of ``devices.csv``.
 
-    ``cu_count`` is as HIP counts (``logparse.target.hip_count``): WGPs on RDNA.
+    ``peaks`` holds TFLOP/s by column.  ``hbm_gbs`` is in 10^9 bytes/s.  ``cu_count`` is the number that HIP counts
+    (``logparse.target.hip_count``): WGPs on RDNA.
     """
 
     name: str
@@ -40,22 +45,26 @@ class Device:
     source: str
 
     def peak_tflops(self, dtype: str) -> float | None:
-        """Dense matrix peak of an input type, None where the data sheet gives none.
+        """Return the dense matrix peak of an input type, TFLOP/s.  Return None if the data sheet gives none.
 
-        Convolutions of ``FP32`` are those of TF32 on NVIDIA GPUs, as PyTorch allows it by default; ``f32_r`` is full.
+        On NVIDIA GPUs a convolution of type ``FP32`` gets the peak of TF32, because PyTorch allows TF32 there by
+        default.  The GEMM type ``f32_r`` gets the peak of full single precision.
         """
         short = dtype == "FP32" and self.arch.startswith("sm_")
         return self.peaks.get("tf_xf32" if short else PEAK_COLUMN.get(dtype, ""))
 
     def least_us(self, flops: float, least_bytes: float, dtype: str) -> float | None:
-        """The roofline: the longer of computing ``flops`` and moving ``least_bytes`` through HBM, in µs."""
+        """Return the roofline, µs: the longer of computing ``flops`` and moving ``least_bytes`` through HBM.
+
+        Return None if the peak of ``dtype`` is unknown.
+        """
         peak = self.peak_tflops(dtype)
         return None if peak is None else max(flops / (peak * 1e6), least_bytes / (self.hbm_gbs * 1e3))
 
 
 @cache
 def devices() -> tuple[Device, ...]:
-    """Every device whose peaks are known, in the order of the file."""
+    """Return every device whose peaks are known, in the order of the file."""
     text = (files("logparse") / "devices.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return tuple(
@@ -73,9 +82,10 @@ def devices() -> tuple[Device, ...]:
 
 
 def device_of(facts: Mapping[str, str]) -> Device | None:
-    """The device that ``facts`` name: by its marketing name, else by arch and CU count; None when it is unknown.
+    """Return the device that ``facts`` name.  Return None if it is unknown.
 
-    Of several names within a marketing name the longest counts: an RX 9070 XT is no RX 9070.
+    The marketing name decides first, then arch and CU count.  If several known names stand within one marketing name,
+    the longest name counts: "RX 9070 XT" is not read as "RX 9070".
     """
     name, arch, cus = facts.get("device", ""), facts.get("arch", "").partition(":")[0], facts.get("cu_count", "")
     words = f" {' '.join(name.replace('-', ' ').replace('_', ' ').split())} "
@@ -85,14 +95,18 @@ def device_of(facts: Mapping[str, str]) -> Device | None:
 
 
 _FOUR_BIT = frozenset({"gfx950", "sm_100", "sm_103", "sm_120", "sm_121"})
-"""Archs whose matrix units multiply 4-bit types, at twice the rate of 8-bit ones."""
+"""Archs whose matrix units multiply 4-bit types, at twice the rate of 8-bit types."""
 _CLOCKS, _LATER = 1.1, 4
-"""How much faster than its data sheet a device may be, and than all known ones a device may be that is not known."""
+"""Allowed factors over the peaks of data sheets: for a known device or arch, and for an unknown one (over all known
+peaks).
+"""
 
 
 def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str]) -> str:
-    """Why a time (µs) of a matrix product of so many operations cannot be: it is above what the device that ``facts``
-    name does in any precision.  Empty where it can be, and where operations or time are unknown.
+    """Tell why a time (µs) of a matrix product cannot be true.  Return an empty text if it can be.
+
+    A time cannot be true if its rate (``flops`` / time) is above what the device that ``facts`` name reaches in any
+    precision.  The text is empty as well if the number of operations or the time is unknown.
     """
     if not flops or time_us is None or not time_us > 0:
         return ""

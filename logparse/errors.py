@@ -1,27 +1,30 @@
-"""The errors that a user may see. Each message states what is wrong, where, and what to do."""
+"""Errors that a user may see.  Each message states what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
 
 class LogparseError(Exception):
-    """Something that the user can mend; the program prints it without a traceback and exits with 1."""
+    """Base of all errors that the user can mend.
+
+    The program prints the message without a traceback and exits with 1.
+    """
 
 
 class InputError(LogparseError):
-    """A file, folder or URL cannot be read, or is refused."""
+    """Error if a file, folder or URL cannot be read, or is refused."""
 
 
 class UsageError(InputError):
-    """An option or argument has an impossible value; the program exits with 2."""
+    """Error if an option or argument has an impossible value. The program exits with 2."""
 
 
 class StoreError(LogparseError):
-    """A store is missing, damaged, or of another schema version."""
+    """Error if a store is missing, damaged, or of another schema version."""
 
 
 class QueryError(LogparseError):
-    """The SQL is wrong, not allowed or too slow."""
+    """Error if the SQL is wrong, not allowed or too slow."""
 
 
 class EmissionError(LogparseError):
-    """An override must not be written, because a field that the library checks is unknown."""
+    """Error if an override must not be written, because a field that the library checks is unknown."""

@@ -1,4 +1,4 @@
-"""Members put into groups."""
+"""Grouping of members by a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def in_groups(members: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """The members by their keys, both in the order in which they come."""
+    """Return lists of the members by key. Keys and members keep the order in which they come."""
     out: dict[K, list[T]] = {}
     for x in members:
         out.setdefault(key(x), []).append(x)

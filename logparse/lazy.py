@@ -1,8 +1,8 @@
-"""What a start need not import: heavy libraries and lists of members, imported at their first use.
+"""Import of heavy libraries and of lists of members at their first use, so that a start need not import them.
 
-``from logparse.lazy import duckdb, pd`` gives a library's module to type checkers, and at run time an object that
-imports it when one of its attributes is first asked for.  ``members`` makes the ``__getattr__`` of a package that hands
-out what its modules hold.  ``benchmarks/starts.py`` measures what that saves.
+``from logparse.lazy import duckdb, pd`` gives type checkers the library's module.  At run time it gives an object that
+imports the library when one of its attributes is first read.  ``members`` makes the ``__getattr__`` of a package that
+hands out what the package's modules hold.  ``benchmarks/starts.py`` measures how much time this saves.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["ds", "duckdb", "members", "pa", "pd", "pq"]
 
 
 class Module(ModuleType):
-    """Stands for a module that is imported at the first use of an attribute.
+    """Stand-in for a module that is imported when an attribute is first read.
 
-    No attribute is kept: one that is replaced in the module is replaced here.
+    No attribute is kept here.  So if an attribute is replaced in the module, this object gives the new value.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -45,9 +45,10 @@ if not TYPE_CHECKING:
 
 
 def members(package: str, places: Mapping[str, str | Callable[[], object]]) -> Callable[[str], object]:
-    """The ``__getattr__`` of a package: name → the module that holds it, or a function that makes it.
+    """Make the ``__getattr__`` of a package.
 
-    Each is found once, and is the package's own from then on.  Every other name raises AttributeError.
+    ``places`` maps a name to the module that holds it, or to a function that makes it.  Each name is found once and is
+    then set on the package.  The function that is returned raises AttributeError for every other name.
     """
 
     def find(name: str) -> object:

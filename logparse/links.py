@@ -1,8 +1,11 @@
-"""Which problems of different formats are the same call (design: a relation, never a merge).
+"""Links between problems of different formats that may be the same call.
 
-Two problems are linked when their shapes are equal and no field that both know differs.  A number of compute units that
-a library is told to plan for may be all of the device, so such a call may be one without a number.  ``linked`` compares
-two problems, ``links_sql`` two tables; a test holds the two to equal results.
+A link is a relation: problems are never merged.
+
+Two problems are linked if their shapes are equal and no field that both know differs.  There is one exception: a number
+of compute units that a library is told to plan for may be the number of all units of the device.  So a call with a
+number may be a call without one.  ``linked`` compares two problems, and ``links_sql`` compares two tables.  A test
+checks that both give equal results.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ _CONV_LAYOUT_KNOWN = tuple(f"{{t}}.{name} is not null" for name in CONV_LAYOUT)
 
 
 def linked(one: Problem, other: Problem) -> Level | None:
-    """The level at which two problems are linked, or None.  Symmetric; every problem is linked to itself."""
+    """Return the level at which two problems are linked, or None.
+
+    The relation is symmetric.  Every GEMM or convolution is linked to itself.
+    """
     if isinstance(one, GemmProblem) and isinstance(other, GemmProblem):
         names, one, other = GEMM_FIELDS, one.normal, other.normal
     elif isinstance(one, ConvProblem) and isinstance(other, ConvProblem):
@@ -44,7 +50,10 @@ def linked(one: Problem, other: Problem) -> Level | None:
 
 
 def _folded(value: object) -> object:
-    """A value for comparison: FNUZ and OCP fp8 share one bench text, so they must not keep problems apart."""
+    """Return a value for comparison, with FNUZ fp8 types folded into OCP fp8 types.
+
+    Because both share one text in bench lines, they must not keep problems apart.
+    """
     return value.replace("_fnuz", "") if isinstance(value, str) else value
 
 
@@ -56,12 +65,15 @@ def _layout_known(problem: GemmProblem | ConvProblem) -> bool:
 
 
 def links_sql(gemms: str, convs: str) -> dict[str, str]:
-    """SQL of the view ``links(problem, other, level, fan)`` over two tables of these names, and of ``open_links``: all
-    but those of a full problem (no ``?``) to itself, of which there may be hundreds of thousands.
+    """Return the SQL of the views ``links(problem, other, level, fan)`` and ``open_links``, by name.
 
-    A row of the tables is a problem with its shape and fields; a problem may have several rows.  ``fan`` is the number
-    of full problems that a partial one links to, or, where there is none, of those with more fields known; 1 for a full
-    problem.  Per-call values pass over a link, totals only where fan is 1.
+    ``gemms`` and ``convs`` name the two tables.  A row of the tables is a problem with its shape and fields.  A problem
+    may have several rows.  ``open_links`` leaves out the links of full problems (without ``?``) to themselves, because
+    there may be hundreds of thousands of them.
+
+    ``fan`` of a full problem is 1.  ``fan`` of a partial problem is the number of full problems that it links to.  If
+    it links to no full problem, ``fan`` is the number of linked problems with more known fields, and at least 1.
+    Values per call pass over every link.  Totals pass only over links with ``fan`` = 1.
     """
     pairs = (
         f"{_pairs(gemms, GEMM_FIELDS, _GEMM_LAYOUT_KNOWN)} union all {_pairs(convs, CONV_FIELDS, _CONV_LAYOUT_KNOWN)}"
@@ -82,18 +94,22 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
 
 
 def full_links_sql(problems: str) -> str:
-    """SQL of the links of full problems to themselves; ``problems`` is SQL of the problems, which may repeat."""
+    """Return SQL of the links of full problems to themselves.  ``problems`` is SQL of the problems, which may
+    repeat.
+    """
     return f"""
         select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan
         from ({problems}) where not contains(problem, '?')"""
 
 
 def open_sql(rows: str) -> str:
-    """SQL of the rows whose problem may have a link to another one: all links are between such a problem and others.
+    """Return SQL of the rows whose problem is open: it may have a link to another problem.
 
-    A text is open if a field is unknown, a type has a second spelling, or it has a number of compute units.  Two texts
-    that are not open differ in a field that both know, so they need no comparison: a find-db holds hundreds of
-    thousands of them.
+    Every link has an open problem.
+
+    A text is open if a field is unknown, if a type has a second spelling (``_fnuz``), or if it has a number of compute
+    units.  Two texts that are not open differ in a field that both know, so they need no comparison.  A find-db holds
+    hundreds of thousands of such texts.
     """
     return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz') or contains(problem, ' sms=')"
 
@@ -106,10 +122,10 @@ def _equal(name: str) -> str:
 
 
 def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
-    """SQL of every link but those of a full problem to itself.
+    """Return SQL of every link except the links of full problems to themselves.
 
-    Only open problems (``open_sql``) are compared, each with the problems of its shape, and once each: thousands of
-    small files hold one problem thousands of times.
+    Only open problems (``open_sql``) are compared, each with the problems of its shape.  Each problem is compared once,
+    because thousands of small files may hold one problem thousands of times.
     """
     agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
     known = " and ".join(rule.format(t=side) for rule in layout for side in "ab")
@@ -128,5 +144,5 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
 
 
 def may_be(row: Problem | None, problem: Problem) -> bool:
-    """Whether the problem of an override row differs from this one in no known field."""
+    """Tell whether the problem of an override row differs from ``problem`` in no known field."""
     return isinstance(row, (GemmProblem, ConvProblem)) and linked(row, problem) is not None

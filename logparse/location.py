@@ -1,5 +1,4 @@
-"""Folders, files and URLs: their file systems, and how a file is created there atomically and to last.
-
+"""Folders, files and URLs: their file systems, and the atomic and durable creation of files.
 ::
 
     logparse-store                                              a folder of this machine (also file:///…)
@@ -9,19 +8,23 @@
     gs://bucket/logs      hdfs://namenode:8020/logs             through pyarrow.fs, with the options of its URLs
                                                                 (gs: retry_limit_seconds, 30 where not given)
 
-Each service's library finds the credentials where it always does: for S3 in ``AWS_ACCESS_KEY_ID`` and
-``AWS_SECRET_ACCESS_KEY``, ``~/.aws``, or the instance's role; for GS ``GOOGLE_APPLICATION_CREDENTIALS``; for HDFS
-Hadoop's own configuration.  A URL that holds a password is refused: it would be printed, and stored as the path of a
-source.  ``region=…`` in an S3 URL, or ``AWS_DEFAULT_REGION``, saves a request that asks for the bucket's region.
+The library of each service finds the credentials where it always does:
 
-Put-if-absent, the commit of a source, is exact on disks with hard links and, with boto3 installed (the extra ``s3``),
-on S3 (``If-None-Match: *``).  Elsewhere a check comes before the write.  Two ingests of *one* file into one store at
-the same moment may then both report a commit; the later row replaces the earlier one, with all of its parts, so nothing
-is counted twice and nothing is lost.
+* S3: ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, ``~/.aws``, or the instance's role.
+* GS: ``GOOGLE_APPLICATION_CREDENTIALS``.
+* HDFS: Hadoop's own configuration.
 
-On a disk a file survives a power cut once it and the folders above it are flushed (``flush``); elsewhere it does once
-its stream is closed.  Every change of a disk goes through ``os`` here, so that a test can replay the changes and cut
-them anywhere.
+A URL that holds a password is refused, because the URL is printed, and stored as the path of a source.  ``region=…`` in
+an S3 URL, or ``AWS_DEFAULT_REGION``, saves a request that asks for the bucket's region.
+
+Put-if-absent creates a file only if none has its name.  It is the commit of a source.  It is exact on disks with hard
+links.  It is exact on S3 (``If-None-Match: *``) if boto3 is installed (the extra ``s3``).  Elsewhere a check comes
+before the write.  There two ingests of *one* file into one store at the same moment may both report a commit.  The
+later row then replaces the earlier row, with all of its parts.  So nothing is counted twice and nothing is lost.
+
+On a disk a file survives a power cut once the file and the folders above it are flushed (``flush``).  Elsewhere it
+survives once its stream is closed.  Every change of a disk goes through ``os`` in this module, so that a test can
+replay the changes and cut them anywhere.
 """
 
 from __future__ import annotations
@@ -42,31 +45,39 @@ import pyarrow.fs as pafs
 from logparse.errors import InputError
 
 META = "logparse-store.json"
-"""The file that marks a folder as a store."""
+"""Name of the file that marks a folder as a store."""
 
 PutIfAbsent: TypeAlias = Callable[[str, bytes], bool]
-"""Creates a path of one file system with these bytes, atomically; returns False when it exists already."""
+"""Function that creates a path of one file system with these bytes, atomically.
+
+It returns False if the path exists already.
+"""
 
 OBJECT_STORES = frozenset({"s3", "gcs"})
 """``type_name`` of the file systems that have no folders."""
 
-# A `?` in the path of a URL may also be a wildcard: it begins a query only if options follow.
+# A `?` in the path of a URL may be a wildcard.  It begins a query only if options follow.
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<place>[^/?]*)(?P<path>.*?)(?P<query>\?\w+=[^&]*(?:&\w+=[^&]*)*)?\Z", re.DOTALL
 )
 _GS_SECONDS = 30
-"""How long a request to Google's storage is retried; the library's default is a quarter of an hour."""
+"""Seconds for which a request to Google's storage is retried.  The library's default is a quarter of an hour."""
 _UNQUOTED = "/=+:@,~"
 _DISK = pafs.LocalFileSystem()
 _THERE_ALREADY, _IN_FLIGHT, _NOT_OFFERED = 412, 409, 501
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # FAT, and some network and FUSE file systems
-_NO_FLUSH = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})  # of a folder: some of the same
-_FLUSHED_TOGETHER = 16  # several that wait for the disk at once share its journal's commits
-_FEW = 4  # paths that are flushed one by one: threads take longer to start
+# Errors of flushing a folder, on some of the same file systems.
+_NO_FLUSH = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
+_FLUSHED_TOGETHER = 16  # files that wait for the disk at once share its journal's commits
+_FEW = 4  # from more paths on, threads flush them; few are flushed in turn, because threads take longer to start
 
 
 def split_url(url: str) -> tuple[str, str, str]:
-    """A URL as ``scheme://place``, its path with percent codes resolved, and its query with ``?`` (or empty)."""
+    """Split a URL into ``scheme://place``, its path, and its query.
+
+    The percent codes of the path are resolved.  The query begins with ``?`` or is empty.  Raises InputError if the text
+    is not a URL.
+    """
     match = _URL.match(url)
     if match is None:
         raise InputError(f"{url!r} is not a URL")
@@ -75,20 +86,26 @@ def split_url(url: str) -> tuple[str, str, str]:
 
 
 def join_url(place: str, path: str, query: str) -> str:
-    """The URL of these parts: the inverse of ``split_url``."""
+    """Join the three texts that ``split_url`` returns into a URL."""
     return place + quote(path, safe=_UNQUOTED, errors="replace") + query
 
 
 def absolute(url: str) -> str:
-    """The same folder, file or URL as an absolute path, for a process with another working directory."""
+    """Return the same folder or file as an absolute path, for a process with another working directory.
+
+    A URL stays as it is.
+    """
     return url if "://" in url else os.path.abspath(url)
 
 
 def resolve(url: str) -> tuple[pafs.FileSystem, str]:
-    """The file system and path of a folder, file or URL.
+    """Return the file system and path of a folder, file or URL.
 
-    Raises InputError for a URL with an unknown scheme, unknown options or a password, where the service's library is
-    missing, and for a path that is not UTF-8: pyarrow, DuckDB and tables hold no other.
+    Raises InputError in these cases:
+
+    * The URL has an unknown scheme, unknown options or a password.
+    * The service's library is missing.
+    * The path is not UTF-8, because pyarrow, DuckDB and tables hold no other paths.
     """
     place, path, query = split_url(url) if "://" in url else ("file://", url, "")
     if place == "file://":
@@ -117,7 +134,9 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
 
 @contextlib.contextmanager
 def explained(url: str, what: type[Exception]) -> Iterator[None]:
-    """Raises an OSError of the file system (no bucket, no permission, no network) as ``what``, with the URL."""
+    """Raise an OSError of the file system (no bucket, no permission, no network) as an error of type ``what``, with
+    the URL.
+    """
     try:
         yield
     except OSError as error:
@@ -125,7 +144,10 @@ def explained(url: str, what: type[Exception]) -> Iterator[None]:
 
 
 def make_folder(filesystem: pafs.FileSystem, path: str) -> None:
-    """Create a folder where the file system has folders (an object store would get an empty object for each)."""
+    """Create a folder if the file system has folders.
+
+    An object store has none, and would get an empty object instead.
+    """
     if isinstance(filesystem, pafs.LocalFileSystem):
         os.makedirs(path, exist_ok=True)
     elif filesystem.type_name not in OBJECT_STORES:
@@ -133,7 +155,7 @@ def make_folder(filesystem: pafs.FileSystem, path: str) -> None:
 
 
 def write_file(filesystem: pafs.FileSystem, path: str, data: Any) -> None:
-    """Create a file of these bytes (any buffer).  On a disk it lasts from ``flush`` on."""
+    """Create a file from ``data`` (any buffer).  On a disk it survives a power cut only after ``flush``."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         left = memoryview(data).cast("B")
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -148,7 +170,7 @@ def write_file(filesystem: pafs.FileSystem, path: str, data: Any) -> None:
 
 
 def delete_file(filesystem: pafs.FileSystem, path: str) -> None:
-    """Delete a file.  Raises FileNotFoundError where there is none."""
+    """Delete a file.  Raises FileNotFoundError if it does not exist."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         os.unlink(path)
     else:
@@ -156,9 +178,10 @@ def delete_file(filesystem: pafs.FileSystem, path: str) -> None:
 
 
 def flush(filesystem: pafs.FileSystem, root: str, files: Iterable[str] = (), folders: Iterable[str] = ()) -> None:
-    """Return once a power cut leaves these files, and what the folders hold, with all names from ``root`` on.
+    """Flush files and folders to the disk, so that a power cut leaves them.
 
-    A file that is gone is passed over.  On other file systems than a disk nothing is left to do.
+    Flushed are ``files``, ``folders``, ``root``, and every folder between ``root`` and these paths.  A file that no
+    longer exists is passed over.  On a file system that is no local disk the function does nothing.
     """
     if not isinstance(filesystem, pafs.LocalFileSystem):
         return
@@ -192,7 +215,10 @@ def _flush(path: str) -> None:
 
 
 def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
-    """Put-if-absent for the file system that ``url`` names; the module's docstring states where it is exact."""
+    """Return the put-if-absent of the file system that ``url`` names.
+
+    The module's docstring states where it is exact.
+    """
     if isinstance(filesystem, pafs.LocalFileSystem):
         return _link_new
     if filesystem.type_name == "s3":
@@ -202,7 +228,7 @@ def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
 
 
 def replace_file(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
-    """Create or replace ``path``; readers, and a disk after a power cut, see the old bytes or the new ones."""
+    """Create or replace ``path``.  Readers see the old bytes or the new bytes, and so does a disk after a power cut."""
     if filesystem.type_name in OBJECT_STORES:
         # An object appears when its stream is closed.  All bytes are at hand, so only a request can fail, and then
         # closing fails as well.  (`move` would be a copy and a deletion.)
@@ -229,7 +255,7 @@ def _link_new(path: str, data: bytes) -> bool:
     try:
         write_file(_DISK, temporary, data)
         _flush(temporary)
-        os.link(temporary, path)  # atomic, and fails where the name is taken
+        os.link(temporary, path)  # atomic; fails if the name is taken
     except FileExistsError:
         return False
     except OSError as error:
@@ -252,7 +278,7 @@ def _look_then_write(filesystem: pafs.FileSystem, path: str, data: bytes) -> boo
 
 
 def _conditional_put(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
-    """S3's own put-if-absent, which pyarrow does not offer.  Raises ImportError without boto3."""
+    """Return S3's own put-if-absent, which pyarrow does not offer.  Raises ImportError without boto3."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -279,7 +305,10 @@ def _conditional_put(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
 
 
 def _client_options(url: str) -> dict[str, Any]:
-    """The options of a pyarrow URL under boto3's names; for the others both libraries read the environment."""
+    """Return the options of a pyarrow URL under boto3's names.
+
+    Both libraries read all other options from the environment.
+    """
     options = {name: values[-1] for name, values in parse_qs(split_url(url)[2].removeprefix("?")).items()}
     out: dict[str, Any] = {}
     if endpoint := options.get("endpoint_override"):

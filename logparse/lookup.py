@@ -1,4 +1,4 @@
-"""A user's questions to a store: which problems ran most, what is known of a problem, what the store holds."""
+"""Answers to a user's questions to a store: problems that ran most, facts about one problem, contents of the store."""
 
 from __future__ import annotations
 
@@ -23,19 +23,26 @@ from logparse.store.rules import DEFAULTS, counted_as_sql, main_picks_sql, trace
 from logparse.text import counted, printable, shortened
 
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
-"""SQL of the first cells of a key of aiter's, which name the device in a table of several."""
+"""SQL of the first cells of an aiter key.  These cells name the device in a table of several devices."""
 _FILES = "measurements m join files using (source_id)"
 _PARTS = f"""
     (from measurements left join mixed using (source_id)) m
     join files f on f.source_id = m.source_id and f.part = case when gfx is null then '' else {_PART} end"""
-"""The measurements with their files, or where some are of several devices, with the file's part of their device."""
+"""SQL of the measurements with their files.
+
+A file of several devices is joined by the part for the measurement's device.
+"""
 _ROWS = """
     select {problem} as problem, kind, own and time_us > 0 as own, device, run, origin, solution,
            solution = by_default as by_default,
            case when status = 'ok' and time_us > 0 and origin <> 'trace' then time_us end as us,
            {subject} as subject
     from {rows} {linked}"""
-"""What could not be run has no time, but is a problem of the run; what the job's calls took is no candidate's time."""
+"""SQL of the rows of times.  ``us`` is empty for two kinds of rows:
+
+* A solution that could not be run has no time, but its problem is a problem of the run.
+* The time of a job's own call (origin ``trace``) is no candidate's time.
+"""
 _SUBJECT = "own and kind <> 'family' and (kind = 'conv') not in (from called)"
 _OF_ITSELF = _ROWS.format(problem="problem", linked="", rows="{rows}", subject=_SUBJECT)
 _OTHER = "join linked o on o.other = m.problem"
@@ -43,8 +50,10 @@ _OF_LINKED = _ROWS.format(problem="o.problem", linked=_OTHER, rows="{rows}", sub
 _OPEN = f"select exists ({open_sql('gemm_rows')}) or exists ({open_sql('conv_rows')})"
 _LINKED = "select problem, other, level from open_links where problem <> other"
 _TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
-"""SQL of the times that may be of a problem: its own and those of linked ones; two scans, as a common table expression
-would hold all texts in memory."""
+"""SQL of the times that may belong to a problem: its own times and the times of linked problems.
+
+It scans the table twice, because a common table expression would hold all texts in memory.
+"""
 _OWN = "run = $run"
 _STAGES: Mapping[str, str] = {
     "picks": main_picks_sql(_OWN),
@@ -86,8 +95,10 @@ _STAGES: Mapping[str, str] = {
         where d.arch is null or not exists (from here)
            or exists (from here h where h.arch = d.arch and coalesce(h.cu = d.cu, true))""",
 }
-"""Tables that ``_RANKED`` reads, each made of the ones before it.  As common table expressions they would be planned
-again wherever they are named, which took longer than all of the reading.
+"""Tables that ``_RANKED`` reads, by name.
+
+Each is made of the tables before it.  They are no common table expressions, because DuckDB would plan those again
+wherever they are named.  That took longer than all of the reading.
 """
 _RANKED = """
 with of_device as (
@@ -120,22 +131,31 @@ select calls, {key} / nullif((select sum({key}) from ranked), 0) as share, probl
        best, best_us, total_us, kind, calls_from, problem as text
 from shown left join best using (problem) order by {key} desc nulls last, {other} desc nulls last, problem
 """
-"""Millions of times become a row per problem, device, run and origin before anything is joined to them.  One of these
-counts: of the run, with a time of the pick, confirmed, with the most times.  Only of the shown problems is the solution
-read.
+"""SQL of the rows of ``top``.
+
+Before any join, millions of times become one row per problem, device, run and origin.  For each problem one such row
+counts.  These criteria choose it, the most important first: a row of this run, with a time of the pick, from a
+confirmation, with the most times.  The solution is read only for the problems that are shown.
 """
 
 
 def top(
     store: Store, *, by: str = "calls", kind: str | None = None, n: int = 20, run: str | None = None
 ) -> pd.DataFrame:
-    """The run's problems by calls or by time.
+    """Return the run's problems, sorted by calls or by time.
 
-    The time is calls × what a call takes: in the run's traces on the average, else the pick's time where it is known,
-    else the best known.  Beside logs, traced calls count for all of the run's units of work.
-    The calls of a text for which no log names a pick count for the one linked text that has one, as in ``analyzers``
-    (``picks_vs_best``): a log may name the pick for one text of a problem and another count its calls for another.
-    ``pick_us`` and ``best_us`` are of one run, origin and device, and never of a device known to be another one.
+    The time is calls × time per call.  The time per call is the first known time in this list:
+
+    * the average in the run's traces,
+    * the pick's time,
+    * the best known time.
+
+    If a run has logs and traces, each traced call counts for all of the run's units of work.
+
+    A log may name the pick for one text of a problem, and another log may count the calls for another text.  So the
+    calls of a text without a pick count for the one linked text that has a pick, as in ``analyzers``
+    (``picks_vs_best``).  ``pick_us`` and ``best_us`` come from one run, origin and device.  They never come from a
+    device that is known to be another one than the run's.
 
     Columns: calls, share (of all calls, or of all known time), problem (short), pick, pick_us, best, best_us, total_us,
     kind, calls_from, text.
@@ -147,7 +167,7 @@ def top(
 def ranked(
     store: Store, *, by: str = "calls", kind: str | None = None, n: int = 20, run: str | None = None
 ) -> pa.Table:
-    """The rows of ``top`` without pandas, whose import takes longer than most answers."""
+    """Return the rows of ``top`` without pandas, because importing pandas takes longer than most answers."""
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     of = {"run": store.latest_run(run)}
     with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED])) as con:
@@ -173,7 +193,7 @@ _LINK = pa.schema([(name, pa.string()) for name in ("problem", "other", "level")
 
 
 def no_problem(store: Store, run: str, kind: str | None) -> str:
-    """What ``top`` states of a run without a problem of that kind."""
+    """Return the sentence that ``top`` prints for a run without a problem of that kind."""
     what = {None: "problem", "gemm": "GEMM", "grouped": "grouped GEMM", "conv": "convolution"}[kind]
     sql = "select count(distinct kernel) from kernels where calls > 0"
     with store.reading(sql, run) as con:
@@ -186,7 +206,7 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """What the store knows of one problem: rows of calls and measurements, each with the level of its link."""
+    """Knowledge of the store about one problem: rows of calls and measurements, each with the level of its link."""
 
     problem: Problem
     calls: pa.Table
@@ -194,7 +214,7 @@ class Known:
 
 
 def known_lines(known: Sequence[Known]) -> Iterator[str | pa.Table]:
-    """What is known of problems, as lines and tables, without the columns in which no row has a value."""
+    """Yield the knowledge about problems as lines and tables.  Columns without any value are left out."""
     for entry in known:
         yield entry.problem.label
         yield f"  {entry.problem.text}"
@@ -206,7 +226,11 @@ def known_lines(known: Sequence[Known]) -> Iterator[str | pa.Table]:
 
 
 def found_about(store: Store, known: Sequence[Known]) -> list[str]:
-    """What the last ``recommend`` expects of these problems, or of those that they are linked to, in one line each."""
+    """Return the messages of the last ``recommend`` about what these problems, or problems linked to them, are expected
+    to take.
+
+    Each message is one line.
+    """
     sql = (
         "select distinct message from findings where analyzer = 'slower-than-comparable' and list_contains(?, problem)"
     )
@@ -217,7 +241,7 @@ def found_about(store: Store, known: Sequence[Known]) -> list[str]:
 
 
 def known_table(known: Sequence[Known]) -> pa.Table:
-    """The same as one table, whose column ``what`` is ``call`` or ``time``."""
+    """Return the knowledge as one table.  Its column ``what`` is ``call`` or ``time``."""
     tables = [
         rows.append_column("what", column([what] * len(rows), pa.string()))
         for k in known
@@ -236,13 +260,17 @@ _KNOWN_CALLS = """
 _KNOWN_TIMES = """
     select level, run, origin, solution, status, time_us, workspace_bytes, error, key_text, problem
     from measurements join levels using (problem) where origin <> 'replay-host' order by time_us nulls last, solution"""
-"""Without what the host took to enqueue a call, which is no time of it."""
+"""SQL of the measurements of a problem.
+
+It leaves out the host's time to enqueue a call, because that is no time of the call.
+"""
 
 
 def show(store: Store, text: str) -> list[Known]:
-    """All that every format knows of the problems in a pasted line, or of those that tables call so.
+    """Return all that the store knows of the problems in a pasted text.
 
-    Raises InputError when it holds no problem and names none of the store.
+    The text is a line of any format, or the name of a problem as tables show it.  Raises InputError if it holds no
+    problem and names no problem of the store.
     """
     from logparse.links import linked
 
@@ -262,7 +290,7 @@ def show(store: Store, text: str) -> list[Known]:
 
 
 def _labelled(store: Store, text: str) -> list[Problem]:
-    """The store's problems whose label, as tables show it, is ``text`` (with × or x)."""
+    """Return the store's problems whose label, as tables show it, is ``text``.  Sizes may be joined by × or x."""
     text = " ".join(re.sub(r"(?<=\d)x(?=\d)", "×", text).split())
     sizes = _LABELLED_SIZES.match(text)
     if not sizes:
@@ -276,11 +304,14 @@ def _labelled(store: Store, text: str) -> list[Problem]:
 
 
 _LABELLED_SIZES = regex(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)×")
-"""How the labels of a GEMM and of a convolution begin (``logparse.model``)."""
+"""Start of the label of a GEMM or of a convolution (``logparse.model``)."""
 
 
 def _sizes(problem: Problem) -> str:
-    """What a linked problem's text holds, too: few texts have to be parsed."""
+    """Return a piece of the problem's text that the text of every linked problem contains, too.
+
+    So few texts have to be parsed.
+    """
     if isinstance(problem, GemmProblem) and not problem.members:
         return f" mnk={problem.m},{problem.n},{problem.k} "
     if isinstance(problem, ConvProblem):
@@ -290,9 +321,9 @@ def _sizes(problem: Problem) -> str:
 
 
 def problems_in(text: str) -> list[Problem]:
-    """The problems that a pasted line of any format names.
+    """Return the problems that a pasted line of any format names.
 
-    Raises InputError when no format can read it.
+    Raises InputError if no format can read the line.
     """
     text = text.strip()
     try:
@@ -308,10 +339,12 @@ def problems_in(text: str) -> list[Problem]:
 
 
 def _named(text: str) -> Iterator[Problem]:
-    """The problems of the text as a line of a log, as a file, and as the key of a find-db's row."""
+    """Yield the problems of the text, read in three ways: as a line of a log, as a file, and as the key of a find-db
+    row.
+    """
     from logparse.ingest.input_file import InputFile
     from logparse.ingest.lines import LineReader
-    from logparse.libraries import FORMATS  # here, as ``top`` and ``status`` do not need them
+    from logparse.libraries import FORMATS  # imported here, because ``top`` and ``status`` do not need them
     from logparse.libraries.kinds.format import FileFormat, LineFormat
 
     reader = LineReader([f for f in FORMATS if isinstance(f, LineFormat)])
@@ -332,11 +365,11 @@ def _named(text: str) -> Iterator[Problem]:
 
 _WIDTH = 80
 MANY_FILES = 2_000
-"""From so many row files on, opening a store takes seconds."""
+"""Number of row files from which on opening a store takes seconds."""
 
 
 def hints(store: Store) -> list[str]:
-    """What to do with a store that is empty, of so many files that it is slow to read, or with rows that cannot be
+    """Return advice about a store that is empty, slow to read because of many files, or has rows that cannot be
     read.
     """
     if not store.runs():
@@ -362,5 +395,8 @@ _HOLDINGS = """
 
 
 def holdings(store: Store) -> pa.Table:
-    """What the store holds: one row per run and format, with its files, bytes, and lines by what they count as."""
+    """Return the contents of the store: one row per run and format.
+
+    Columns are its files, bytes, and lines by what they count as.
+    """
     return _rows(store, _HOLDINGS)

@@ -1,4 +1,4 @@
-"""Text into another language: one function for each, and templates that take no text any other way.
+"""Conversion of text into another language: one function each, and templates that take no text in any other way.
 
 =====================  ==========================================================  ==========
 text becomes           by                                                          a
@@ -14,9 +14,9 @@ a name of a file       ``file_name`` (makes one), ``is_file_name`` (tests one)  
 text of a terminal     ``printable``                                               ``str``
 =====================  ==========================================================  ==========
 
-Text of a file is a ``str``; code is a ``Shell``, ``Python`` or ``Html``.  A template takes code of its own language
-alone (``filled``).  Elsewhere such code is made of literals and files of this program only:
-``tests/test_architecture.py`` reads every call of the three classes.  Imports nothing of ours.
+Text of a file is a ``str``.  Code is a ``Shell``, ``Python`` or ``Html``.  A template takes only code of its own
+language (``filled``).  Outside of this module such code is made only of literals and of files of this program:
+``tests/test_architecture.py`` reads every call of the three classes.  This module imports nothing of logparse.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from typing import Protocol, TypeVar
 
 
 class Code(str):
-    """Text of a language that may run."""
+    """Text in a language that may be run."""
 
     __slots__ = ()
 
     @property
     def data(self) -> bytes:
-        """Its bytes: UTF-8, and those of a path that is not UTF-8 as they are."""
+        """The code's bytes in UTF-8.  Bytes of a path that is not UTF-8 stay as they are."""
         try:
             return self.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # half of a surrogate pair, which no path holds
@@ -63,31 +63,31 @@ C = TypeVar("C", bound=Code)
 
 
 class Asset(Protocol):
-    """A file of this program."""
+    """File of this program, as ``importlib.resources`` gives it."""
 
     def read_text(self, encoding: str) -> str: ...
 
 
 def asset(path: Asset) -> str:
-    """The text of a file of this program, which is code as it stands."""
+    """Return the text of a file of this program.  It is code as it stands."""
     return path.read_text(encoding="utf-8")
 
 
 def joined(between: C, parts: Iterable[C]) -> C:
-    """Code with other code between its parts."""
+    """Join pieces of code with other code between them."""
     return type(between)(between.join(parts))
 
 
 def lines_of(code: C) -> list[C]:
-    """The lines of some code."""
+    """Split code into its lines."""
     return [type(code)(line) for line in code.split("\n")]
 
 
 def filled(template: C, values: Mapping[str, C], marks: str = "@@") -> C:
-    """A template with code in the places of ``@name@``, or between two other ``marks``; what looks like a place within
-    a value stays as it is.
+    """Fill a template: put code in the places of ``@name@``, or of a name between two other ``marks``.
 
-    Raises TypeError where a value is no code of the template's language, KeyError for a place without a value.
+    If a value holds a text that looks like such a place, that text stays as it is.  Raises TypeError if a value is no
+    code of the template's language.  Raises KeyError if a place has no value.
     """
     kind = type(template)
     for name, value in values.items():
@@ -102,30 +102,31 @@ def filled(template: C, values: Mapping[str, C], marks: str = "@@") -> C:
 
 
 def shell_word(text: str | os.PathLike[str]) -> Shell:
-    """A text as one word.  Plain words stay as they are.
+    """Quote a text as one word of a shell.  A word without special characters stays as it is.
 
-    Quoted are, beside what ``shlex.quote`` quotes, words that begin with ``=``: zsh replaces them by a path.
+    Words that begin with ``=`` are quoted, too, unlike in ``shlex.quote``: zsh would replace such a word by a path.
     """
-    import shlex  # here and below: every command imports this module
+    import shlex  # imported here and below, because every command imports this module
 
     word = os.fspath(text).replace("\0", "\\0")  # no word holds a NUL
     return Shell(f"'{word}'" if word.startswith("=") and "'" not in word else shlex.quote(word))
 
 
 def shell_line(words: Iterable[str]) -> Shell:
-    """A command of these words."""
+    """Quote each word and join the words into a command."""
     return joined(Shell(" "), map(shell_word, words))
 
 
 def shell_comment(text: str) -> Shell:
-    """A text within a comment, which a line end would leave."""
+    """Make a text fit for a comment.  Line ends become visible, because a line end would end the comment."""
     return Shell(printable(text))
 
 
 def shell_data(lines: Iterable[tuple[str, str]]) -> Shell:
-    """Lines ``WORD TEXT`` for a quoted here-document, in which a shell interprets nothing.
+    """Make lines ``WORD TEXT`` for a quoted here-document, in which a shell interprets nothing.
 
-    No line ends the document, because each begins with a word of ours and a blank.  Raises ValueError for another word.
+    No line can end the document, because each line begins with a word of ours and a blank.  Raises ValueError if a word
+    is not made of the letters a to z.
     """
     out = []
     for word, text in lines:
@@ -139,7 +140,7 @@ def shell_data(lines: Iterable[tuple[str, str]]) -> Shell:
 
 
 def python_literal(value: object) -> Python:
-    """A text, number, None, or a list, tuple or mapping of these.  Raises TypeError for anything else."""
+    """Write a text, number, None, list, tuple or mapping as a Python literal.  Raises TypeError for any other value."""
     return Python(repr(_plain(value)))
 
 
@@ -158,7 +159,10 @@ def _plain(value: object) -> object:
 
 
 def python_line(template: Python, *values: object) -> Python:
-    """A line with literals of the values, or with code, in the places of its ``{}``."""
+    """Fill the places ``{}`` of a line of Python.
+
+    A value that is code stays as it is.  Any other value becomes a literal.
+    """
     return Python(template.format(*(x if isinstance(x, Python) else python_literal(x) for x in values)))
 
 
@@ -166,27 +170,27 @@ def python_line(template: Python, *values: object) -> Python:
 
 
 def html_text(text: str) -> Html:
-    """A text between tags or within the quotes of an attribute."""
+    """Escape a text for a place between tags, or within the quotes of an attribute."""
     import html
 
     return Html(html.escape(printable(text)))
 
 
 def markup(text: str) -> str:
-    """A text for a place that renders tags, such as a label of a plotly figure; quotes stay as they are."""
+    """Escape a text for a place that renders tags, such as a label of a plotly figure.  Quotes stay as they are."""
     import html
 
     return html.escape(text, quote=False)
 
 
 def html_list(tag: Html, items: Iterable[Html]) -> Html:
-    """A list (``ol``, ``ul``) of items; empty without any."""
+    """Make a list (``ol``, ``ul``) of items.  Return empty HTML if there are no items."""
     held = "".join(f"<li>{item}</li>" for item in items)
     return Html(f"<{tag}>{held}</{tag}>" if held else "")
 
 
 def json_block(value: object) -> Html:
-    """A value as JSON within ``<script type="application/json">``, of which no text can end the block."""
+    """Write a value as JSON for ``<script type="application/json">``.  No text in the value can end the block."""
     import json
 
     block = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -201,14 +205,17 @@ _FENCE = re.compile(r"`{3,}|~{3,}")
 
 
 def markdown_text(text: str) -> str:
-    """A text within a paragraph, list or cell: it makes no line, cell, tag, link, image or block of code."""
+    """Escape a text for a paragraph, list or table cell.
+
+    The text cannot begin a line, cell, tag, link, image or block of code.
+    """
     text = text if text.isprintable() else "".join(x if x.isprintable() else " " for x in text)
     text = text.replace("|", "\\|").replace("<", "&lt;").replace("](", "]\\(").replace("]:", "]\\:")
     return _FENCE.sub(lambda found: "\\" + "\\".join(found[0]), text)
 
 
 def markdown_block(language: str, lines: Iterable[str]) -> list[str]:
-    """Lines as a block of code, fenced by more backquotes than any of them holds."""
+    """Fence lines as a block of code.  The fence has more backquotes than any of the lines holds."""
     shown = [printable(line) for line in lines]
     longest = max((len(x) for line in shown for x in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -219,29 +226,32 @@ def markdown_block(language: str, lines: Iterable[str]) -> list[str]:
 
 
 def sql_text(value: object) -> str:
-    """A text, such as a path, as a literal of SQL."""
+    """Write a text, such as a path, as a literal of SQL."""
     return "'" + str(value).replace("'", "''") + "'"
 
 
 def sql_name(name: str) -> str:
-    """A name of a table or column as SQL quotes it."""
+    """Quote a name of a table or column for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 _LONGEST_NAME = 255
-"""Bytes of a name in the usual file systems."""
+"""Most bytes of a file name in the usual file systems."""
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a text names a file within a folder: no path, no option, nothing that a terminal would interpret."""
+    """Tell whether a text names a file within a folder: no path, no option, nothing that a terminal would interpret."""
     plain = name.isprintable() and "/" not in name and "\\" not in name
     return plain and name not in ("", ".", "..") and name[0] != "-" and len(name.encode()) <= _LONGEST_NAME
 
 
 def file_name(text: str) -> str:
-    """A name of a file or folder from any text: other characters than letters, digits and ``_.+-`` become ``_``.
+    """Make a name of a file or folder from any text.
 
-    A name that would be hidden, an option or a path gets a ``_`` before it; a long one ends in a hash of the text.
+    Characters other than letters, digits and ``_.+-`` become ``_``.
+
+    A name that would be hidden, an option or a path gets a ``_`` before it.  A long name is cut and ends in a hash of
+    the text.
     """
     name = re.sub(r"[^\w.+-]+", "_", text)
     name = f"_{name}" if name[:1] in ("", ".", "-") else name
@@ -253,7 +263,7 @@ def file_name(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Untrusted text with its control, escape and direction characters made visible."""
+    """Make control, escape and direction characters of untrusted text visible, as escapes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

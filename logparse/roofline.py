@@ -1,7 +1,10 @@
-"""The least time that a device allows a problem: the one roofline, over ``Device.least_us``.  Pure.
+"""Roofline: the least time that a device allows a problem.
 
-It is that of the direct algorithm with all operands in device memory at the data sheet's peaks (``devices.csv``), the
-reference of efficiency.  A device or type that is not in that table has no roofline.
+It is the only roofline, and is computed by ``Device.least_us``.
+
+The roofline is the time of the direct algorithm with all operands in device memory, at the peaks of the data sheet
+(``devices.csv``).  Efficiency is stated relative to it.  A device or type that is not in that table has no roofline.
+The functions have no side effects.
 """
 
 from __future__ import annotations
@@ -17,15 +20,16 @@ Size: TypeAlias = Literal["m", "n", "k"]
 
 
 def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
-    """Which sizes are the rows and the columns of the column-major A, B, C and D in memory."""
+    """Return which sizes are the rows and the columns of A, B, C and D in memory.  The matrices are column-major."""
     a: tuple[Size, Size] = ("m", "k") if problem.trans_a == "N" else ("k", "m")
     b: tuple[Size, Size] = ("k", "n") if problem.trans_b == "N" else ("n", "k")
     return {"a": a, "b": b, "c": ("m", "n"), "d": ("m", "n")}
 
 
 def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
-    """The problem with another ``size`` (None: left open), and with the leading dimensions and batch strides that
-    follow from it: those of matrices without a gap.
+    """Return the problem with another ``size``.  None leaves the size open.
+
+    Leading dimensions and batch strides change with the size if the matrices have no gap.  Others stay.
     """
     out: dict[str, Any] = {size: value}
     after = replace(problem, **out)
@@ -39,9 +43,10 @@ def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
 
 
 def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
-    """The type whose matrix peak bounds this problem: of single precision the format that may be used.
+    """Return the type whose matrix peak bounds this problem.
 
-    A compute type or a replay's settings (its facts) allow TF32 or refuse it.
+    For single precision it is the format that the library may use instead.  The compute type or the settings of a
+    replay (its facts) allow or refuse TF32.
     """
     if isinstance(problem, ConvProblem):
         return "f32_r" if problem.in_type == "FP32" and facts.get("replay_conv_tf32") == "0" else problem.in_type
@@ -58,7 +63,10 @@ _ROUNDED = {"f32_f16_r": "f16_r", "f32_bf16_r": "bf16_r"}
 
 
 def roofline_us(problem: Problem, facts: Mapping[str, str]) -> float | None:
-    """The longer of computing the problem directly and moving its operands once, µs; None where that is not known."""
+    """Return the longer of computing the problem directly and moving its operands once, µs.
+
+    Return None if it is unknown.
+    """
     device, dtype = device_of(facts), input_type(problem, facts)
     if device is None or dtype is None or problem.flops is None or not problem.bytes:
         return None

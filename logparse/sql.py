@@ -1,7 +1,7 @@
 """Untrusted SQL over the views: read-only, limited in time, rows and memory.
 
-The query runs in a process of its own that can be killed, on a connection that can reach neither files nor network:
-DuckDB's own ``read_only`` does not stop ``COPY … TO``, and an interrupt can take a minute to stop a query.
+The query runs in a process of its own that can be killed, because an interrupt can take a minute to stop a query. Its
+connection can reach neither files nor network, because DuckDB's own ``read_only`` does not stop ``COPY … TO``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _LOCK = ("set temp_directory = ''", "set enable_external_access = false", "set l
 def query(
     store_url: str, sql: str, *, run: str | None = None, timeout_s: float = 60.0, max_rows: int = 1_000_000
 ) -> pa.Table:
-    """The result of one SELECT over the views of a store.
+    """Return the result of one SELECT over the views of a store.
 
-    Raises QueryError when the SQL is wrong, is no query, takes longer than ``timeout_s`` or gives more than
-    ``max_rows`` rows; StoreError when there is no store, or no run of this name.
+    Raises QueryError if the SQL is wrong, is no query, takes longer than ``timeout_s`` seconds or gives more than
+    ``max_rows`` rows. Raises StoreError if there is no store, or no run of this name.
     """
-    store = open_store(store_url)  # raises for a missing store, or run, before a process is started
+    store = open_store(store_url)  # raises for a missing store or run before a process is started
     if run is not None:
         store.latest_run(run)
     receiver, sender = pipe(duplex=False)
@@ -80,6 +80,7 @@ def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_ro
             with pa.ipc.new_stream(sink, reader.schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
-            sender.send(("result", sink.getvalue().to_pybytes()))  # and nothing waits for DuckDB's end
+            # Sent before the connection closes, so nothing waits for DuckDB.
+            sender.send(("result", sink.getvalue().to_pybytes()))
     except (duckdb.Error, LogparseError, pa.ArrowException) as error:
         sender.send(("error", str(error)))

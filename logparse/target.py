@@ -1,6 +1,7 @@
-"""The machine that will read the overrides: its facts, and whether a measurement was made on a comparable one.
+"""The machine that will read the overrides: its facts, and whether a measurement was made on a comparable machine.
 
-A time from another device is left out; one from another library build may rank findings, and never becomes an override.
+A time from another device is left out.  A time from another library build may rank findings, but never becomes an
+override.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from logparse.quoting import file_name
 
 Facts: TypeAlias = Mapping[str, str]
 Device: TypeAlias = str
-"""The arch and the CU count of a file's facts as one text, empty where it states neither."""
+"""Arch and CU count of a file's facts as one text.  It is empty if the file states neither."""
 
 BUILD: Mapping[str, tuple[str, ...]] = {
     "hipblaslt": ("hipblaslt_revision", "hipblaslt_version"),
@@ -25,14 +26,16 @@ BUILD: Mapping[str, tuple[str, ...]] = {
     "miopen": ("miopen_version",),
     "torch": ("pytorch_version",),
 }
-"""Facts that identify a library's build, the most specific first: the first that both sides have decides."""
+"""Facts that identify a library's build, the most specific first.  The first fact that both sides have decides."""
 
 BY_NAME = frozenset({"miopen", "torch"})
 """Libraries whose solution ids are names and mean the same in every build."""
 
 
 def arch(facts: Facts) -> str | None:
-    """``gfx942`` of ``gfx942:sramecc+:xnack-``; None where it is unknown."""
+    """Return the arch without its features: ``gfx942`` for ``gfx942:sramecc+:xnack-``.  Return None if it is
+    unknown.
+    """
     return facts.get("arch", "").partition(":")[0] or None
 
 
@@ -47,26 +50,26 @@ _PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
 
 
 def counts_wgps(arch: str) -> bool:
-    """Whether HIP counts workgroup processors (WGPs) on an arch, each of two CUs.
+    """Tell whether HIP counts workgroup processors (WGPs) on an arch.  A WGP has two CUs.
 
-    It does from gfx10 on, gfx125x excepted, unless ``GPU_ENABLE_WGP_MODE=0``.
-    Source: ROCm/clr ``rocclr/device/rocm/rocsettings.cpp`` (``Settings::create``: ``enableWgpMode_``) and
-    ``rocdevice.cpp`` (``Device::populateOCLDeviceConstants``: ``maxComputeUnits_``).
+    It does from gfx10 on, gfx125x excepted, unless ``GPU_ENABLE_WGP_MODE=0``.  Source: ROCm/clr
+    ``rocclr/device/rocm/rocsettings.cpp`` (``Settings::create``: ``enableWgpMode_``) and ``rocdevice.cpp``
+    (``Device::populateOCLDeviceConstants``: ``maxComputeUnits_``).
     """
     return _PAIRS_CUS.fullmatch(arch.partition(":")[0]) is not None
 
 
 def hip_count(units: int, arch: str) -> int:
-    """The count of HIP for so many CUs, as the HSA runtime states them (rocminfo, rocprof, rocpd)."""
+    """Return HIP's count for ``units`` CUs.  The HSA runtime states CUs (rocminfo, rocprof, rocpd)."""
     return units // 2 if counts_wgps(arch) else units
 
 
 def as_hip_counts(facts: Facts) -> dict[str, str]:
-    """The facts with ``cu_count`` as HIP counts: a number of CUs that only WGPs explain is halved.
+    """Return the facts with ``cu_count`` as HIP counts.  A number that is too large for WGPs is halved.
 
-    A person reads the number from rocminfo or a data sheet, which count CUs (64 on gfx1201); MIOpen, PyTorch and
-    hipBLASLt ask HIP, which counts WGPs (32).  The two never overlap on one arch, except in devices cut down to half.
-    ``wgp_mode`` 0 states that HIP counts CUs there.
+    A person reads the number from rocminfo or a data sheet, which count CUs (64 on gfx1201).  MIOpen, PyTorch and
+    hipBLASLt ask HIP, which counts WGPs (32 on gfx1201).  The two ranges never overlap on one arch, except for devices
+    that are cut down to half.  If ``wgp_mode`` is 0, HIP counts CUs there, and nothing is halved.
     """
     units, most = facts.get("cu_count", ""), _MOST_WGPS.get(arch(facts) or "")
     counts_cus = most is not None and _COUNT.fullmatch(units) and int(units) > most and facts.get("wgp_mode") != "0"
@@ -74,10 +77,10 @@ def as_hip_counts(facts: Facts) -> dict[str, str]:
 
 
 def same_value(name: str, one: str, other: str) -> bool:
-    """Whether two texts of the fact ``name`` may be of one thing: equal, or one more fully spelled than the other.
+    """Tell whether two texts of the fact ``name`` may mean one thing: they are equal, or one is spelled more fully.
 
-    ``2.9.1`` and ``2.9.1+rocm7.0`` may be, ``gfx942`` and ``gfx942:sramecc+:xnack-`` too; ``gfx942:xnack-`` and
-    ``gfx942:xnack+`` are not.
+    ``2.9.1`` and ``2.9.1+rocm7.0`` may mean one thing.  ``gfx942`` and ``gfx942:sramecc+:xnack-`` may, too.
+    ``gfx942:xnack-`` and ``gfx942:xnack+`` do not.
     """
     if name == "arch":
         (mine, *features), (theirs, *others) = one.split(":"), other.split(":")
@@ -88,12 +91,17 @@ def same_value(name: str, one: str, other: str) -> bool:
 
 
 _RUNTIME = 10_000_000
-"""From here on a HIP version of digits alone is the runtime's, major·10⁷ + minor·10⁵ + patch; below it is
-major·100 + minor, as PyTorch's validator has it.  MIOpen's logs have it with dots."""
+"""Least HIP version of digits alone that is the runtime's: major·10⁷ + minor·10⁵ + patch.
+
+A smaller number is major·100 + minor, as in PyTorch's validator.  MIOpen's logs write the version with dots.
+"""
 
 
 def _spelled(name: str, text: str) -> str:
-    """The text; a version of HIP or hipBLASLt that is one number as ``major.minor`` or ``major.minor.patch``."""
+    """Spell a version of HIP or hipBLASLt that is one number as ``major.minor`` or ``major.minor.patch``.
+
+    Other texts stay.
+    """
     if not (text.isascii() and text.isdecimal()) or len(text) > 18:
         return text
     number = int(text)
@@ -106,7 +114,10 @@ def _spelled(name: str, text: str) -> str:
 
 
 def same_device(one: Facts, other: Facts) -> bool | None:
-    """Whether both are of one GPU arch and, where both state it, one CU count; None where an arch is unknown."""
+    """Tell whether both have one GPU arch and, if both state it, one CU count.
+
+    Return None if an arch is unknown and the CU counts do not differ.
+    """
     if any(name in one and name in other and one[name] != other[name] for name in ("cu_count",)):
         return False
     left, right = arch(one), arch(other)
@@ -114,14 +125,15 @@ def same_device(one: Facts, other: Facts) -> bool | None:
 
 
 def device_of_file(facts: Facts) -> Device:
-    """The device that a file states."""
+    """Return the device that a file states, as one text (``Device``)."""
     return " ".join(x for x in (arch(facts), facts.get("cu_count")) if x)
 
 
 def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
-    """Pairs of devices, that of a log and that of a time: the time is not known to be of the log's calls.
+    """Return pairs (device of a log, device of a time) for which the time is not known to apply to the log's calls.
 
-    ``facts`` are those of every source, ``own`` the sources of the run.  Empty where the run is of one device.
+    ``facts`` holds the facts of every source.  ``own`` names the sources of the run.  The result leaves out pairs of
+    equal devices.  It is empty if the run's sources name no two different devices.
     """
     stated = {device_of_file(x): x for x in facts.values()}
     here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}
@@ -136,9 +148,9 @@ def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tup
 
 
 def same_build(one: Facts, other: Facts, library: str) -> bool | None:
-    """Whether both are of one build of ``library``; None where it is unknown.  A name needs no equal build.
+    """Tell whether both have one build of ``library``.  Return None if it is unknown.
 
-    An empty revision (Debian's hipBLASLt) distinguishes nothing: there the version decides.
+    An empty revision on both sides (Debian's hipBLASLt) distinguishes nothing, so the version decides there.
     """
     for name in BUILD.get(library, ()):
         if name in one and name in other and (one[name] or other[name]):
@@ -147,7 +159,10 @@ def same_build(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def comparable(one: Facts, other: Facts, library: str) -> bool | None:
-    """Whether a solution id of ``library`` means the same, and runs on the same device, on both sides."""
+    """Tell whether a solution id of ``library`` means the same, and runs on the same device, on both sides.
+
+    Return None if it is unknown.  For a library whose ids are names (``BY_NAME``) the build does not matter.
+    """
     device = same_device(one, other)
     build = True if library in BY_NAME else same_build(one, other, library)
     if device is False or build is False:
@@ -156,21 +171,23 @@ def comparable(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def serves(measured: Facts, target: Facts, library: str) -> bool | None:
-    """Whether a time measured there may become an override here: one device, and one library build where both state it.
+    """Tell whether a time measured on one machine may become an override on the target.
 
-    None where the device, or the build that gives an index its meaning, is unknown on either side.
+    It may if the device is the same, and the library build is the same if both state it.  Return None if the device, or
+    the build that gives an index its meaning, is unknown on either side.
     """
     return False if same_build(measured, target, library) is False else comparable(measured, target, library)
 
 
 def machine(facts: Facts) -> dict[str, str]:
-    """The facts that identify a machine and its libraries, without those of one file or process."""
+    """Return the facts that identify a machine and its libraries.  Facts about one file or process are left out."""
     return {name: x for name, x in facts.items() if name != "pid" and (name in FACTS or name.startswith("validator:"))}
 
 
 def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """The facts of a machine that all files agree on, of rows (source, name, value); validators only where all files
-    that have any have the same set.
+    """Return the facts of a machine on which all files agree, from rows (source, name, value).
+
+    Validators are kept only if all files that have any have the same set of them.
     """
     values: dict[str, set[str]] = {}
     sets: dict[str, set[tuple[str, str]]] = {}
@@ -184,12 +201,15 @@ def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def seen_by(gpus: int, facts: Facts) -> dict[str, str]:
-    """The facts with the number of devices that a process sees: ``gpus`` if above 1, else the facts' own, else 1."""
+    """Return the facts with ``gpus``, the number of devices that a process sees.
+
+    The argument counts if it is above 1, then the facts' own number, then 1.
+    """
     return {"gpus": "1", **facts} | ({"gpus": str(gpus)} if gpus > 1 else {})
 
 
 def folder(facts: Facts) -> str:
-    """A folder name for a target: device and library builds, e.g. ``gfx942-304cu-hipblaslt-1201``."""
+    """Return a folder name for a target, made of device and library builds: ``gfx942-304cu-hipblaslt-1201``."""
     if not facts:
         return "no-target"
     words = [arch(facts) or "unknown-arch", f"{facts['cu_count']}cu" if "cu_count" in facts else ""]

@@ -14,9 +14,10 @@ from logparse.quoting import sql_text as sql_text  # noqa: PLC0414
 
 
 def parse_share(text: str, option: str = "", most: float = math.inf) -> float:
-    """``3%`` or ``0.03`` as a share of at most ``most``.
+    """Parse ``3%`` or ``0.03`` as a share of at most ``most``.
 
-    Raises UsageError, which names the option, also for 1 or more without ``%``: 3 may mean 3 % or 300 %.
+    Raises UsageError, which names the option, for anything else.  A number of 1 or more needs ``%``, because 3 may mean
+    3 % or 300 %.
     """
     number = text.strip().removesuffix("%")
     percent = text.strip().endswith("%")
@@ -32,13 +33,13 @@ def parse_share(text: str, option: str = "", most: float = math.inf) -> float:
 
 
 def is_object(name: str) -> bool:
-    """Whether a text names an object of a module: ``package.module:NAME``."""
+    """Tell whether a text names an object of a module: ``package.module:NAME``."""
     module, _, attribute = name.partition(":")
     return attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))
 
 
 def one_of(option: str, value: str, names: Iterable[str]) -> str:
-    """``value``, if it is one of ``names``.  Raises UsageError, which lists them."""
+    """Return ``value`` if it is one of ``names``.  Raises UsageError, which lists the names, if it is not."""
     known = tuple(dict.fromkeys(names))
     if value not in known:
         raise UsageError(f"{option} {value}: one of {', '.join(known)}")
@@ -46,54 +47,63 @@ def one_of(option: str, value: str, names: Iterable[str]) -> str:
 
 
 def pasted(word: str) -> str:
-    """A word of the command line that is a text and no path: as UTF-8 whatever the locale, other bytes escaped."""
+    """Return a word of the command line that is a text and no path.
+
+    It is read as UTF-8 in any locale.  Other bytes are escaped.
+    """
     return os.fsencode(word).decode("utf-8", "backslashreplace")
 
 
 def short_path(path: str) -> str:
-    """A path relative to the working folder where it is below it, else as it is."""
+    """Return a path relative to the working folder if it is below that folder.  Return any other path as it is."""
     below = os.path.relpath(path) if os.path.isabs(path) else path
     return path if below.startswith(os.pardir + os.sep) else below
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 problem``, ``2 problems``."""
+    """Return a number with its noun: ``1 problem``, ``2 problems``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def duration(time_us: float | None) -> str:
-    """A time for people: ``12.3 µs``, ``4.56 ms``, ``1.2 s``, ``34 min``, ``3.4 h``; ``unknown`` for None and NaN."""
+    """Write a time for people: ``12.3 µs``, ``4.56 ms``, ``1.2 s``, ``34 min``, ``3.4 h``.  None and NaN give
+    ``unknown``.
+    """
     if time_us is None or math.isnan(time_us):
         return "unknown"
     for limit, unit, divisor in ((1e3, "µs", 1.0), (1e6, "ms", 1e3), (6e8, "s", 1e6), (3.6e10, "min", 6e7)):
         if abs(time_us) < limit:
-            return f"{float(f'{time_us / divisor:.3g}'):g} {unit}"  # 999.9 is 1000, not 1e+03
+            # %g of 999.9 with three digits is 1e+03; this gives 1000.
+            return f"{float(f'{time_us / divisor:.3g}'):g} {unit}"
     return f"{float(f'{time_us / 3.6e9:.3g}'):,g} h"
 
 
 LINES, COLUMNS = 15, 100
-"""What an answer takes of a terminal at most, unless everything is asked for."""
+"""Most lines and columns that an answer takes of a terminal, unless everything is asked for."""
 
 
 def bytes_text(size: float) -> str:
-    """A number of bytes with its unit, three digits: ``15.4 GiB``."""
+    """Write a number of bytes with its unit and three digits: ``15.4 GiB``."""
     power = next((x for x in range(4) if abs(size) < 1024 ** (x + 1)), 4)
     return f"{float(f'{size / 1024**power:.3g}'):g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
 
 
 def fitted(line: str) -> str:
-    """A line of at most ``COLUMNS``."""
+    """Cut a line to at most ``COLUMNS`` characters."""
     return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1].rstrip()}…"
 
 
 def signed(time_us: float) -> str:
-    """A difference of two times for people, without a sign below 1 ns."""
-    us = round(time_us, 3) + 0.0  # no -0
+    """Write a difference of two times for people, with ``-`` if it is negative.
+
+    A difference that rounds to 0 ns has no sign.
+    """
+    us = round(time_us, 3) + 0.0  # + 0.0 turns -0 into 0
     return duration(us) if us >= 0 else f"-{duration(-us)}"
 
 
 def gained(time_us: float) -> str:
-    """``gained 4 ms``, ``lost 4 ms``."""
+    """Write a gain or loss of time: ``gained 4 ms``, ``lost 4 ms``."""
     return f"gained {signed(time_us)}" if round(time_us, 3) >= 0 else f"lost {duration(-time_us)}"
 
 
@@ -101,15 +111,17 @@ _KERNEL = re.compile(r"(kernel:)?(?:void )?(?:cutlass::Kernel2?<(\w+)>|(.+))\([^
 
 
 def kernel_name(text: str) -> str:
-    """The name in a kernel's C++ signature: ``NAME`` for ``void cutlass::Kernel2<NAME>(NAME::Params)``."""
+    """Return the name in a kernel's C++ signature: ``NAME`` for ``void cutlass::Kernel2<NAME>(NAME::Params)``."""
     match = _KERNEL.fullmatch(text)
     return (match[1] or "") + (match[2] or match[3]) if match else text
 
 
 def shortened(texts: Sequence[str], room: int) -> list[str]:
-    """Each text in at most ``room`` characters; longer ones keep the part in which they differ from each other.
+    """Shorten each text to at most ``room`` characters.
 
-    A C++ kernel's signature is cut to its name; ``…`` first replaces what all long texts begin or end with.
+    Long texts keep the characters in which they differ from each other.
+
+    First the signature of a C++ kernel is cut to its name.  Then ``…`` replaces what all long texts begin or end with.
     """
     names = [kernel_name(text) if len(text) > room else text for text in texts]
     long = sorted({name for name in names if len(name) > room})
@@ -123,19 +135,21 @@ def shortened(texts: Sequence[str], room: int) -> list[str]:
     for name, cut in best.items():
         alike.setdefault(cut, []).append(name)
     for group in alike.values():
-        if 1 < len(group) < len(long):  # they differ in another part than all of them do
+        if 1 < len(group) < len(long):  # this group differs at another place than all texts do
             best |= zip(group, shortened(group, room), strict=True)
     return [best.get(name, name) for name in names]
 
 
 def common_start(texts: Sequence[str]) -> int:
-    """The number of first characters that several texts share; 0 for one text."""
+    """Return the number of first characters that several texts share.  Return 0 for one text."""
     same = takewhile(lambda characters: len(set(characters)) == 1, zip(*texts, strict=False))
     return sum(1 for _ in same) if len(texts) > 1 else 0
 
 
 def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
-    """``text`` without its common part (the first ``head`` and last ``tail`` characters), else without its middle."""
+    """Return ``text`` without characters that all texts share (the first ``head`` and last ``tail``), else without
+    its middle.
+    """
     excess, end = len(text) - room + 1, len(text) - tail
     if excess <= head:
         return _without(text, head - excess, head)
@@ -149,7 +163,7 @@ def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
 
 
 def _without(text: str, start: int, stop: int) -> str:
-    """``text`` with ``…`` in place of its characters ``start`` to ``stop``, widened to whole words."""
+    """Return ``text`` with ``…`` in place of its characters ``start`` to ``stop``, widened to whole words."""
     if " " in text[:start] and text[start : start + 1] != " ":
         start = text.rindex(" ", 0, start) + 1
     if " " in text[stop:] and text[stop - 1 : stop] != " ":
