@@ -1,8 +1,14 @@
-"""The nouns that formats produce and analyzers use; of this package, they import nothing else.
+"""Nouns that formats produce and analyzers use.  These modules import nothing else of logparse.
 
-``problems`` are what a library is asked to compute, ``texts`` reads their canonical texts back, ``records`` are what
-files state about problems and what analyzers conclude.  ``grammar`` states what their text fields may hold, ``ranges``
-which numbers can be, ``faults`` what cannot be stored.
+=============  =================================================================================
+``problems``   what a library is asked to compute
+``texts``      reads the canonical texts of problems back
+``records``    what files state about problems, and what analyzers conclude
+``remedies``   what a person does about a finding
+``grammar``    what the text fields may hold
+``ranges``     which numbers are possible
+``faults``     why a problem or solution cannot be stored
+=============  =================================================================================
 """
 
 from __future__ import annotations

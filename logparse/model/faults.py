@@ -1,7 +1,7 @@
-"""Why a problem or a solution cannot be stored: its text would not give it back, or one of its numbers cannot be.
+"""Reasons why a problem or a solution cannot be stored.
 
-A problem is stored as its text and read back from it, a solution likewise.  A blank in a type or a comma in a layout
-would make a text that no verb can read.
+A problem is stored as its text and read back from that text, and so is a solution.  A blank in a type, or a comma in a
+layout, would make a text that no verb can read.  A number outside of its range cannot be stored either.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHOWN = 80
 
 
 def problem_fault(problem: Problem) -> str | None:
-    """Why this problem cannot be stored; None where its text gives the same problem again."""
+    """Tell why this problem cannot be stored.  Return None if its text gives the same problem again."""
     if isinstance(problem, OperatorProblem):
         return _operator_fault(problem)
     of, values = _fields_of(type(problem).__name__), vars(problem)
@@ -44,7 +44,10 @@ def _number_fault(name: str, value: object, least: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
-    """The fault of a problem's fields that are no numbers; files hold few combinations of them."""
+    """Return the fault of a problem's fields that are no numbers.
+
+    Results are cached, because files hold few combinations of such fields.
+    """
     of = _fields_of(kind)
     for name, value in zip(of.texts, values, strict=True):
         allowed = of.allowed.get(name)
@@ -80,7 +83,9 @@ def _operator_fault(problem: OperatorProblem) -> str | None:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The fields of a class of problems: numbers with the least value of each, and the others with allowed values."""
+    """Fields of a class of problems: the numbers, with the least value of each, and the other fields, with allowed
+    values.
+    """
 
     numbers: Sequence[str]
     least: Sequence[int]
@@ -111,18 +116,18 @@ _FROM_ZERO: Mapping[str, tuple[str, ...]] = {
     "GemmProblem": ("ld", "stride_", "sm_count"),
     "ConvProblem": ("pad_", "bias"),
 }
-"""How the names of numbers begin that may be 0."""
+"""Prefixes of the names of numbers that may be 0, by class."""
 
 
 def _allowed(type_: Any) -> Sequence[object]:
-    """The values of a Literal or of a truth value in a type; empty for others."""
+    """Return the values that a type allows, if it holds a Literal or a bool.  Return an empty list for other types."""
     options = (type_, *get_args(type_))
     literals = [x for option in options if get_origin(option) is Literal for x in get_args(option)]
     return [*literals, *([False, True] if bool in options else [])]
 
 
 def solution_fault(solution: Solution) -> str | None:
-    """Why this solution cannot be stored; None where its text gives the same solution again."""
+    """Tell why this solution cannot be stored.  Return None if its text gives the same solution again."""
     if solution_from_text(solution.text) == solution:
         return None
     named = f"solution {shown(solution.id)} of library {shown(solution.library)}"
@@ -130,7 +135,10 @@ def solution_fault(solution: Solution) -> str | None:
 
 
 def shown(value: object) -> str:
-    """A value from a file for a message, shortened; Python prints no number of more than 4,300 digits."""
+    """Write a value from a file for a message, shortened.
+
+    A huge number is only described, because Python prints no number of more than 4,300 digits.
+    """
     if isinstance(value, int) and abs(value) >= 1 << 256:
         return "a number of more than 77 digits"
     text = repr(value)

@@ -1,4 +1,4 @@
-"""What the text fields of the nouns may hold: one vocabulary or grammar for each kind of field.
+"""Grammar of the nouns' text fields: one vocabulary or pattern for each kind of field.
 
 ================  ==========================================================================================
 kind              fields
@@ -14,9 +14,9 @@ vocabulary        fields of a few fixed words: transposes, directions, modes, st
 any text          texts of messages and errors, which are shown and nothing else
 ================  ==========================================================================================
 
-Every record of a reader passes ``fault`` before it is stored (``store/storable.py``): one with a text outside its
-grammar is a counted reject.  So does every fact of a ``--target``.  No kind but the last holds a line end or a control
-character.
+``fault`` tests every record of a reader before it is stored (``store/storable.py``), and every fact of a ``--target``.
+A record with a text outside of its grammar becomes a counted reject.  No kind but the last one may hold a line end or a
+control character.
 """
 
 from __future__ import annotations
@@ -51,23 +51,28 @@ VALUE = re.compile(r"[\w .:+,()/@~=-]*", re.ASCII)
 WORD = re.compile(r"[\w?]+", re.ASCII)
 VALIDATOR = "validator:"
 KERNEL = "kernel"
-"""The library of solutions that are kernels, by their signatures."""
+"""Library of solutions that are kernels.  Their ids are the kernels' signatures."""
 
 Test: TypeAlias = Callable[[str], bool]
 
 
 def line(text: str) -> bool:
-    """Whether a text is one printable line; the store keeps halves of surrogate pairs as escapes."""
+    """Tell whether a text is one printable line.
+
+    Halves of surrogate pairs are allowed, because the store keeps them as escapes.
+    """
     return text.isprintable() or all(x.isprintable() or "\ud800" <= x <= "\udfff" for x in text)
 
 
 Wrong: TypeAlias = Iterable[tuple[str, str]]
-"""Names of fields, and texts that they cannot hold."""
+"""Names of fields, each with a text that the field cannot hold."""
 
 
 def fault(noun: Record | Problem | Solution) -> str | None:
-    """Why a record, problem or solution cannot be kept: the first of its fields that holds what its kind does not; None
-    where all are fine.  A text in a field of a number is such a fault, too.
+    """Tell why a record, problem or solution cannot be kept.  Return None if all of its fields are fine.
+
+    The result names the first field whose text is not of the field's kind.  A text in a field of a number is such a
+    fault, too.
     """
     check = _CHECKS.get(type(noun))
     for name, text in check(noun) if check is not None else ():
@@ -132,7 +137,7 @@ def _texts(rows: Iterable[tuple[str, str | None, Test]]) -> Wrong:
 # ------------------------------------------------------------------------------------- products and convolutions
 
 _fine: set[tuple[type, tuple[object, ...]]] = set()
-"""Texts of problems that are fine: of hundreds of thousands of problems these are few."""
+"""Texts of problems that were found fine.  Hundreds of thousands of problems hold only a few different ones."""
 _FINE = 4096
 
 
@@ -157,7 +162,7 @@ def _is_wrong(value: object, holds: Test | None) -> bool:
 
 
 def _getters_of(kind: Any) -> tuple[Getter, Getter]:
-    """The fields of a problem that hold texts, and those that hold numbers."""
+    """Return two getters: one for a problem's fields that hold texts, and one for the fields that hold numbers."""
     tests = _tests(kind)
     texts, numbers = ([name for name, test in tests.items() if (test is None) == bare] for bare in (False, True))
     return itemgetter(*texts), itemgetter(*numbers)
@@ -167,7 +172,7 @@ Getter: TypeAlias = Callable[[Mapping[str, Any]], tuple[object, ...]]
 
 
 def _tests_of(kind: Any) -> Mapping[str, Test | None]:
-    """What each field of a problem may hold; None where it holds no text."""
+    """Return the test of each field of a problem.  None stands for a field that holds no text."""
     types = get_type_hints(kind)
     return {x.name: _test(x.name, types[x.name]) for x in fields(kind) if x.name != "members"}
 
@@ -183,7 +188,7 @@ def _test(name: str, kind: Any) -> Test | None:
 
 
 def _remembered(pattern: re.Pattern[str]) -> Test:
-    """The test of a pattern, its answers kept: the same few words stand in every record."""
+    """Return the test of a pattern, with a cache of its answers.  The same few words stand in every record."""
     return lru_cache(maxsize=4096)(lambda text: pattern.fullmatch(text) is not None)
 
 

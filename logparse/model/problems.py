@@ -1,8 +1,8 @@
 """Problems: what a library is asked to compute, with their keys, work and names.
 
-GEMM fields are named as hipblaslt-bench's flags, data types of GEMMs are its type texts (``f16_r``, ``bf16_r``,
-``f8_r`` …), data types of convolutions are MIOpen's (``FP16``, ``BF16`` …).  ``None`` in any field means *the format
-does not state it*.  Sizes are counts of elements.
+GEMM fields have the names of hipblaslt-bench's flags.  Data types of GEMMs are hipblaslt-bench's type texts
+(``f16_r``, ``bf16_r``, ``f8_r`` …).  Data types of convolutions are MIOpen's (``FP16``, ``BF16`` …).  ``None`` in any
+field means *the format does not state it*.  Sizes are numbers of elements.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from operator import itemgetter
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 Trans = Literal["N", "T", "C"]
-Direction = Literal["F", "B", "W", "B+W"]  # B+W: one operator ran both, its kernels are not distinguishable
+Direction = Literal["F", "B", "W", "B+W"]  # B+W: one operator ran both; its kernels cannot be told apart
 Kind = Literal["gemm", "grouped", "conv", "operator"]
 Beta = Literal["zero", "nonzero"]
 
 REAL_8BIT = frozenset({"f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r", "i8_r", "u8_r"})
 NARROW = REAL_8BIT | {"f6_r", "bf6_r", "f4_r"}
-"""Types that a matmul may scale: an unlogged scale pointer matters only for these."""
+"""Types of matrices that a matmul may scale.  A scale pointer that a log omits matters only for these types."""
 
 COMPLEX = frozenset({"f32_c", "f64_c"})
 
@@ -47,8 +47,9 @@ T = TypeVar("T")
 
 
 def of_fields(kind: type[T], values: Mapping[str, Any]) -> T:
-    """A frozen object from the values of all its fields, as copy and pickle make one: the constructor sets each of a
-    problem's 38 fields by a call, which takes half of the time to read its text.
+    """Make a frozen object from the values of all its fields, without its constructor, as copy and pickle do.
+
+    The constructor sets each of a problem's 38 fields by a call.  That takes half of the time to read a problem's text.
     """
     made = object.__new__(kind)
     vars(made).update(values)
@@ -78,10 +79,11 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class GemmProblem:
-    """A column-major BLAS call D = act(alpha · op(A) · op(B) + beta · C + bias), op(A) m×k, op(B) k×n, D m×n.
+    """Column-major BLAS call D = act(alpha · op(A) · op(B) + beta · C + bias).  op(A) is m×k, op(B) k×n, D m×n.
 
-    ``members`` holds the sizes of a grouped GEMM (then m, n, k, ld*, stride_* are None).  The values given are kept as
-    they are; ``normal`` is the same call in normal form, and ``text`` and ``shape`` are made from that.
+    ``members`` holds the sizes of a grouped GEMM.  Then m, n, k, ld* and stride_* have no value (None).  The fields keep
+    the values that were given.  ``normal`` is the same call in normal form.  ``text`` and ``shape`` are made from
+    the normal form.
     """
 
     trans_a: Trans | None = None
@@ -120,9 +122,9 @@ class GemmProblem:
     swizzle_a: bool | None = None
     swizzle_b: bool | None = None
     beta: Beta | None = None
-    compute_input_a_type: str | None = None  # to which A is converted before it is multiplied; its own: to none
+    compute_input_a_type: str | None = None  # type to which A is converted for the product; A's own: not converted
     compute_input_b_type: str | None = None
-    sm_count: int | None = None  # compute units that the library is told to plan for; 0: all of the device
+    sm_count: int | None = None  # compute units that the library is told to plan for; 0: the whole device
     members: tuple[Member, ...] = ()
 
     @property
@@ -131,12 +133,15 @@ class GemmProblem:
 
     @property
     def gemms(self) -> tuple[GemmProblem, ...]:
-        """The GEMMs of a grouped GEMM, each a problem of its own; of any other problem itself."""
+        """The GEMMs of a grouped GEMM, each as a problem of its own.  For any other problem, the problem itself."""
         return tuple(replace(self, members=(), **vars(member)) for member in self.members) or (self,)
 
     @cached_property
     def irrelevant(self) -> frozenset[str]:
-        """Names of the fields that cannot matter for this call; they are None in normal form and ``-`` in text."""
+        """Names of the fields that cannot matter for this call.
+
+        Normal form sets them to None.  In text they are ``-``.
+        """
         out: set[str] = set()
         if self.batch_count == 1:
             out.add("batch_mode")
@@ -154,9 +159,10 @@ class GemmProblem:
 
     @cached_property
     def plain(self) -> frozenset[str]:
-        """Names of the fields that are known to be what they are unless a call asks for more; they are ``-`` in text.
+        """Names of the fields that have their usual value: the value in a call that asks for nothing special.
 
-        No scale of a matrix of a wide type, no swizzle, operands multiplied in their own types, all compute units.
+        They are ``-`` in text.  The usual values are: no scale for a matrix of a wide type, no swizzle, operands
+        multiplied in their own types, all compute units.
         """
         values = vars(self)
         out = {f"scale_{x}" for x in "abcd" if values[f"scale_{x}"] == "none" and values[f"{x}_type"] not in NARROW}
@@ -176,7 +182,7 @@ class GemmProblem:
 
     @cached_property
     def _normalised(self) -> GemmProblem | None:
-        """The normal form; None where this is it."""
+        """The normal form.  None if this problem already has it."""
         change: dict[str, Any] = {}
         if self.trans_a == "C" and self.a_type not in COMPLEX:
             change["trans_a"] = "T"
@@ -189,12 +195,14 @@ class GemmProblem:
         change = {name: value for name, value in change.items() if mine[name] != value}
         if not change:
             return None
-        return of_fields(GemmProblem, mine | change)  # with ``irrelevant``, which is the same for both
+        return of_fields(GemmProblem, mine | change)  # keeps the cached ``irrelevant``, which is the same for both
 
     @cached_property
     def text(self) -> str:
-        """The canonical key: every field in fixed order, ``?`` where unknown, ``-`` where it cannot matter or is what
-        it is in a plain call.  The words that came last stand in it only where they are something else.
+        """The canonical key: every field in fixed order.
+
+        ``?`` stands for an unknown value.  ``-`` stands for a field that cannot matter or has its usual value.  The
+        words ``input=`` and ``sms=`` were added later, so they stand in the text only if a value is not the usual one.
         """
         mine, irrelevant, plain = vars(self.normal), self.irrelevant, self.plain
         cells: list[object] = []  # made for each distinct line of a log: one loop, no calls
@@ -215,7 +223,7 @@ class GemmProblem:
 
     @cached_property
     def shape(self) -> str | None:
-        """The coarse key that every format can form, fp8 variants folded; None where a size is unknown."""
+        """The coarse key that every format can form, with fp8 variants folded into one.  None if a size is unknown."""
         if self.members:
             return self.text
         parts = (self.m, self.n, self.k, self.batch_count, self.a_type)
@@ -225,7 +233,10 @@ class GemmProblem:
 
     @property
     def epilogue(self) -> str | None:
-        """The libraries' epilogue name (DEFAULT, RELU_BIAS, DGELU_BGRAD …), derived; None where it is not known."""
+        """The libraries' epilogue name (DEFAULT, RELU_BIAS, DGELU_BGRAD …), derived from the fields.
+
+        None if it is unknown.
+        """
         if self.activation is None or self.bias is None:
             return None
         act = "" if self.activation == "none" else self.activation.upper()
@@ -237,7 +248,10 @@ class GemmProblem:
 
     @property
     def flops(self) -> int | None:
-        """2·m·n·k·batch (8 for complex), summed over the members of a grouped GEMM; the epilogue is not counted."""
+        """2·m·n·k·batch (8·m·n·k·batch for complex types), summed over the members of a grouped GEMM.
+
+        The epilogue is not counted.  None if a size is unknown.
+        """
         per = 8 if self.a_type in COMPLEX else 2
         if self.members:
             return sum(per * x.m * x.n * x.k for x in self.members) * (self.batch_count or 1)
@@ -247,10 +261,10 @@ class GemmProblem:
 
     @property
     def bytes(self) -> float | None:
-        """Least bytes to move: A, B and D once, C too unless beta is zero, summed over the members of a grouped GEMM;
-        None where a size or type is unknown.
+        """Least bytes to move: A, B and D once, and C once unless beta is zero or unknown.
 
-        An operand of stride 0 is one matrix for the whole batch.
+        For a grouped GEMM it is the sum over the members.  None if a size or A's type is unknown.  An operand of stride
+        0 is one matrix for the whole batch.
         """
         if self.members:
             each = [one.bytes for one in self.gemms]
@@ -266,7 +280,7 @@ class GemmProblem:
 
     @property
     def label(self) -> str:
-        """A short name for tables: ``TN 4096×512×1024 bf16_r GELU_BIAS``, ``… β≠0`` where C is added."""
+        """A short name for tables: ``TN 4096×512×1024 bf16_r GELU_BIAS``.  ``β≠0`` follows if C is added."""
         size = "+".join(f"{x.m}×{x.n}×{x.k}" for x in self.members) or f"{self.m}×{self.n}×{self.k}"
         batch = f" b{self.batch_count}" if self.batch_count not in (None, 1) else ""
         epilogue = f" {self.epilogue}" if self.epilogue not in (None, "DEFAULT") else ""
@@ -276,13 +290,13 @@ class GemmProblem:
 
     @property
     def converted(self) -> tuple[str, ...]:
-        """The types to which operands are converted before they are multiplied; none where they keep their own."""
+        """The types to which operands are converted before the product.  Empty if all operands keep their own types."""
         both = ((self.compute_input_a_type, self.a_type), (self.compute_input_b_type, self.b_type))
         return tuple(dict.fromkeys(to for to, own in both if to is not None and to != own))
 
     @property
     def _unusual(self) -> str:
-        """What a product's kernel needs beside the usual, for its label: ``swizzled A``, ``block32 scales``."""
+        """Words of the label for unusual needs of a product's kernel: ``swizzled A``, ``block32 scales``."""
         swizzled = "".join(x.upper() for x in "ab" if getattr(self, f"swizzle_{x}"))
         scales = sorted({x for x in (self.scale_a, self.scale_b) if x not in (None, "none", "scalar", "row")})
         words = [f"swizzled {swizzled}"] * bool(swizzled) + [f"{'/'.join(scales)} scales"] * bool(scales)
@@ -310,14 +324,18 @@ GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sms", ("sm_count",)),
 )
 GEMM_LATER = frozenset({"input", "sms"})
-"""Words that a text has only where one of their fields is unknown or not what it is in a plain call: older texts, which
-have none of them, are of plain calls.
+"""Words that a text has only if one of their fields is unknown or has an unusual value.
+
+Older texts have none of them, because they are texts of usual calls.
 """
 GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in GEMM_WORDS for name in names)
 GEMM_FLAGS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
 _GEMM_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in x) for word, x in GEMM_WORDS if word not in GEMM_LATER)
 _CONVERTED = (("compute_input_a_type", "a_type"), ("compute_input_b_type", "b_type"))
-"""Types to which operands are converted, and their own: where neither is known, the ``?`` of the own one marks both."""
+"""Fields of the types to which operands are converted, each with the field of the operand's own type.
+
+If both are unknown, the ``?`` of the own type stands for both.
+"""
 _NO_STRIDES = {f"stride_{x}": 0 for x in "abcd"}
 GEMM_LAYOUT: tuple[str, ...] = (
     *("trans_a", "trans_b", "lda", "ldb", "ldc", "ldd"),
@@ -327,10 +345,11 @@ GEMM_LAYOUT: tuple[str, ...] = (
 
 
 def with_plain(values: Mapping[str, Any], *, scaled: bool = False) -> dict[str, Any]:
-    """Fields of a call of a library that only does what it states: of what ``values`` leave open, no swizzle, operands
-    in their own types, all compute units and, unless ``scaled``, no scales.
+    """Return ``values`` with the usual values for the fields that they leave open.
 
-    A wide matrix is never scaled by such a library, so ``scaled`` leaves open those of narrow types.
+    It is for a library that does only what it states.  The usual values are: no swizzle, operands in their own types,
+    all compute units, and no scales.  If ``scaled``, scales of matrices of narrow types (``NARROW``) or unknown types
+    stay open.  Such a library never scales a matrix of a wide type.
     """
     given = {name: value for name, value in values.items() if value is not None}
     types = {x: given.get(f"{x}_type") for x in "abcd"}
@@ -342,10 +361,10 @@ def with_plain(values: Mapping[str, Any], *, scaled: bool = False) -> dict[str, 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvProblem:
-    """A convolution, always in the forward problem's terms (x is n×c×in, y is n×k×out), plus the direction that ran.
+    """Convolution in terms of the forward problem (x is n×c×in, y is n×k×out), with the direction that ran.
 
-    2D problems have d = filter_d = stride_d = dilation_d = out_d = 1 and pad_d = 0.  ``out_*`` is what the file states,
-    not what a formula gives: SAME padding and clamped sizes do not follow the formula.
+    2D problems have d = filter_d = stride_d = dilation_d = out_d = 1 and pad_d = 0.  ``out_*`` is what the file states
+    and is not computed, because SAME padding and clamped sizes do not follow the formula.
     """
 
     direction: Direction
@@ -392,7 +411,7 @@ class ConvProblem:
 
     @cached_property
     def layer(self) -> str:
-        """The key without the direction: F, B and W of one layer share it."""
+        """The key without the direction.  F, B and W of one layer share it."""
         values = _OF_LAYER(vars(self))
         return _LAYER_TEXT % (tuple("?" if x is None else x for x in values) if None in values else values)
 
@@ -410,19 +429,22 @@ class ConvProblem:
 
     @property
     def flops(self) -> int | None:
-        """2·n·k·prod(out)·(c/groups)·prod(filter), the same for F, B and W (twice that for ``B+W``)."""
+        """2·n·k·prod(out)·(c/groups)·prod(filter), the same for F, B and W.
+
+        For ``B+W`` twice as much.  None if a size is unknown.
+        """
         of_filter = (self.c, self.filter_d, self.filter_h, self.filter_w)
         product = _product(self.n, self.k, self.out_d, self.out_h, self.out_w, *of_filter)
         return None if product is None else (4 if self.direction == "B+W" else 2) * product // (self.groups or 1)
 
     @property
     def bytes(self) -> float | None:
-        """Least bytes to move: each of x, w and y once; None where a size or type is unknown."""
+        """Least bytes to move: each of x, w and y once.  None if a size or type is unknown."""
         return None if self.operand_bytes is None else sum(self.operand_bytes)
 
     @property
     def largest_tensor(self) -> int | None:
-        """Elements of the largest of x, w and y; None where a size is unknown."""
+        """Number of elements of the largest of x, w and y.  None if a size is unknown."""
         x = _product(self.n, self.c, self.d, self.h, self.w)
         w = _product(self.k, self.c, self.filter_d, self.filter_h, self.filter_w)
         y = _product(self.n, self.k, self.out_d, self.out_h, self.out_w)
@@ -430,7 +452,7 @@ class ConvProblem:
 
     @property
     def operand_bytes(self) -> tuple[float, float, float] | None:
-        """Bytes of x, w and y; None where a size or type is unknown."""
+        """Bytes of x, w and y.  None if a size or the input type is unknown."""
         x = _product(self.n, self.c, self.d, self.h, self.w)
         w = _product(self.k, self.c, self.filter_d, self.filter_h, self.filter_w)
         y = _product(self.n, self.k, self.out_d, self.out_h, self.out_w)
@@ -479,7 +501,7 @@ CONV_LAYOUT: tuple[str, ...] = ("in_layout", "weights_layout", "out_layout")
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor that an operator was given: PyTorch's name of its type (``?``: not recorded), sizes and strides."""
+    """Tensor that an operator was given: PyTorch's name of its type (``?`` if not recorded), sizes and strides."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -491,12 +513,15 @@ class Operand:
 
 
 Argument: TypeAlias = "Operand | tuple[Operand, ...] | str"
-"""A tensor, a list of tensors, or the text of any other value (empty: none was given)."""
+"""A tensor, a list of tensors, or the text of any other value.  The text is empty if no value was given."""
 
 
 @dataclass(frozen=True)
 class OperatorProblem:
-    """Any other operator of a framework, with all that it was given: ``aten::add_`` of two tensors and a number."""
+    """Any other operator of a framework, with all of its inputs.
+
+    Example: ``aten::add_`` of two tensors and a number.
+    """
 
     name: str
     inputs: tuple[Argument, ...]
@@ -515,13 +540,13 @@ class OperatorProblem:
 
     @property
     def tensors(self) -> tuple[Operand, ...]:
-        """All tensors among the inputs, those of lists too, in order."""
+        """All tensors among the inputs, in order.  Tensors within lists are included."""
         nested = (x if isinstance(x, tuple) else (x,) for x in self.inputs)
         return tuple(x for group in nested for x in group if isinstance(x, Operand))
 
     @property
     def bytes(self) -> float:
-        """Bytes of the tensors that it was given (its results are not recorded)."""
+        """Bytes of the input tensors.  The results are not recorded."""
         return sum((math.prod(x.sizes)) * _TENSOR_BYTES.get(x.dtype, 4.0) for x in self.tensors)
 
     @property

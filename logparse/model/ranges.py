@@ -1,5 +1,4 @@
-"""Ranges of the numbers that files state.  A number outside of its range is damage, and its record a reject.
-
+"""Ranges of the numbers that files state.  A number outside of its range is damage, and its record becomes a reject.
 =================================  =============================================================
 sizes of a problem                 1 to 2^63 - 1 (of a member of a grouped GEMM, of a tensor: 0)
 leading dimensions, strides, pads  0 to 2^63 - 1
@@ -14,23 +13,23 @@ from __future__ import annotations
 from typing import TypeGuard
 
 LIMIT = 1 << 63
-"""Whole numbers from here on need more than 64 bits."""
+"""Least whole number that needs more than 64 bits (signed)."""
 MOST_US = 1e12
-"""The longest time of one call, µs: 11.6 days.  A clock that was read wrongly gives decades."""
+"""Longest possible time of one call, µs: 11.6 days.  A clock that is read wrongly gives decades."""
 MOST_CALLS = 10**12
-"""The most calls of one record: at one call per µs these take 11.6 days.  Sums of millions of records fit 64 bits."""
+"""Most calls of one record.  At one call per µs they take 11.6 days.  Sums over millions of records fit 64 bits."""
 
 
 def is_time(value: object) -> TypeGuard[float]:
-    """Whether this is a time of one call in µs: a finite number from 0 to ``MOST_US``."""
+    """Tell whether a value is a possible time of one call in µs: a finite number from 0 to ``MOST_US``."""
     return type(value) in (int, float) and 0 <= value <= MOST_US  # type: ignore[operator]  # NaN compares as False
 
 
 def is_moment(value: object) -> TypeGuard[float]:
-    """Whether this is a time stamp of any clock, in µs or ns: a finite number of at most 64 bits."""
+    """Tell whether a value is a possible time stamp of any clock, in µs or ns: a finite number of at most 64 bits."""
     return type(value) in (int, float) and -LIMIT < value < LIMIT  # type: ignore[operator]
 
 
 def is_whole(value: object, least: int = 0, most: int = LIMIT - 1) -> TypeGuard[int]:
-    """Whether this is a whole number from ``least`` to ``most``; a truth value is none."""
+    """Tell whether a value is a whole number from ``least`` to ``most``.  True and False are no numbers here."""
     return type(value) is int and least <= value <= most

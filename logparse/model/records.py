@@ -1,4 +1,4 @@
-"""What files state about problems, and what analyzers conclude.  Names of times contain their unit."""
+"""Records: what files state about problems, and what analyzers conclude.  Names of times contain their unit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from logparse.model.remedies import Advise, Remedy, Sureness, UseRows
 
 Status = Literal["ok", "failed", "skipped", "unsupported", "wrong", "timeout", "out_of_memory", "no_time"]
 TRIED: frozenset[Status] = frozenset({"ok", "failed", "unsupported", "wrong", "timeout", "out_of_memory"})
-"""Statuses of solutions that were tried: those that are left out and those without a time show nothing."""
+"""Statuses that prove that a solution was tried.  ``skipped`` and ``no_time`` prove nothing."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """A kernel or algorithm of a library that computes a problem: ``hipblaslt:477479``, ``miopen:GemmWrwUniversal`` …
+    """Kernel or algorithm of a library that computes a problem: ``hipblaslt:477479``, ``miopen:GemmWrwUniversal`` …
 
-    ``raw`` is the file's own spelling, ``algorithm`` MIOpen's algorithm string.  PyTorch's normal call is
+    ``raw`` is the file's own spelling.  ``algorithm`` is MIOpen's algorithm string.  PyTorch's normal call is
     ``Solution("torch", "Default")``, whose text is ``Default``.
     """
 
@@ -37,18 +37,19 @@ DEFAULT = Solution("torch", "Default", "Default")
 
 
 def solution_from_text(text: str) -> Solution:
-    """The solution with this canonical ``text``."""
+    """Return the solution with this canonical ``text``."""
     library, colon, id = text.partition(":")
     return Solution(library, id) if colon else Solution("torch", text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A call of a problem that a log records.
+    """Call of a problem that a log records.
 
-    ``category`` is the mask category (``trace``, ``bench``, ``profile`` …) or another library's word for it; ``count``
-    is None where the format does not count; ``by_tool`` marks lines that a benchmark wrote, which count for nothing.
-    Ingest adds clock and process; ``pid`` is the process where a block of lines states it.
+    * ``category``: the mask category (``trace``, ``bench``, ``profile`` …) or another library's word for it.
+    * ``count``: the number of calls; None if the format does not count.
+    * ``by_tool``: True for a line that a benchmark wrote.  Such a line counts for nothing.
+    * ``pid``: the process, if a block of lines states it.  Ingest adds the clock, and the process of other lines.
     """
 
     problem: Problem
@@ -63,10 +64,10 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """A time of one solution for one problem, from a file or a replay, or the reason why there is no time.
+    """Time of one solution for one problem, from a file or a replay, or the reason why there is no time.
 
-    ``origin`` names the tool that measured, as its format declares (``formats.format.Origin``: ``find-db``,
-    ``tunableop``, ``trace`` …); a comparison of times of different origins is always labelled as one.
+    ``origin`` names the tool that measured, as its format declares (``libraries.kinds.format.Origin``: ``find-db``,
+    ``tunableop``, ``trace`` …).  A comparison of times of different origins is always labelled as such a comparison.
     """
 
     problem: Problem
@@ -85,7 +86,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Fact:
-    """Where a file or measurement was made: ``arch``, ``cu_count``, ``hipblaslt_revision`` … (see ``FACTS``)."""
+    """Property of the machine on which a file or measurement was made: ``arch``, ``cu_count`` … (see ``FACTS``)."""
 
     name: str
     value: str
@@ -114,12 +115,12 @@ FACTS: Mapping[str, str] = {
     "backend": "HIP, OpenCL or CUDA",
     "pid": "process that wrote the file, where the file's name contains it",
 }
-"""Names of facts that more than one format gives.  A TunableOp validator is also kept raw as ``validator:KEY``."""
+"""Names of facts that more than one format gives.  A TunableOp validator is also kept raw, as ``validator:KEY``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A line that a library wrote and that is no call, its addresses normalised."""
+    """Line that a library wrote and that is no call.  Its addresses are normalised."""
 
     category: str
     text: str
@@ -129,7 +130,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class SolutionName:
-    """Names that a library build gives to a solution (bench output, extended profile)."""
+    """Names that a library build gives to a solution, in bench output or an extended profile."""
 
     solution: Solution
     name: str | None = None
@@ -138,11 +139,12 @@ class SolutionName:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """GPU kernels of one name that an operator launched (traces).  ``problem`` None: the operator is no problem.
+    """GPU kernels of one name that one operator launched, from a trace.
 
-    ``operator`` is one that no math library computes, with its recorded inputs.  Statistics of the
-    first rocprof have no extremes.  ``unit`` is the kind of the units of work in which they ran, where the trace tells
-    kinds apart.
+    * ``problem``: None if the operator is no problem of a math library.
+    * ``operator``: an operator that no math library computes, with its recorded inputs.
+    * ``min_us``, ``max_us``: None for statistics of the first rocprof, which has no extremes.
+    * ``unit``: the kind of the units of work in which the kernels ran, if the trace tells kinds apart.
     """
 
     op: str
@@ -159,11 +161,13 @@ class Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class Collective:
-    """One kernel of a collective on one rank (traces).
+    """One kernel of a collective on one rank, from a trace.
 
-    ``ranks`` names those that take part, as PyTorch records them.  ``us`` is the kernel's time, which contains the
-    wait for the last rank; ``alone_us`` the part of it in which no kernel that computes ran on the device.
-    ``start_us`` is on the trace's clock; the calls of a group have the same order on each of its ranks.
+    * ``ranks``: the ranks that take part, as PyTorch records them.
+    * ``us``: the kernel's time.  It contains the wait for the last rank.
+    * ``alone_us``: the exposed communication: the time within ``us`` during which no computing kernel ran on the
+      device.
+    * ``start_us``: on the trace's clock.  The calls of a group have the same order on each of its ranks.
     """
 
     kernel: str
@@ -176,10 +180,10 @@ class Collective:
 
 @dataclass(frozen=True)
 class Reject:
-    """A stretch of a line that has a format's marker and cannot be read.
+    """Stretch of a line that has a format's marker and cannot be read.
 
-    ``offset`` is in bytes from the start of the line that the reader got (ingest adds the line's place in the file);
-    length 0 means the whole line.
+    ``offset`` is in bytes from the start of the line that the reader got.  Ingest adds the line's place in the file.  A
+    ``length`` of 0 means the whole line.
     """
 
     reason: str
@@ -192,12 +196,15 @@ Record: TypeAlias = Call | Measurement | Fact | Message | SolutionName | Kernel 
 
 @dataclass(frozen=True, kw_only=True)
 class Override:
-    """The instruction to use a solution for a problem on a target.
+    """Instruction to use a solution for a problem on a target.
 
-    ``target`` holds facts of the machine that will read it.  ``time_us`` and ``workspace_bytes`` are those of the
-    measurement that supports it, ``key_text`` the library's own key where a file gave it.  ``parameters`` are the
-    solver's tuned ones, verbatim (MIOpen's perf-db): without them a tunable solver is not the one that was measured.
-    ``fallback`` is the next best measured solution, for a library that accepts a second where the first does not apply.
+    * ``target``: facts of the machine that will read the override.
+    * ``time_us``, ``workspace_bytes``: from the measurement that supports the override.
+    * ``key_text``: the library's own key, if a file gave it.
+    * ``parameters``: the solver's tuned parameters, verbatim (MIOpen's perf-db).  Without them a tunable solver is not
+      the solver that was measured.
+    * ``fallback``: the next best measured solution.  It is for a library that accepts a second solution for the case
+      that the first one does not apply.
     """
 
     problem: Problem
@@ -213,13 +220,16 @@ class Override:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The evidence of a finding: the fields that ranking and confidence read, and details that are only shown.
+    """Evidence of a finding: the fields that ranking and confidence read, and details that are only shown.
 
-    Raises ValueError where a detail has the name of a field.
+    Raises ValueError if a detail has the name of a field.
     """
 
     sureness: Sureness = "estimated"
-    """``measured alone``: both ``now_us`` and the proposed time of a call are times of measured solutions."""
+    """How the saving is known.
+
+    ``measured alone``: both ``now_us`` and the proposed time are times of measured solutions.
+    """
     now_us: float | None = None
     """Time of one call now, µs."""
     pick: str | None = None
@@ -227,27 +237,30 @@ class Evidence:
     best: str | None = None
     """Text of the solution that is proposed."""
     best_us: float | None = None
-    """Time of ``best``, µs; where none is proposed, time of the fastest known solution, which is too slow."""
+    """Time of ``best``, µs.  If no solution is proposed, time of the fastest known solution, which is too slow."""
     at_most_us: float | None = None
-    """What the run's traces lose, µs, if nothing tells how much of it can be saved."""
+    """Loss in the run's traces, µs, if nothing tells how much of it can be saved."""
     waits_for: Literal["host", "communication"] | None = None
-    """What the GPU waits for during ``at_most_us``; the simulated step bounds what can be saved of it."""
+    """Cause for which the GPU waits during ``at_most_us``.
+
+    The simulated step bounds how much of that time can be saved.
+    """
     noise_us: float | None = None
     """Difference between two times of the pick in one file, µs."""
     measured: str | None = None
-    """Text of the measured problem, where it is not the finding's own."""
+    """Text of the measured problem, if it is not the finding's own problem."""
     source_id: str | None = None
-    """Id of the source that the finding is about, and that holds the times of ``pick`` and ``best``."""
+    """Id of the source that the finding is about.  It holds the times of ``pick`` and ``best``."""
     origin: str | None = None
     level: str | None = None
-    """Level of the link over which the measurement was taken."""
+    """Level of the link between the finding's problem and the measured problem."""
     arch: str | None = None
     cu_count: str | None = None
     file: str | None = None
     versions: Mapping[str, str] | None = None
-    """Path of the source of the times, and the facts of the machine that wrote it."""
+    """Facts of the machine that wrote the source of the times.  ``file`` is the path of that source."""
     details: Mapping[str, object] = field(default_factory=dict)
-    """Other values that the analyzer shows; nothing is computed from them."""
+    """Other values that the analyzer shows.  Nothing is computed from them."""
 
     def __post_init__(self) -> None:
         if not self.details.keys().isdisjoint(self.__dataclass_fields__.keys()):
@@ -256,7 +269,10 @@ class Evidence:
 
     @cached_property
     def shown(self) -> Mapping[str, object]:
-        """All ``details`` and the known fields, except ``sureness`` and ``now_us``, which are columns of their own."""
+        """The known fields and all ``details``.
+
+        ``sureness`` and ``now_us`` are left out, because they are columns of their own.
+        """
         own = vars(self).items()
         return {name: x for name, x in own if x is not None and name not in _NOT_SHOWN} | dict(self.details)
 
@@ -266,13 +282,17 @@ _NOT_SHOWN = frozenset({"sureness", "now_us", "details"})
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What an analyzer found about one problem (or, with ``problem`` None, about the run).
+    """Result of an analyzer about one problem, or about the run (then ``problem`` has no value).
 
-    ``saving_us`` is per run of the workload, with ``saving_low_us``/``saving_high_us`` where an interval is known;
-    ``per_call_us`` is the loss of one call, with its own interval.  ``interval_from`` names what the interval is of,
-    ``p`` is the p-value of a confirmation (``docs/findings.md``).  None means unknown, never zero.  ``remedy``
-    is what a person does; ``advice`` explains it in sentences.  ``reasons`` are the messages of findings about the same
-    problem whose savings are contained in this one's.
+    * ``saving_us``: per run of the workload, µs.  ``saving_low_us`` and ``saving_high_us`` are set if an interval is
+      known.
+    * ``per_call_us``: the loss of one call, µs, with its own interval.
+    * ``interval_from``: the name of the data that the interval comes from.
+    * ``p``: the p-value of a confirmation (``docs/findings.md``).
+    * ``remedy``: what a person does.  ``advice`` explains it in sentences.
+    * ``reasons``: the messages of findings about the same problem whose savings are contained in this finding's saving.
+
+    None means unknown, never zero.
     """
 
     analyzer: str
@@ -299,12 +319,12 @@ class Finding:
 
     @property
     def override(self) -> Override | None:
-        """The override of ``UseRows``; None for any other remedy."""
+        """The override of ``UseRows``.  None for any other remedy."""
         return self.remedy.override if isinstance(self.remedy, UseRows) else None
 
     @property
     def confirmed(self) -> bool:
-        """Whether paired samples in fresh processes showed the saving (``p`` is that test's)."""
+        """True if paired samples in fresh processes showed the saving.  ``p`` is the p-value of that test."""
         return self.p is not None
 
     @property
@@ -317,9 +337,11 @@ R = TypeVar("R", Evidence, Finding)
 
 
 def fast_replace(record: R, **changes: object) -> R:
-    """A finding, or its evidence, with other values, as ``dataclasses.replace`` makes it in ten times the time: every
-    finding of a large store gets its place and its reasons.
+    """Return a finding, or its evidence, with other values.
+
+    ``dataclasses.replace`` does the same in ten times the time.  The speed matters because every finding of a large
+    store gets its place and its reasons.
     """
     values = vars(record) | changes
-    values.pop("shown", None)  # made of the old values
+    values.pop("shown", None)  # was made from the old values
     return of_fields(type(record), values)

@@ -1,6 +1,6 @@
-"""What a person does about a finding, or to take an action.
+"""Remedies: what a person does about a finding, or to take an action.
 
-A finding states its remedy; the ranking, the screen, the page, the report, JSON and the files ask it.
+A finding states its remedy.  The ranking, the screen, the page, the report, JSON and the files read that remedy.
 
 ====================  =====================================================================  ====================
 remedy                what a person does                                                     what is written
@@ -36,7 +36,10 @@ def _counted(count: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class UseRows:
-    """Rows of override files.  ``override`` is None for an action, which has the rows of many findings."""
+    """Rows of override files.
+
+    ``override`` is missing (None) for an action, because an action has the rows of many findings.
+    """
 
     override: Override | None = None
     name: ClassVar[str] = "overrides"
@@ -52,7 +55,7 @@ class UseRows:
 
 @dataclass(frozen=True)
 class Search:
-    """A search by the library's own tool."""
+    """Search by the library's own tool."""
 
     name: ClassVar[str] = "search"
     changes: ClassVar[str] = "a search, then a file"
@@ -66,7 +69,10 @@ class Search:
 
 @dataclass(frozen=True)
 class Replay:
-    """Times on the GPU.  ``on_target``: a faster solution is known, from another device or build than the target's."""
+    """Times on the GPU.
+
+    ``on_target`` is True if a faster solution is known from another device or build than the target's.
+    """
 
     on_target: bool = False
     name: ClassVar[None] = None
@@ -82,7 +88,10 @@ class Replay:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting or layout of the whole program, by which it takes ``solution``; replayed actions tell its worth."""
+    """Setting or layout of the whole program, which makes the library take ``solution``.
+
+    Replayed actions tell its worth.
+    """
 
     solution: str
     name: ClassVar[str] = "a setting or layout"
@@ -98,7 +107,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class ChangeProgram:
-    """A change of the program by hand, by which it takes ``solution``.  ``change`` begins with a verb."""
+    """Change of the program by hand, which makes the library take ``solution``.  ``change`` begins with a verb."""
 
     solution: str
     change: str
@@ -118,7 +127,10 @@ class ChangeProgram:
 
 @dataclass(frozen=True)
 class Advise:
-    """The finding's advice.  ``change`` begins with a verb and is the title; empty if the finding has no short one."""
+    """Advice of the finding.
+
+    ``change`` begins with a verb and is the title.  It is empty if the finding has no short title.
+    """
 
     change: str = ""
     changes: str = "its advice"
@@ -132,13 +144,13 @@ class Advise:
 Remedy: TypeAlias = UseRows | Search | Replay | Setting | ChangeProgram | Advise
 
 Sureness: TypeAlias = Literal["measured in the job", "measured alone", "estimated", "unknown"]
-"""How sure a saving is, the surest first.
+"""Sureness of a saving, the surest first.
 
 =======================  ============================================================================================
-``measured in the job``  with and without the change, in the user's own program
-``measured alone``       both times of a call were measured, by a replay, a tuner or in two files
+``measured in the job``  measured with and without the change, in the user's own program
+``measured alone``       both times of a call were measured, by a replay, by a tuner or in two files
 ``estimated``            the time now is known; the other is expected, from a sibling, from neighbours or a roofline
-``unknown``              nothing bounds what the change saves, but that it is at most what is lost now
+``unknown``              the saving has only one bound: it is at most the loss now
 =======================  ============================================================================================
 """
 SURENESS: tuple[Sureness, ...] = ("measured in the job", "measured alone", "estimated", "unknown")

@@ -1,4 +1,4 @@
-"""Canonical texts of problems: read back, and what they begin with."""
+"""Canonical texts of problems: reading them back, and reading only the words they begin with."""
 
 from __future__ import annotations
 
@@ -27,19 +27,22 @@ _INT = re.compile(r"-?\d+\Z")
 
 
 def kind_of(text: str) -> str:
-    """The kind (``gemm``, ``grouped``, ``conv``) of the problem whose ``text`` this is."""
+    """Return the kind (``gemm``, ``grouped``, ``conv``) of the problem with this ``text``."""
     return text.partition(" ")[0]
 
 
 def layer_of(text: str) -> tuple[str, str] | None:
-    """Direction and layer of the convolution whose ``text`` this is; None for other problems."""
+    """Return direction and layer of the convolution with this ``text``.
+
+    Return None for the text of any other problem.
+    """
     kind, _, rest = text.partition(" ")
     direction, _, layer = rest.partition(" ")
     return (direction, layer) if kind == "conv" else None
 
 
 def problem_from_text(text: str) -> Problem:
-    """The problem with this canonical ``text``.  Raises ValueError for any other text."""
+    """Return the problem with this canonical ``text``.  Raises ValueError for any other text."""
     kind, *words = text.split(" ")
     if kind == "conv" and words:
         values: dict[str, Any] = _CONV_DEFAULTS | {"direction": words[0]}
@@ -57,9 +60,9 @@ def problem_from_text(text: str) -> Problem:
 
 
 def _with_plain(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields with what ``-`` and a missing word mean in a plain call."""
+    """Return the fields with the values that ``-`` and a missing word stand for."""
     if values.get("scale_c") == "none" and values.get("beta") == "zero":
-        del values["scale_c"]  # C is not read
+        del values["scale_c"]  # with beta zero C is not read
     for x in "ab":
         name = f"compute_input_{x}_type"
         if values.get(name, "-") == "-":
@@ -91,7 +94,10 @@ def _operand(text: str) -> Operand:
 _OPERAND = re.compile(r"([\w?]+)\(([-\d,]*)\|([-\d,]*)\)")
 _CONV_DEFAULTS = {x.name: x.default for x in fields(ConvProblem)}
 _WORDS = 1 << 16
-"""Words kept: those of hundreds of thousands of texts are few, and reading one takes longer than finding it."""
+"""Most words that are kept.
+
+Hundreds of thousands of texts hold few different words, and reading a word takes longer than finding it.
+"""
 
 
 @lru_cache(maxsize=_WORDS)
