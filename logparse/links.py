@@ -1,11 +1,9 @@
 """Links between problems of different formats that may be the same call.
 
-A link is a relation: problems are never merged.
-
-Two problems are linked if their shapes are equal and no field that both know differs.  There is one exception: a number
-of compute units that a library is told to plan for may be the number of all units of the device.  So a call with a
-number may be a call without one.  ``linked`` compares two problems, and ``links_sql`` compares two tables.  A test
-checks that both give equal results.
+A link is a relation: problems are never merged.  Two problems are linked if their shapes are equal and no field that
+both know differs.  There is one exception: a number of compute units that a library is told to plan for may be the
+number of all units of the device.  So a call with a number may be a call without one.  ``linked`` compares two
+problems, and ``links_sql`` compares two tables.  A test checks that both give equal results.
 """
 
 from __future__ import annotations
@@ -105,11 +103,9 @@ def full_links_sql(problems: str) -> str:
 def open_sql(rows: str) -> str:
     """Return SQL of the rows whose problem is open: it may have a link to another problem.
 
-    Every link has an open problem.
-
-    A text is open if a field is unknown, if a type has a second spelling (``_fnuz``), or if it has a number of compute
-    units.  Two texts that are not open differ in a field that both know, so they need no comparison.  A find-db holds
-    hundreds of thousands of such texts.
+    Every link has an open problem.  A text is open if a field is unknown, if a type has a second spelling (``_fnuz``),
+    or if it has a number of compute units.  Two texts that are not open differ in a field that both know, so they need
+    no comparison.  A find-db holds hundreds of thousands of such texts.
     """
     return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz') or contains(problem, ' sms=')"
 

@@ -248,10 +248,8 @@ def is_file_name(name: str) -> bool:
 def file_name(text: str) -> str:
     """Make a name of a file or folder from any text.
 
-    Characters other than letters, digits and ``_.+-`` become ``_``.
-
-    A name that would be hidden, an option or a path gets a ``_`` before it.  A long name is cut and ends in a hash of
-    the text.
+    Characters other than letters, digits and ``_.+-`` become ``_``.  A name that would be hidden, an option or a path
+    gets a ``_`` before it.  A long name is cut and ends in a hash of the text.
     """
     name = re.sub(r"[^\w.+-]+", "_", text)
     name = f"_{name}" if name[:1] in ("", ".", "-") else name

@@ -1,10 +1,8 @@
 """Roofline: the least time that a device allows a problem.
 
-It is the only roofline, and is computed by ``Device.least_us``.
-
-The roofline is the time of the direct algorithm with all operands in device memory, at the peaks of the data sheet
-(``devices.csv``).  Efficiency is stated relative to it.  A device or type that is not in that table has no roofline.
-The functions have no side effects.
+It is the only roofline, and is computed by ``Device.least_us``.  The roofline is the time of the direct algorithm with
+all operands in device memory, at the peaks of the data sheet (``devices.csv``).  Efficiency is stated relative to it.
+A device or type that is not in that table has no roofline.  The functions have no side effects.
 """
 
 from __future__ import annotations

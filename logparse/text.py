@@ -119,9 +119,8 @@ def kernel_name(text: str) -> str:
 def shortened(texts: Sequence[str], room: int) -> list[str]:
     """Shorten each text to at most ``room`` characters.
 
-    Long texts keep the characters in which they differ from each other.
-
-    First the signature of a C++ kernel is cut to its name.  Then ``…`` replaces what all long texts begin or end with.
+    Long texts keep the characters in which they differ from each other.  First the signature of a C++ kernel is cut to
+    its name.  Then ``…`` replaces what all long texts begin or end with.
     """
     names = [kernel_name(text) if len(text) > room else text for text in texts]
     long = sorted({name for name in names if len(name) > room})

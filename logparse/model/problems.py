@@ -81,8 +81,8 @@ class Member:
 class GemmProblem:
     """Column-major BLAS call D = act(alpha · op(A) · op(B) + beta · C + bias).  op(A) is m×k, op(B) k×n, D m×n.
 
-    ``members`` holds the sizes of a grouped GEMM.  Then m, n, k, ld* and stride_* have no value (None).  The fields keep
-    the values that were given.  ``normal`` is the same call in normal form.  ``text`` and ``shape`` are made from
+    ``members`` holds the sizes of a grouped GEMM.  Then m, n, k, ld* and stride_* have no value (None).  The fields
+    keep the values that were given.  ``normal`` is the same call in normal form.  ``text`` and ``shape`` are made from
     the normal form.
     """
 
