@@ -2,20 +2,19 @@
 
 | word | meaning |
 |---|---|
-| source | a file that was read (path and content hash), or what a replay recorded |
-| attempt | one reading of a source, or of the new end of one; its rows are invisible before its commit |
+| source | a file that was read (path and content hash), or the records of a replay |
+| attempt | one reading of a source, or of the bytes appended to it; its rows are invisible before its commit |
 | part | a Parquet file with rows of one table, written by one attempt |
 | joint part | a part with rows of several attempts: small sources share parts |
 | row file | the commit of an attempt: one row in a file of its own, written last, by put-if-absent |
 | pending | records in memory that no part holds yet |
 | place | the folder or URL that an attempt writes to |
-| manifest | the commits and parts that a compaction has merged; the latest counts |
-| inventory | a list of the small files that must be there, so that a deletion is found |
-| sweep | the removal of files that no reader can still use: of killed attempts, and merged ones |
-
-Imports point down: ``store`` (opens, reads, forgets, sweeps) and ``compaction``; ``joint``; ``inventory`` and
-``recorded``; ``manifest``; ``collector`` (records of a source); ``parts`` (attempts write them); ``pending`` (their
-rows); ``views``; ``digests``, ``columns``, ``schema``.
+| manifest | the commits and parts that a compaction has merged; the latest manifest counts |
+| inventory | a list of the small files that must exist, so that a deletion is found |
+| sweep | the removal of files that no reader can still use: files of killed attempts, and merged files |
+Imports point down, in this order: ``store`` (opens, reads, forgets, sweeps) and ``compaction``; ``joint``;
+``inventory`` and ``recorded``; ``manifest``; ``collector`` (records of a source); ``parts`` (attempts write them);
+``pending`` (their rows); ``views``; ``digests``, ``columns``, ``schema``.
 """
 
 from __future__ import annotations

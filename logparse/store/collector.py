@@ -1,4 +1,4 @@
-"""Records to Arrow tables: counts equal records, and bounds memory by writing parts."""
+"""Collection of records into Arrow tables.  It counts equal records, and bounds memory by writing parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from logparse.store.parts import Attempt
 from logparse.store.pending import NULL, CallKey, Ints, Pending, problem_rows
 
 _ROWS = 20_000
-_CELLS = 500_000  # more than _ROWS: counts of calls are numbers only
+_CELLS = 500_000  # more than _ROWS, because counts of calls are only numbers
 _PROBLEMS = 8_192
 _EXCERPT = 300
 _WRITTEN = 200_000
@@ -26,7 +26,9 @@ _ONCE, _UNKNOWN = np.array([1]), np.array([NULL])
 
 
 class _Source(NamedTuple):
-    """What names a problem: calls of a log's category, typed commands, or (without a category) measurements."""
+    """Kind of place where problems are named: calls of a log's category, typed commands, or (no category)
+    measurements.
+    """
 
     conv: bool
     category: str | None = None
@@ -34,12 +36,12 @@ class _Source(NamedTuple):
 
 
 class Collector:
-    """Gathers the records of one source and writes them as parts of an attempt."""
+    """Collector of the records of one source.  It writes them as parts of an attempt."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._pending = Pending(attempt.name)
-        self._distinct: dict[_Source | None, set[int]] = {}  # None: only kernels name them
+        self._distinct: dict[_Source | None, set[int]] = {}  # None: problems that only kernels name
         self._calls_of: Counter[_Source] = Counter()
         self._distinct_before: Counter[_Source | None] = Counter()
         self._facts: set[tuple[str, str]] = set()
@@ -47,11 +49,12 @@ class Collector:
         self._next_ordinal = 0
 
     def problems(self, *, measured: bool, bench_output: bool) -> int:
-        """The number of distinct problems, as ``top`` lists them; above 200,000 some may count twice.
+        """Return the number of distinct problems, as ``top`` lists them.
 
-        A call may stand under a text in each category of a log, and a typed command is the call whose result is printed
-        below it.  So of GEMMs and of convolutions the category with the most calls counts (typed commands only where no
-        line is ``measured``; bench lines beside ``bench_output`` are typed, too), else what was measured.
+        Above 200,000 some problems may count twice.  A call may have a text in each category of a log.  A typed command
+        is the same call as the result that is printed below it.  So GEMMs and convolutions each count in the category
+        with the most calls.  Typed commands count only if no line is ``measured``.  Bench lines of a ``bench_output``
+        are typed commands, too.  If no category counts, the measured problems count.
         """
         total = 0
         for conv in (False, True):
@@ -74,9 +77,9 @@ class Collector:
         raw: bytes = b"",
         text: str | None = None,
     ) -> None:
-        """Take records of a line (or unit), first at ``offset``, which process ``pids[i]`` wrote ``counts[i]`` times at
-        ``seconds[i]``.
+        """Take the records of a line, or of another unit.
 
+        The unit was first seen at ``offset``.  Process ``pids[i]`` wrote it ``counts[i]`` times at ``seconds[i]``.
         Rejects of lines with the same ``text`` (default: ``raw``) are one row of the view.
         """
         rows = self._pending.rows
@@ -106,7 +109,7 @@ class Collector:
 
     def add_tables(self, tables: dict[str, pa.Table]) -> None:
         for name, ready in tables.items():
-            if name == "convs":  # each problem of the file once
+            if name == "convs":  # holds each problem of the file once
                 source = _Source(conv=True)
                 self._distinct.setdefault(source, set())
                 self._distinct_before[source] += ready.num_rows
@@ -196,7 +199,10 @@ def _reject_row(reject: Reject, count: int, offset: int, raw: bytes, line: bytes
 
 
 def problem_text(problem: Problem) -> str:
-    """``problem.text``, computed once for equal problems (hashing one is ten times faster than making its text)."""
+    """Return ``problem.text``, computed once for equal problems.
+
+    Hashing a problem is ten times faster than making its text.
+    """
     text: str | None = problem.__dict__.get("text")  # a cached property in most classes of problems
     return text or _text_of_equals(problem)
 
@@ -206,7 +212,10 @@ _text_of_equals = lru_cache(maxsize=8_192)(lambda problem: str(problem.text))
 
 @lru_cache(maxsize=4096)
 def clock_second(text: bytes) -> int:
-    """Seconds since 1970 of ``YYYY-MM-DD hh:mm:ss`` (local time, kept without a zone); NULL for any other text."""
+    """Return the seconds since 1970 of ``YYYY-MM-DD hh:mm:ss``.
+
+    The time is local and is kept without a zone.  Return NULL for any other text.
+    """
     try:
         moment = datetime.datetime.fromisoformat(text.decode())  # strptime takes 20 times as long
     except ValueError:  # no clock, or a damaged one

@@ -1,6 +1,6 @@
-"""Arrow columns from Python values, without pandas.
+"""Arrow columns made from Python values, without pandas.
 
-``pyarrow.array`` imports pandas if it is installed, which takes longer than reading most logs.
+``pyarrow.array`` imports pandas if it is installed.  That import takes longer than reading most logs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import pyarrow as pa
 
 
 def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
-    """A column of one of the store's types (text, number, boolean, time in seconds, list, mapping); None is unknown."""
+    """Make a column of one of the store's types (text, number, boolean, time in seconds, list, mapping).
+
+    None is unknown.
+    """
     present = [value is not None for value in values]
     if pa.types.is_struct(type):
         fields = [column([value and value[x.name] for value in values], x.type) for x in type]
@@ -31,33 +34,33 @@ def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
 
 
 def fixed(values: npt.NDArray[Any], present: npt.NDArray[np.bool_], type: pa.DataType) -> pa.Array:
-    """A column of numbers, booleans or times; unknown where not ``present``."""
+    """Make a column of numbers, booleans or times.  A value is unknown if ``present`` is False for it."""
     data = _bits(values) if pa.types.is_boolean(type) else pa.py_buffer(np.ascontiguousarray(values, _dtype(type)))
     return pa.Array.from_buffers(type, len(values), [_valid(present), data])
 
 
 def numbers(values: npt.NDArray[np.int64], null: int, type: pa.DataType | None = None) -> pa.Array:
-    """A column of 64-bit numbers; ``null`` is unknown."""
+    """Make a column of 64-bit numbers.  The number ``null`` stands for unknown."""
     return fixed(values, values != null, type or pa.int64())
 
 
 def dictionary(codes: npt.NDArray[np.int64], texts: Sequence[str]) -> pa.Array:
-    """A column with ``texts[code]`` for each code, unknown where it is negative; each text is in memory once."""
+    """Make a column with ``texts[code]`` for each code.  A negative code is unknown.  Each text is in memory once."""
     indices = fixed(codes, codes >= 0, pa.int32())
     return pa.DictionaryArray.from_arrays(indices, column(texts, pa.string()), safe=False)
 
 
 def table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """A table of rows in this schema; a column that a row lacks is unknown."""
+    """Make a table of rows in this schema.  A column that a row lacks is unknown."""
     return pa.Table.from_arrays([column([row.get(f.name) for row in rows], f.type) for f in schema], schema=schema)
 
 
 _FEW = 2_000
-"""Rows that are converted one by one."""
+"""Most rows that are converted one by one."""
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Bring rows of a part into the current schema; a column that the part lacks is unknown."""
+    """Bring rows of a part into the current schema.  A column that the part lacks is unknown."""
     if rows.schema.equals(schema):
         return rows
 
@@ -68,7 +71,7 @@ def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         if found.type == wanted.type:
             return found
         if pa.types.is_dictionary(found.type) and len(found) <= _FEW:
-            return column(found.to_pylist(), wanted.type)  # to cast it imports pyarrow.compute, which takes 0.03 s
+            return column(found.to_pylist(), wanted.type)  # a cast imports pyarrow.compute, which takes 0.03 s
         return found.cast(wanted.type)
 
     return pa.Table.from_arrays([given(f) for f in schema], schema=schema)
@@ -87,8 +90,9 @@ def _valid(present: Any) -> pa.Buffer | None:
 
 
 def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
-    """The offsets of all texts, and their bytes.  A lone surrogate (half an escape of JSON), which no table can hold,
-    is written as its escape.
+    """Return the offsets of all texts, and their bytes.
+
+    A lone surrogate (half an escape of JSON) is written as its escape, because no table can hold it.
     """
     together = "".join(texts)
     data = together.encode("utf-8", "backslashreplace")
@@ -98,7 +102,7 @@ def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
 
 
 def _ends(sizes: Sequence[int]) -> pa.Buffer:
-    """The offsets of values of these sizes.  Raises OverflowError above 2 GiB; parts are far smaller."""
+    """Return the offsets of values with these sizes.  Raises OverflowError above 2 GiB. Parts are far smaller."""
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])
     if ends[-1] > np.iinfo(np.int32).max:

@@ -1,10 +1,11 @@
-"""Compaction: many small parts become few large ones, and many row files one manifest.
+"""Compaction: many small parts become few large parts, and many row files become one manifest.
 
-Committed rows are read and written again, in large parts under fresh names.  The manifest is written last, by
-put-if-absent under the next number: that is the commit of a compaction.  A compaction that is killed before leaves
-files that a later sweep removes; of two at once, the second finds the number taken and changes nothing.  Merged files
-stay for an hour, so that current readers can finish; the next ingest or compaction after that removes them.  Where the
-caller knows that there are none, they go at once (``unread``).
+Committed rows are read and written again, in large parts under new names.  The manifest is written last, by
+put-if-absent under the next number.  That is the commit of a compaction.  If a compaction is killed before, a later
+sweep removes its files.  If two compactions run at once, the second finds the number taken and changes nothing.
+
+Merged files stay for an hour, so that current readers can finish.  The next ingest or compaction after that removes
+them.  If the caller knows that there are no readers (``unread``), they are removed at once.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from logparse.store.schema import SCHEMAS
 from logparse.store.store import Store
 
 LARGE_BYTES = 64 << 20
-"""Merged parts from this size on are not merged again."""
-_READ_TOGETHER = 16  # parts read at a time: each may be a request to another machine, or large
+"""Bytes from which on a merged part is not merged again."""
+_READ_TOGETHER = 16  # parts read at a time: each may be large, or a request to another machine
 _PART_BYTES = 64 << 20  # bytes in memory from which on rows are written as a part
 
 
 def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
-    """Merge the small parts of every table; returns how many files a reader opens, before and after.  Raises StoreError
-    when another compaction was faster, and where a commit or a part is missing or damaged.
+    """Merge the small parts of every table.  Return the number of files that a reader opens, before and after.
 
-    ``unread``: no other process reads the store, so the merged files are removed at once.
+    ``unread`` states that no other process reads the store, so the merged files are removed at once.  Raises StoreError
+    if another compaction was faster, or if a commit or a part is missing or damaged.
     """
     store.sweep(unread=unread)
     commits, manifest, found = store.whole(None, SCHEMAS)
@@ -76,9 +77,10 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
 
 
 def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
-    """The parts of a folder to merge: all but large merged ones, as the manifest then stands for the others' attempts.
+    """Return the parts of a folder to merge: all except large merged parts.
 
-    Where something was forgotten, all parts: its rows must leave the disk.
+    Fresh parts are always included, because the new manifest will stand for their attempts.  If something was
+    forgotten, large merged parts are included, too, because its rows must leave the disk.
     """
     fresh = [path for path in paths if path.removeprefix(f"{store.root}/") not in manifest.parts]
     merged = [path for path in paths if path.removeprefix(f"{store.root}/") in manifest.parts]
@@ -90,7 +92,7 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
 def _read(
     store: Store, table: str, paths: Sequence[str], attempts: Set[str], manifest: Manifest, recorded: Recorded
 ) -> Iterator[pa.Table]:
-    """The result of ``_rows`` for each part, a few parts at a time."""
+    """Yield the result of ``_rows`` for each part.  A few parts are read at a time."""
     old, fresh = attempts & manifest.attempts, attempts - manifest.attempts
     with ThreadPoolExecutor(_READ_TOGETHER) as reading:
         for start in range(0, len(paths), _READ_TOGETHER):
@@ -100,8 +102,9 @@ def _read(
 
 
 def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set[str]) -> pa.Table:
-    """Rows of a part that belong to ``attempts``, in the current schema.  Raises StoreError where it is damaged, and
-    where another process has removed it since it was listed.
+    """Return the rows of a part that belong to ``attempts``, in the current schema.
+
+    Raises StoreError if the part is damaged, or if another process has removed it since it was listed.
     """
     schema, name = _schema(table, path), path.removeprefix(f"{store.root}/")
     try:
@@ -119,12 +122,12 @@ def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set
 
 
 def _schema(table: str, path: str) -> pa.Schema:
-    """The schema of a part, without the column whose value is in the folder's name."""
+    """Return the schema of a part, without the column whose value is in the folder's name."""
     return pa.schema([f for f in SCHEMAS[table] if f.name != "category" or "/category=" not in path])
 
 
 def _write(store: Store, folder: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[Part]:
-    """Write merged parts of one folder, of many bytes each."""
+    """Write merged parts of one folder, each of many bytes."""
     name, parts = f"{MERGED}{os.urandom(8).hex()}", list[Part]()
     waiting, size = list[pa.Table](), 0
 

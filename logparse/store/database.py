@@ -1,4 +1,4 @@
-"""DuckDB in memory, as stores use it."""
+"""In-memory DuckDB databases, as stores use them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAKING = threading.Lock()
 
 
 def database() -> duckdb.DuckDBPyConnection:
-    """A DuckDB of its own, which installs and loads no extension."""
+    """Make a new DuckDB in memory, which installs and loads no extension."""
     import duckdb
 
     return duckdb.connect(
@@ -29,9 +29,10 @@ def database() -> duckdb.DuckDBPyConnection:
 
 
 def shared_database() -> duckdb.DuckDBPyConnection:
-    """The one DuckDB of this process, of which each reader takes a ``cursor``: making one takes 10 ms of CPU.
+    """Return the one DuckDB of this process.
 
-    A process that was forked makes its own: threads of its parent's are missing in it.
+    Each reader takes a ``cursor`` of it, because making a DuckDB takes 10 ms of CPU. A forked process makes a DuckDB of
+    its own, because the threads of its parent's DuckDB are missing in it.
     """
     key = (os.getpid(), tempfile.gettempdir())
     with _MAKING:
@@ -42,7 +43,10 @@ def shared_database() -> duckdb.DuckDBPyConnection:
 
 @atexit.register
 def _close() -> None:
-    """DuckDB's module reports what is left of it when the interpreter ends."""
+    """Close the shared DuckDB before the interpreter ends.
+
+    Otherwise DuckDB's module would report what is left of it.
+    """
     for pid, folder in list(_SHARED):
         if pid == os.getpid():
             _SHARED.pop((pid, folder)).close()

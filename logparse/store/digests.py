@@ -1,9 +1,11 @@
-"""Digests: how damage at rest is found, in parts and in the small files that commit them.
+"""Digests, by which damage at rest is found in parts and in the small files that commit them.
 
-A part's size and digest stand in the row file that commits it, or in the manifest (``Part``).  Row files, manifests and
-lists hold a digest of themselves (``seal_table``, ``seal_list``).  Pages of parts have Parquet's own checksums too, for
-readers of a store elsewhere, where reading a whole part costs more than an answer is worth.  Files of earlier versions
-have none of this, and are read as they were.
+* A part's size and digest stand in the row file that commits it, or in the manifest (``Part``).
+* Row files, manifests and lists hold a digest of themselves (``seal_table``, ``seal_list``).
+* Pages of parts have Parquet's own checksums, too.  They are for readers of a store at a URL. There reading a whole
+  part to check it would cost too much.
+
+Files of earlier versions have no digests, and are read as they were written.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ DIFFERS = "its checksum differs"
 UNSEALED = "its checksum is missing"
 _KEY = b"logparse_digest"
 _VALUE = 2
-"""Bytes between key and value: the second field's header and a length (Thrift's compact protocol, of Parquet's
-footer).
+"""Bytes between key and value: the second field's header and a length.
+
+Parquet's footer is in Thrift's compact protocol.
 """
 _BLANK = b"0" * 32
 _LISTED = "digest "
@@ -30,7 +33,7 @@ _CHUNK = 1 << 20
 
 
 class Part(NamedTuple):
-    """A part as it was written: its path below the store, its size in bytes, and a digest of all of them."""
+    """Part as it was written: its path below the store, its size in bytes, and a digest of all its bytes."""
 
     path: str
     size: int
@@ -41,7 +44,10 @@ class Part(NamedTuple):
         return f"{self.path} {self.size} {self.digest}"
 
     def why_not(self, filesystem: pafs.FileSystem, root: str) -> str:
-        """What is wrong with the file, or nothing.  Reads all of it.  Raises OSError where it cannot be read."""
+        """Tell what is wrong with the file.
+
+        Return an empty text if nothing is.  All of it is read.  Raises OSError if it cannot be read.
+        """
         with _opened(filesystem, f"{root}/{self.path}") as file:
             hashed, size = xxhash.xxh3_64(), 0
             while chunk := file.read(_CHUNK):
@@ -53,7 +59,7 @@ class Part(NamedTuple):
 
 
 def part_of(path: str, data: Any) -> Part:
-    """The part that these bytes (any buffer) are, at a path below the store."""
+    """Return the record of a part with these bytes (any buffer), at a path below the store."""
     return Part(path, len(data), xxhash.xxh3_64_hexdigest(data))
 
 
@@ -63,7 +69,7 @@ def part_from_text(text: str) -> Part:
 
 
 def seal_table(table: pa.Table, compression: str = "snappy") -> bytes:
-    """Make a Parquet file of the table that holds a digest of its own bytes."""
+    """Write the table as a Parquet file that holds a digest of its own bytes.  Return these bytes."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, compression=compression, write_page_checksum=True) as writer:
         writer.write_table(table)
@@ -75,9 +81,10 @@ def seal_table(table: pa.Table, compression: str = "snappy") -> bytes:
 
 
 def unseal_table(data: bytes) -> tuple[pa.Table, bool]:
-    """Read the table in such a file, and whether the file holds a digest: files of earlier versions hold none.
+    """Read the table in the bytes of a sealed file.
 
-    Raises pyarrow.ArrowException or OSError where the file is damaged.
+    Return also whether the file holds a digest: files of earlier versions hold none.  Raises pyarrow.ArrowException or
+    OSError if the file is damaged.
     """
     if whole := _KEY in data:
         place = data.rindex(_KEY) + len(_KEY) + _VALUE
@@ -88,16 +95,18 @@ def unseal_table(data: bytes) -> tuple[pa.Table, bool]:
 
 
 def seal_list(items: Sequence[object]) -> bytes:
-    """Make JSON of a list, with a digest of the items as its last one."""
+    """Write a list as JSON. The last item is a digest of the others."""
     return json.dumps([*items, _LISTED + _digest(json.dumps(items).encode()).decode()]).encode()
 
 
 def unseal_list(data: bytes) -> list[Any]:
-    """Read the items of such a list, or of a list of an earlier version.  Raises ValueError if it is damaged."""
+    """Read the items of a sealed list, or of a list of an earlier version.  Raises ValueError if the list is
+    damaged.
+    """
     items = json.loads(data)
     if not isinstance(items, list):
         raise ValueError("no list")
-    if not items or len(str(items[-1])) < len(_BLANK):  # an attempt's name
+    if not items or len(str(items[-1])) < len(_BLANK):  # the last item is an attempt's name
         return items
     if items.pop() != _LISTED + _digest(json.dumps(items).encode()).decode():
         raise ValueError(DIFFERS)
@@ -105,13 +114,13 @@ def unseal_list(data: bytes) -> list[Any]:
 
 
 def read_bytes(filesystem: pafs.FileSystem, path: str) -> bytes:
-    """All bytes of a file."""
+    """Return all bytes of a file."""
     with _opened(filesystem, path) as file:
         return bytes(file.read())
 
 
 def _opened(filesystem: pafs.FileSystem, path: str) -> Any:
-    """The file for reading; on a disk without the buffers and threads of pyarrow."""
+    """Open the file for reading.  On a disk it has no buffers and threads of pyarrow."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return open(path, "rb", buffering=0)
     return filesystem.open_input_stream(path)

@@ -1,18 +1,20 @@
-"""Inventories: which small files were there, so that one that is deleted later is missed.
+"""Inventories: lists of the small files that existed, so that a file that is deleted later is missed.
 
     STORE/sources/inventory-<id>.json    a sealed list (see ``digests``) of what ``Inventory`` holds
 
-| item | of |
+| item | stands for |
 |---|---|
 | the first one, a number | the manifest |
 | a ``ListedRow``, four items | a row file |
-| a ``Forgotten``, three items | a file that records what was forgotten; its names are listed, too |
+| a ``Forgotten``, three items | a file that records forgotten names; its names are listed, too |
 | a path | another file that nothing removes: the findings |
 
-A row file that is gone leaves nothing else that tells it from an ingest that was killed.  An ingest, a replay,
-``compact``, ``forget`` and the first ``recommend`` write an inventory of the files that no other one lists.  Files that
-came since then (of a killed ingest, say) are in none, and their deletion is not found; nor is that of an inventory.
-``sweep`` makes one of many, so each may list what has been merged or forgotten meanwhile.
+If a row file is deleted, nothing else tells it from an ingest that was killed.  So an ingest, a replay, ``compact``,
+``forget`` and the first ``recommend`` write an inventory of the files that no other inventory lists.
+
+Some deletions are not found: the deletion of a file that came since then (from a killed ingest, say), and the
+deletion of an inventory itself.
+``sweep`` merges many inventories into one.  So an inventory may list files that were merged or forgotten meanwhile.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ from logparse.store.manifest import Forgotten, Manifest, manifest_file
 
 PREFIX = "sources/inventory-"
 MANY = 8
-"""From so many inventories on ``sweep`` makes one of them."""
+"""Number of inventories from which on ``sweep`` merges them into one."""
 
 
 class ListedRow(NamedTuple):
-    """A row file below the store, with the attempt, the run and the path of its source."""
+    """Row file below the store, with the attempt, the run and the path of its source."""
 
     file: str
     attempt: str
@@ -44,15 +46,17 @@ class ListedRow(NamedTuple):
 
 
 Item = ListedRow | Forgotten | str
-"""What an inventory lists beside the manifest's number."""
+"""Item of an inventory after the manifest's number."""
 
 
 @dataclass(frozen=True)
 class Inventory:
     """All inventories of a store.
 
-    ``files``: their paths; ``rows``, ``forgotten``, ``others``: what they list, ``others`` as paths below the store;
-    ``manifest``: the highest number that they know; ``damaged``: a line per file that cannot be read.
+    * ``files``: their paths.
+    * ``rows``, ``forgotten``, ``others``: the items that they list.  ``others`` are paths below the store.
+    * ``manifest``: the highest number of a manifest that they know.
+    * ``damaged``: a line per file that cannot be read.
     """
 
     files: frozenset[str] = frozenset()
@@ -63,29 +67,36 @@ class Inventory:
     damaged: tuple[str, ...] = ()
 
     def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[ListedRow]:
-        """The row files that are neither present nor merged nor forgotten; several of one name count as one."""
+        """Return the row files that are neither present nor merged nor forgotten.
+
+        Several items with one name count as one.
+        """
         there = {*present, *manifest.row_files}
         forgotten = {*manifest.forgotten, *(name for one in self.forgotten for name in one.names)}
         gone = (row for row in sorted(self.rows) if row.file not in there and row.attempt not in forgotten)
         return [*{row.file: row for row in gone}.values()]
 
     def missing_lists(self, attempts: Iterable[str], manifest: Manifest) -> list[Forgotten]:
-        """The files of what was forgotten that the manifest was read without and that are missed.
+        """Return the files of forgotten names that the manifest was read without, although they should exist.
 
-        ``attempts``: the names of attempts that have row files.
+        ``attempts`` are the names of attempts that have row files.
         """
         known = {*attempts, *manifest.attempts, *manifest.parts}
         there = {one.file for one in manifest.told}
         return sorted(one for one in self.forgotten if one.file not in there and one.missed(known))
 
     def due(self, manifest: Manifest) -> bool:
-        """Whether one is to be made of all: they are many, or what was forgotten long ago is about to be no more
-        told.
+        """Tell whether all inventories should be merged into one.
+
+        It is due in three cases: there are many inventories, one is damaged, or files of names that were forgotten long
+        ago are about to be removed.
         """
         return len(self.files) >= MANY or bool(self.damaged) or bool(self.files and manifest.spent)
 
     def without(self, manifest: Manifest) -> list[Item]:
-        """The items but of what is merged, forgotten, or a spent file of what was forgotten."""
+        """Return the items without merged row files, forgotten row files, and files of forgotten names that are
+        spent.
+        """
         there, spent = {one.file for one in manifest.told}, {one.file for one in manifest.spent}
         rows = (
             row for row in self.rows if row.file not in manifest.row_files and row.attempt not in manifest.forgotten
@@ -94,12 +105,15 @@ class Inventory:
         return [*rows, *lists, *self.others]
 
     def newer(self, manifest: Manifest) -> str:
-        """The path of the manifest that must be there below the store, or nothing where this one is as new."""
+        """Return the path below the store of the newer manifest that must exist.
+
+        Return an empty text if this manifest is as new.
+        """
         return manifest_file(self.manifest) if manifest.number < self.manifest else ""
 
 
 def is_inventory(path: str) -> bool:
-    """Whether a path below the store is an inventory."""
+    """Tell whether a path below the store is an inventory."""
     return path.startswith(PREFIX) and path.endswith(".json")
 
 
@@ -108,7 +122,7 @@ def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inven
     known, items, manifest, damaged = set[str](), set[Item](), 0, list[str]()
     for path in files:
         try:
-            with suppress(FileNotFoundError):  # another process has made one of several
+            with suppress(FileNotFoundError):  # another process has merged several into one
                 number, *listed = unseal_list(read_bytes(filesystem, path))
                 known.add(path)
                 items.update(map(_item, listed))
@@ -127,7 +141,7 @@ def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inven
 
 
 def _item(listed: Any) -> Item:
-    """An item from JSON.  Raises TypeError where it is none."""
+    """Read an item from JSON. Raises TypeError if it has another form."""
     if isinstance(listed, str):
         return listed
     if len(listed) == len(ListedRow._fields):

@@ -1,8 +1,9 @@
-"""Several small sources at a time: joint parts hold their rows, and each is committed by a row file of its own.
+"""Reading of several small sources at a time.
 
-A small file is a few rows: parts of its own take a hundred times as long to write, and to open for each question.  The
-attempts of such sources are named ``<writer>.<number>``, and the parts that hold their rows after the writer.  As in a
-merged part, a row counts only if its own attempt is committed.
+Joint parts hold their rows, and each source is committed by its own row file.  A small file gives a few rows.  If each
+small file had parts of its own, writing them, and opening them for each question, would take a hundred times as long.
+The attempts of such sources are named ``<writer>.<number>``.  The parts that hold their rows are named after the
+writer.  As in a merged part, a row counts only if its own attempt is committed.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from logparse.store.pending import Pending, all_rows
 from logparse.store.schema import COMMIT_SCHEMA, Commit, commit_row
 
 _ROWS = 50_000
-"""Rows in memory from which on joint parts are written."""
+"""Number of rows in memory from which on joint parts are written."""
 _PUT_TOGETHER = 16  # row files written at a time: each waits for the disk, or is a request to another machine
 
 
 class JointAttempt(Attempt):
-    """One reading of one of several sources: what is pending, and its commit, are left to the group."""
+    """One reading of one of several sources.  Its pending records and its commit are left to the group."""
 
     def __init__(self, name: str, group: JointAttempts) -> None:
         super().__init__(name, group.place)
@@ -40,13 +41,13 @@ class JointAttempt(Attempt):
         self._group.take_pending(pending)
 
     def commit(self, row: Commit) -> bool:
-        """Leave the row to the group's commit, which alone knows whether it is new."""
+        """Hand the row to the group.  Return True, because only the group's commit knows whether the row is new."""
         self._group.take_row(self, row)
         return True
 
 
 class JointAttempts:
-    """The attempts of several sources.
+    """Attempts of several sources.
 
     ``name`` is the name of the writer of their joint parts.  ``merged_attempts`` returns the attempts whose rows a
     compaction has merged by now.
@@ -63,12 +64,15 @@ class JointAttempts:
         self._error: OSError | None = None
 
     def attempt(self) -> JointAttempt:
-        """Begin an attempt, which ``commit`` of the group commits."""
+        """Begin an attempt.  ``commit`` of the group commits it."""
         self._number += 1
         return JointAttempt(f"{self._writer.name}{JOINT}{self._number}", self)
 
     def take_pending(self, pending: Pending) -> None:
-        """Keep what is pending until there are rows enough for joint parts.  Raises OSError."""
+        """Keep pending records until there are enough rows for joint parts.
+
+        Raises OSError if parts cannot be written.
+        """
         self._pending.append(pending)
         self._row_count += pending.row_count
         if self._row_count > _ROWS:
@@ -79,11 +83,12 @@ class JointAttempts:
         self._taken.append((attempt, row))
 
     def commit(self) -> tuple[pa.Table, dict[str, str | bool]]:
-        """Write all that is pending, then the row file of each attempt; row files of one source in their order.
+        """Write all that is pending, then the row file of each attempt.
 
-        Returns the rows written, and for each source's path whether its last row was new, or the reason why it is not
-        committed.  Raises OSError where the parts cannot be written, and StoreError where they were removed: then
-        nothing is committed.
+        Row files of one source are written in their order.  Return the rows that were written, and a state for each
+        source's path.  The state is True if the source's last row was new, False if it existed already, or the reason
+        why it is not committed.  Raises OSError if the parts cannot be written, and StoreError if they were removed.
+        Then nothing is committed.
         """
         self._write()
         parts = [*self._writer.parts, *(part for attempt, _ in self._taken for part in attempt.parts)]
@@ -115,13 +120,14 @@ class JointAttempts:
         return rows if len(new) == len(rows) else pa.concat_tables([rows.slice(0, 0), *new]), states
 
     def _texts(self, attempt: Attempt) -> tuple[str, ...]:
-        """The record of the parts that hold rows of an attempt."""
+        """Return the records of the parts that hold rows of an attempt."""
         return tuple(part.text for part in (*attempt.parts, *self._parts_of.get(attempt.name, ())))
 
     def _demand_again(self, parts: Sequence[Part], rows: Sequence[Commit]) -> None:
-        """Take commits back if parts were removed meanwhile, and raise StoreError.
+        """Take commits back and raise StoreError if parts were removed meanwhile.
 
-        A ``forget`` may have removed them, or a compaction without readers that saw only some of the commits.
+        A ``forget`` may have removed them.  Or a compaction that assumed no readers removed them, and saw only some of
+        the commits.
         """
         try:
             self.place.demand_parts(parts, f"{len(rows)} files")
@@ -136,7 +142,7 @@ class JointAttempts:
             raise
 
     def _write(self) -> None:
-        """Write what is pending, once: after an error none of these attempts can be committed."""
+        """Write what is pending, once.  After an error no attempt of the group can be committed."""
         pending, self._pending, self._row_count = self._pending, [], 0
         if pending and self._error is None:
             try:
@@ -151,7 +157,7 @@ class JointAttempts:
 
 
 def _distinct(names: pa.Array | pa.ChunkedArray) -> list[str]:
-    """The distinct texts of a column without nulls.  (pyarrow.compute takes 0.03 s to import.)"""
+    """Return the distinct texts of a column without nulls.  It avoids pyarrow.compute, which takes 0.03 s to import."""
     found: dict[str, None] = {}
     for chunk in names.chunks if isinstance(names, pa.ChunkedArray) else [names]:
         indices = np.frombuffer(chunk.indices.buffers()[1], np.int32)[chunk.offset :][: len(chunk)]

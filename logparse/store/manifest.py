@@ -1,11 +1,11 @@
-"""The manifest of a compaction: the merged commits, and the parts that hold their rows.
+"""Manifest of a compaction: the merged commits, and the parts that hold their rows.
 
     STORE/compactions/<number>.parquet       the highest number counts …
     STORE/compactions/forgotten-<id>.json    … but for the attempts in these
 
-The commits' own row files and parts stay until no reader can still use them (``Store.sweep``); readers of the manifest
-skip them.  Forgotten attempts are recorded in files beside the manifest, so that a compaction that read them before
-cannot bring them back, no matter when its manifest is written.
+The commits' own row files and parts stay until no reader can still use them (``Store.sweep``).  Readers of the manifest
+skip them.  Forgotten attempts are recorded in files beside the manifest.  So a compaction that read these attempts
+before cannot bring them back, no matter when its manifest is written.
 """
 
 from __future__ import annotations
@@ -41,22 +41,28 @@ from logparse.store.schema import COMMIT_SCHEMA, RECORDED
 
 FOLDER = "compactions"
 MERGED = "merged"
-"""Prefix of the names of merged parts, where other parts' names begin with their attempt."""
+"""Prefix of the names of merged parts.  Names of other parts begin with their attempt."""
 MERGED_LOST = "lost: rows of files that a compaction merged: ingest all files into a new store"
 RESTORED = "the next `logparse ingest` or `logparse compact` writes it again"
 _TOLD = b"logparse_manifest"
 _REMEMBERED_S = 86400.0
-"""Minimum seconds for which forgotten attempts stay recorded: a compaction that began before may still run."""
-_MISSED_S = _REMEMBERED_S / 2
-"""Seconds for which such a record is missed even where the store holds none of its names.
+"""Least seconds for which forgotten attempts stay recorded.
 
-Less than ``_REMEMBERED_S``, as the clocks of hosts differ: what one of them removes must not alarm another one.
+A compaction that began before they were forgotten may still run.
+"""
+_MISSED_S = _REMEMBERED_S / 2
+"""Seconds for which such a record is missed even if the store holds none of its names.
+
+It is less than ``_REMEMBERED_S``, because the clocks of hosts differ: if one host removes a record, no other host must
+raise an alarm.
 """
 
 
 class Forgotten(NamedTuple):
-    """A file that records what was forgotten: its path below the store, the attempts and merged parts that it names,
-    and when it was written, in seconds since 1970.
+    """File that records forgotten names.
+
+    ``file`` is its path below the store.  ``names`` are the attempts and merged parts that it names.  ``at`` is the
+    time when it was written, in seconds since 1970.
     """
 
     file: str
@@ -64,11 +70,15 @@ class Forgotten(NamedTuple):
     at: float
 
     def spent(self, known: Set[str]) -> bool:
-        """Whether it may be removed: it is old, and no attempt or part that the store knows has a name of it."""
+        """Tell whether the file may be removed: it is old, and none of its names is an attempt or part that the
+        store knows.
+        """
         return time.time() - self.at > _REMEMBERED_S and known.isdisjoint(self.names)
 
     def missed(self, known: Set[str]) -> bool:
-        """Whether its absence is damage: it is recent, or an attempt or part that the store knows has a name of it."""
+        """Tell whether the file's absence is damage: it is recent, or one of its names is an attempt or part that
+        the store knows.
+        """
         return time.time() - self.at <= _MISSED_S or not known.isdisjoint(self.names)
 
 
@@ -76,10 +86,13 @@ class Forgotten(NamedTuple):
 class Manifest:
     """One manifest.
 
-    ``commits``: rows of ``COMMIT_SCHEMA``; ``parts``: paths below the store; ``records``: what is recorded of them (an
-    earlier version recorded nothing); ``stale``: whether these hold rows of forgotten commits; ``written_at``: seconds
-    since 1970; ``told``: the files that record what was forgotten; ``spent``: the ones whose names were forgotten long
-    ago and are in no manifest.
+    * ``commits``: rows of ``COMMIT_SCHEMA``.
+    * ``parts``: paths below the store.
+    * ``records``: the records of the parts.  An earlier version recorded nothing.
+    * ``stale``: True if the parts hold rows of forgotten commits.
+    * ``written_at``: seconds since 1970.
+    * ``told``: the files that record forgotten names.
+    * ``spent``: the files in ``told`` whose names were forgotten long ago and are in no manifest.
     """
 
     number: int = 0
@@ -98,7 +111,7 @@ class Manifest:
 
     @cached_property
     def forgotten(self) -> frozenset[str]:
-        """The attempts, and merged parts, that ``told`` names."""
+        """The attempts and merged parts that ``told`` names."""
         return frozenset(name for one in self.told for name in one.names)
 
     @cached_property
@@ -107,10 +120,13 @@ class Manifest:
         return frozenset(row_files(self.commits))
 
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
-        """Write it under its number, for ``read_latest``.  Return False if another compaction has taken the number."""
+        """Write the manifest under its number, for ``read_latest``.
+
+        Return False if another compaction has taken the number.
+        """
         records = [self.records[path].text for path in sorted(self.records)]
         told = json.dumps({"parts": sorted(self.parts), "records": records}).encode()
-        table = self.commits.drop_columns([RECORDED])  # of parts that are merged
+        table = self.commits.drop_columns([RECORDED])  # it names parts that are merged now
         table = table.replace_schema_metadata({**(COMMIT_SCHEMA.metadata or {}), _TOLD: told})
         make_folder(filesystem, f"{root}/{FOLDER}")
         new = put(f"{root}/{manifest_file(self.number)}", seal_table(table, "zstd"))
@@ -119,12 +135,14 @@ class Manifest:
 
 
 def manifest_file(number: int) -> str:
-    """The path of a manifest below the store."""
+    """Return the path of a manifest below the store."""
     return f"{FOLDER}/{number:08d}.parquet"
 
 
 def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
-    """Record attempts, or merged parts, as forgotten: they leave this manifest, and any that is being made."""
+    """Record attempts, or merged parts, as forgotten.  They leave this manifest, and any manifest that is being
+    made.
+    """
     make_folder(filesystem, f"{root}/{FOLDER}")
     path = f"{root}/{FOLDER}/forgotten-{os.urandom(8).hex()}.json"
     replace_file(filesystem, path, seal_list(sorted(what)))
@@ -137,9 +155,10 @@ def manifest_paths(filesystem: pafs.FileSystem, root: str) -> list[str]:
 
 
 def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
-    """Read the valid manifest among the files of ``manifest_files``; an empty one if nothing was ever merged.
+    """Read the valid manifest among the files of ``manifest_files``.
 
-    Raises StoreError if the manifest, or a list of what was forgotten, is damaged.
+    Return an empty manifest if nothing was ever merged.  Raises StoreError if the manifest, or a list of forgotten
+    names, is damaged.
     """
     paths = sorted(path for path in infos if path.endswith(".parquet"))
     read = {path: _forgotten(filesystem, path) for path in sorted(infos) if path.endswith(".json")}
@@ -173,15 +192,15 @@ def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) ->
 
 
 def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | None]:
-    """The files of all manifests and of what was forgotten, with the nanosecond of their last change."""
+    """Return the files of all manifests and forgotten names, with the nanosecond of their last change."""
     infos = filesystem.get_file_info(pafs.FileSelector(f"{root}/{FOLDER}", allow_not_found=True))
     return {info.path: info.mtime_ns for info in infos}
 
 
 def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgotten]) -> None:
-    """Write deleted lists of what was forgotten again.
+    """Write deleted lists of forgotten names again.
 
-    A name is never used twice, so nothing goes with them but what was forgotten.
+    A name is never used twice, so this hides nothing but what was forgotten.
     """
     for one in lost:
         make_folder(filesystem, f"{root}/{FOLDER}")
@@ -190,7 +209,7 @@ def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgott
 
 
 def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None:
-    """The names in a file of what was forgotten; None where another process has removed it."""
+    """Return the names in a file of forgotten names.  Return None if another process has removed the file."""
     try:
         with contextlib.suppress(FileNotFoundError):
             return tuple(unseal_list(read_bytes(filesystem, path)))
@@ -201,7 +220,7 @@ def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None
 
 
 def _file(path: str) -> str:
-    """The path of a file of the folder below the store."""
+    """Return the path below the store of a file of this folder."""
     return f"{FOLDER}/{path.rsplit('/', 1)[-1]}"
 
 

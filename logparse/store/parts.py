@@ -19,19 +19,19 @@ from logparse.store.pending import Pending, all_rows
 from logparse.store.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
 
 JOINT = "."
-"""In the name of a joint attempt, between its writer's name and its number."""
+"""Separator in the name of a joint attempt, between its writer's name and its number."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the files of a store are written: a folder of a file system.  Paths are below this folder."""
+    """Folder of a file system to which the files of a store are written.  Paths are below this folder."""
 
     filesystem: pafs.FileSystem
     root: str
     put_if_absent: PutIfAbsent
 
     def write_part(self, path: str, rows: pa.Table, compression: str) -> Part:
-        """Write rows as a part; its pages have checksums of their own."""
+        """Write rows as a part.  Its pages have checksums of their own."""
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression=compression, write_page_checksum=True, **encoding(rows.schema))
         data, file = sink.getvalue(), f"{self.root}/{path}"
@@ -40,7 +40,7 @@ class Place:
         return part_of(path, data)
 
     def flush_parts(self, parts: Iterable[Part]) -> None:
-        """Return once a power cut leaves these parts."""
+        """Flush these parts to the disk, so that a power cut leaves them."""
         flush(self.filesystem, self.root, [f"{self.root}/{part.path}" for part in parts])
 
     def demand_parts(self, parts: Sequence[Part], source: str) -> None:
@@ -54,19 +54,19 @@ class Place:
             )
 
     def put_row(self, row: Commit, data: bytes) -> bool:
-        """Write the row file of ``row``.  Return False, and write nothing, if there is one."""
+        """Write the row file of ``row``.  If it exists already, write nothing and return False."""
         path = f"{self.root}/{row_file(row)}"
         make_folder(self.filesystem, path.rsplit("/", 1)[0])
         return self.put_if_absent(path, data)
 
     def flush_rows(self, rows: Iterable[Commit]) -> None:
-        """Return once a power cut leaves the names of row files that were put."""
+        """Flush the folders of row files that were put, so that a power cut leaves their names."""
         folders = {f"{self.root}/{row_file(row)}".rsplit("/", 1)[0] for row in rows}
         flush(self.filesystem, self.root, folders=folders)
 
 
 class Attempt:
-    """One reading of one source: it writes parts to a place, and ``commit`` makes them visible."""
+    """One reading of one source.  It writes parts to a place, and ``commit`` makes them visible."""
 
     def __init__(self, name: str, place: Place) -> None:
         self.name = name
@@ -74,7 +74,11 @@ class Attempt:
         self.parts: list[Part] = []
 
     def add(self, table: str, columns: pa.Table, category: str | None = None) -> Part | None:
-        """Write rows (any subset of the schema's columns; the rest are null) as one part; None without rows."""
+        """Write rows as one part.
+
+        ``columns`` may be any subset of the schema's columns; other columns are null.  Return None if there are no
+        rows.
+        """
         if not columns.num_rows:
             return None
         wanted = [f for f in SCHEMAS[table] if category is None or f.name != "category"]
@@ -83,7 +87,7 @@ class Attempt:
         fields = [pa.field(f.name, c.type, c.null_count > 0) for f, c in zip(wanted, arrays, strict=True)]
         rows = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
         folder = table if category is None else f"{table}/category={category}"
-        # Parts in lz4 are half as large again as in zstd, and ingest is a quarter faster; compaction writes zstd.
+        # Parts in lz4 are 1.5 times as large as in zstd, but ingest is a quarter faster.  Compaction writes zstd.
         part = self.place.write_part(f"{folder}/{self.name}-{len(self.parts) + 1}.parquet", rows, "lz4")
         self.parts.append(part)
         return part
@@ -96,7 +100,7 @@ class Attempt:
     def commit(self, row: Commit) -> bool:
         """Write the row file.  Return False if another ingest has committed the same stretch of the source before.
 
-        What it returns True for lasts over a power cut.  Raises StoreError if a part was removed.
+        If True is returned, the commit survives a power cut.  Raises StoreError if a part was removed.
         """
         self.place.flush_parts(self.parts)
         self.place.demand_parts(self.parts, row.path)
@@ -107,12 +111,12 @@ class Attempt:
 
 
 def attempt_of(path: str) -> str:
-    """The attempt, or the joint writer, whose part it is."""
+    """Return the attempt, or the joint writer, that wrote the part at this path."""
     return path.rsplit("/", 1)[-1].split("-", 1)[0]
 
 
 def writers_of(attempts: Iterable[str]) -> set[str]:
-    """The attempts, and the joint writers that may have written rows of them."""
+    """Return the attempts, and the joint writers that may have written their rows."""
     return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
 
 
@@ -120,7 +124,10 @@ _LONG_TEXTS = frozenset({"problem", "shape", "key_text", "text"})
 
 
 def encoding(schema: pa.Schema) -> dict[str, list[str]]:
-    """Options for writing a part: dictionaries, but for long texts and measured values; statistics of numbers only."""
+    """Return options for writing a part.
+
+    All columns but long texts and measured values get dictionaries.  Only numbers get statistics.
+    """
     plain = [f.name for f in schema if f.name in _LONG_TEXTS and not pa.types.is_dictionary(f.type)]
     numbers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
     unlike = {*plain, "time_us", "flops", "ordinal", "workspace_bytes"}
@@ -140,12 +147,12 @@ def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.Chu
 
 
 def row_file(row: Commit) -> str:
-    """The path of a commit's row file in its store; it names the source and the stretch."""
+    """Return the path of a commit's row file in its store.  It names the source and the stretch."""
     return _row_file(row.path, row.source_id, row.start, row.content_hash, row.tail)
 
 
 def row_files(commits: pa.Table) -> list[str]:
-    """The paths of the row files for rows of ``COMMIT_SCHEMA``."""
+    """Return the paths of the row files for rows of ``COMMIT_SCHEMA``."""
     columns = (commits[name].to_pylist() for name in ("path", "source_id", "start", "content_hash", "tail"))
     return [_row_file(*row) for row in zip(*columns, strict=True)]
 

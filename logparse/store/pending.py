@@ -1,4 +1,4 @@
-"""Records that wait in memory, and how they become the rows of parts.  Pure: nothing is written here."""
+"""Records that wait in memory, and their conversion into the rows of parts.  Nothing is written here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from logparse.store.columns import dictionary, fixed, numbers, table
 from logparse.store.schema import SCHEMAS
 
 NULL = int(np.iinfo(np.int64).min)
-"""An unknown process, second or count in arrays."""
+"""Unknown process, second or count in arrays."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -47,12 +47,15 @@ class Pending:
 
     @property
     def row_count(self) -> int:
-        """The number of rows so far; rows of ``calls`` that differ in counts alone are one."""
+        """The number of rows so far.
+
+        Rows of ``calls`` that differ only in process, second or count are one row here.
+        """
         return len(self.calls) + len(self.messages) + sum(map(len, self.rows.values()))
 
 
 class Rows(NamedTuple):
-    """Rows of one part: its table, its category (None: the table has none), and the columns that are known."""
+    """Rows of one part: its table, its category (None if the table has no categories), and the known columns."""
 
     table: str
     category: str | None
@@ -102,7 +105,7 @@ def _schema(name: str) -> pa.Schema:
 
 
 def _attempts(counts: Sequence[int], several: Sequence[Pending]) -> pa.Array:
-    """The column ``attempt`` of so many rows of each."""
+    """Make the column ``attempt``: ``counts[i]`` rows of attempt i."""
     return dictionary(np.repeat(np.arange(len(counts)), counts), [pending.attempt for pending in several])
 
 
@@ -133,7 +136,7 @@ def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 
 
 def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """One row per call, process and second; a sum of unknown counts is unknown."""
+    """Return one row per call, process and second.  A sum of unknown counts is unknown."""
     order = np.lexsort((seconds, pids, call))
     call, pids, seconds, counts = call[order], pids[order], seconds[order], counts[order]
     differs = (call[1:] != call[:-1]) | (pids[1:] != pids[:-1]) | (seconds[1:] != seconds[:-1])
@@ -144,7 +147,7 @@ def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, 
 
 
 def _spread(values: Sequence[Any], places: Ints, type: pa.DataType) -> pa.Array:
-    """A column with ``values[place]`` for each place; texts stay in a dictionary."""
+    """Make a column with ``values[place]`` for each place.  Texts stay in a dictionary."""
     if pa.types.is_string(type):
         numbers_of: dict[str, int] = {}
         codes = [-1 if value is None else numbers_of.setdefault(value, len(numbers_of)) for value in values]
@@ -159,7 +162,7 @@ def _flops(problem: GemmProblem | ConvProblem) -> int | None:
 
 
 def gemm_row(problem: GemmProblem) -> dict[str, Any]:
-    """The row of table ``gemms``: the normal form's fields."""
+    """Return the row of table ``gemms``.  It has the fields of the normal form."""
     normal = problem.normal
     fields = vars(normal)
     row: dict[str, Any] = {name: fields[name] for name in GEMM_FIELDS}
@@ -169,7 +172,7 @@ def gemm_row(problem: GemmProblem) -> dict[str, Any]:
 
 
 def conv_row(problem: ConvProblem) -> dict[str, Any]:
-    """The row of table ``convs``."""
+    """Return the row of table ``convs``."""
     fields = vars(problem)
     row: dict[str, Any] = {name: fields[name] for name in CONV_FIELDS}
     return row | {"problem": problem.text, "flops": _flops(problem)}

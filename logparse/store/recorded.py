@@ -1,4 +1,4 @@
-"""What the commits record of their parts, and what is lost where a part is not as it was recorded."""
+"""Records about parts in their commits, and the loss if a part differs from its record."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from logparse.store.manifest import MERGED, MERGED_LOST, Manifest
 from logparse.store.parts import attempt_of, writers_of
 from logparse.store.schema import RECORDED
 
-_NAMED = 3  # of several files, in a line about them
+_NAMED = 3  # number of files that a line names
 
 
 class Recorded:
-    """The parts of live commits (rows of ``COMMIT_SCHEMA``) and of a manifest.
+    """Parts of live commits (rows of ``COMMIT_SCHEMA``) and of a manifest.
 
-    ``parts``: what is recorded, by path below the store.  An earlier version recorded nothing: then a part is known by
-    the name of its writer, or by the manifest's list, and one that is gone is not missed.
+    ``parts`` holds the records, by path below the store.  An earlier version recorded nothing.  Then a part is known by
+    the name of its writer, or by the manifest's list, and a part that is gone is not missed.
     """
 
     def __init__(self, commits: pa.Table, manifest: Manifest) -> None:
@@ -40,11 +40,14 @@ class Recorded:
         self._writers = writers_of(unrecorded)
 
     def holds(self, path: str) -> bool:
-        """Whether rows of these commits may be in the part (a path below the store)."""
+        """Tell whether the part may hold rows of the commits (a path below the store)."""
         return path in self.parts or path in self._manifest.parts or attempt_of(path) in self._writers
 
     def cut(self, table: str, infos: Mapping[str, pafs.FileInfo]) -> list[str]:
-        """A line per part of a table that is gone, or is not of the recorded size, among files by their paths."""
+        """Return a line per part of a table that is gone or has another size than recorded.
+
+        ``infos`` are the files, by path.
+        """
         found = []
         for path, part in self._by_table.get(table, {}).items():
             if path not in infos:
@@ -54,7 +57,7 @@ class Recorded:
         return found
 
     def line(self, path: str, why: str) -> str:
-        """What is wrong with a part, what is lost with it, and the remedy."""
+        """Return a line that states what is wrong with a part, what is lost with it, and the remedy."""
         if path in self._manifest.parts or attempt_of(path).startswith(MERGED):
             return (
                 f"{path}: {why}; {MERGED_LOST}, or `logparse forget PART` with this name to read the rest without them"
@@ -63,7 +66,7 @@ class Recorded:
 
     @cached_property
     def _by_table(self) -> dict[str, dict[str, Part | None]]:
-        """The parts of each table; None: a merged one that was not recorded."""
+        """The parts of each table, by path.  None stands for a merged part that was not recorded."""
         out: dict[str, dict[str, Part | None]] = {}
         for path in sorted({*self.parts, *self._manifest.parts}):
             out.setdefault(path.partition("/")[0], {})[path] = self.parts.get(path)
@@ -79,7 +82,7 @@ class Recorded:
         return out
 
     def _of_writer(self, path: str) -> list[str]:
-        """The paths of the sources that the part's writer read."""
+        """Return the paths of the sources that the part's writer read."""
         rows = zip(*(self._commits[name].to_pylist() for name in ("attempt", "path")), strict=True)
         mine = (source for attempt, source in rows if attempt not in self._manifest.attempts
                 and attempt_of(path) in writers_of([attempt]))  # fmt: skip
@@ -87,10 +90,10 @@ class Recorded:
 
 
 def loss_and_remedy(sources: Iterable[str]) -> str:
-    """What is lost with rows of these sources, and the remedy."""
+    """Tell what is lost with the rows of ``sources``, and the remedy."""
     paths: Sequence[str] = sorted({*sources})
     more = f" and {len(paths) - _NAMED:,} more" * (len(paths) > _NAMED)
     them = "it" if len(paths) == 1 else "them"
     files = any(path.startswith("/") or "://" in path or path == "-" for path in paths)
-    verb = "ingest" if files else "measure"  # what a replay recorded is in no file
+    verb = "ingest" if files else "measure"  # records of a replay are in no file
     return f"lost: rows of {', '.join(paths[:_NAMED])}{more}: `logparse forget` {them} and {verb} {them} again"

@@ -1,8 +1,8 @@
-"""Rules that several verbs share, each stated here alone, as SQL over the store's views.
+"""Rules that several verbs share, as SQL over the store's views.  Each rule is stated only here.
 
-``top``, ``status``, ``diff`` and the page run them over views; evidence runs the same text over the frames of a run
-(``analyzers.evidence.tables.reading``).  Of ``where`` each is limited to a run (``run = $run``); a connection of one
-run, and its frames, need no limit.
+``top``, ``status``, ``diff`` and the page run the SQL over views.  Evidence runs the same text over the frames of a run
+(``analyzers.evidence.tables.reading``).  The argument ``where`` limits a rule to a run (``run = $run``).  A connection
+of one run, and the frames of one run, need no such limit.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from collections.abc import Sequence
 from logparse.text import sql_text
 
 LOGGED = ("miopen-chosen",)
-"""Origins of measurements without a time in which a log names the solution that was taken."""
+"""Origins of measurements that have no time, but in which a log names the solution that was taken."""
 
 DEFAULTS = "select source_id, max(value) as solution from facts where name = 'pick' group by source_id"
-"""SQL of the library's own choice in each source that names it (``source_id, solution``): a replay's fact ``pick``."""
+"""SQL of the library's own choice in each source that names it (``source_id, solution``).
+
+A replay names it in its fact ``pick``.
+"""
 
 
 def picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
-    """SQL of the solutions that logs name (``source_id, problem, pick, count``), without lines of tools.
+    """Return SQL of the solutions that logs name (``source_id, problem, pick, count``).  Lines of tools are left out.
 
-    Several categories of a log name the solution of one launch.  So per problem the category with the most picks
-    counts, of equal ones the first by name.
+    Several categories of a log may name the solution of one launch.  So per problem only the category with the most
+    picks counts.  If several categories have the most picks, the first by name counts.
     """
     return f"""
         with named as (
@@ -38,18 +41,22 @@ def picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
 
 
 def main_picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
-    """SQL of each problem's most frequent pick (``problem, pick``), of equally frequent ones the first by text."""
+    """Return SQL of each problem's most frequent pick (``problem, pick``).
+
+    If several are equally frequent, the first by text counts.
+    """
     return f"""
         select problem, pick from ({picks_sql(where, origins)}) group by problem, pick
         qualify row_number() over (partition by problem order by sum(count) desc, pick) = 1"""
 
 
 def counted_as_sql(links: str, picks: str) -> str:
-    """SQL of the problems whose calls count as another problem's (``problem, other``).
+    """Return SQL of the problems whose calls count as another problem's calls (``problem, other``).
 
-    A log may name the pick for one text of a problem and count its calls for another.  So a problem without a pick
-    counts as the one problem with a pick that is linked to it at its closest level; as none, if there are several.
-    ``links`` and ``picks`` are names of tables; links of a problem to itself may be missing.
+    A log may name the pick for one text of a problem and count its calls for another text.  So a problem without a pick
+    counts as the one problem with a pick that is linked to it at the closest level.  If several such problems have the
+    closest level, it counts as none of them.  ``links`` and ``picks`` are names of tables.  Links of a problem to
+    itself may be missing.
     """
     return f"""
         with near as (
@@ -61,10 +68,10 @@ def counted_as_sql(links: str, picks: str) -> str:
 
 
 def launches_sql(where: str = "true") -> str:
-    """SQL of what traces hold of each problem (``problem, calls, total_us``), in µs.
+    """Return SQL of the calls and kernel times of each problem in traces (``problem, calls, total_us``), in µs.
 
-    A call may launch several kernels.  Where no operator was counted, the largest count of a kernel of one operator in
-    a trace is that of its calls.
+    A call may launch several kernels.  If no operator was counted, the number of calls is the largest count of one
+    kernel of one operator in a trace.
     """
     return f"""
         select problem, coalesce(any_value(counted), sum(n)) as calls, fsum(us) as total_us from (
@@ -75,9 +82,9 @@ def launches_sql(where: str = "true") -> str:
 
 
 def traced_sql(where: str, counted_as: str) -> str:
-    """SQL of the mean time of a call in the run's traces (``problem, traced_us``), in µs.
+    """Return SQL of the mean time of a call in the run's traces (``problem, traced_us``), in µs.
 
-    ``counted_as`` is the name of a table of ``counted_as_sql``.
+    ``counted_as`` is the name of a table made by ``counted_as_sql``.
     """
     return f"""
         select coalesce(m.other, problem) as problem, sum(total_us) / sum(calls) as traced_us

@@ -1,4 +1,4 @@
-"""The store's tables: the columns of parts, of the row that commits an attempt, and of findings."""
+"""Tables of the store: the columns of parts, of the row that commits an attempt, and of findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _TEXTS = re.compile(
 
 
 def _columns(text: str) -> pa.Schema:
-    """The schema with these columns: names of one type, its name and a colon before them."""
+    """Make a schema from words: a type with a colon, then the names of its columns, then the next type (``int: pid
+    offset``).
+    """
     fields, type = [], pa.string()
     for word in text.split():
         if word.endswith(":"):
@@ -72,8 +74,10 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "convs": _columns(f"text: attempt problem {_of_problem(CONV_FIELDS)} int: flops"),
     "timelines": pa.schema([("attempt", pa.string()), *timeline.SCHEMA]),
 }
-"""The part files' columns.  ``calls`` and ``messages`` are partitioned by ``category`` (a folder each); ``line`` of a
-reject is a hash of its text, which equal lines share.
+"""Columns of the part files.
+
+``calls`` and ``messages`` are partitioned by ``category``: each category has a folder.  ``line`` of a reject is a hash
+of the reject's text, so equal lines share it.
 """
 
 PARTITIONED = frozenset({"calls", "messages"})
@@ -81,14 +85,17 @@ PARTITIONED = frozenset({"calls", "messages"})
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """One row of ``sources/``: what one attempt read of a source (bytes ``start`` to ``end`` of the raw file)."""
+    """One row of ``sources/``: the commit of one attempt.
+
+    The attempt read bytes ``start`` to ``end`` of the raw file.
+    """
 
     attempt: str = ""
     source_id: str = ""
     run: str
     path: str
     format: str = ""  # names joined by +; in rows of earlier versions some have _, which is read as -
-    content_hash: str = ""  # of raw bytes 0 to ``end``
+    content_hash: str = ""  # hash of raw bytes 0 to ``end``
     start: int = 0
     end: int = 0
     bytes: int = 0  # decompressed bytes read by this attempt
@@ -98,23 +105,23 @@ class Commit:
     pid: int | None = None
     pid_from: str | None = None
     tail: bool = False  # the commit holds only a last line that has no line end yet
-    whole: bool = False  # of a whole-file format: if the file grows, all of it is read again
+    whole: bool = False  # True for a whole-file format: if the file grows, all of it is read again
     replaces: tuple[str, ...] = ()
     ended: str | None = None  # how the input ended, if not normally
     bench_output: bool = False  # output of hipblaslt-bench: a tool made its bench lines
     committed_at: float = 0.0
     seconds: float = 0.0
-    parts: tuple[str, ...] | None = None  # texts of ``digests.Part``: those that hold its rows; None: not recorded
-    readable: bool | None = None  # all its problems read back when it was written; None: of an earlier version
-    evidence: tuple[str, ...] | None = None  # origins whose times are evidence; None: of an earlier version
-    job_log: bool | None = None  # its facts are of the job that wrote it; None: of an earlier version
+    parts: tuple[str, ...] | None = None  # texts of ``digests.Part`` that hold its rows; None: not recorded
+    readable: bool | None = None  # True: all its problems read back when written; None: earlier version
+    evidence: tuple[str, ...] | None = None  # origins whose times are evidence; None: earlier version
+    job_log: bool | None = None  # True: its facts are about the job that wrote it; None: earlier version
 
 
 RECORDED = "parts"
-"""The column of a commit that rows of earlier versions lack."""
+"""Name of the column of a commit that rows of earlier versions lack."""
 
 FOREIGN = "foreign"
-"""Format of a file in which no line is of a known one."""
+"""Format of a file in which no line has a known format."""
 
 COMMIT_SCHEMA = _columns(
     "text: attempt source_id run path format content_hash int: start end bytes lines splits "
@@ -143,11 +150,11 @@ FINDINGS_SCHEMA = _columns(
     "text: run analyzer kind problem message real: saving_us saving_low_us saving_high_us saving_share per_call_us "
     "int: calls text: advice solution confidence action"
 )
-"""``solution``: the proposed one; null where only a search can find it."""
+"""Schema of the view ``findings``.  ``solution`` is the proposed solution, or null if only a search can find one."""
 
 
 def live_commits(rows: Iterable[Commit]) -> list[Commit]:
-    """Leave out commits that another one replaces; the rest in order of commitment."""
+    """Return the commits that no other commit replaces, in order of commitment."""
     commits = list(rows)
     gone = {attempt for row in commits for attempt in row.replaces}
     return sorted((row for row in commits if row.attempt not in gone), key=lambda row: (row.committed_at, row.attempt))

@@ -1,7 +1,8 @@
-"""Which records the store takes: each can be read back as it was, and its numbers are in range.
+"""Test of records before they are stored: each can be read back as it was, and its numbers are in range.
 
-What cannot is a reject when it is ingested, whatever its format is.  ``logparse.model`` states which problems and
-solutions read back (``faults``), the ranges of numbers (``ranges``), and the grammar of texts (``grammar``).
+A record that fails the test is a reject when it is ingested, whatever its format is.  ``logparse.model`` states which
+problems and solutions read back (``faults``), the ranges of numbers (``ranges``), and the grammar of texts
+(``grammar``).
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _MOST_DEVICE = (1 << 31) - 1
 
 
 def storable(outcome: Outcome) -> Outcome:
-    """The outcome, in which a reject with its reason stands for each record that the store does not take.
+    """Return the outcome with a reject, with its reason, in place of each record that the store does not take.
 
-    It is a reject as a whole if no other record is left but messages.
+    The outcome is a reject as a whole if only messages and rejects are left.
     """
     if outcome.unit == "reject":
         return outcome
@@ -51,7 +52,10 @@ def storable(outcome: Outcome) -> Outcome:
 
 
 def fault(record: Record) -> str | None:
-    """Why the store does not take this record: a number, or a text outside its grammar; None if it takes it."""
+    """Tell why the store does not take this record: a number out of range, or a text outside its grammar.
+
+    Return None if it takes the record.
+    """
     check = _CHECKS.get(type(record))
     return (check(record) if check is not None else None) or text_fault(record)
 

@@ -7,15 +7,16 @@
     STORE/sources/inventory-<id>.json            which of these small files there were (see ``inventory``)
     STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
 
-Parts carry the *attempt* that wrote them (of small files: the writer of several attempts, see ``joint``), and each row
-its attempt; the views show only attempts with a row in ``sources``, so a killed ingest leaves nothing but files that
-the next one removes.  ``<path>`` is a hash of the source's path, so that a worker finds the commits of one file without
-reading all others (a row file may also be in ``sources`` itself).
-A source may have several commits (a log that grew, standard input every few seconds); a commit may replace earlier ones
-of its source.
+Each part carries in its name the *attempt* that wrote it.  A joint part of small files carries the writer of several
+attempts (see ``joint``).  Each row carries its own attempt.  The views show only attempts with a row in ``sources``.
+So a killed ingest leaves only files that the next ingest removes.
 
-A commit records its parts (see ``digests``).  Whoever reads a table first looks whether all commits are there, and
-the table's parts in the recorded sizes: of a local store with the recorded digests, too.
+``<path>`` is a hash of the source's path.  It lets a worker find the commits of one file without reading all others.
+In older stores a row file may also be in ``sources`` itself.  A source may have several commits: a log that grew, or
+standard input, which is committed every few seconds.  A commit may replace earlier commits of its source.
+
+A commit records its parts (see ``digests``).  Before a table is read, two things are checked: all commits exist, and
+the table's parts have the recorded sizes.  For a local store the recorded digests are checked, too.
 """
 
 from __future__ import annotations
@@ -104,19 +105,19 @@ FRAMES = (
     "collectives",
     "facts",
 )
-"""The tables that analyzers take."""
+"""Names of the tables that analyzers take."""
 _FEW, _SMALL_BYTES = 64, 16 << 20
-"""Parts of a table that are read whole: up to so many files and bytes together."""
+"""Limits for reading the parts of a table whole: number of files, and bytes of all files together."""
 _LARGE = frozenset({"gemms", "convs", "measurements", "timelines"})
 _FINDINGS = "findings/findings.parquet"
 _TRIES = 3
-"""How often a reader looks again where something is missing: another process may be removing what it read of."""
+"""Number of times a reader looks if something is missing.  Another process may be removing it at that moment."""
 _VERIFIED: dict[str, tuple[int | None, Part]] = {}
-"""Parts of local stores that this process has found sound, with the nanosecond of their last change."""
+"""Parts of local stores that this process has found sound, each with the nanosecond of its last change, by path."""
 
 
 def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
-    """The method that returns all rows of a view, which have no order: parts are read side by side."""
+    """Make the method that returns all rows of a view.  The rows have no order, because parts are read side by side."""
 
     def rows(self: Store, run: str | None = None) -> pd.DataFrame:
         return self.query(f"select * from {view}", run)
@@ -126,7 +127,7 @@ def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
 
 
 class Store:
-    """An existing store.  ``open_store`` opens it; its methods return tables as pandas DataFrames."""
+    """Existing store, opened by ``open_store``.  Its methods return tables as pandas DataFrames."""
 
     def __init__(self, url: str, filesystem: pafs.FileSystem, root: str) -> None:
         self.url = url
@@ -147,11 +148,11 @@ class Store:
 
     @cached_property
     def place(self) -> Place:
-        """Where this store's files are written."""
+        """The place to which this store's files are written."""
         return Place(self.filesystem, self.root, self.put)
 
     def attempt(self) -> Attempt:
-        """Begin to read one source; what is read is invisible before the attempt's ``commit``."""
+        """Begin to read one source.  Its rows are invisible before the attempt's ``commit``."""
         return Attempt(os.urandom(8).hex(), self.place)
 
     def joint_attempts(self) -> JointAttempts:
@@ -159,11 +160,11 @@ class Store:
         return JointAttempts(os.urandom(8).hex(), self.place, lambda: self.manifest().attempts)
 
     def commits(self) -> list[Commit]:
-        """The live commits, replaced ones left out, in order of commitment."""
+        """Return the live commits in order of commitment.  Replaced commits are left out."""
         return live_commits(map(commit_from_row, self._commit_table().to_pylist()))
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
-        """The live commits of one path now, ``known`` ones of an earlier moment included."""
+        """Return the live commits of one path now.  ``known`` commits of an earlier moment are taken as read."""
         read = {f"{self.root}/{row_file(row)}" for row in known}
         files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet") and p not in read]
         rows = self._read_rows(files)[0].to_pylist() if files else []
@@ -171,7 +172,7 @@ class Store:
         return live_commits({row.attempt: row for row in (*known, *found)}.values())
 
     def known(self) -> Callable[[str], Sequence[Commit]]:
-        """A function that returns the commits of any path as of now, in little memory."""
+        """Return a function that gives the commits of any path as of now.  It takes little memory."""
         table = self._commit_table()
         rows: dict[str, list[int]] = {}
         for number, path in enumerate(table["path"].to_pylist()):
@@ -179,7 +180,7 @@ class Store:
         return lambda path: live_commits(commit_from_row(table.slice(n, 1).to_pylist()[0]) for n in rows.get(path, ()))
 
     def manifest(self) -> Manifest:
-        """The manifest of the last compaction; read again where its folder has changed."""
+        """Return the manifest of the last compaction.  It is read again if its folder has changed."""
         if (now := manifest_files(self.filesystem, self.root)) != self._manifest[0]:
             self._manifest = now, read_latest(self.filesystem, now)
         return self._manifest[1]
@@ -190,7 +191,7 @@ class Store:
         infos = {info.path: info.mtime_ns for info in self._infos("sources")}
         now = {path: at for path, at in infos.items() if path.endswith(".parquet") and path not in merged}
         if any(path not in now or at not in (None, now[path]) for path, at in self._row_files.items()):
-            # A row file that was forgotten or merged.
+            # A row file was forgotten or merged, so all are read again.
             self._row_files, self._rows, self._damaged = {}, arrow_table([], COMMIT_SCHEMA), {}
         if fresh := [path for path in now if path not in self._row_files]:
             rows, damaged = self._read_rows(fresh)
@@ -207,12 +208,12 @@ class Store:
         return pa.concat_tables([manifest.commits, rows])
 
     def _read_rows(self, paths: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
-        """The rows of row files, and those that cannot be read, with the reason."""
+        """Read row files.  Return their rows, and the files that cannot be read, each with the reason."""
 
         def read(path: str) -> pa.Table | str:
             try:
                 table, whole = unseal_table(read_bytes(self.filesystem, path))
-            except FileNotFoundError:  # forgotten meanwhile
+            except FileNotFoundError:  # was forgotten meanwhile
                 return arrow_table([], COMMIT_SCHEMA)
             except (OSError, pa.ArrowException) as error:
                 if self.folder is None and not isinstance(error, pa.ArrowException):
@@ -233,7 +234,7 @@ class Store:
     def take_inventory(self) -> None:
         """List the small files that no inventory lists yet, so that their deletion is found.
 
-        Where that cannot be written, the next one does it: no answer depends on it.
+        If the list cannot be written, the next inventory holds these files.  No answer depends on it.
         """
         with suppress(OSError):
             manifest = self.manifest()
@@ -242,7 +243,7 @@ class Store:
                 write_inventory(self.filesystem, self.root, new, manifest.number)
 
     def _unlisted(self, manifest: Manifest) -> set[Item]:
-        """What no inventory lists, but for the manifest's number."""
+        """Return the small files that no inventory lists.  The manifest's number is not among them."""
         self._commit_table(manifest)
         columns = (self._rows[name].to_pylist() for name in ("attempt", "run", "path"))
         rows = {ListedRow(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
@@ -255,16 +256,19 @@ class Store:
         return out
 
     def _is_file(self, path: str) -> bool:
-        """Whether a file is at a path below the store now."""
+        """Tell whether a file exists now at a path below the store."""
         return bool(self.filesystem.get_file_info(f"{self.root}/{path}").is_file)
 
     def learn(self, rows: pa.Table) -> None:
-        """Take rows that this process and its workers have just committed: they need not be read."""
+        """Add rows that this process and its workers have just committed, so that they need not be read."""
         self._row_files |= dict.fromkeys(f"{self.root}/{path}" for path in row_files(rows))
         self._rows = pa.concat_tables([self._rows, rows])
 
     def live_table(self, run: str | None = None, manifest: Manifest | None = None) -> pa.Table:
-        """The live commits as a table, of one run if it is named: very many would be too large as objects."""
+        """Return the live commits as a table, of one run if it is named.
+
+        As objects, very many commits would take too much memory.
+        """
         table = self._commit_table(manifest)
         gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
         rows = zip(table["attempt"].to_pylist(), table["run"].to_pylist(), strict=True)
@@ -272,10 +276,11 @@ class Store:
         return table if all(wanted) else table.filter(column(wanted, pa.bool_()))
 
     def forget(self, name: str) -> list[str]:
-        """Remove a run, or the sources whose path ends in ``name``, or a merged part.  Returns the removed paths.
+        """Remove a run, the sources whose path ends in ``name``, or a merged part.  Return the removed paths.
 
-        Rows of them that a compaction has merged, or is merging now, or in joint parts with those of others, become
-        invisible at once, and leave the disk with the next compaction.  Raises StoreError when nothing matches.
+        Some rows stay on the disk until the next compaction, but become invisible at once: rows that a compaction has
+        merged or is merging now, and rows in joint parts with rows of other sources.  Raises StoreError if nothing
+        matches.
         """
         manifest = self.manifest()
         rows = [commit_from_row(row) for row in self._commit_table(manifest).to_pylist()]
@@ -298,12 +303,13 @@ class Store:
             raise StoreError(f"nothing in {self.url} is called {name!r}; `{runs}` lists the runs, `{files}` the files")
         sources = {row.source_id for row in named}
         doomed = {row.attempt: row for row in rows if row.source_id in sources}
-        # First: from here on all of it is invisible, and no reader takes a deleted row file for lost.
+        # This comes first: from here on all of it is invisible, and no reader takes a deleted row file for lost.
         self._forget({*doomed, *(one.attempt for one in lost)})
         gone = [f"{self.root}/{path}" for row in doomed.values() for path in _places(row)] + damaged
         for path in gone:
             self._delete(path)
-        flush(self.filesystem, self.root, folders={path.rsplit("/", 1)[0] for path in gone})  # before the parts go
+        # Before the parts are deleted.
+        flush(self.filesystem, self.root, folders={path.rsplit("/", 1)[0] for path in gone})
         unused = writers_of(doomed) - writers_of(row.attempt for row in rows if row.attempt not in doomed)
         for table in SCHEMAS:
             for path in self.files(table):
@@ -312,14 +318,16 @@ class Store:
         return sorted({*(row.path for row in named), *(one.path for one in lost)}) or [name]
 
     def _forget(self, names: Iterable[str]) -> None:
-        """Record that attempts, or merged parts, are forgotten, and list the file that records it."""
+        """Record that attempts, or merged parts, are forgotten.  List the file that records it in an inventory."""
         record_forgotten(self.filesystem, self.root, names)
         self.take_inventory()
 
     def damage(self) -> list[str]:
-        """What of the committed is missing or damaged: a line per file, with what is lost.  Reads every file.
+        """Check all committed files.
 
-        Where something is found, it looks again: another process may have been removing what was read.
+        Return a line per missing or damaged file, with what is lost.  Every file is read.  If something is found, the
+        files are checked again, because another process may have been removing them.  Only damage that both checks
+        found is returned.
         """
         found = self._damage()
         return [line for line in self._damage() if line in found] if found else []
@@ -350,7 +358,7 @@ class Store:
         return [*found, *cut, *self._inventory.damaged]
 
     def _why_not(self, path: str, part: Part | None) -> str:
-        """What is wrong with a part (a path below the store), or nothing."""
+        """Tell what is wrong with a part (a path below the store).  Return an empty text if nothing is wrong."""
         try:
             if part is not None:
                 return part.why_not(self.filesystem, self.root)
@@ -360,7 +368,7 @@ class Store:
         return ""
 
     def remarks(self) -> list[str]:
-        """What ``damage`` cannot find here: a line per kind."""
+        """Return a line for each kind of damage that ``damage`` cannot find in this store."""
         manifest = self.manifest()
         recorded = Recorded(self.live_table(manifest=manifest), manifest)
         paths = (self._below(path) for table in SCHEMAS for path in self.files(table))
@@ -382,8 +390,9 @@ class Store:
         return self._inventory.missing_rows(map(self._below, self._row_files), manifest)
 
     def lost_commits(self, manifest: Manifest) -> list[str]:
-        """A line per row file, list of what was forgotten, and manifest that is missing or damaged, after
-        ``_commit_table``.
+        """Return a line per row file, list of forgotten names, and manifest that is missing or damaged.
+
+        It must be called after ``_commit_table``.
         """
         of = {row.file: row.path for row in self._inventory.rows} if self._damaged else {}
         found = [f"{row.file}: missing; {loss_and_remedy([row.path])}" for row in self._missing(manifest)]
@@ -395,39 +404,40 @@ class Store:
             f"{one.file}: missing; what it forgot may come back; {RESTORED}" for one in self._lost_lists(manifest)
         ]
         newer = self._inventory.newer(manifest)
-        if newer and not self._is_file(newer):  # nor just written by another
+        if newer and not self._is_file(newer):  # another process may just have written it
             found.insert(0, f"{newer}: missing; {MERGED_LOST}")
         return found
 
     def _lost_lists(self, manifest: Manifest) -> list[Forgotten]:
-        """The lists of what was forgotten that are gone, after ``_commit_table``."""
+        """Return the lists of forgotten names that are missing.  It must be called after ``_commit_table``."""
         gone = self._inventory.missing_lists(self._rows["attempt"].to_pylist(), manifest)
-        return [one for one in gone if not self._is_file(one.file)]  # nor just written by another
+        return [one for one in gone if not self._is_file(one.file)]  # another process may just have written it
 
     def _below(self, path: str) -> str:
-        """A path of the file system as a path below the store."""
+        """Turn a path of the file system into a path below the store."""
         return path.removeprefix(f"{self.root}/")
 
     @property
     def unmerged(self) -> int:
-        """The number of row files that were read one by one last time; ``compact`` merges them."""
+        """The number of row files that were read one by one last time.  ``compact`` merges them."""
         return len(self._row_files)
 
     def unmerged_small(self, size: int) -> int:
-        """How many of these row files are of at most ``size`` bytes of a source."""
+        """Return the number of unmerged row files whose attempt read at most ``size`` bytes of a source."""
         return sum(read <= size for read in self._rows["bytes"].to_pylist())
 
     def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:
-        """Remove files that have no readers; returns the number of files.
+        """Remove files that have no readers.  Return the number of removed files.
 
         | file | removed |
         |---|---|
-        | a part of an attempt without a commit | when the attempt has written nothing for ``older_than_s`` |
-        | a merged part or row file | ``older_than_s`` after the merge, or at once if ``unread`` |
-        | any, while a commit is lost | never: its parts cannot be told from parts without a commit |
+        | a part of an attempt without a commit | if the attempt has written nothing for ``older_than_s`` seconds |
+        | a merged part or row file | ``older_than_s`` seconds after the merge, or at once if ``unread`` |
+        | any file, while a commit is lost | never: parts of a lost commit look like parts without a commit |
 
-        Lost lists of what was forgotten are written again.  ``unread``: the caller knows that no other process reads
-        the store.  The store itself cannot know: a reader has names of files, and no lock that other hosts or S3 show.
+        Lost lists of forgotten names are written again.  ``unread`` states that no other process reads the store.  The
+        caller must know that, because the store cannot: a reader only has names of files, and takes no lock that other
+        hosts or S3 could show.
         """
         manifest, now = self.manifest(), time.time()
         commits = self._commit_table(manifest)
@@ -435,9 +445,10 @@ class Store:
             restore_lists(self.filesystem, self.root, lost)
             manifest = self.manifest()
             commits = self._commit_table(manifest)
-        if self.lost_commits(manifest):  # their attempts are not known
+        if self.lost_commits(manifest):  # the attempts of lost commits are not known
             return 0
-        # After this time no reader uses an older manifest.  Without a manifest, a compaction may be writing the first.
+        # After this time no reader uses an older manifest.  Without a manifest, a compaction may be writing the first
+        # one.
         settled = unread or (manifest.number > 0 and now - manifest.written_at > older_than_s)
         committed = writers_of(set(commits["attempt"].to_pylist()) - manifest.attempts)
         merged = writers_of(manifest.attempts)
@@ -446,10 +457,10 @@ class Store:
             write_inventory(self.filesystem, self.root, kept.without(manifest), max(kept.manifest, manifest.number))
             for path in kept.files:
                 self._delete(path)
-            flush(self.filesystem, self.root, folders=[f"{self.root}/sources"])  # before the spent ones go
+            flush(self.filesystem, self.root, folders=[f"{self.root}/sources"])  # before the spent lists are deleted
         attempts = zip(row_files(self._rows), self._rows["attempt"].to_pylist(), strict=True)
         back = [f"{self.root}/{file}" for file, attempt in attempts if attempt in manifest.forgotten]
-        if back:  # of a `forget` that was killed
+        if back:  # left by a `forget` that was killed
             for path in back:
                 self._delete(path)
             flush(self.filesystem, self.root, folders=map(os.path.dirname, back))
@@ -474,7 +485,7 @@ class Store:
         return sum(self._delete(path) for path in doomed)
 
     def _delete(self, path: str) -> bool:
-        """Delete a file; returns False where another process has deleted it before."""
+        """Delete a file.  Return False if another process has deleted it before."""
         try:
             delete_file(self.filesystem, path)
         except FileNotFoundError:
@@ -492,7 +503,10 @@ class Store:
             self.take_inventory()
 
     def _read_findings(self) -> pa.Table:
-        """The findings.  Raises StoreError where they are damaged, or missing after ``_commit_table``."""
+        """Read the findings.
+
+        Raises StoreError if they are damaged or missing.  It must be called after ``_commit_table``.
+        """
         lost = "lost: the view `findings`: `logparse recommend` it again"
         try:
             table, _ = unseal_table(read_bytes(self.filesystem, f"{self.root}/{_FINDINGS}"))
@@ -508,16 +522,17 @@ class Store:
     # ------------------------------------------------------------------ reading
 
     def runs(self) -> list[str]:
-        """Run labels, oldest first."""
+        """Return the labels of the runs, the oldest run first."""
         table, first = self.live_table(), dict[str, float]()
         for run, at in zip(table["run"].to_pylist(), table["committed_at"].to_pylist(), strict=True):
             first[run] = min(at, first.get(run, at))
         return sorted(first, key=lambda run: first[run])
 
     def latest_run(self, run: str | None = None) -> str:
-        """``run``, or the latest run for None.  Raises StoreError, with the existing runs, if it does not exist.
+        """Return ``run`` if it is given, else the latest run.
 
-        A run of nothing but files of unknown formats is the latest only where all runs are.
+        A run that holds only files of unknown formats is the latest only if all runs are such runs.  Raises StoreError
+        if the run does not exist; the message names existing runs.
         """
         runs = self.runs()
         if not runs:
@@ -533,22 +548,24 @@ class Store:
 
     @property
     def empty(self) -> str:
-        """The sentence about a store without runs."""
+        """The sentence that is printed about a store without runs."""
         return f"{self.url} is empty: ingest some logs first (`{command_line(self.url, 'ingest')} PATH…`)"
 
     @property
     def folder(self) -> Path | None:
-        """The store's folder on this machine; None for a store at a URL."""
+        """The store's folder on this machine.  None for a store at a URL."""
         return Path(self.root) if isinstance(self.filesystem, pafs.LocalFileSystem) else None
 
     def connect(
         self, run: str | None = None, *, sealed: bool = False, sql: str | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """An in-memory DuckDB connection with the views; ``run`` limits every view to one run.
+        """Return an in-memory DuckDB connection with the views.  ``run`` limits every view to one run.
 
-        ``sql`` limits the views to those that this text names and their sources: making all views takes longer than
-        most queries.  DuckDB reads the large tables of a local store itself, which takes a third less time and memory.
-        ``sealed``: untrusted SQL may be denied access to files then; those of these tables stay allowed.
+        * ``sql``: only the views that this text names, and their sources, are made, because making all views takes
+          longer than most queries.
+        * ``sealed``: files that DuckDB reads stay allowed if the caller then denies access to files, for untrusted SQL.
+
+        DuckDB reads the large tables of a local store itself, which takes a third less time and memory.
         """
         con = database()
         allowed = self._make_views(con, run, sql, "view")
@@ -557,17 +574,17 @@ class Store:
         return con
 
     def reading(self, sql: str | None = None, run: str | None = None) -> duckdb.DuckDBPyConnection:
-        """As ``connect``, for trusted SQL that reads: a connection to the one DuckDB of this process.
+        """Return a connection to the one DuckDB of this process, with the views as in ``connect``.
 
-        To make a DuckDB takes longer than most queries.  All connections to it share its settings and its tables, so
-        this SQL changes no setting and makes nothing but temporary tables.
+        It is for trusted SQL that reads.  Making a DuckDB takes longer than most queries.  All connections share its
+        settings and its tables.  So the SQL must change no setting, and must make no tables but temporary ones.
         """
         con = shared_database().cursor()
         self._make_views(con, run, sql, "temp view")
         return con
 
     def _make_views(self, con: duckdb.DuckDBPyConnection, run: str | None, sql: str | None, view: str) -> list[str]:
-        """Make the views as ``connect`` states; returns the files that DuckDB reads itself."""
+        """Make the views as ``connect`` states.  Return the files that DuckDB reads itself."""
         views = view_sql(run)
         if sql is not None:
             views = named_in(sql, views)
@@ -577,7 +594,8 @@ class Store:
         con.register("commits_", commits.drop_columns([RECORDED]))
         attempts = set(commits["attempt"].to_pylist())
         single = attempts - manifest.attempts
-        halves = writers_of(single) & writers_of(manifest.attempts)  # joint parts of which a compaction merged a half
+        # Joint parts of which a compaction merged only some rows.
+        halves = writers_of(single) & writers_of(manifest.attempts)
         allowed: list[str] = []
         asked = sql is None or any(f"{table}_" in sql for table in COLUMNS)
         bad = self.unreadable(commits, manifest) if asked else []
@@ -610,9 +628,9 @@ class Store:
         return allowed
 
     def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
-        """The live commits (of a run), the manifest, and the paths of the tables' parts.
+        """Return the live commits (of a run if it is named), the manifest, and the paths of the tables' parts.
 
-        Raises StoreError where a commit or a part is missing or damaged.
+        Raises StoreError if a commit or a part is missing or damaged.
         """
         for left in reversed(range(_TRIES)):
             manifest = self.manifest()
@@ -649,7 +667,9 @@ class Store:
         return self._unreadable[old]
 
     def left_out(self) -> int:
-        """How many rows are in no view, as earlier versions stored a problem that no verb can read."""
+        """Return the number of rows that are in no view, because an earlier version stored a problem that no verb
+        can read.
+        """
         if not self.unreadable():
             return 0
         with self.reading() as con:
@@ -661,9 +681,9 @@ class Store:
     def sql(
         self, sql: str, run: str | None = None, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> pd.DataFrame:
-        """The result of one SELECT over the views (see ``docs/sql.md``), limited to ``run`` if it is named.
+        """Return the result of one SELECT over the views (see ``docs/sql.md``), limited to ``run`` if it is named.
 
-        It runs as trusted SQL in this process; ``logparse.sql.query`` has limits for untrusted SQL.
+        The query runs as trusted SQL in this process.  ``logparse.sql.query`` has limits for untrusted SQL.
         """
         with self._pages_verified(), self.reading(sql, run) as con:
             return con.execute(sql, parameters or None).df()
@@ -672,13 +692,13 @@ class Store:
 
     @contextmanager
     def _pages_verified(self) -> Iterator[None]:
-        """Raises an error about a page's checksum, which names no file, as StoreError.
+        """Raise an error about a page's checksum as StoreError, because the error itself names no file.
 
-        Only readers of a store elsewhere see one: a local part is verified before it is read.
+        Only readers of a store at a URL see such an error: a local part is verified before it is read.
         """
         try:
             yield
-        except Exception as error:  # of pyarrow, or DuckDB's around it
+        except Exception as error:  # from pyarrow, or from DuckDB around it
             if "CRC checksum" not in str(error):
                 raise
             remedy = f"`{command_line(self.url, 'check')}` names the file and what is lost"
@@ -688,7 +708,10 @@ class Store:
         return f"Store({self.url!r}, runs: {', '.join(self.runs()) or 'none'})"
 
     def frames(self, run: str | None = None, names: Sequence[str] = FRAMES) -> dict[str, pd.DataFrame]:
-        """The tables that analyzers take: calls, workload, messages of one run (default the latest), others of all."""
+        """Return the tables that analyzers take.
+
+        Calls, workload and messages are of one run (default the latest), others of all.
+        """
         run = self.latest_run(run)
         out = {}
         with self._pages_verified(), self.reading(" ".join(names)) as con:
@@ -713,25 +736,27 @@ class Store:
     findings = _rows_of("findings")
 
     def files(self, folder: str) -> list[str]:
-        """Paths of all files below a folder of the store."""
+        """Return the paths of all files below a folder of the store."""
         return [info.path for info in self._infos(folder)]
 
     def _infos(self, folder: str) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(f"{self.root}/{folder}", recursive=True, allow_not_found=True)
-        # Folders have no size; ``is_file`` makes an enumeration's member of each entry, ten times as slowly.
+        # Folders have no size.  ``is_file`` would make an enumeration's member of each entry, which takes ten times as
+        # long.
         return [info for info in self.filesystem.get_file_info(selector) if info.size is not None]
 
     def rows(self, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
-        """The rows of files; columns that a file lacks are unknown, the category is its folder's.
+        """Read the rows of files.
 
-        It is as fast as pyarrow.dataset, whose import of pandas takes longer than reading most logs.
+        A column that a file lacks is unknown.  The category is taken from the folder's name.  The function is as fast
+        as pyarrow.dataset, which imports pandas.  That import takes longer than reading most logs.
         """
 
         def read(path: str) -> pa.Table:
             file = pq.ParquetFile(path, filesystem=self.filesystem, page_checksum_verification=True)
             rows = file.read(use_threads=False)
             folder = path.split("/")[-2]
-            if folder.startswith("category="):  # of a partitioned table
+            if folder.startswith("category="):  # a partitioned table
                 rows = rows.append_column("category", column([folder.partition("=")[2]] * len(rows), pa.string()))
             return conform(rows, schema)
 
@@ -743,9 +768,10 @@ class Store:
         return pa.concat_tables(found)
 
     def parts(self, table: str, recorded: Recorded) -> list[str]:
-        """Paths of the parts that hold the table's rows (merged and joint ones hold rows of others too).
+        """Return the paths of the parts that hold the table's rows.
 
-        Raises StoreError where one is missing, or not as it was recorded: its size, and in a local store its digest.
+        Merged and joint parts hold rows of other commits, too.  Raises StoreError if a part is missing or differs from
+        its record.  The size is compared, and in a local store the digest.
         """
         listed = {self._below(info.path): info for info in self._infos(table) if info.path.endswith(".parquet")}
         lines = recorded.cut(table, listed)
@@ -768,7 +794,7 @@ class Store:
     def _untorn(
         self, table: str, schema: pa.Schema, parts: Sequence[str], torn: Sequence[str], single: Set[str]
     ) -> pa.Table:
-        """All rows of parts, but of ``torn`` ones only those that no merged part holds."""
+        """Return all rows of parts.  Of the ``torn`` parts return only rows that no merged part holds."""
         read = (self._dataset(table, schema, some) for some in ([*{*parts} - {*torn}], torn))
         whole, half = (x if isinstance(x, pa.Table) else x.to_table() for x in read)
         mine = [attempt in single for attempt in half["attempt"].to_pylist()]
@@ -800,20 +826,20 @@ class Store:
 
 
 def _places(row: Commit) -> tuple[str, str]:
-    """Where the row file of a commit may be below the store: today, and in older stores."""
+    """Return the possible paths of a commit's row file below the store: today's path, and the path in older stores."""
     return row_file(row), f"sources/{row_file(row).rsplit('/', 1)[-1]}"
 
 
 def command_line(store: str | None, verb: str, *words: str) -> Shell:
-    """``logparse VERB …`` to be pasted, with the store at this URL where the verb would not find it without."""
+    """Write ``logparse VERB …`` to be pasted.  ``--store`` is added if the verb would not find the store without it."""
     default = os.environ.get("LOGPARSE_STORE") or "logparse-store"
     return shell_line(["logparse", verb, *([] if store in (None, default) else ["--store", store]), *words])
 
 
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:
-    """The store at a folder or URL (default ``$LOGPARSE_STORE``, else ``logparse-store``).
+    """Open the store at a folder or URL (default ``$LOGPARSE_STORE``, else ``logparse-store``).  Return it.
 
-    Raises StoreError when it is missing (unless ``create``), unreachable, or of another schema version.
+    Raises StoreError if it is missing (unless ``create``), unreachable, or of another schema version.
     """
     url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")
     filesystem, root = resolve(url)

@@ -1,8 +1,8 @@
 """Problems of an older store whose texts no verb can read: a blank in a type, a negative size, and so on.
 
-An ingest refuses them today (``storable``).  Earlier versions stored them, and one such row ended every verb in a
-traceback.  Commits of today state that all their problems read back; of the others each distinct text is asked, nearly
-all of them by one regular expression inside DuckDB.
+An ingest refuses such problems today (``storable``).  Earlier versions stored them, and one such row ended every verb
+in a traceback.  Commits of today state that all their problems read back.  For other commits each distinct text is
+tested.  One regular expression inside DuckDB passes nearly all of them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ COLUMNS = {
     "gemms": ("problem",),
     "convs": ("problem",),
 }
-"""The tables whose rows are of a problem, and their columns with its text."""
+"""Tables whose rows belong to a problem, with the columns that hold its text."""
 _NUMBERS = frozenset(f.name for name in ("gemms", "convs") for f in SCHEMAS[name] if str(f.type) == "int64")
 _NUMBER, _FLAG, _WORD = "[0-9]+|[-?*]", "[01?-]", "[^ ,=]*[A-Za-z][^ ,=]*|[-?]"
 
 
 def _pattern() -> str:
-    """A regular expression of the usual texts of products and convolutions; others are asked one by one."""
+    """Return a regular expression of the usual texts of products and convolutions.
+
+    Other texts are tested one by one.
+    """
 
     def cell(name: str) -> str:
         return f"({_FLAG if name in GEMM_FLAGS else _NUMBER if name in _NUMBERS else _WORD})"
@@ -44,7 +47,9 @@ def _pattern() -> str:
 
 
 def unreadable_texts(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """The texts in the tables ``gemms_``, ``convs_`` and ``kernels_`` of ``con`` that are no problem's."""
+    """Return the texts in the tables ``gemms_``, ``convs_`` and ``kernels_`` of ``con`` that cannot be read as
+    problems.
+    """
     odd = "select problem from {}_ where not regexp_full_match(problem, $usual)"
     operators = "select operator from kernels_ where operator is not null"
     sql = f"{odd.format('gemms')} union {odd.format('convs')} union {operators} order by 1"
@@ -53,7 +58,7 @@ def unreadable_texts(con: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def left_out_sql(table: str) -> str:
-    """SQL of the condition that a row of this table is left out; ``unreadable_`` holds the texts."""
+    """Return SQL of the condition that a row of this table is left out.  ``unreadable_`` holds the texts."""
     return " or ".join(f"coalesce({column} in (from unreadable_), false)" for column in COLUMNS[table])
 
 

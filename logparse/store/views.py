@@ -1,4 +1,4 @@
-"""The SQL of the store's views over its tables."""
+"""SQL of the store's views over its tables."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ CONV_SHAPE = (
     "'conv ' || direction || ' ' || n || 'x' || c || 'x' || d || 'x' || h || 'x' || w || 'x' || k || 'x' || filter_d"
     " || 'x' || filter_h || 'x' || filter_w || ' g' || groups || ' ' || in_type"
 )
-"""SQL of ``ConvProblem.shape``, null where any part is unknown; it is not stored, as other columns hold all parts."""
+"""SQL of ``ConvProblem.shape``.
+
+It is null if any of its fields is unknown. The shape is not stored, because other columns hold all of its fields.
+"""
 
 
 def conv_problems_sql(rows: str) -> str:
-    """SQL of the view ``conv_problems`` of those convolutions only that the SQL ``rows`` selects of ``conv_rows``."""
+    """Return SQL of the view ``conv_problems``, limited to the rows that the SQL ``rows`` selects from
+    ``conv_rows``.
+    """
     columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
     return conv_columns_sql(f"select problem, {columns} from ({rows}) group by problem")
 
 
 def conv_columns_sql(rows: str) -> str:
-    """SQL of the columns of the view ``conv_problems`` for each row that the SQL ``rows`` selects of ``convs``."""
+    """Return SQL of the columns of the view ``conv_problems``, for each row that the SQL ``rows`` selects from
+    ``convs``.
+    """
     return f"""
         select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
                * exclude (problem), case when in_layout = weights_layout and in_layout = out_layout then in_layout
@@ -112,16 +119,19 @@ _VIEWS = {
         from rejects_ t join commits_ s using (attempt)
         group by s.source_id, s.path, s.run, t.reason, coalesce(t.line, t."offset")""",
 }
-"""Each view but ``findings``, in order of dependence."""
+"""SQL of each view except ``findings``, in order of dependence."""
 
 
 def view_sql(run: str | None) -> dict[str, str]:
-    """SQL of each view, in order of dependence; ``commits_`` and ``<table>_`` are already limited to ``run``."""
+    """Return SQL of each view, in order of dependence. ``commits_`` and ``<table>_`` are already limited to ``run``."""
     return _VIEWS | {"findings": "select * from findings_" + (f" where run = {sql_text(run)}" if run else "")}
 
 
 def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
-    """The views that a query names, directly or through other views, in their order; all if it names no view."""
+    """Return the views that a query names, directly or through other views, in their order.
+
+    Return all if it names no view.
+    """
     words = set(re.findall(r"\w+", sql.lower()))
     for view in reversed(list(views)):
         if view in words:
