@@ -1,6 +1,6 @@
 """Executors, which work on many files or problems: processes of this machine, or a Ray cluster.
 
-``local`` needs nothing; ``ray`` is the extra ``logparse[ray]``.  Only this package knows which of them runs.
+``local`` needs nothing.  ``ray`` needs the extra ``logparse[ray]``.  Only this package knows which of them runs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from logparse.executors.executor import Executor
 
 @contextmanager
 def open_executor(engine: str = "local", jobs: int = 0) -> Iterator[Executor]:
-    """The executor that ``engine`` names, with ``jobs`` tasks at once (0: one per core).
+    """Open the executor that ``engine`` names, with ``jobs`` tasks at once (0: one per core).
 
-    Raises UsageError for an unknown engine, InputError where Ray is not installed or no cluster answers.
+    Raises UsageError for an unknown engine.  Raises InputError if Ray is not installed or no cluster answers.
     """
     if engine == "local":
         from logparse.executors.local import LocalExecutor
@@ -33,7 +33,10 @@ def open_executor(engine: str = "local", jobs: int = 0) -> Iterator[Executor]:
 
 
 def ray_address(engine: str) -> str | None:
-    """The address in an engine's name; None where Ray finds the cluster itself.  Raises UsageError."""
+    """Return the address in an engine's name.
+
+    Return None if Ray finds the cluster itself.  Raises UsageError for other names.
+    """
     if engine == "ray":
         return None
     if engine.startswith("ray://") and engine != "ray://":

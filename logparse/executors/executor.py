@@ -1,7 +1,7 @@
-"""The interface of executors, which run a function over items, each independently of the others.
+"""Interface of executors, which run a function over items.  Each item is independent of the others.
 
-The function and the items are pickled, and the function must be safe to repeat: a task whose worker or node died is
-tried again, ``TRIES`` times in all.  (An ingest is safe: the commit of a source is one put-if-absent.)
+The function and the items are pickled.  The function must be safe to repeat, because a task whose worker or node died
+is tried again, ``TRIES`` times in all.  An ingest is safe: the commit of a source is one put-if-absent.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ H = TypeVar("H")
 
 TRIES = 3
 Progress: TypeAlias = Callable[[str, int], None]
-"""Called with a name and the amount of its work that was done since the last call."""
+"""Function that gets a name and the amount of its work that was done since the last call."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """The needs of one task.  ``weight`` is its amount of work (bytes to read), relative to the others'."""
+    """Needs of one task.  ``weight`` is its amount of work (bytes to read), relative to the weights of other tasks."""
 
     cpus: int = 1
     weight: float = 0.0
 
 
 class TaskError(Exception):
-    """A failed task's result: the type and text of the exception that the function raised."""
+    """Result of a failed task: the type and text of the exception that the function raised."""
 
 
 class LostError(TaskError):
-    """The task's worker or node died in every attempt."""
+    """Result of a task whose worker or node died in every try."""
 
 
 class Executor(Protocol):
-    """Runs tasks."""
+    """Runner of tasks."""
 
     @property
     def cpus(self) -> int:
-        """Maximum cores of one task."""
+        """The most cores of one task."""
 
     @property
     def together(self) -> int:
-        """Cores of all tasks that run at the same time, in sum."""
+        """The number of cores of all tasks that run at the same time."""
 
     def map_unordered(
         self,
@@ -55,11 +55,11 @@ class Executor(Protocol):
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """Run ``function(item)`` for each item; yields each item with its result or error, as they end.
+        """Run ``function(item)`` for each item.  Yield each item with its result or error, as they end.
 
         Items are taken as there is room for them, so neither items nor results pile up.  ``progress`` gets what the
-        function ``report``\\ s, on Ray when the task has ended.  An exception in the caller (also Ctrl-C) ends the
-        running tasks.
+        function passes to ``report``.  On Ray it gets this when the task has ended.  An exception in the caller (also
+        Ctrl-C) ends the running tasks.
         """
 
 
@@ -70,10 +70,11 @@ def tried(
     ended: Callable[[], Iterable[tuple[H, R | TaskError]]],
     running: dict[H, tuple[T, int]],
 ) -> Iterator[tuple[T, R | TaskError]]:
-    """Items with their results as they end, ``room()`` of them at a time; a lost one is started ``TRIES`` times.
+    """Yield items with their results as they end.
 
-    ``start`` begins an item and returns its handle, ``ended`` waits for results.  ``running`` holds, by handle, the
-    items that run and the number of their try.
+    At most ``room()`` items run at a time.  A lost item is started ``TRIES`` times.  ``start`` begins an item and
+    returns its handle.  ``ended`` waits for results.  ``running`` holds, by handle, each running item and the number of
+    its try.
     """
     again: deque[tuple[T, int]] = deque()
     waiting = ((item, 1) for item in items)
@@ -104,7 +105,7 @@ def report(name: str, count: int) -> None:
 
 @contextmanager
 def reporting(to: Progress | None) -> Iterator[None]:
-    """Sends this process's ``report`` calls to ``to`` for the duration of the context."""
+    """Send this process's ``report`` calls to ``to`` for the duration of the context."""
     global _report_to  # noqa: PLW0603 - a pickled function cannot carry a callback
     before, _report_to = _report_to, to
     try:
@@ -114,7 +115,7 @@ def reporting(to: Progress | None) -> Iterator[None]:
 
 
 def attempted(function: Callable[[T], R], item: T) -> R | TaskError:
-    """The result, or the exception in a form that every process can read."""
+    """Return the function's result, or its exception in a form that every process can read."""
     try:
         return function(item)
     except Exception as error:

@@ -1,4 +1,7 @@
-"""Tasks on this machine: in this process, or in processes of a ``pool``, whose modules are imported only for it."""
+"""Tasks on this machine: in this process, or in processes of a ``pool``.
+
+The pool's modules are imported only if needed.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _WORTH = 32 << 20
-"""Minimum weight (bytes) for which worker processes are started (about half a second)."""
+"""Least weight (bytes) for which worker processes are started, which takes about half a second."""
 
 
 class LocalExecutor:
-    """Runs at most ``jobs`` processes (0: one per core).  One task, or little work, is done in this process."""
+    """Executor of at most ``jobs`` processes (0: one per core).
+
+    A single task, or little work, is done in this process.
+    """
 
     def __init__(self, jobs: int = 0) -> None:
         self.cpus = self.together = jobs or usable_cores()
@@ -31,7 +37,7 @@ class LocalExecutor:
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """See ``Executor``.  Of the resources only the weight is used: the operating system assigns cores."""
+        """See ``Executor``.  Of the resources only the weight is used, because the operating system assigns cores."""
         ahead, rest, weight = deque[T](), iter(items), 0.0
         while weight <= _WORTH or len(ahead) < 2:
             try:
@@ -50,9 +56,10 @@ class LocalExecutor:
 
 
 def usable_cores(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
-    """Cores that this process may use: batch systems limit it to some cores, containers to a share of their time.
+    """Return the number of cores that this process may use.
 
-    ``quota``: the Linux file with that share (cgroup v2: "max 100000", or microseconds per period).
+    Batch systems limit it to some cores.  Containers limit it to a share of the cores' time.  ``quota`` is the Linux
+    file with that share (cgroup v2: "max 100000", or microseconds per period).
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError), open(quota, encoding="ascii") as told:

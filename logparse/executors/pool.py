@@ -1,4 +1,4 @@
-"""Worker processes of this machine, each with its own pipe, so that one that dies loses only its task."""
+"""Worker processes of this machine. Each has its own pipe, so that a worker that dies loses only its task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Pool(Generic[T, R]):
-    """The processes of one call."""
+    """Worker processes of one call."""
 
     def __init__(self, function: Callable[[T], R], size: int, progress: Progress | None) -> None:
         self._function, self._size, self._progress = function, size, progress
@@ -34,7 +34,7 @@ class Pool(Generic[T, R]):
     def _start(self, item: T) -> Connection[Any, Any]:
         worker = self._idle.pop() if self._idle else _Worker(self._function)
         self._busy[worker.pipe] = worker
-        with suppress(OSError):  # it may have died while idle: reading from it will report that
+        with suppress(OSError):  # it may have died while idle; reading from it will report that
             worker.pipe.send(item)
         return worker.pipe
 
@@ -64,14 +64,14 @@ class _Worker:
         theirs.close()
 
     def end(self) -> None:
-        """Kill the process at once: the store is consistent at every moment."""
+        """Kill the process at once. This is safe, because the store is consistent at every moment."""
         self.process.kill()
         self.process.join()
         self.pipe.close()
 
 
 def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
-    """A worker's loop: runs items until its pipe closes."""
+    """Run items until the pipe closes: a worker's loop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=end_with_parent, daemon=True).start()
     with reporting(lambda name, count: pipe.send(("report", (name, count)))):

@@ -1,12 +1,13 @@
 """Processes of this machine, forked from a server that has imported what they need.
 
-A fresh interpreter for each would import NumPy and Arrow anew, half a second of a core.  The server opens no device and
-runs no code of logparse, so that a process forked from it is as good as fresh, and a library that must not be forked
-once it is in use (CUDA, HIP) is first used in the process itself.  It ends with the process that started it.
+A fresh interpreter for each process would import NumPy and Arrow again, which takes half a second of a core.  The
+server opens no device and runs no code of logparse.  So a process forked from it is as good as a fresh one.  A library
+that must not be forked once it is in use (CUDA, HIP) is first used in the process itself.  The server ends with the
+process that started it.
 
-multiprocessing runs the parent's main module in each process, for functions that it defines: a user's script without
-``if __name__ == "__main__"`` would start over, and a worker of Ray imports Ray, half a second of a core.  Where nothing
-that a process needs is defined there, it is left out.
+multiprocessing runs the parent's main module in each process, for functions that this module defines.  This has two
+costs: a user's script without ``if __name__ == "__main__"`` would start over, and a worker of Ray imports Ray, which
+takes half a second of a core.  So the main module is left out if it defines nothing that a process needs.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _CONTEXT = get_context("forkserver")
 
 
 def pipe(*, duplex: bool = True) -> tuple[Connection[Any, Any], Connection[Any, Any]]:
-    """Two ends of a pipe, one of which is an argument of ``started`` and closed here after it."""
+    """Make a pipe and return its two ends.  One end is an argument of ``started`` and must be closed here after it."""
     return _CONTEXT.Pipe(duplex)
 
 
 def started(target: Callable[..., None], *args: object, imports: Sequence[str] = ()) -> BaseProcess:
-    """A running process that calls ``target(*args)`` in this process's environment and working folder.
+    """Start a process that calls ``target(*args)`` in this process's environment and working folder.  Return it.
 
-    ``imports``: modules beside the target's own that the server imports when the first process starts it.
+    ``imports`` names modules, beside the target's own, that the server imports when the first process starts it.
     """
     _CONTEXT.set_forkserver_preload([target.__module__, *imports])
     process = _CONTEXT.Process(target=_call, args=(dict(os.environ), target, args), daemon=True)
@@ -47,7 +48,10 @@ def started(target: Callable[..., None], *args: object, imports: Sequence[str] =
 
 @contextmanager
 def _no_main() -> Iterator[None]:
-    """The main module has neither a name nor a file, by which a process that is started meanwhile would run it."""
+    """Hide the main module's name and file for the duration of the context.
+
+    A process that is started meanwhile cannot run it.
+    """
     with _hiding:
         main = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
@@ -64,7 +68,7 @@ def _call(environ: Mapping[str, str], target: Callable[..., None], args: tuple[o
 
 
 def death(process: BaseProcess) -> str:
-    """How a process ended, after 5 s at most: ``exited with 3``, ``was killed by SIGSEGV``."""
+    """Tell how a process ended, after 5 s at most: ``exited with 3``, ``was killed by SIGSEGV``."""
     process.join(5)
     code = process.exitcode
     if code is None or code >= 0:
@@ -74,7 +78,7 @@ def death(process: BaseProcess) -> str:
 
 
 def end_with_parent() -> None:
-    """A thread's loop that ends this process when its parent has ended."""
+    """Wait until the parent process has ended, then end this process.  It is meant for a thread."""
     parent = parent_process()
     if parent is not None:
         parent.join()

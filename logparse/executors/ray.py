@@ -3,10 +3,11 @@
     logparse ingest … --engine ray                  the cluster of $RAY_ADDRESS or of this machine, else a new one
     logparse ingest … --engine ray://head:10001     a remote cluster, through Ray's client port
 
-Every node needs logparse in the driver's version (checked), and the same names for files and store: URLs, or a file
-system that all nodes share.  Credentials are the nodes' own.  A cluster that is started here uses all cores of this
-machine and ends with the command; Ray opens ports on all interfaces of the machine, behind a token.  For a remote
-cluster with a token, set ``RAY_AUTH_MODE=token`` and ``RAY_AUTH_TOKEN`` (or have ``~/.ray/auth_token``).
+Every node needs logparse in the driver's version, which is checked.  Every node needs the same names for files and
+store: URLs, or a file system that all nodes share.  Credentials are the nodes' own.  A cluster that is started here
+uses all cores of this machine and ends with the command.  Ray opens ports on all interfaces of the machine, behind a
+token.  For a remote cluster with a token, set ``RAY_AUTH_MODE=token`` and ``RAY_AUTH_TOKEN`` (or have
+``~/.ray/auth_token``).
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ R = TypeVar("R")
 
 _POLL_SECONDS = 0.2
 _NODE_SECONDS = 120.0
-"""How long a task that only a dead node had the cores for waits for another one, which a cluster may be starting."""
-_QUEUED = 64  # minimum queued tasks, so that no core idles
-_MOST = 10_000  # maximum tasks at Ray: the driver's memory and the time of `ray.wait` grow with them
-_OBJECT_STORE_BYTES = 128 << 20  # of a cluster started here: the objects are small
+"""Seconds for which a task waits for another node, if only a dead node had the cores for it.
+
+A cluster may be starting a node.
+"""
+_QUEUED = 64  # least queued tasks, so that no core idles
+_MOST = 10_000  # most tasks at Ray, because the driver's memory and the time of `ray.wait` grow with them
+_OBJECT_STORE_BYTES = 128 << 20  # bytes for a cluster started here, whose objects are small
 
 
 class RayExecutor:
-    """Runs tasks on at most ``jobs`` cores of a cluster (0: all cores, those added later included)."""
+    """Executor of tasks on at most ``jobs`` cores of a cluster (0: all cores, also cores added later)."""
 
     def __init__(self, address: str | None = None, jobs: int = 0) -> None:
         self._ray, self._ours = connect(address)
@@ -46,13 +50,13 @@ class RayExecutor:
 
     @property
     def cpus(self) -> int:
-        """Cores of the largest node."""
+        """The number of cores of the largest node, as far as ``jobs`` allows."""
         largest = max((node["Resources"].get("CPU", 1) for node in self._ray.nodes() if node["Alive"]), default=1)
         return max(1, min(int(largest), self._jobs or int(largest)))
 
     @property
     def together(self) -> int:
-        """Cores of all nodes, as far as ``jobs`` allows."""
+        """The number of cores of all nodes, as far as ``jobs`` allows."""
         cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         return min(cores, self._jobs) if self._jobs else cores
 
@@ -107,7 +111,7 @@ class RayExecutor:
 
 
 class _Nodes:
-    """The nodes of a cluster during one call.  A task for which no node is left would wait for ever."""
+    """Nodes of a cluster during one call.  A task for which no node is left would wait for ever."""
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
@@ -115,7 +119,10 @@ class _Nodes:
         self._since: float | None = None
 
     def stranded(self) -> int | None:
-        """The cores of the largest node where larger ones died, and none came for a while; else None."""
+        """Return the number of cores of the largest node if larger nodes died and none came for a while.
+
+        Return None otherwise.
+        """
         largest = self._largest()
         self._most = max(self._most, largest)
         if largest == self._most:
@@ -129,7 +136,7 @@ class _Nodes:
 
 
 def connect(address: str | None = None) -> tuple[Any, bool]:
-    """The module ``ray``, connected, and whether ``close`` must disconnect it.  Raises InputError.
+    """Connect to a cluster.  Return the module ``ray``, and whether ``close`` must disconnect it.  Raises InputError.
 
     A program that is connected already (a notebook) stays connected.
     """

@@ -1,8 +1,11 @@
-"""Logs and tuning files into the store.
+"""Reading of logs and tuning files into the store.
 
-``all_inputs`` finds the inputs, ``schedule`` states what is read next, a ``worker`` reads each (``input_file`` opens
-it).  ``stream`` turns the distinct lines that ``lines`` finds into records; ``counting`` or ``_lines.c`` counts them.
-``render`` is what an ingest prints.
+* ``all_inputs`` finds the inputs.
+* ``schedule`` states what is read next.
+* A ``worker`` reads each input, which ``input_file`` opens.
+* ``stream`` turns the distinct lines that ``lines`` finds into records.
+* ``counting`` (Python) or ``_lines.c`` (native) counts the distinct lines.
+* ``render`` makes the text that an ingest prints.
 """
 
 from __future__ import annotations
@@ -17,5 +20,5 @@ if TYPE_CHECKING:
 
 __all__ = ["Ingested", "ingest", "ingest_at", "record"]
 
-# A pasted line is read with `lines` alone.
+# A pasted line is read with `lines` alone, so nothing else is imported until it is used.
 __getattr__ = lazy.members(__name__, dict.fromkeys(__all__, "logparse.ingest.all_inputs"))

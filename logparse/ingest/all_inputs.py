@@ -1,7 +1,7 @@
-"""Paths to a store: finds the inputs, has each read, and records what no file holds.
+"""Ingest of paths into a store: find the inputs, have each read, and record data that no file holds.
 
-A file that fails does not affect the others.  The commit of a source is its row file, written last (see ``store``), so
-an ingest can be killed at any moment and simply run again.
+A file that fails does not affect the others.  The commit of a source is its row file, written last (see ``store``).  So
+an ingest can be killed at any moment and then be run again.
 """
 
 from __future__ import annotations
@@ -44,15 +44,20 @@ def ingest(
     executor: Executor | None = None,
     pid: str | None = None,
 ) -> list[Ingested]:
-    """Read every input into the store.  Returns one result per input, failures included, and one per folder of which
-    files are left out as logparse itself wrote them.
+    """Read every input into the store.  Return one result per input, failures included.
 
-    ``run`` labels the inputs (default: the time of this call); ``format`` names the format instead of recognising it.
-    ``pid`` is the process of lines that state none: a number, ``none`` where it is unknown, or by default what the
-    files' names have (see ``process_of_file``).
-    ``executor`` does the work (default: ``jobs`` processes of this machine).  ``progress`` is called with a path and
-    the raw bytes read since the last call, ``total`` once with the raw bytes to read where they are known.  Raises
-    UsageError for an unknown format.
+    There is one more result per folder with files that logparse itself wrote, because these are left out, and one per
+    packed copy of a file.
+
+    * ``run``: the label of the inputs (default: the time of this call).
+    * ``format``: the name of the inputs' format.  Without a name each format is recognised.
+    * ``pid``: the process of lines that state none: a number, or ``none`` if it is unknown.  By default it is the
+      process in the file's name (see ``process_of_file``).
+    * ``executor``: runs the tasks (default: ``jobs`` processes of this machine).
+    * ``progress``: is called with a path and the raw bytes read since the last call.
+    * ``total``: is called once with the raw bytes to read, if they are known.
+
+    Raises UsageError for an unknown format.
     """
     formats_named(format)
     stated = stated_process(pid)
@@ -76,11 +81,11 @@ def ingest(
                 store.learn(result.rows)
             for one in schedule.ended(task, result):
                 results[one.path] = replace(one, run=sys.intern(one.run), format=sys.intern(one.format))
-    if "-" in inputs.files:  # is of this process
+    if "-" in inputs.files:  # read in this process
         with reporting(progress):
             results["-"] = read.read(Task("-", process=processes["-"]))
     if store.unmerged_small(SMALL_BYTES) >= MANY:
-        from logparse.store.compaction import compact  # not at the start: it imports pyarrow.compute
+        from logparse.store.compaction import compact  # not at the start, because it imports pyarrow.compute
 
         with suppress(StoreError):  # another ingest has merged them, or is just doing so
             compact(store)
@@ -92,13 +97,14 @@ def ingest(
 
 
 def _named(copies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Packed files with the names, as they are printed, of the files that hold the same."""
+    """Yield packed files, each with the printable name of the file that has the same content."""
     return ((path, printable(plain.rpartition("/")[2])) for path, plain in copies.items())
 
 
 def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[Ingested]:
-    """``ingest`` into the store at a folder or URL (see ``open_store``), which is made where it is missing and one of
-    the paths names a file.
+    """Run ``ingest`` into the store at a folder or URL (see ``open_store``).
+
+    A missing store is made if one of the paths names a file.
     """
     formats_named(how.get("format"))
     inputs = find_inputs(paths)
@@ -110,10 +116,10 @@ def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[In
 def record(
     store: Store, records: Iterable[Record], *, run: str, name: str, format: str, evidence: Iterable[str] | None = None
 ) -> str:
-    """Commit records that no file holds (a replay's measurements and the facts of its machine) as one source.
+    """Commit records that no file holds as one source: a replay's measurements and the facts of its machine.
 
-    ``evidence``: origins of measurements whose times are evidence.  The facts are no job's.
-    Returns the source's id.  All records become visible at once, or none do.
+    ``evidence`` names the origins of measurements whose times are evidence.  The facts are stored as facts of no job.
+    Return the source's id.  Either all records become visible at once, or none.
     """
     attempt, taken = store.attempt(), list(records)
     collector = Collector(attempt)

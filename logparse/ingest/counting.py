@@ -1,14 +1,18 @@
-"""Counts lines by their distinct text, in native code if it was built, else in Python, with equal results.
+"""Counting of lines by their distinct text, in native code if it was built, else in Python.  The results are equal.
 
-A counter gets blocks of whole lines.  A line that bears a marker of a record format becomes an *entry*, once per
-distinct text, with a *cell* (entry, place, count) for each *place* (clock, third bracket) where it stood.  If it begins
-with ``[date time][LIB][n]`` of a prefixed format, its text is what is left without clock, third bracket and addresses.
-A line with a marker of a block format is an *event* (start and length, in order).  A line without any marker is foreign
-or blank.  All offsets are places in the stream.
+A counter gets blocks of whole lines.  All offsets are places in the stream.
 
-Two threads, or the application and a library, may write into one line.  Where a line certainly ends with a prefixed
-record, it is cut there, so that the record counts with its equals; what stood before it is foreign or an entry of its
-own, a *torn* one.  Colours before a record are no part of their own.
+* *Entry*: a distinct text of lines that bear a marker of a record format.
+* *Cell* (entry, place, count): the count of an entry at one *place*, a pair of clock and third bracket.
+* *Event* (start and length, in order): a line with a marker of a block format.
+* Foreign or blank: a line without any marker.
+
+If a line begins with the prefix ``[date time][LIB][n]`` of a prefixed format, its text has no clock, no third bracket
+and no addresses.
+
+Two threads, or the application and a library, may write into one line.  If a line certainly ends with a prefixed
+record, the line is cut there, so that the record counts with its equals.  The text before the record is foreign, or an
+entry of its own that is marked as *torn*. Colours before a record are no text.
 """
 
 from __future__ import annotations
@@ -28,31 +32,40 @@ if TYPE_CHECKING:
 
 CLOCK_BYTES = 21  # [YYYY-MM-DD hh:mm:ss]
 PREFIX = regex(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\](\[[A-Za-z]+\])(?:\[(\d{1,18})\])?(?=\[[A-Za-z]+\])")
-# An address has at least five digits (nothing is mapped below 64 KiB); shorter numbers are values, as bufData=0x6f is.
+# An address has at least five digits, because nothing is mapped below 64 KiB. Shorter numbers are values, such as
+# bufData=0x6f.
 _ADDRESS = regex(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])")
 _WINDOWS_ADDRESS = regex(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
 
 _COLOUR = regex(rb"\x1b\[[0-9;:]*[mK]")
-"""Select Graphic Rendition (ECMA-48, 8.3.117), and the erasure of the rest of the line that grep and gcc add to it."""
+"""Pattern of Select Graphic Rendition (ECMA-48, 8.3.117), and of the erasure of the rest of the line that grep and
+gcc add to it.
+"""
 
 NATIVE_VERSION = 4
 """Version of the native counter's arguments and results."""
 NOWHERE = (b"", b"")
 
 CountedLine: TypeAlias = tuple[bytes, bytes | None, int, bool, bool]
-"""First raw line, its text if parts were removed, its offset, whether it is also an event, and whether it is torn."""
+"""First raw line, its text if a prefix or an address was removed, its offset, whether it is also an event, and
+whether it is torn.
+"""
 Counted: TypeAlias = tuple[int, int, int, int, bytes, int]
-"""Lines, foreign and blank ones, splits (torn parts, foreign or not), events (pairs of int64), and the end's place."""
+"""Numbers of lines, foreign lines, blank lines and splits (texts cut off, foreign or not), the events (pairs of
+int64), and the place of the end.
+"""
 Place: TypeAlias = tuple[bytes, bytes]
-"""Clock text and third bracket, both empty for a line without prefix."""
+"""Clock text and third bracket.  Both are empty for a line without prefix."""
 Counter: TypeAlias = "PlainCounter | _lines.Counter"
 
 
 def new_counter(
     records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...], *, native: bool | None = None
 ) -> Counter:
-    """The native counter, or the Python one where the native one was not built, has another version (an older build of
-    this checkout), or is switched off by ``native`` or ``LOGPARSE_NATIVE=0``.
+    """Make the native counter, or the Python counter if the native one cannot be used.
+
+    It cannot be used if it was not built, if it has another version (an older build of this checkout), or if ``native``
+    or ``LOGPARSE_NATIVE=0`` switches it off.
     """
     if native is None:
         native = os.environ.get("LOGPARSE_NATIVE", "1") != "0"
@@ -68,22 +81,22 @@ def new_counter(
 
 
 def masked(text: bytes) -> bytes:
-    """``text`` with ``0x@`` for each address."""
+    """Return ``text`` with ``0x@`` in place of each address."""
     if b"0x" in text or b"0X" in text:
         return _ADDRESS.sub(b"0x@", text)
     return _WINDOWS_ADDRESS.sub(lambda match: b"0x@" if match[0].strip(b"0") else b"0", text)
 
 
 def uncoloured(text: bytes) -> bytes:
-    """``text`` without the escape sequences by which a terminal colours it."""
+    """Return ``text`` without the escape sequences by which a terminal colours it."""
     return _COLOUR.sub(b"", text) if b"\x1b" in text else text
 
 
 class PlainCounter:
-    """The counter in Python, with the native counter's results.
+    """Counter in Python, with the native counter's results.
 
-    In prefixed records ``starts`` begin at the clock's ``]``.  ``held`` is the approximate size of what ``take`` would
-    return, in bytes of text.
+    ``starts`` are the markers of prefixed records; each begins at the clock's ``]``.  ``held`` is the approximate size
+    of the next result of ``take``, in bytes of text.
     """
 
     def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
@@ -94,7 +107,7 @@ class PlainCounter:
 
     def _forget(self) -> None:
         self._entries: list[CountedLine] = []
-        self._numbers: dict[tuple[bytes, bool, bool], int] = {}  # by text, whether parts were removed, torn
+        self._numbers: dict[tuple[bytes, bool, bool], int] = {}  # by text, whether a prefix was removed, and torn
         self._places: dict[Place, int] = {}
         self._cells: dict[tuple[int, int], int] = {}
         self.held = 0
@@ -137,9 +150,10 @@ class PlainCounter:
         return out
 
     def _record_inside(self, line: bytes) -> int:
-        """Where the last record begins inside a line; 0 when none does or its beginning is not certain.
+        """Return where the last record begins inside a line.
 
-        It is not certain when its prefix is not whole, or another record may begin behind it or right before it.
+        Return 0 if no record does, or if its beginning is not certain.  It is not certain in two cases: its prefix is
+        not whole, or another record may begin behind it or right before it.
         """
         at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
         if (
@@ -153,7 +167,7 @@ class PlainCounter:
         return at
 
     def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> CountedLine | None:
-        """Count a line (or a part of one) and return its entry; None when it bears no marker of a record."""
+        """Count a line (or a piece of a line) and return its entry.  Return None if it bears no marker of a record."""
         place, text, key = NOWHERE, line, None
         if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:
             text = key = prefix[2] + masked(line[prefix.end() :].rstrip())
@@ -173,5 +187,5 @@ class PlainCounter:
 
 @lru_cache(maxsize=64)
 def any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
-    """A pattern that matches any of the texts; it never matches when there are none."""
+    """Return a pattern that matches any of the texts.  Without texts it never matches."""
     return regex(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")

@@ -1,9 +1,9 @@
 """Input files: finding, opening, decompressing and identifying them.
 
-An input is a file, a folder, a glob (``logs/**/hipblaslt_*.log``), standard input (``-``) or a URL (``s3://``,
-``gs://``, ``hdfs://``, ``file://``), which may also be a folder or a glob, such as
-``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``.  The URL of each file that it matches keeps its options; endpoints
-and credentials: ``logparse.location``.
+An input is a file, a folder, a glob (``logs/**/hipblaslt_*.log``), standard input (``-``) or a URL. A URL begins with
+``s3://``, ``gs://``, ``hdfs://`` or ``file://``.  It may also be a folder or a glob:
+``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``.  The URL of each file that a glob matches keeps the options of the
+glob.  ``logparse.location`` describes endpoints and credentials.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from logparse.text import printable
 HEAD_BYTES = 64 << 10
 _REMOTE_BYTES = 4 << 20
 _RATIO, _SURELY_FINE = 2000, 64 << 20
-"""How many times its size a compressed file may expand to, beside so many bytes."""
-_PIECE_BYTES = 64 << 10  # decompressed at a time
+"""Limit of a decompressed file: this many times its compressed size, plus this many bytes."""
+_PIECE_BYTES = 64 << 10  # bytes decompressed at a time
 _COMPARED_BYTES = 1 << 20
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 _MOST_MAGIC = max(map(len, _MAGIC))
@@ -53,22 +53,23 @@ _SUFFIX = regex(r"\.(gz|bz2|xz|zst)$")
 
 
 def name_of(path: str) -> str:
-    """The file name of a path or URL, without folder and compression suffix."""
+    """Return the file name of a path or URL, without folder and compression suffix."""
     inner = split_url(path)[1] if "://" in path else path
     return _SUFFIX.sub("", inner.rstrip("/").rsplit("/", 1)[-1])
 
 
 class InputFile:
-    """One input: a path or URL, or ``-`` for standard input.  Implements ``formats.format.Source``.
+    """One input: a path or URL, or ``-`` for standard input.  It implements ``libraries.kinds.format.Source``.
 
-    A byte order mark at the start is no content (``mark_bytes``), unless the file is read ``as_is``, as libraries read
-    it.  Of a compressed file that was cut, reading raises CutError, or with ``until_cut`` ends there (``cut``).
+    A byte order mark at the start is no content (``mark_bytes``).  It is content if the file is read ``as_is``, as
+    libraries read it.  If a compressed file was cut, reading raises CutError.  With ``until_cut`` reading ends at the
+    cut instead (``cut``).
     """
 
     def __init__(self, path: str, *, as_is: bool = False, until_cut: bool = False) -> None:
         self.path = path
         self.cut: Cut | None = None
-        """Where reading ended early, once it has."""
+        """The place where reading ended early, once it has."""
         self._as_is, self._until_cut = as_is, until_cut
         self._mark_bytes = 0
         self._fs: pafs.FileSystem | None = None
@@ -84,7 +85,7 @@ class InputFile:
 
     @property
     def size(self) -> int:
-        """Size in raw bytes.  Raises InputError when the file is gone."""
+        """The size in raw bytes.  Raises InputError if the file is gone."""
         if self._fs is None:
             return 0
         info = self._fs.get_file_info(self._inner)
@@ -95,31 +96,32 @@ class InputFile:
         return int(info.size or 0)
 
     def raw(self) -> BinaryIO:
-        """The stored bytes, as a stream.  Raises OSError, and InputError where standard input is closed."""
+        """Open the stored bytes as a stream.  Raises OSError.  Raises InputError if standard input is closed."""
         if self._fs is None:
-            if sys.stdin is None:  # as Python has it where the descriptor is closed
+            if sys.stdin is None:  # Python sets this if the descriptor is closed
                 raise InputError("standard input is closed")
             return cast(BinaryIO, sys.stdin.buffer)
         if isinstance(self._fs, pafs.LocalFileSystem):
             return open(self._inner, "rb", buffering=0)
-        # Each read of the stream below is a request: small ones would be slow and, in a cloud, cost money.
+        # Each read of the stream below is a request.  Small requests would be slow and, in a cloud, cost money.
         stream = self._fs.open_input_stream(self._inner, compression=None, buffer_size=_REMOTE_BYTES)
         return cast(BinaryIO, stream)
 
     def open(self) -> BinaryIO:
-        """The decompressed content from its start.  Reading raises InputError where it expands beyond the ratio."""
+        """Open the decompressed content from its start.  Reading raises InputError if it expands beyond the limit."""
         return self.decompressed(self.raw())
 
     def decompressed(self, raw: BinaryIO) -> BinaryIO:
-        """The decompressed content of ``raw`` without its byte order mark; its first bytes, not its name, determine
-        how it is compressed.
+        """Return the decompressed content of ``raw`` without its byte order mark.
+
+        The first bytes of ``raw`` determine how it is compressed.  Its name does not matter.
         """
         content = raw if self._fs is None else self._unpacked(_Peekable(raw))
         return content if self._as_is else cast(BinaryIO, _Unmarked(content))
 
     @property
     def mark_bytes(self) -> int:
-        """The length of the byte order mark at the start of the content (0: none), which is no part of it."""
+        """The length of the byte order mark at the start (0: none).  The mark is no part of the content."""
         self.head()
         return self._mark_bytes
 
@@ -140,14 +142,14 @@ class InputFile:
 
     @property
     def compressed(self) -> bool:
-        """Whether the content is not the stored bytes."""
+        """True if the content is compressed, so that it differs from the stored bytes."""
         if self._fs is None:
             return False
         with self.raw() as raw:
             return _compression(_read_up_to(raw, _MOST_MAGIC)) is not None
 
     def head(self) -> Head:
-        """The beginning of the content, as it was when first asked for."""
+        """Return the beginning of the content, as it was at the first call."""
         if self._head is None:
             with self.open() as stream:
                 self._head = Head(self.name, _read_up_to(stream, HEAD_BYTES))
@@ -155,8 +157,10 @@ class InputFile:
         return self._head
 
     def beside(self) -> Iterator[InputFile]:
-        """The other files of its folder, by name, then those of its subfolder ``capture_traces``, where vLLM (0.26 and
-        later), SGLang and ATOM put the traces of captured graphs; empty for standard input.
+        """Yield the other files of the folder, by name, then the files of its subfolder ``capture_traces``.
+
+        vLLM (0.26 and later), SGLang and ATOM put the traces of captured graphs into that subfolder.  Standard input
+        has no such files.
         """
         if self._fs is None or self.path == "-":
             return
@@ -173,7 +177,7 @@ class InputFile:
                     yield InputFile(os.path.join(os.path.dirname(self.path), below, name))
 
     def lines(self) -> Iterator[Line]:
-        """Lines decoded as UTF-8 (bad bytes escaped), split at LF only."""
+        """Yield lines decoded as UTF-8, with bad bytes escaped.  Lines are split at LF only."""
         with self.open() as stream:
             for block, offset in blocks(stream):
                 place = offset
@@ -186,11 +190,11 @@ class InputFile:
 
     @property
     def plain_path(self) -> str | None:
-        """The path of a local file that is not compressed, else None."""
+        """The path of a local file that is not compressed.  None for other inputs."""
         return self._inner if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed else None
 
     def local_path(self) -> str:
-        """A path on this machine with the decompressed content: the file itself or a temporary copy."""
+        """Return a path on this machine with the decompressed content: the file itself or a temporary copy."""
         if (path := self.plain_path) is not None:
             return path
         if self._copy is None:
@@ -199,16 +203,20 @@ class InputFile:
         return self._copy.name
 
     def kept(self, stream: BinaryIO) -> InputFile:
-        """The same input over a copy of the stream, as standard input can be read once only."""
+        """Return the same input over a copy of the stream.
+
+        Standard input needs the copy, because it can be read only once.
+        """
         out = InputFile(self.path, as_is=self._as_is, until_cut=self._until_cut)
         out._copy = _Copy(stream)
         out._fs, out._inner = pafs.LocalFileSystem(), out._copy.name
         return out
 
     def digest(self, upto: int, pieces: Sequence[bytes] = ()) -> str:
-        """Hash of the first ``upto`` raw bytes, from the hashes of its first ``pieces`` where they are known.
+        """Return the hash of the first ``upto`` raw bytes.
 
-        Raises OSError, and InputError where the file has become shorter.
+        ``pieces`` are the known hashes of the file's first pieces.  Raises OSError.  Raises InputError if the file has
+        become shorter.
         """
         whole = min(upto // PIECE_BYTES, len(pieces))  # a last line without its end may be longer than a piece
         state, left = Digest(pieces[:whole]), upto - whole * PIECE_BYTES
@@ -225,9 +233,10 @@ class InputFile:
 
 
 class Digest:
-    """Hash of bytes: the XXH64 of each piece of ``PIECE_BYTES``; of several pieces' hashes, their XXH3 (128 bits).
+    """Hash of bytes, made from pieces of ``PIECE_BYTES``.
 
-    ``before``: the hashes of the pieces before the bytes that ``update`` takes.
+    For one piece it is the piece's XXH64.  For several pieces it is the XXH3 (128 bits) of the pieces' hashes.
+    ``before`` are the hashes of the pieces before the bytes that ``update`` takes.
     """
 
     def __init__(self, before: Iterable[bytes] = ()) -> None:
@@ -252,18 +261,21 @@ class Digest:
         return out
 
     def hexdigest(self) -> str:
-        """The hash of all bytes."""
+        """Return the hash of all bytes."""
         pieces = [*self._whole, self._state.digest()] if self._length or not self._whole else self._whole
         return pieces[0].hex() if len(pieces) == 1 else xxhash.xxh3_128_hexdigest(b"".join(pieces))
 
 
 def source_id(path: str, digest: str) -> str:
-    """The id of a source: of a path, and of the content that was first read there."""
+    """Return the id of a source, made from a path and the hash of the content that was first read there."""
     return str(xxhash.xxh3_64_hexdigest(f"{path}\0{digest}".encode()))
 
 
 def last_line_end(file: int, start: int, end: int) -> int:
-    """The place after the last line end in bytes ``start`` to ``end`` of a file descriptor; ``start`` without one."""
+    """Return the place after the last line end in bytes ``start`` to ``end`` of a file descriptor.
+
+    Without one, return ``start``.
+    """
     stop = end
     while stop > start:
         begin = max(start, stop - (1 << 16))
@@ -275,7 +287,7 @@ def last_line_end(file: int, start: int, end: int) -> int:
 
 
 class _Passing(io.RawIOBase):
-    """A stream over another one: subclasses define ``read``; closing it closes the other one."""
+    """Stream over another stream.  Subclasses define ``read``.  Closing it closes the other stream."""
 
     def __init__(self, inner: BinaryIO) -> None:
         self._inner = inner
@@ -299,7 +311,7 @@ class _Passing(io.RawIOBase):
 
 
 class Hashing(_Passing):
-    """A raw stream that hashes and reports what passes; ``whole_lines`` is the hash up to the last line end."""
+    """Raw stream that hashes and reports the bytes that pass.  ``whole_lines`` is the hash up to the last line end."""
 
     def __init__(self, raw: BinaryIO, report: Callable[[int], None]) -> None:
         super().__init__(raw)
@@ -320,7 +332,7 @@ class Hashing(_Passing):
         return data
 
     def finish(self) -> str:
-        """Read what is left (bytes after the end of a compressed stream) and return the hash of all bytes."""
+        """Read the rest (bytes after the end of a compressed stream).  Return the hash of all bytes."""
         while self.read(1 << 20):
             pass
         return self._state.hexdigest()
@@ -331,12 +343,12 @@ class Hashing(_Passing):
 
 
 def _compression(head: bytes) -> str | None:
-    """How a file with these first bytes is compressed; None where it is not."""
+    """Return how a file with these first bytes is compressed.  Return None if it is not."""
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
 class _Peekable(_Passing):
-    """A stream whose first bytes can be peeked at before it is read."""
+    """Stream whose first bytes can be looked at before it is read."""
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__(raw)
@@ -350,7 +362,7 @@ class _Peekable(_Passing):
 
 
 class _Unmarked(_Passing):
-    """A stream without the byte order mark of UTF-8 at its start, as editors of Windows write it."""
+    """Stream without the UTF-8 byte order mark at its start.  Editors of Windows write this mark."""
 
     def __init__(self, inner: BinaryIO) -> None:
         super().__init__(inner)
@@ -372,14 +384,14 @@ class _Unmarked(_Passing):
 
 
 class CutError(InputError):
-    """A compressed file that ends early."""
+    """Error for a compressed file that ends early."""
 
 
 class _Bounded(_Passing):
-    """Decompressed bytes, refused beyond a limit (a few bytes can expand to terabytes).
+    """Decompressed bytes with a limit, because a few bytes can expand to terabytes.
 
-    Raises CutError behind the last byte of a file that was cut, and InputError where one is damaged otherwise: what was
-    decompressed of it may be wrong, as checksums stand at the end.
+    Raises CutError behind the last byte of a file that was cut.  Raises InputError for a file that is damaged
+    otherwise.  Then all that was decompressed may be wrong, because checksums stand at the end.
     """
 
     def __init__(self, inner: BinaryIO, path: str, limit: int) -> None:
@@ -405,7 +417,7 @@ class _Bounded(_Passing):
         return b"".join(parts)
 
     def _piece(self, size: int) -> bytes:
-        """Bytes as they come: one large read would lose with the error what it had decompressed before."""
+        """Return bytes as they come.  With one large read, an error would lose all that was decompressed before it."""
         try:
             return bytes(self._next(size))
         except (EOFError, OSError, lzma.LZMAError, zlib.error, ValueError, pa.ArrowException) as error:
@@ -415,9 +427,10 @@ class _Bounded(_Passing):
 
 
 class Cut(NamedTuple):
-    """Where the content of a compressed file ends early: after ``offset`` bytes.
+    """Place where the content of a compressed file ends early: after ``offset`` bytes.
 
-    Behind them ``length`` bytes could be decompressed, and are left out: the beginning of a line.
+    Behind it ``length`` more bytes could be decompressed.  They are left out, because they are only the beginning of a
+    line.
     """
 
     offset: int
@@ -425,16 +438,17 @@ class Cut(NamedTuple):
 
 
 class _UntilCut(_Passing):
-    """Decompressed bytes up to where the file is cut, and ``ended`` is told where that is.
+    """Decompressed bytes up to the place where the file is cut.  ``ended`` is told that place.
 
-    They end with a whole line, as half a number would be read as another one.  Of a line of more than ``_PIECE_BYTES``
-    the beginning is read, and so is one that is all that there is.
+    The bytes end with a whole line, because half a number would be read as another number.  There are two exceptions:
+    the beginning of a line of more than ``_PIECE_BYTES`` is read, and so is the beginning of a line that is the whole
+    content.
     """
 
     def __init__(self, inner: BinaryIO, ended: Callable[[Cut], None]) -> None:
         super().__init__(inner)
         self._ended = ended
-        self._ready, self._held = b"", b""  # whole lines, and the beginning of the next
+        self._ready, self._held = b"", b""  # whole lines, and the beginning of the next line
         self._count = 0
         self._over = False
 
@@ -463,20 +477,20 @@ class _UntilCut(_Passing):
 
 
 class Inputs(NamedTuple):
-    """The files that paths name."""
+    """Files that paths name."""
 
     files: dict[str, int]
-    """Raw bytes of each (0 where unknown)."""
+    """Raw bytes of each file (0 if unknown)."""
     missing: list[tuple[str, str]]
     """Paths that name no file, each with a message that states why."""
     own: dict[str, int]
-    """The number of files that logparse itself wrote below each folder, which are left out."""
+    """Number of files below each folder that logparse itself wrote.  These files are left out."""
     copies: Mapping[str, str] = MappingProxyType({})
-    """Packed files that hold the same as a file beside them, by that file: they are left out."""
+    """Packed files with the same content as a file beside them, each with that file.  They are left out."""
 
 
 def find_inputs(paths: Iterable[str]) -> Inputs:
-    """The files that these paths, folders, globs and URLs name, each once."""
+    """Return the files that these paths, folders, globs and URLs name, each once."""
     found: dict[str, int] = {}
     missing: list[tuple[str, str]] = []
     own: dict[str, int] = {}
@@ -505,7 +519,7 @@ def find_inputs(paths: Iterable[str]) -> Inputs:
 
 
 def _same_content(packed: str, plain: str) -> bool:
-    """Whether a packed file holds what the other one does; False where one of them cannot be read."""
+    """Tell whether a packed file has the content of the other file.  Return False if one of them cannot be read."""
     try:
         with InputFile(packed).open() as one, InputFile(plain).open() as other:
             while True:
@@ -519,7 +533,10 @@ def _same_content(packed: str, plain: str) -> bool:
 
 
 def _expand(path: str, left_out: list[Path]) -> dict[str, int]:
-    """The files that a path names; files of our own below a folder are added to ``left_out`` instead."""
+    """Return the files that a path names.
+
+    Files below a folder that logparse wrote are added to ``left_out`` instead.
+    """
     if "://" in path:
         return _expand_url(path, left_out)
     if os.path.isdir(path):
@@ -543,13 +560,15 @@ def _named(path: Path) -> str:
 
 
 _LEFT_OUT = regex(r"/\.|/miopen-lockfiles/|db\.txt\.(?:lock|time)$")
-"""Below a folder: hidden files, and what MIOpen keeps beside its databases (a lock, and when it last wrote)."""
+"""Names that are left out below a folder: hidden files, and files that MIOpen keeps beside its databases (a lock,
+and the time of its last write).
+"""
 
 
 def _walk(folder: Path, left_out: list[Path]) -> Iterator[Path]:
-    """Regular files below a folder, without ``_LEFT_OUT``, files of stores, and links to folders (they may loop).
+    """Yield regular files below a folder, without ``_LEFT_OUT``, files of stores, and links to folders (they may loop).
 
-    Those that logparse itself wrote are added to ``left_out`` instead.
+    Files that logparse itself wrote are added to ``left_out`` instead.
     """
     for root, folders, files in os.walk(folder):
         if META in files:
@@ -565,7 +584,9 @@ def _walk(folder: Path, left_out: list[Path]) -> Iterator[Path]:
 
 
 def _expand_url(url: str, left_out: list[Path]) -> dict[str, int]:
-    """The URLs of the files that a URL names: itself, those below a folder, or those that match a glob."""
+    """Return the URLs of the files that a URL names: the file itself, the files below a folder, or the matches of a
+    glob.
+    """
     place, path, query = split_url(url)
     if place == "file://":
         return _expand(path, left_out)
@@ -589,7 +610,10 @@ def _expand_url(url: str, left_out: list[Path]) -> dict[str, int]:
 
 
 def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether the names of a path match those of a glob, in which ``**`` is any number of folders."""
+    """Tell whether the names of a path match the names of a glob.
+
+    ``**`` in the glob stands for any number of folders.
+    """
     if not names or not pattern:
         return not names and not pattern
     if pattern[0] == "**":
@@ -598,8 +622,9 @@ def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 class _Copy:
-    """A temporary file with the content of a stream; it is removed with this object, at the latest at the program's
-    end.
+    """Temporary file with the content of a stream.
+
+    It is removed with this object, at the latest when the program ends.
     """
 
     def __init__(self, stream: BinaryIO) -> None:

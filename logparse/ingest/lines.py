@@ -1,15 +1,17 @@
-"""Bytes to distinct lines with counts, clocks and places: the fast path.
+"""Reading of bytes as distinct lines with counts, clocks and places: the fast path.
 
-Jobs repeat a few hundred problems millions of times, so a format reads a line once per *distinct* text.  What differs
-from call to call is removed first: the clock and the process of ``[date time][LIB][n]`` prefixes, and addresses
-(``0x7f…`` becomes ``0x@``; NULL, ``0`` or ``0x0``, stays: it means that there is no bias, no algo …).
+Jobs repeat a few hundred problems millions of times.  So a format reads a line only once per *distinct* text.  What
+differs from call to call is removed first: the clock and the process of ``[date time][LIB][n]`` prefixes, and
+addresses.  An address such as ``0x7f…`` becomes ``0x@``.  NULL, ``0`` and ``0x0`` stay, because they mean that there is
+no bias, no algo and so on.
 
-Counters (see ``counting``) do this for blocks of lines, several blocks at a time; the result does not depend on which
-counter took which block.  Block formats depend on order: their readers follow one block after the other.
+Counters (see ``counting``) do this for blocks of lines, several blocks at a time.  The result does not depend on which
+counter took which block.  Block formats depend on the order of lines.  So their readers follow one block after the
+other.
 
-A stream may be a *table of counts*, as ``sort | uniq -c`` writes it: the number before a line is how often the line
-stood in the log.  Numbers that rise by one from line to line are line numbers (``cat -n``).  In any other stream such a
-number is the end of a torn line, and what follows it counts once.
+A stream may be a *table of counts*, as ``sort | uniq -c`` writes it.  Then the number before a line is how often the
+line stood in the log.  Numbers that rise by 1 from line to line are line numbers (``cat -n``).  In any other stream a
+number before a record is the end of a torn line, and the record behind it counts once.
 """
 
 from __future__ import annotations
@@ -37,20 +39,26 @@ if TYPE_CHECKING:
     from logparse.ingest._lines import Counter as NativeCounter
 
 PIECE_BYTES = 4 << 20
-"""Bytes of a file that are hashed at a time: ranges that begin at multiples of it can be hashed each by itself."""
+"""Bytes of a file that are hashed at a time.  Ranges that begin at multiples of it can be hashed independently."""
 LONGEST_BYTES = 64 << 20
-"""A longer line is a reject, and its bytes are skipped."""
+"""Most bytes of a line.  A longer line is a reject, and its bytes are skipped."""
 _EXCERPT_BYTES = 1024
 BLOCK_BYTES = 1 << 20  # fits caches, and memory that the allocator reuses instead of mapping it anew
-_HELD_BYTES = 10 << 20  # maximum of distinct lines and cells in one counter until they are taken
+_HELD_BYTES = 10 << 20  # most bytes of distinct lines and cells in one counter until they are taken
 _HELD_CLAIMED = 20_000
-_RANGE_BYTES = (8 << 20, 256 << 20)  # minimum and maximum of a range of a file
-_GO_ON = -1  # hash on from where the last call stopped
+_RANGE_BYTES = (8 << 20, 256 << 20)  # least and most bytes of a range of a file
+_GO_ON = -1  # hash on from the place where the last call stopped
 _COUNT = regex(rb"(?:[ \t]+(\d{1,12})|(\d{1,12})(?![ \t]+MIOpen))[ \t]+(?=\S)")
-"""A count before a line.  Without blanks before it, the number before MIOpen's own prefix is a thread."""
+"""Pattern of a count before a line.
+
+A number without blanks before it that stands before MIOpen's own prefix is a thread, so it is no count.
+"""
 _NUMBER = regex(rb"[ \t]*(\d{1,12})(?:[ \t]|\r?\Z)")
 _MIN_NUMBERED = 4
-"""Minimum number of lines whose numbers, each one more than the last, are line numbers (behind which is a blank)."""
+"""Least number of lines whose numbers, if they rise by 1, count as line numbers.
+
+It is for numbers with a blank behind them.
+"""
 _TORN = Reject("torn: another record begins inside this line")
 
 TORN = LineFormat("", "a record inside which another begins", (), b"", lambda _: Outcome("reject", (_TORN,)), True)
@@ -60,10 +68,12 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Distinct:
-    """A distinct line of one format: its text without clock, process and addresses, and where it stood first.
+    """Distinct line of one format: its text without clock, process and addresses, and the place where it stood first.
 
-    It stood ``counts[i]`` of its ``count`` times at place ``numbers[i]`` of its ``Read``.  ``counted``: a table of
-    counts states how often; then ``count`` is not its number of ``lines``.
+    * ``numbers``, ``counts``: the line stood ``counts[i]`` of its ``count`` times at place ``numbers[i]`` of its
+      ``Read``.
+    * ``lines``: the number of lines with this text.
+    * ``counted``: True if a table of counts states ``count``.  Then ``count`` may differ from ``lines``.
     """
 
     format: LineFormat
@@ -78,7 +88,7 @@ class Distinct:
 
 
 class Claimed(NamedTuple):
-    """A line that a block format claims: its outcome, its place in the stream, its bytes, the format's name."""
+    """Line that a block format claims: its outcome, its place in the stream, its bytes, the format's name."""
 
     outcome: Outcome
     offset: int
@@ -88,7 +98,9 @@ class Claimed(NamedTuple):
 
 @dataclass(slots=True)
 class Read:
-    """The content of a stretch of a stream: lines of block formats, and distinct lines (and torn pieces) to read."""
+    """Content of a stretch of a stream: lines of block formats, and distinct lines (and torn pieces) that formats
+    are to read.
+    """
 
     claimed: list[Claimed] = field(default_factory=list)
     distinct: list[Distinct] = field(default_factory=list)
@@ -100,10 +112,10 @@ class Read:
 
 
 class LineReader:
-    """Reads one stream block by block; ``feed`` takes whole lines, ``close`` ends it.
+    """Reader of one stream, block by block.  ``feed`` takes whole lines, and ``close`` ends the stream.
 
-    ``threads`` parts of a file are counted at a time where counting is native (it runs without the interpreter's lock).
-    ``head``: the stream's first bytes, which show whether it is a table of counts.
+    ``threads`` ranges of a file are counted at a time if counting is native, because native counting runs without the
+    interpreter's lock.  ``head`` holds the stream's first bytes, which show whether it is a table of counts.
     """
 
     def __init__(
@@ -139,9 +151,12 @@ class LineReader:
         self._taking = _Taking(self, self.read)
 
     def _is_table(self, head: bytes) -> bool:
-        """Whether a count stands before most lines with a marker; where none has one, before every line."""
+        """Tell whether a count stands before most lines with a marker.
+
+        If no line has a marker, a count must stand before each.
+        """
         lines = [counting.uncoloured(line) for line in head.split(b"\n") if line.strip()]
-        if not any(map(_COUNT.match, lines)):  # nearly always: the pattern of all markers takes a while to compile
+        if not any(map(_COUNT.match, lines)):  # nearly always; the pattern of all markers takes a while to compile
             return False
         if _are_numbered(lines):
             return False
@@ -150,19 +165,22 @@ class LineReader:
         return 2 * counted > len(marked) if marked else 0 < len(lines) == counted
 
     def feed(self, data: bytes, offset: int) -> None:
-        """Read whole lines; ``offset`` is the place of ``data`` in the stream."""
+        """Read whole lines.  ``offset`` is the place of ``data`` in the stream."""
         self._follow(_Text(data, offset), offset, self._counters[0], self._counters[0].count(data, offset))
 
     @property
     def reads_files(self) -> bool:
-        """Whether counters read files themselves: then counting does not wait for Python, nor Python for the disk."""
+        """True if counters read files themselves.
+
+        Then counting does not wait for Python, and Python does not wait for the disk.
+        """
         return hasattr(self._counters[0], "count_file")
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
-        """Read the lines of a file descriptor's bytes ``start`` to ``end``, where lines begin.
+        """Read the lines in bytes ``start`` to ``end`` of a file descriptor.  Lines begin at both places.
 
-        Yields the number of bytes done, so that the caller can ``take``.  At the end ``hashes`` contains those of all
-        pieces of the file that end by ``end``.  Raises OSError.
+        Yield the number of bytes done, so that the caller can ``take``.  At the end ``hashes`` contains the hashes of
+        all pieces of the file that end by ``end``.  Raises OSError if the file cannot be read.
         """
         text = _Text(b"", start, file)
         ranges = _ranges(file, start, end, self._threads)
@@ -182,7 +200,7 @@ class LineReader:
                 yield done
         finally:
             for part in self._counting:
-                part.counted.exception()  # wait: the caller may close the file when this returns
+                part.counted.exception()  # wait, because the caller may close the file afterwards
 
     def _count_range(self, text: _Text, start: int, end: int, counter: counting.Counter, hashed: int) -> _Counting:
         if self._pool is None:
@@ -192,7 +210,10 @@ class LineReader:
         return _Counting(text, start, end, counter, counted)
 
     def take(self, *, all: bool = True) -> Read:
-        """Return what was read since the last call; without ``all`` only from full counters, while counting goes on."""
+        """Return what was read since the last call.
+
+        If ``all`` is False, only full counters are taken, while counting goes on.
+        """
         if all:
             while self._counting:
                 self._finish()
@@ -205,11 +226,11 @@ class LineReader:
 
     @property
     def full(self) -> bool:
-        """Whether a ``take`` is due, so that memory stays bounded when every line is distinct."""
+        """True if a ``take`` is due, so that memory stays bounded when every line is distinct."""
         return self._taking.begun or len(self.read.claimed) > _HELD_CLAIMED
 
     def close(self) -> Iterator[Record]:
-        """Records that block formats still hold."""
+        """Yield records that block formats still hold, and end the stream."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -217,9 +238,12 @@ class LineReader:
             yield from reader.close()
 
     def pieces(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """The stretches of a line, each with the format whose record begins there (None: foreign)."""
+        """Return the stretches of a line, each with the format whose record begins there.
+
+        None stands for a foreign stretch.
+        """
         owners = {number for marker, number in self._record_markers if marker in line}
-        found, at = list[tuple[int, int]](), 0  # where a record begins, and the number of its format
+        found, at = list[tuple[int, int]](), 0  # (place where a record begins, number of its format)
         while matches := [
             (match.start(), number, match.end())
             for number in owners
@@ -238,7 +262,10 @@ class LineReader:
     # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
-        """Wait for the earliest part that is being counted, and show it to block readers.  Returns its length."""
+        """Wait for the earliest range that is being counted, and show it to block readers.
+
+        Return the number of its bytes that were counted.
+        """
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
         stop = result[-1]
@@ -252,7 +279,10 @@ class LineReader:
         return stop - start
 
     def _follow(self, text: _Text, at: int, counter: counting.Counter, counted: counting.Counted) -> None:
-        """Show block readers the lines with their markers, and the lines between while one is awake."""
+        """Show block readers the lines with their markers.
+
+        While a block reader is awake, show it the lines between as well.
+        """
         if counter.held > _HELD_BYTES:
             self._taking.add(counter)
         lines, foreign, blank, splits, events, stop = counted
@@ -267,7 +297,7 @@ class LineReader:
         self._follow_between(text, at, stop)
 
     def _follow_between(self, text: _Text, at: int, stop: int) -> None:
-        """Show lines without a block marker; a reader may claim those that the counter took for foreign or blank."""
+        """Show lines without a block marker.  A reader may claim lines that the counter took for foreign or blank."""
         while at < stop and self._awake:
             line = text.line(at, stop)
             if self._counted(line)[-1][0] is None and self._shown(line, at):
@@ -279,11 +309,11 @@ class LineReader:
 
     @property
     def _awake(self) -> bool:
-        claimer = self._claimer  # asked first: it mostly claims many lines in a row
+        claimer = self._claimer  # asked first, because it mostly claims many lines in a row
         return (claimer is not None and claimer.awake) or any(reader.awake for _, reader in self._blocks)
 
     def _event(self, line: bytes, place: int) -> None:
-        """Show a line with a marker of a block format; the counter has counted it only if it is also a record."""
+        """Show a line with a marker of a block format.  The counter has counted it only if it is also a record."""
         plain, pieces = counting.uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]
         if format is None:
@@ -298,12 +328,15 @@ class LineReader:
                 reader.take(_line(piece, place + start))
 
     def _counted(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """The pieces of a line without its colours, as it is read if the counter took it for a record by its bytes."""
+        """Return the pieces of a line without its colours.
+
+        A line whose bytes the counter took for no record is one foreign piece.
+        """
         record = b"\x1b" not in line or any(marker in line for marker, _ in self._record_markers)
         return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
 
     def _shown(self, raw: bytes, place: int) -> bool:
-        """Show a line to block readers; returns whether one claims it."""
+        """Show a line to block readers.  Return True if a reader claims it."""
         line = _line(raw, place)
         for format, reader in self._asked(raw):
             outcome = reader.take(line)
@@ -314,7 +347,9 @@ class LineReader:
         return False
 
     def _asked(self, raw: bytes) -> Iterator[tuple[BlockFormat, BlockReader]]:
-        """Block readers that a line concerns: first those whose marker it bears, then those that are awake."""
+        """Yield the block readers that a line concerns: first readers whose marker it bears, then readers that are
+        awake.
+        """
         marked: list[tuple[BlockFormat, BlockReader]] = []
         if self._block_marker.search(raw) is not None:
             marked = [block for block in self._blocks if any(m in raw for m in block[0].markers)]
@@ -325,9 +360,9 @@ class LineReader:
 
 
 def _are_numbered(lines: Sequence[bytes]) -> bool:
-    """Whether the numbers before lines are those of the lines, as ``cat -n``, ``nl`` and ``less -N`` print them.
+    """Tell whether the numbers before lines are line numbers, as ``cat -n``, ``nl`` and ``less -N`` print them.
 
-    ``uniq -c`` puts a blank behind its counts, ``cat -n`` and ``nl`` a tab.
+    ``uniq -c`` puts a blank behind its counts.  ``cat -n`` and ``nl`` put a tab behind their numbers.
     """
     found = [match for match in map(_NUMBER.match, lines) if match is not None]
     numbers = [int(match[1]) for match in found]
@@ -340,14 +375,19 @@ def _line(raw: bytes, place: int) -> Line:
     return Line(counting.uncoloured(raw).decode("utf-8", "backslashreplace"), place)
 
 
-@cache  # the formats are always the same: of a small file this would be a tenth of the work
+@cache  # the formats are always the same; without a cache this is a tenth of the work for a small file
 def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """The markers without those that contain another one: a line bears one of them iff it bears one of all."""
+    """Return the markers without markers that contain another one.
+
+    A line bears one of the returned markers if and only if it bears one of all markers.
+    """
     return tuple(dict.fromkeys(m for m in markers if not any(other in m for other in markers if other != m)))
 
 
 def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
-    """Where the next record begins from ``at`` on; markers are searched first, as they are found faster."""
+    """Return where the next record begins from ``at`` on.  Markers are searched first, because they are found
+    faster.
+    """
     for marker in markers:
         if line.find(marker, at) >= 0:
             return start.search(line, at)
@@ -355,7 +395,7 @@ def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at:
 
 
 class _Text:
-    """A stretch of a stream: a block, or a window of a file, which is read again on demand."""
+    """Stretch of a stream: a block, or a window of a file, which is read again on demand."""
 
     _WINDOW = 1 << 20
     _LINE = 1 << 12
@@ -372,7 +412,7 @@ class _Text:
         return self._data[at : at + length]
 
     def line(self, start: int, stop: int) -> bytes:
-        """The line that begins at ``start``, without its end; the last one ends at ``stop``."""
+        """Return the line that begins at ``start``, without its line end.  The last line ends at ``stop``."""
         length = self._LINE
         while True:
             text = self.span(start, min(length, stop - start))
@@ -383,7 +423,7 @@ class _Text:
 
 
 class _Counting(NamedTuple):
-    """A part of a stream that is being counted."""
+    """Range of a stream that is being counted."""
 
     text: _Text
     start: int
@@ -393,9 +433,9 @@ class _Counting(NamedTuple):
 
 
 def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Ranges of whole lines, small ones at the end: all threads end together.
+    """Yield ranges of whole lines.  Ranges become smaller towards the end, so that all threads end together.
 
-    Each begins with the first line in a piece, so that little is read only to hash the piece's beginning.
+    Each range begins with the first line in a piece.  So few bytes are read only to hash the piece's beginning.
     """
     smallest, largest = _RANGE_BYTES
     while start < end:
@@ -414,7 +454,7 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
 
 
 class _Taking:
-    """Turns entries of counters into distinct lines: merges equal ones and splits torn ones."""
+    """Conversion of counters' entries into distinct lines: equal entries are merged, and torn entries are split."""
 
     def __init__(self, reader: LineReader, out: Read) -> None:
         self._reader = reader
@@ -478,7 +518,7 @@ class _Taking:
         self._piece(format, raw[start:end], offset + start, stood)
 
     def _piece(self, format: LineFormat, piece: bytes, offset: int, stood: _Stood) -> None:
-        """Add a piece of a line, with clock and addresses removed as a counter removes them."""
+        """Add a piece of a line.  Its clock and addresses are removed as a counter removes them."""
         text, where = piece, counting.NOWHERE
         if format.prefixed and (prefix := counting.PREFIX.match(piece)) is not None:
             text = prefix[2] + counting.masked(piece[prefix.end() :].rstrip())
@@ -506,9 +546,9 @@ class _Taking:
 
 
 class _Stood(NamedTuple):
-    """How many ``lines`` of one text stood in the stream, ``counts`` of them at each of the places ``numbers``.
+    """Number of ``lines`` with one text in the stream.  ``counts[i]`` of them stood at place ``numbers[i]``.
 
-    ``stated`` is the count that a table of counts states before each of them.
+    ``stated`` is the count that a table of counts states before each such line.
     """
 
     lines: int
@@ -518,9 +558,10 @@ class _Stood(NamedTuple):
 
 
 def has_long_line(file: int, start: int, end: int) -> bool:
-    """Whether a line of more than ``LONGEST_BYTES`` may be in bytes ``start`` to ``end`` of a file descriptor.
+    """Tell whether bytes ``start`` to ``end`` of a file descriptor may hold a line of more than ``LONGEST_BYTES``.
 
-    Reads a little of each half of that length: a longer line leaves one of them without a line end.
+    The range is divided into stretches of half that length, and each is searched for a line end until one is found.  A
+    longer line leaves a stretch without a line end.
     """
     half = LONGEST_BYTES // 2
     return any(not _has_line_end(file, at, at + half) for at in range(start, end - half + 1, half))
@@ -536,16 +577,17 @@ def _has_line_end(file: int, start: int, stop: int) -> bool:
 
 
 Long = Callable[[bytes, int, int], None]
-"""Called with the first bytes, the offset and the length of a line of more than ``LONGEST_BYTES``."""
+"""Function that gets the first bytes, the offset and the length of a line of more than ``LONGEST_BYTES``."""
 
 
 def blocks(
     stream: BinaryIO, offset: int = 0, size: int | None = None, long: Long | None = None
 ) -> Iterator[tuple[bytes, int]]:
-    """Blocks of whole lines with their offsets; the last may lack its line end, a longer line is a block of its own.
+    """Yield blocks of whole lines with their offsets.  The last block may lack its line end.
 
-    ``size`` (default ``BLOCK_BYTES``) is the size of one read.  With ``long``, a line of more than ``LONGEST_BYTES`` is
-    in no block, and never in memory as a whole.
+    A line that is longer than a block is a block of its own.  ``size`` (default ``BLOCK_BYTES``) is the number of bytes
+    of one read.  If ``long`` is given, a line of more than ``LONGEST_BYTES`` is in no block, and never in memory as a
+    whole.
     """
     rest: list[bytes | memoryview] = []
     first, held = b"", 0  # the first bytes of a line that is too long; the length of a line so far

@@ -1,7 +1,8 @@
-"""The process of the lines that state none: stated by the user, or by the names of the files that are read together.
+"""The process of lines that state none.  The user states it, or the names of the files that are read together.
 
-Libraries put it where a template has ``%i`` (``HIPBLASLT_LOG_FILE=job_%i.log``), launchers put ``rank3`` or ``pid=77``
-into a name.  Any other number belongs to a model, a date or a device: ``Llama-2-70B.log``, ``mi300x.log``.
+Libraries put the process into a name where a template has ``%i`` (``HIPBLASLT_LOG_FILE=job_%i.log``).  Launchers put
+``rank3`` or ``pid=77`` into a name.  Any other number in a name belongs to a model, a date or a device:
+``Llama-2-70B.log``, ``mi300x.log``.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ _PLACE = regex(
     r"(?<![A-Za-z])(?:pid|rank)[_.=-]?(?P<word>\d{1,18})(?![\dA-Za-z])"
     r"|(?:^|_|(?<!\d)\.)(?P<end>\d{1,18})(?=(?:\.[A-Za-z]\w*)*$)"
 )
-"""Behind one of the words; or last before the extensions, behind ``_``, a dot (but no decimal point) or nothing."""
+"""Places of a process in a name: a number behind ``pid`` or ``rank``, or the last number before the extensions.
+
+Before such a last number stands ``_``, a dot (no decimal point) or nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, and where it is from: ``prefix`` (of lines), ``fact``, ``name`` (of the file) or ``option``."""
+    """Process, and its origin: ``prefix`` (of lines), ``fact``, ``name`` (of the file) or ``option``."""
 
     pid: int | None = None
     pid_from: str | None = None
@@ -35,7 +39,10 @@ def is_process(text: str) -> bool:
 
 
 def stated_process(text: str | None) -> Process | None:
-    """The value of ``--pid``: a number or ``none``; None where it is absent.  Raises UsageError."""
+    """Parse the value of ``--pid``: a number or ``none``.
+
+    Return None if the option is missing.  Raises UsageError for other values.
+    """
     if text is None:
         return None
     if text == "none":
@@ -46,10 +53,11 @@ def stated_process(text: str | None) -> Process | None:
 
 
 def processes_in_names(names: Iterable[str]) -> Mapping[str, Process]:
-    """The process in each name.
+    """Return the process in each name.
 
-    Of several places the last one counts in which names differ that are alike elsewhere: the 3 of ``rank3_2026.log``
-    beside ``rank4_2026.log``.
+    If a name has several numbers, names with the same text around the numbers are compared.  The last number in which
+    they differ is the process: the 3 of ``rank3_2026.log`` beside ``rank4_2026.log``.  If they do not differ, the last
+    number is the process.
     """
     numbers = {name: [int(match[match.lastgroup or 0]) for match in _PLACE.finditer(name)] for name in names}
     alike: dict[str, list[list[int]]] = {}

@@ -1,4 +1,4 @@
-"""Text of an ingest's results: a row per input, the runs, and why inputs gave nothing."""
+"""Text about an ingest's results: a row per input, the runs, and reasons why inputs gave nothing."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from logparse.output import Answer, Rows
 from logparse.store import command_line
 from logparse.text import common_start, short_path
 
-_LOOKED_AT = 50  # foreign files beside others whose heads are read again
-_SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
+_LOOKED_AT = 50  # most foreign files (beside files of known formats) whose heads are read again
+_SHOWN, _FIRST = 8, 80  # most remarks of one kind; most characters of a first line
 _WHY_EMPTY: Mapping[str, Callable[[bytes], str]] = {profiler.FORMAT.name: profiler.why_empty}
-"""The reason, by format, of what a file begins with."""
+"""Functions by format that find the reason in a file's first bytes."""
 _SEARCHED = 4 << 20
-"""Bytes of a file in which the reason is looked for."""
+"""Number of a file's first bytes in which the reason is searched."""
 _UNITS: dict[str, Unit] = {"measured": "measurement", "messages": "message", "rejects": "reject", "foreign": "foreign"}
 
 
 def answer(results: Sequence[Ingested], label: str | None = None, store: str | None = None) -> Answer:
-    """The results of all inputs, and why inputs added nothing to the run ``label`` of a store, where one was given.
+    """Return the results of all inputs as an answer, and the reasons why inputs added nothing to the run ``label``.
 
-    The exit code is 1 if an input failed, no input is of a known format, or all belong to other runs.
+    ``label`` and the URL ``store`` may be missing. The exit code is 1 in three cases: an input failed, no input has a
+    known format, or all inputs belong to other runs.
     """
     left_out = [r for r in results if r.state == "left out"]
     results = [r for r in results if r.state != "left out"]
     names = [shown(r) for r in results]
     start = names[0][: common_start(names)] if names else ""
-    folder = start[: start.rfind("/") + 1]  # which holds all of several inputs
+    folder = start[: start.rfind("/") + 1]  # the folder that holds all of several inputs
     rows = [
         {
             "file": shown(r).removeprefix(folder),
@@ -71,12 +72,12 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
 
 
 def shown(result: Ingested) -> str:
-    """An input's path, relative to the working folder where it is below it."""
+    """Return an input's path, relative to the working folder if it is below that folder."""
     return short_path(result.path)
 
 
 def _why_nothing(result: Ingested) -> str:
-    """The reason why an input that could be read gave nothing."""
+    """Tell why an input that could be read gave nothing."""
     if result.is_empty_results:
         return "empty: TunableOp wrote no result (nothing was tuned, or the worker was killed)"
     if not result.lines:
@@ -94,14 +95,14 @@ def _why_nothing(result: Ingested) -> str:
 
 
 def _head(path: str) -> Head:
-    """The head of a file, empty where it cannot be read any more."""
+    """Return the head of a file. Return an empty head if the file cannot be read any more."""
     with contextlib.suppress(LogparseError, OSError, EOFError):
         return InputFile(path).head()
     return Head("", b"")
 
 
 def _beginning(path: str) -> bytes:
-    """What a file begins with, uncompressed; empty where it cannot be read any more."""
+    """Return the first bytes of a file's decompressed content. Return no bytes if the file cannot be read any more."""
     with contextlib.suppress(LogparseError, OSError, EOFError), InputFile(path).open() as stream:
         return stream.read(_SEARCHED)
     return b""

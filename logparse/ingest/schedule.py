@@ -1,7 +1,8 @@
-"""What is read next: files go in, tasks come out, results go in.  It opens no file and starts no process.
+"""Order of reading: files go in, tasks come out, results go in.  This module opens no file and starts no process.
 
-A file is read by a task of its own; small ones, where there are very many, by one task for several (see
-``store.joint``).  A joint task whose worker died is split: one of its files may kill any worker that reads it.
+A file is read by a task of its own.  If there are very many small files, a joint task reads several of them (see
+``store.joint``).  If the worker of a joint task dies, its files are read by tasks of their own, because one of them may
+kill every worker that reads it.
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from logparse.store.schema import Commit
 from logparse.text import printable
 
 SMALL_BYTES, MANY = 256 << 10, 512
-"""Size of a small file, and how many there must be to read several in one task (and to merge them in the end)."""
+"""Bytes of a small file at most, and the number of small files from which on a task reads several.
+
+From this number on they are merged at the end, too.
+"""
 _TOGETHER, _TASKS = 256, 4
-"""Maximum number of files of a joint task; minimum number of such tasks per core."""
-_THREAD_BYTES = 256 << 20  # minimum bytes per extra thread: each finds the distinct lines anew
+"""Most files of a joint task, and least number of such tasks per core."""
+_THREAD_BYTES = 256 << 20  # least bytes per extra thread, because each thread finds the distinct lines anew
 _MOST_THREADS = 8  # a single reader takes what all threads found
 
 
-@dataclass(frozen=True, slots=True)  # slots: one per file, and there may be very many files
+@dataclass(frozen=True, slots=True)  # slots: one object per file, and there may be very many files
 class Ingested:
-    """The result of one input."""
+    """Result of one input."""
 
     path: str
     state: str  # new, grown, unchanged, failed, left out
@@ -44,25 +48,27 @@ class Ingested:
 
     @property
     def units(self) -> Mapping[Unit, int]:
-        """Lines per unit; kept as ``counts``, which take a third of the memory."""
+        """The number of lines per unit.  They are kept as ``counts``, which take a third of the memory."""
         return dict(zip(UNITS, self.counts, strict=True))
 
     @property
     def recognised(self) -> bool:
-        """Whether any format read something in it."""
+        """True if any format read something in the input, or if the input is unchanged."""
         return self.state == "unchanged" or any(n for unit, n in self.units.items() if unit not in ("foreign", "blank"))
 
     @property
     def is_empty_results(self) -> bool:
-        """Whether it is a file of TunableOp in which no result was written."""
+        """True if the input is a file of TunableOp in which no result was written."""
         read = self.state not in ("failed", "left out") and not self.lines
         return read and "tunableop_results" in os.path.basename(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A file to read with ``threads`` threads, the commits of it that the store held at the start, and the process of
-    its lines that state none.
+    """File to read with ``threads`` threads.
+
+    ``known`` are the file's commits that the store held at the start.  ``process`` is the process of lines that state
+    none.
     """
 
     path: str
@@ -78,23 +84,27 @@ JointTask: TypeAlias = tuple[Task, ...]
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """The results of a joint task, and the rows that committed them."""
+    """Results of a joint task, and the rows that committed them."""
 
     results: tuple[Ingested, ...]
     rows: pa.Table
 
 
 def resources(task: Task | JointTask) -> Resources:
-    """The needs of a task for its executor."""
+    """Return the needs of a task for its executor."""
     if isinstance(task, Task):
         return Resources(cpus=task.threads, weight=task.size)
     return Resources(weight=sum(one.size for one in task))
 
 
 class Schedule:
-    """The files of one ingest.
+    """Files of one ingest.
 
-    ``sizes``: raw bytes by path; ``cores``: of all tasks together; ``most``: of one task; ``known``: a file's commits.
+    * ``sizes``: raw bytes by path.
+    * ``cores``: the number of cores of all tasks together.
+    * ``most``: most cores of one task.
+    * ``known``: a function that returns a file's commits.
+    * ``processes``: the process of each file's lines that state none.
     """
 
     def __init__(
@@ -109,11 +119,11 @@ class Schedule:
         self._known, self._processes = known, processes or {}
         self._share = cores / max(1, sum(sizes.values()))
         self.waiting = sorted(sizes, key=lambda path: -sizes[path])
-        """The files that are still to be read; those of a joint task that ended badly wait again."""
+        """Files that are still to be read.  The files of a joint task whose worker died are among them again."""
         self._lost: set[str] = set()
 
     def tasks(self) -> Iterator[Task | JointTask]:
-        """Tasks for all files that wait, large ones first, so that no large one runs alone at the end."""
+        """Yield tasks for all files that wait.  Large files come first, so that no large file runs alone at the end."""
         waiting, self.waiting = self.waiting, []
         small = [path for path in waiting if self._sizes[path] <= SMALL_BYTES and path not in self._lost]
         joint = set(small) if len(small) >= MANY else set[str]()
@@ -127,12 +137,12 @@ class Schedule:
 
     def _task(self, path: str) -> Task:
         size = self._sizes[path]
-        cores = min(self._most, round(self._share * size))  # its share of the cores
+        cores = min(self._most, round(self._share * size))  # the file's share of the cores
         threads = max(1, min(cores, _MOST_THREADS, 2 + size // _THREAD_BYTES))
         return Task(path, threads, size, tuple(self._known(path)), self._processes.get(path, UNKNOWN))
 
     def ended(self, task: Task | JointTask, result: Ingested | Several | TaskError) -> Sequence[Ingested]:
-        """Take the result of a task; returns those of its files that are done."""
+        """Take the result of a task.  Return the results of the files that are done."""
         if isinstance(result, Several):
             return result.results
         if isinstance(result, Ingested):

@@ -15,15 +15,21 @@ from logparse.target import as_hip_counts, machine
 
 
 def target_from(words: Sequence[str]) -> dict[str, str]:
-    """The facts of the machine that will read the overrides, from ``--target`` words.
+    """Return the facts of the machine that will read the overrides, from ``--target`` words.
 
-    A word is ``KEY=VALUE`` (a name of ``model.FACTS`` or ``validator:NAME``), a MIOpen db's file name (the file need
-    not exist), a ``facts.json`` (one object of texts), or a file of any format that contains facts (TunableOp
-    results, tuning file).  Raises UsageError for anything else, and where two words disagree: two targets are never
-    merged.  An arch may be given with its features or without, the CUs of an RDNA device as rocminfo or as HIP counts.
+    These words are allowed:
+
+    * ``KEY=VALUE``: the key is a name of ``model.FACTS`` or ``validator:NAME``.
+    * The file name of a MIOpen db.  The file need not exist.
+    * A ``facts.json``: one object of texts.
+    * A file of any format that contains facts, such as TunableOp results or a tuning file.
+
+    An arch may be given with or without its features.  The CUs of an RDNA device may be given as rocminfo or as HIP
+    counts them.  Raises UsageError for any other word.  Raises UsageError also if two words disagree, because two
+    targets are never merged.
     """
     found = [(word, [*_facts_of(word)]) for word in words]
-    # Which number of CUs is meant depends on the arch, which another word may state.
+    # The meaning of a number of CUs depends on the arch, which another word may state.
     known = {fact.name: fact.value for _, facts in found for fact in facts if fact.name in ("arch", "wgp_mode")}
     out: dict[str, str] = {}
     for word, facts in found:
@@ -80,7 +86,10 @@ _VALUES: Mapping[str, tuple[str, str]] = {
     "hipblaslt_revision": (r"\S*", "a git revision, or empty as in Debian's builds"),
     "miopen_tweak": (r"\S*", "the git revision in a find-db's name, or empty"),
 }
-"""What a user may state of a fact.  Versions and other facts: ``_stated``."""
+"""Pattern of the values that a user may state for a fact, with words for the message.
+
+``_stated`` has the patterns for versions and other facts.
+"""
 
 
 def _stated(name: str, value: str, word: str) -> Fact:
@@ -111,7 +120,7 @@ def _file_facts(file: InputFile) -> list[Fact]:
 
 
 def _formats() -> Iterator[Format]:
-    """The usual ones first: then the others are not imported."""
+    """Yield the usual formats first.  If one of them fits, the others are not imported."""
     from logparse.libraries.hipblaslt import tuning_file
     from logparse.libraries.tunableop import results
 

@@ -1,4 +1,4 @@
-"""Reads a stretch of a stream into one attempt: formats read the distinct lines, counts become columns."""
+"""Reading of a stretch of a stream into one attempt: formats read the distinct lines, and counts become columns."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from logparse.store.pending import NULL
 from logparse.store.storable import fault, storable
 
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
-_REMEMBERED = 8192  # maximum number of outcomes that are kept
-_LONG = 16_384  # outcomes of lines from this length on are not kept
-_outcomes: dict[tuple[str, str], Outcome] = {}  # per process, not per file: a job's ranks write the same lines
+_REMEMBERED = 8192  # most outcomes that are kept
+_LONG = 16_384  # bytes of a line from which on its outcome is not kept
+_outcomes: dict[tuple[str, str], Outcome] = {}  # per process, not per file, because a job's ranks write the same lines
 
 
 class StreamRead:
-    """Reads blocks of whole lines into an attempt; ``finish`` writes all that was read."""
+    """Reading of blocks of whole lines into an attempt.  ``finish`` writes all that was read."""
 
     def __init__(
         self,
@@ -54,12 +54,15 @@ class StreamRead:
         self.reject(Reject(why, length=length), offset, first)
 
     def reject(self, reject: Reject, offset: int, raw: bytes = b"") -> None:
-        """Count what no format gets to see, as one line."""
+        """Count a stretch that no format gets to see, as one line."""
         self.tally.add(Outcome("reject", (reject,)))
         self._collector.add((reject,), offset=offset, raw=raw)
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
-        """Read lines of a file descriptor's bytes; yields the number of bytes done.  Raises OSError."""
+        """Read lines of a file descriptor's bytes.
+
+        Yield the number of bytes done.  Raises OSError if the file cannot be read.
+        """
         for count in self.reader.read_file(file, start, end):
             self.bytes += count
             if self.reader.full:
@@ -67,7 +70,7 @@ class StreamRead:
             yield count
 
     def finish(self, end_of_stream: bool = True) -> None:
-        """Write everything; at the end of the stream, also what block formats still hold."""
+        """Write everything.  At the end of the stream, also write what block formats still hold."""
         self._absorb(self.reader.take())
         if end_of_stream:
             last = [Reject(why) if (why := fault(record)) else record for record in self.reader.close()]
@@ -112,9 +115,10 @@ class StreamRead:
         self.tally.saw_processes(set(pids[seen].tolist()))
 
     def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
-        """What a format reads in a line, kept in case the line comes again, after a ``take`` or in another file.
+        """Return what a format reads in a line.
 
-        Outcomes of repeated lines are always kept, those of lines that came once only while there is room.
+        It is kept, because the line may come again after a ``take`` or in another file.  Outcomes of repeated lines are
+        always kept.  Outcomes of lines that came once are kept only while there is room.
         """
         outcome = _outcomes.get((format.name, text))
         if outcome is None:
@@ -127,7 +131,10 @@ class StreamRead:
 
 
 def _of_the_job(record: Record) -> Record:
-    """A line before which a count stands is one of the job whose lines were counted, also where it looks typed."""
+    """Return the record as a record of the job.
+
+    A line with a count before it comes from the job's log, even if it looks typed.
+    """
     return replace(record, by_tool=False) if isinstance(record, Call) and record.by_tool else record
 
 
@@ -139,15 +146,16 @@ class Tally:
         self.splits = 0
         self.units: dict[Unit, int] = dict.fromkeys(UNITS, 0)
         self.calls = 0
-        self.problems = 0  # distinct ones; above 200,000 some may count twice
+        self.problems = 0  # distinct problems; above 200,000 some may count twice
         self.bench_output = False
         self._pids: set[int] = set()
         self._formats: set[str] = set()
 
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
-        """Count the records of an outcome that came ``times`` times: ``units`` lines, which ``lines`` counts already.
+        """Count the records of an outcome that came ``times`` times.
 
-        Without ``units``, the number is the outcome's own and is added to ``lines``.
+        ``units`` is the number of its lines, which ``lines`` counts already.  Without ``units`` the outcome's own
+        number is taken, and added to ``lines``.
         """
         self.units[outcome.unit] += outcome.lines if units is None else units
         self.lines += outcome.lines if units is None else 0
@@ -165,7 +173,10 @@ class Tally:
             self.bench_output |= getattr(record, "origin", None) == "bench"
 
     def saw_processes(self, pids: set[int]) -> None:
-        """Take the processes that prefixes named; it only matters whether there is exactly one."""
+        """Take the processes that prefixes named.
+
+        At most two are kept, because it only matters whether there is exactly one.
+        """
         if len(self._pids) < 2:
             self._pids |= set(sorted(pids - {NULL})[:2])
 
@@ -177,5 +188,8 @@ class Tally:
         return "+".join(sorted(self._formats))
 
     def process(self) -> Process | None:
-        """The process that prefixes name, unknown where they name several; None where there are none."""
+        """Return the process that prefixes name.
+
+        It is unknown if they name several.  Return None if there are no prefixes.
+        """
         return Process(next(iter(self._pids)) if len(self._pids) == 1 else None, "prefix") if self._pids else None

@@ -1,4 +1,4 @@
-"""Reads one input into the store: recognises it, reads all of it or its new part, counts and commits."""
+"""Reading of one input into the store: recognise it, read all of it or its new end, count and commit."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
         lambda data: data.startswith(b'{"log":"'),
     ),
 }
-"""What cannot be read as lines, by its first bytes, and the remedy.  As lines, archives would lose their files' names
-and kinds, and most records would be torn.
+"""Kinds of files that cannot be read as lines.
+
+Each has a remedy and a test of the file's first bytes.  As lines, archives would lose the names and kinds of their
+files, and most records would be torn.
 """
 _CUT = "where its compressed file is cut"
 _LIVE_SECONDS = 3.0
@@ -54,7 +56,10 @@ _RANGED_BYTES = 16 << 20
 
 
 def formats_named(name: str | None) -> Sequence[Format]:
-    """The format of this name, or all formats for None.  Raises UsageError if there is none of that name."""
+    """Return the format with this name, or all formats if no name is given.
+
+    Raises UsageError if no format has the name.
+    """
     if name is None:
         return FORMATS
     named = [f for f in FORMATS if f.name == name.replace("_", "-")]  # accepts the spelling with _, used until 2026
@@ -64,7 +69,7 @@ def formats_named(name: str | None) -> Sequence[Format]:
 
 
 class Reader:
-    """Reads one file into the store, in any process: it is pickled with the store's URL."""
+    """Reader of files into the store, for any process.  It is pickled with the store's URL instead of the store."""
 
     def __init__(self, store: Store, run: str, format: str | None) -> None:
         self.run, self.format = run, format
@@ -81,11 +86,13 @@ class Reader:
         return self._store
 
     def __call__(self, task: Task | JointTask) -> Ingested | Several:
-        """Read a file, or several; an exception becomes its result, so that it does not stop the others."""
+        """Read a file, or several.  An exception becomes the result of its file, so that it does not stop the
+        others.
+        """
         return self.read(task) if isinstance(task, Task) else self._several(task)
 
     def _several(self, tasks: Sequence[Task]) -> Several:
-        """Read small files, write their rows in joint parts, and commit each."""
+        """Read small files, write their rows in joint parts, and commit each file."""
         joint = self.store.joint_attempts()
         results = [self.read(task, joint) for task in tasks]
         try:
@@ -108,7 +115,10 @@ class Reader:
 
 
 def _settled(result: Ingested, state: str | bool) -> Ingested:
-    """The result after its commit: ``state`` states whether its row was new, or why it could not be written."""
+    """Return the result after its commit.
+
+    ``state`` is True if its row was new, False if it existed, or the reason why it could not be written.
+    """
     if isinstance(state, str) and result.state in ("new", "grown"):
         return Ingested(result.path, "failed", error=f"{printable(result.path)}: {state}")
     return result if state else replace(result, state="unchanged")
@@ -116,10 +126,11 @@ def _settled(result: Ingested, state: str | bool) -> Ingested:
 
 @dataclass(frozen=True)
 class _Passed:
-    """A stream that was read to its end.
+    """State of a stream that was read to its end.
 
-    It holds the hashes of all raw bytes and of those up to the last line's end, the numbers of these bytes, and the
-    last line, if it has no end, with its place.
+    * ``digest``: the hash of all raw bytes.  ``end`` is their number.
+    * ``digest_of_lines``: the hash of the raw bytes up to the end of the last complete line.
+    * ``last``: the last line, if it has no line end.  ``place`` is its place in the stream.
     """
 
     digest: str
@@ -130,7 +141,7 @@ class _Passed:
 
 
 class _Input:
-    """Reads one input into the store, for one task."""
+    """Reading of one input into the store, for one task."""
 
     def __init__(self, reader: Reader, task: Task, attempt: Callable[[], Attempt]) -> None:
         self.task = task
@@ -142,7 +153,7 @@ class _Input:
         self._started = time.monotonic()
 
     def do(self) -> Ingested:
-        """Read the input, or only what is new of it."""
+        """Read the input, or only its new end."""
         if self.task.path == "-":
             return self._stdin()
         size = self.file.size
@@ -159,7 +170,11 @@ class _Input:
         return self._whole_file(file_format, at) if file_format else self._stream(at)
 
     def _continuation(self, earlier: Sequence[Commit], size: int) -> Commit | None:
-        """The commit to be: a file whose stored prefix is unchanged has grown.  None: it has nothing new."""
+        """Return the commit to be, which states where to begin.  Return None if the file has nothing new.
+
+        A file has grown if its stored prefix is unchanged.  Then only new lines are read, except for whole-file formats
+        and compressed files, which are read again.
+        """
         if earlier:
             mine = [row for row in earlier if row.source_id == earlier[-1].source_id]
             latest = max(mine, key=lambda row: row.end)
@@ -208,15 +223,19 @@ class _Input:
         return self._commit(attempt, replace(row, **asdict(self._process_of(pids))), tally)
 
     def _process_of(self, facts: set[str]) -> Process:
-        """The process in a file's facts ``pid``, where they have one value, which is a number; else a stated one."""
+        """Return the process of a file.
+
+        A single value of its facts ``pid`` decides if it is a number, else the user's ``--pid``.
+        """
         pid = next(iter(facts)) if len(facts) == 1 else ""
         if is_process(pid):
             return Process(int(pid), "fact")
         return self.task.process if self.task.process.pid_from == "option" else UNKNOWN
 
     def _stream(self, at: Commit) -> Ingested:
-        """Read lines of several formats, and foreign ones.  A last line without its end is a commit of its own, as it
-        may grow.
+        """Read lines of several formats, and foreign lines.
+
+        A last line without a line end becomes a commit of its own, because the line may still grow.
         """
         stream = self._stream_read()
         passed = self._pass_ranges(stream, at.start) or self._pass_blocks(stream, at.start)
@@ -257,9 +276,10 @@ class _Input:
         return _Passed(digest, hashing.whole_lines, hashing.count, last, place)
 
     def _pass_ranges(self, stream: StreamRead, start: int) -> _Passed | None:
-        """Let counters read a large, plain, local file by themselves, and hash it as they do.
+        """Let native counters read a large local file themselves, and hash it meanwhile.
 
-        None for other files, and where a line may be too long: a counter would hold all of it.
+        The file must be uncompressed.  Return None for other files.  Return None also if a line may be too long,
+        because a counter would hold all of it.
         """
         path = self.file.plain_path if stream.reader.reads_files else None
         if path is None or self.file.size - start <= _RANGED_BYTES:
@@ -285,7 +305,7 @@ class _Input:
         report(self.task.path, count)
 
     def _stdin(self) -> Ingested:
-        """Standard input: a new source per call."""
+        """Read standard input.  Each call makes a new source."""
         source = source_id("-", os.urandom(8).hex())
         raw = _Available(self.file.raw())
         self.file = self.file.kept(io.BytesIO(raw.first))
@@ -302,12 +322,15 @@ class _Input:
         return replace(total, state="new", remark=again)
 
     def _live(self, raw: _Available, source: str) -> Ingested:
-        """Lines, committed every few seconds so that a live store can be looked at."""
+        """Read lines of standard input.
+
+        They are committed every few seconds, so that the store can be looked at meanwhile.
+        """
         stream, total = self._stream_read(), Ingested("-", "new")
         start, last_commit = 0, time.monotonic()
 
         def reject_long(first: bytes, offset: int, length: int) -> None:
-            stream.reject_long(first, offset, length)  # the stream of this moment: each commit begins another one
+            stream.reject_long(first, offset, length)  # uses the current stream: each commit begins a new one
 
         for block, offset in blocks(cast(BinaryIO, raw), raw.mark_bytes, long=reject_long):
             stream.feed(block, offset)
@@ -336,7 +359,7 @@ class _Input:
         return self._commit(stream.attempt, row, tally)
 
     def _row(self, run: str = "", **values: Any) -> Commit:
-        """A commit of the input that states no more than this yet."""
+        """Begin a commit of the input.  It states no more than ``values`` yet."""
         return Commit(run=run or self.run, path=self.task.path, **values)
 
     def _commit(self, attempt: Attempt, at: Commit, tally: Tally) -> Ingested:
@@ -364,7 +387,7 @@ class _Input:
 
 
 def _rest_of(cut: Cut) -> Reject:
-    """The reject that stands for all behind the place where a compressed file ends early."""
+    """Return the reject that stands for everything behind the place where a compressed file ends early."""
     reason = f"the compressed file is cut: what stood behind byte {cut.offset:,} of its content is lost"
     return Reject(reason, 0, cut.length)
 
@@ -381,10 +404,9 @@ def _sum(one: Ingested, two: Ingested) -> Ingested:
 
 
 class _Available:
-    """Standard input, which hashes and counts what passes; ``read`` returns what is there now, without the byte order
-    mark at its start.
+    """Standard input, which is hashed and counted as it passes.  The byte order mark at its start is left out.
 
-    ``first``: its first line and what is there with it, which ``read`` returns once more.
+    ``first`` holds the first line and all that came with it.  ``read`` returns these bytes once more.
     """
 
     def __init__(self, raw: BinaryIO) -> None:
@@ -398,7 +420,7 @@ class _Available:
         self.mark_bytes = len(codecs.BOM_UTF8) if self.first.startswith(codecs.BOM_UTF8) else 0
 
     def read(self, size: int) -> bytes:
-        """At least one byte; none at the end."""
+        """Return what is there now, at least one byte.  Return no bytes at the end."""
         marked = 0 if self.count else self.mark_bytes
         data, self._again = self._again or self._now(size), b""
         self.digest.update(data)
