@@ -1,4 +1,5 @@
-"""Runs a job with its libraries' logs switched on.
+"""Running of a job with its libraries' logs switched on.
 
-``plan`` decides the settings, ``run`` applies them: ``job`` runs the command, ``machine`` collects the machine's facts.
+``plan`` decides the settings, and ``run`` applies them. ``job`` runs the command. ``machine`` collects the machine's
+facts.
 """

@@ -1,7 +1,7 @@
-"""Did a job apply what it was asked to?  Reads the marks that its processes leave (``libraries/own/applied_marks.py``).
+"""Proof that a job applied what it was asked to.  Its processes leave marks (``libraries/own/applied_marks.py``).
 
-A setting acts only where Python imports torch with logparse's folder on its path, and a script only where the machine
-is the one that its files are for.  Without a mark of each the job ran as it was, and nothing may be compared with it.
+A setting acts only if Python imports torch with logparse's folder on its path.  A script acts only on the machine that
+its files are for.  If a setting or script left no mark, the job ran without it, and nothing may be compared with it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,26 @@ from logparse.output.files import write_file
 from logparse.text import printable
 
 VARIABLE = "LOGPARSE_APPLIED"
-"""Names the folder of the marks; without it, or without the folder, none is left."""
-FOLDER, ASKED_FILE = "applied", "asked.json"
-"""The folder of marks in that of a capture; what was asked, beside the marks."""
-NOT_APPLIED = 125
-"""Exit code of ``run`` and ``tune`` where a job ended well and what was to act left no mark.
+"""Environment variable that names the folder of the marks.
 
-125 is what ``env``, ``timeout`` and ``docker run`` give for an error of their own, beside 126 and 127.
+Without the variable, or without the folder, no mark is left.
+"""
+FOLDER, ASKED_FILE = "applied", "asked.json"
+"""Folder of marks within the folder of a capture, and file beside the marks that states what was asked."""
+NOT_APPLIED = 125
+"""Exit code of ``run`` and ``tune`` if a job ended well, but a setting or script that was to act left no mark.
+
+``env``, ``timeout`` and ``docker run`` give 125 for an error of their own, beside 126 and 127.
 """
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to act in a job: ``settings`` of the module ``apply.py`` (None: it names none, so any may act), and the
-    folders of ``scripts``.  ``marking``: the module knows how to leave marks.
+    """Settings and scripts that are to act in a job.
+
+    * ``settings``: the settings of the module ``apply.py``.  None means that it names none, so any setting may act.
+    * ``scripts``: the folders of the scripts.
+    * ``marking``: True if the module knows how to leave marks.
     """
 
     settings: tuple[str, ...] | None = ()
@@ -42,7 +48,10 @@ class Asked:
     marking: bool = True
 
     def write(self, folder: Path) -> None:
-        """Leave beside the marks what was asked; a disk that is full keeps no job from running."""
+        """Write what was asked beside the marks.
+
+        An error, such as a full disk, is ignored, so that the job still runs.
+        """
         asked = {"settings": list(self.settings or ()), "scripts": list(self.scripts)}
         text = json.dumps({"logparse_applied": 1, "asked": asked})
         with contextlib.suppress(OSError):
@@ -50,7 +59,7 @@ class Asked:
 
 
 def asked_of(overrides: Path) -> Asked:
-    """What ``run --with`` this folder is to apply."""
+    """Return what ``run --with`` this folder is to apply."""
     scripts = tuple(path.parent.name for path in sorted(overrides.glob("*/apply.sh")))
     try:
         text = (overrides / "apply.py").read_text(encoding="utf-8")
@@ -60,7 +69,10 @@ def asked_of(overrides: Path) -> Asked:
 
 
 def _alone(text: str) -> tuple[str, ...] | None:
-    """The settings that the module applies by itself, which it lists as ``ALONE``."""
+    """Return the settings that the module applies by itself, which it lists as ``ALONE``.
+
+    Return None if it has no such list.
+    """
     try:
         found = [
             ast.literal_eval(node.value)
@@ -74,9 +86,9 @@ def _alone(text: str) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class Applied:
-    """How many processes applied each setting and each change of a model, and exported each variable.
+    """Number of processes that applied each setting, made each change of a model, and exported each variable.
 
-    ``unchanged``: of the changes, those that changed no module of their model.
+    ``unchanged`` lists the changes that changed no module of their model.
     """
 
     settings: Mapping[str, int] = field(default_factory=dict)
@@ -88,7 +100,7 @@ class Applied:
         return bool(self.settings or self.models or self.variables)
 
     def __str__(self) -> str:
-        """What was applied and in how many processes, as one line."""
+        """Return one line: what was applied, and in how many processes."""
         parts = []
         for names, what in ((self.settings, ""), (self.models, " of the model")):
             for number in sorted(set(names.values()), reverse=True):
@@ -100,7 +112,7 @@ class Applied:
 
 
 def read_marks(folder: Path) -> Applied:
-    """The marks in a folder; one that cannot be read counts as none."""
+    """Read the marks in a folder.  A mark that cannot be read is ignored."""
     settings, models, variables = Counter[str](), Counter[str](), Counter[str]()
     changed: set[str] = set()
     for path in sorted(folder.glob("applied_*")):
@@ -122,7 +134,9 @@ def read_marks(folder: Path) -> Applied:
 
 
 def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
-    """What was to act and left no mark, each with the likely reason, for the user."""
+    """Return a line for the user for each setting or script that was to act and left no mark, with the likely
+    reason.
+    """
     out = []
     names = [name for name in asked.settings or () if name not in found.settings]
     if names or (asked.settings is None and not found.settings and not found.models):
@@ -136,7 +150,7 @@ def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
 
 
 def processes(number: int) -> str:
-    """``1 process``, ``2 processes``."""
+    """Return a number of processes with its noun: ``1 process``, ``2 processes``."""
     return "1 process" if number == 1 else f"{number:,} processes"
 
 
@@ -153,7 +167,7 @@ def _why(asked: Asked, command: Sequence[str]) -> str:
 
 
 def _flags_of_python(command: Sequence[str]) -> Iterator[str]:
-    """The letters of the options without a value of each Python that the words start."""
+    """Yield the letters of the options without a value of each Python that the words start."""
     words = iter(command)
     for word in words:
         if re.fullmatch(r"python[\d.]*", os.path.basename(word)):

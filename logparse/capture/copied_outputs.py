@@ -1,18 +1,18 @@
-"""Copies of what a job prints, while it prints to a terminal where it would without them.
+"""Copies of a job's output.  The job still prints to a terminal if it would do so without copies.
 
 =====================================  ================================================================================
 standard output or error               what the job has instead
 =====================================  ================================================================================
-a terminal                             a terminal that changes nothing, of the same size; both outputs have one, in
-                                       their order, where both are one terminal and both are copied (a copy of standard
-                                       error alone then holds both)
+a terminal                             a terminal of the same size that changes nothing.  If both outputs are one
+                                       terminal and both are copied, they share one terminal, which keeps their order
+                                       (a copy of standard error alone then holds both)
 anything else                          a pipe
 not copied, or closed by the caller    itself
 =====================================  ================================================================================
 
-A process that the job leaves behind may keep such an output.  It is given a reader that outlives this process
-(``copy_on.py``), which goes on writing the copies, and to a terminal or a file that standard output or error is.  It
-leaves a pipe alone: whoever reads that pipe to its end would wait for it.
+A process that the job leaves behind may keep such an output open.  Then the output gets a reader that outlives this
+process (``copy_on.py``).  This reader goes on writing the copies.  It also writes to standard output or error if that
+is a terminal or a file.  It does not write to a pipe, because whoever reads that pipe to its end would wait for it.
 """
 
 from __future__ import annotations
@@ -36,22 +36,32 @@ from types import TracebackType
 from logparse.capture import copy_on
 
 _IDLE_S, _LAST_S = 0.2, 2.0
-"""After the job's end: seconds without a word after which all is read, and after which the words are of others."""
+"""Times after the job's end, s.
+
+After ``_IDLE_S`` without output all is read.  Output after ``_LAST_S`` comes from other processes.
+"""
 _NAMES = {1: "standard output", 2: "standard error"}
 _readers: list[subprocess.Popen[bytes]] = []
-"""Readers of outputs that outlived their jobs; held, as each is a child of this process until that ends."""
+"""Readers of outputs that outlived their jobs.
+
+They are kept here, because each is a child of this process until that ends.
+"""
 
 
 @dataclass
 class _Channel:
-    """Where one output is read and where the job writes it, what it is (1 or 2), and the files of its copies."""
+    """One output of the job.
+
+    ``source`` is the end that is read, and ``theirs`` the end that the job writes.  ``own`` is 1 or 2 (standard output
+    or error).  ``files`` get the copies.
+    """
 
     source: int
     theirs: int
     own: int
     files: Sequence[Path]
     outputs: dict[int, str] = field(default_factory=dict)
-    ended: bool = False  # its last writer has gone
+    ended: bool = False  # True if its last writer has gone
 
     @property
     def terminal(self) -> bool:
@@ -59,10 +69,10 @@ class _Channel:
 
 
 class CopiedOutputs:
-    """A job's outputs and the files that get copies: ``{1: [files], 2: [files]}``.
+    """Outputs of a job and the files that get copies: ``{1: [files], 2: [files]}``.
 
-    ``theirs`` replace the job's outputs.  Call ``started`` once the job has them.  ``lost`` says which copies are
-    incomplete, and why, once the context has ended.
+    ``theirs`` replaces the job's outputs.  Call ``started`` once the job has them.  After the context has ended,
+    ``lost`` says which copies are incomplete, and why.
     """
 
     def __init__(self, files: Mapping[int, Sequence[Path]]) -> None:
@@ -86,7 +96,7 @@ class CopiedOutputs:
         return self
 
     def started(self) -> None:
-        """Begin to copy: the job has its outputs, so this process gives them up."""
+        """Begin to copy.  The job has its outputs by now, so this process closes its own ends of them."""
         self._give_up_theirs()
         for channel in self._channels:
             pump = threading.Thread(target=self._pump, args=(channel,), name="logparse-copy", daemon=True)
@@ -94,7 +104,7 @@ class CopiedOutputs:
             self._pumps.append(pump)
 
     def resize(self) -> None:
-        """Give the job's terminals the size of this process's."""
+        """Give the job's terminals the size of this process's terminal."""
         for channel in self._channels:
             if channel.terminal:
                 with contextlib.suppress(OSError):
@@ -120,7 +130,7 @@ class CopiedOutputs:
             channel.theirs = -1
 
     def _pump(self, channel: _Channel) -> None:
-        """Empty the source even if a copy or this process's output fails: the job must never wait."""
+        """Empty the source even if a copy or this process's output fails, because the job must never wait."""
         channel.outputs[os.dup(channel.own)] = _NAMES[channel.own]
         for path in channel.files:
             try:
@@ -139,7 +149,7 @@ class CopiedOutputs:
             try:
                 data = os.read(channel.source, 1 << 16)
             except OSError as error:
-                if error.errno != errno.EIO:  # a terminal whose last writer has gone
+                if error.errno != errno.EIO:  # EIO: a terminal whose last writer has gone
                     self.lost.append(f"{_NAMES[channel.own]}: {error.strerror}")
                 data = b""
             if not data:
@@ -169,7 +179,7 @@ class CopiedOutputs:
                 stderr=subprocess.DEVNULL,
                 cwd="/",
                 pass_fds=(channel.source, *kept),
-                start_new_session=True,  # a Ctrl-C at the terminal is not for it
+                start_new_session=True,  # so that a Ctrl-C at the terminal does not reach it
             )
         except OSError as error:
             self.lost.append(f"{_NAMES[channel.own]}, which a process that the job left behind keeps: {error.strerror}")
@@ -178,7 +188,7 @@ class CopiedOutputs:
 
 
 def _is_closed(output: int) -> bool:
-    """Whether a program that this process starts finds the output closed, as the caller left it."""
+    """Tell whether a program that this process starts finds the output closed, because the caller left it closed."""
     try:
         return not os.get_inheritable(output)
     except OSError:
@@ -190,13 +200,13 @@ def _is_one_terminal() -> bool:
 
 
 def _holds_nobody_up(output: int) -> bool:
-    """Whether nobody waits for the end of this output, as the reader of a pipe does."""
+    """Tell whether nobody waits for the end of this output.  The reader of a pipe would wait."""
     mode = os.fstat(output).st_mode
     return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
 
 def _terminal(output: int) -> tuple[int, int]:
-    """The two ends of a new terminal of an output's size, which passes on what is written as it is."""
+    """Open a new terminal with an output's size.  Return its two ends.  It passes on unchanged what is written."""
     read, write = os.openpty()
     attributes = termios.tcgetattr(write)
     attributes[1] &= ~termios.OPOST  # the terminal behind it makes its line ends
@@ -207,5 +217,5 @@ def _terminal(output: int) -> tuple[int, int]:
 
 
 def _size(output: int) -> bytes:
-    """Rows and columns of a terminal, as the system states them."""
+    """Return rows and columns of a terminal, as the system states them."""
     return fcntl.ioctl(output, termios.TIOCGWINSZ, b"\0" * 8)

@@ -1,7 +1,7 @@
-"""Empties an output that a process which the job left behind still has, once logparse itself has ended.
+"""Reader of an output that a process which the job left behind keeps open after logparse itself has ended.
 
-A file of its own, run by its path: it needs to start within milliseconds, and lives as long as that process.  Without a
-reader the process would die of SIGPIPE at its next word, or wait for ever with a full pipe.
+This file is run by its path, because it must start within milliseconds.  It lives as long as that process.  Without a
+reader the process would die of SIGPIPE at its next output, or wait for ever with a full pipe.
 """
 
 import os
@@ -9,7 +9,10 @@ import sys
 
 
 def copy_on(source: int, outputs: list[int]) -> None:
-    """Copy what comes from ``source`` to the outputs until its last writer has gone; one that fails is left out."""
+    """Copy all bytes from ``source`` to the outputs until its last writer has gone.
+
+    An output that fails is left out.
+    """
     while True:
         try:
             data = os.read(source, 1 << 16)

@@ -1,11 +1,12 @@
-"""Runs a user's command with the output, signals and exit code that it has when it is called directly.
+"""Running of a user's command with the output, signals and exit code that it has when it is called directly.
 
-Standard input, output and error are the command's own, unless a copy of what it prints is requested (MIOpen writes
-nowhere else) or it runs several times: ``copied_outputs.py`` and ``kept_input.py`` state what it has then.
+Standard input, output and error are the command's own.  There are two exceptions: a copy of its output is requested
+(MIOpen writes nowhere else), or the command runs several times.  ``copied_outputs.py`` and ``kept_input.py`` state what
+the command has then.
 
-At a terminal the command stays in the foreground group: Ctrl-C, Ctrl-\\ and Ctrl-Z reach it and this process from
-there, and a shell's ``fg`` wakes both.  Copied outputs are not the *controlling* terminal: a shell with job control on
-them finds none.
+At a terminal the command stays in the foreground group.  Ctrl-C, Ctrl-\\ and Ctrl-Z reach it and this process from
+there, and a shell's ``fg`` wakes both.  Copied outputs are not the *controlling* terminal.  A shell with job control
+that runs on them finds no controlling terminal.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from logparse.capture.kept_input import KeptInput
 from logparse.capture.signals import Signals
 
 CANNOT_RUN, NOT_FOUND, INTERRUPTED = 126, 127, 130
-"""A shell's exit codes for a command that is no program, one that is not found, and one that Ctrl-C ended."""
+"""Exit codes of a shell for a command that is no program, a command that is not found, and a command that Ctrl-C
+ended.
+"""
 
 _FORWARDED = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
@@ -38,7 +41,7 @@ _OWN: Mapping[int, int] = MappingProxyType({})  # standard input as this process
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended.  ``code`` is a shell's exit code: 128 + n if signal n killed the command."""
+    """End of a command.  ``code`` is a shell's exit code: 128 + n if signal n killed the command."""
 
     code: int
     killed_by: str | None = None
@@ -47,7 +50,7 @@ class Ended:
 
 
 def unrunnable(program: str, environ: Mapping[str, str]) -> Ended | None:
-    """How a program ends that cannot be started; None: it can."""
+    """Return how a program ends if it cannot be started.  Return None if it can."""
     if shutil.which(program, path=environ.get("PATH")):
         return None
     there = os.path.exists(program)
@@ -61,14 +64,17 @@ def run(
     copy: Path | None = None,
     stdin: KeptInput | None = None,
 ) -> Ended:
-    """Run ``command`` to its end, and forward every signal that it did not get itself.
+    """Run ``command`` to its end.  Forward every signal that it did not get itself.
 
-    ``copy_stderr`` gets a copy of its standard error, ``copy`` one of both outputs behind what it has already;
-    ``stdin`` is what it reads, where it runs several times.  Raises InputError where signals cannot be told apart
-    (other systems than Linux), and where standard input cannot be given again.
+    * ``copy_stderr``: a file that gets a copy of its standard error.
+    * ``copy``: a file to which both outputs are appended.
+    * ``stdin``: its standard input, if it runs several times.
+
+    Raises InputError if signals cannot be told apart (on other systems than Linux), or if standard input cannot be
+    given again.
     """
     files = {1: [x for x in (copy,) if x], 2: [x for x in (copy_stderr, copy) if x]}
-    # The outputs end first: after the last process that writes them.
+    # The outputs end first, after the last process that writes them.
     with Together() as together, CopiedOutputs(files) as outputs:
         together.on_resize = outputs.resize if outputs.theirs else None
         with stdin.given() if stdin else contextlib.nullcontext(_OWN) as given:
@@ -85,19 +91,20 @@ def run(
 
 
 class Together:
-    """Commands that run at once; every signal that they did not get themselves is forwarded to all of them.
+    """Commands that run at once.  Every signal that they did not get themselves is forwarded to all of them.
 
     ========================================  ==================================================================
     a signal                                  is forwarded
     ========================================  ==================================================================
-    of a key at the terminal                  not: the whole foreground group got it
-    of a process that a command started       not: it sent it to its group, which got it, or back to its parent
+    from a key at the terminal                never, because the whole foreground group got it
+    from a process that a command started     never, because it went to the sender's group or back to its parent
     SIGCONT                                   to commands that are stopped: a shell's ``fg`` wakes the whole group
     a new size of the terminal                once the commands' own terminals have it (``on_resize``)
-    of anybody else                           once
+    from any other process                    once
     ========================================  ==================================================================
 
-    ``interrupted``: one of these asked for their end.  Raises InputError where signals cannot be told apart, on entry.
+    ``interrupted`` is True if a signal asked for the commands' end.  Raises InputError on entry if signals cannot be
+    told apart.
     """
 
     def __init__(self) -> None:
@@ -116,7 +123,10 @@ class Together:
     def start(
         self, command: Sequence[str], environ: Mapping[str, str], streams: Mapping[int, int] = MappingProxyType({})
     ) -> subprocess.Popen[bytes]:
-        """Start one; ``streams`` replace its standard input (0), output (1) and error (2).  Raises OSError."""
+        """Start a command.
+
+        ``streams`` replace its standard input (0), output (1) and error (2).  Raises OSError if it cannot start.
+        """
         signal.pthread_sigmask(signal.SIG_SETMASK, self._signals.before)  # a child inherits the mask
         stdin, stdout, stderr = map(streams.get, range(3))
         try:
@@ -127,12 +137,12 @@ class Together:
         return child
 
     def wait(self) -> None:
-        """Until all have ended."""
+        """Wait until all commands have ended."""
         while any(child.poll() is None for child in self._children):
             self.pause(_IDLE_SECONDS)
 
     def pause(self, seconds: float) -> None:
-        """Wait so long, or until a signal came."""
+        """Wait for ``seconds``, or until a signal came."""
         seen = self._signals.wait(seconds)
         if seen is None or seen.number == signal.SIGCHLD:
             return
@@ -154,7 +164,10 @@ class Together:
 
 
 def _stat(process: int) -> list[str]:
-    """The state of a process, its parent and more (``man 5 proc_pid_stat``); empty where there is none."""
+    """Return the state of a process, its parent and more (``man 5 proc_pid_stat``).
+
+    Return an empty list if it does not exist.
+    """
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()
@@ -163,7 +176,7 @@ def _stat(process: int) -> list[str]:
 
 
 def _is_below(process: int) -> bool:
-    """Whether this process, or one that it started, started that one."""
+    """Tell whether this process, or a process that it started, started ``process``."""
     here = os.getpid()
     while process > 1 and (found := _stat(process)):
         process = int(found[1])

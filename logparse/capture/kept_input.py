@@ -3,13 +3,15 @@
 =========================  ============================================================================================
 standard input             what each start has
 =========================  ============================================================================================
-a pipe, a socket           a pipe with all that came until then, and after it what comes; kept in a file without a name
-a file                     the first start the file itself, each other one its own place in it, where the first began
-a terminal, /dev/null,     itself: what is typed cannot be given again
+a pipe, a socket           a pipe with all that came until then, and then with what still comes; the bytes are kept in a
+                           file without a name
+a file                     the first start has the file itself; each other start has its own place in the file, which
+                           begins where the first start began
+a terminal, /dev/null,     standard input itself, because what is typed cannot be given again
 another device, none
 =========================  ============================================================================================
 
-Nothing is read before the first start, and then at most one pipe's content ahead of what the job reads.
+Nothing is read before the first start.  After it at most one pipe's content is read before the job reads it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _CHUNK, _LOOK_S = 1 << 16, 0.05
 
 
 class KeptInput:
-    """The standard input of this process, ``source``, for any number of starts, also at once."""
+    """Standard input of this process (``source``) for any number of starts, also at once."""
 
     def __init__(self, source: int = 0) -> None:
         self._source, self._starts = source, 0
@@ -47,9 +49,10 @@ class KeptInput:
 
     @contextlib.contextmanager
     def given(self) -> Iterator[Mapping[int, int]]:
-        """What replaces descriptor 0 of one start until the context ends; empty: it has that of this process.
+        """Yield the replacement of descriptor 0 for one start, until the context ends.
 
-        Raises InputError where it cannot be given again.
+        An empty mapping means that the start has the descriptor of this process. Raises InputError if the input cannot
+        be given again.
         """
         self._starts += 1
         if self._flows:
@@ -105,7 +108,7 @@ class KeptInput:
         os.close(write)
 
     def _data(self, at: int) -> bytes | None:
-        """What follows the first ``at`` bytes; empty: it ends there; None: nothing came yet."""
+        """Return bytes behind the first ``at`` bytes. Return no bytes at the end. Return None if nothing came yet."""
         with self._lock:
             if at < self._size:
                 return os.pread(self._kept, _CHUNK, at)

@@ -1,8 +1,8 @@
-"""Prints the facts of a machine and its libraries: a JSON object of texts per line; later lines override earlier ones.
+"""Print the facts of a machine and its libraries: one JSON object of texts per line.
 
-A job's interpreter runs this file by path (``python …/capture/machine.py``): it imports only the standard library, and
-torch where that interpreter has it.  Every fact is optional: a probe that fails prints nothing.  Names are those of
-``logparse.model.FACTS``, and ``validator:KEY`` for PyTorch's own.
+Later lines override earlier ones.  A job's interpreter runs this file by path (``python …/capture/machine.py``).  So
+the file imports only the standard library, and torch if that interpreter has it.  Every fact is optional: a probe that
+fails prints nothing.  Facts have the names of ``logparse.model.FACTS``, and ``validator:KEY`` for PyTorch's own facts.
 
 Sources: ``/opt/rocm/.info/version`` and the version headers of a ROCm installation, ``rocminfo``, ``nvidia-smi``,
 torch's device properties, ``torch.cuda.tunable.get_validators()`` and the libraries that torch has loaded.
@@ -33,7 +33,7 @@ _PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
 
 
 def rocm_files(root: Path = ROCM) -> dict[str, str]:
-    """Versions of a ROCm installation.  They apply to the job only if it uses this installation's libraries."""
+    """Return versions of a ROCm installation.  They apply to the job only if it uses this installation's libraries."""
     out = {}
     with contextlib.suppress(OSError):
         out["rocm_version"] = (root / ".info/version").read_text(encoding="utf-8").strip()
@@ -62,7 +62,7 @@ def _versions(library: str, defined: dict[str, str]) -> dict[str, str]:
 
 
 def rocm_tools() -> dict[str, str]:
-    """Arch and compute units from ROCm's own programs, the driver from the kernel."""
+    """Return arch and compute units from ROCm's own programs, and the driver from the kernel."""
     out = {}
     with contextlib.suppress(OSError):
         out["driver"] = Path("/sys/module/amdgpu/version").read_text(encoding="utf-8").strip()
@@ -70,7 +70,7 @@ def rocm_tools() -> dict[str, str]:
 
 
 def rocminfo(text: str) -> list[dict[str, str]]:
-    """The GPUs that ``rocminfo`` lists."""
+    """Return the GPUs that ``rocminfo`` lists."""
     agents = []
     for block in re.split(r"^\*+\s*\nAgent \d+\s*\n\*+\s*$", text, flags=re.MULTILINE)[1:]:
         values = dict(re.findall(r"^  (Name|Marketing Name|Compute Unit):\s+(.*?)\s*$", block, re.MULTILINE))
@@ -83,7 +83,7 @@ def rocminfo(text: str) -> list[dict[str, str]]:
 
 
 def _as_hip_counts(agent: dict[str, str]) -> dict[str, str]:
-    """An agent of the HSA runtime with its CUs as HIP counts them (``logparse.target.hip_count``)."""
+    """Return an agent of the HSA runtime with its CUs as HIP counts them (``logparse.target.hip_count``)."""
     if not (_PAIRS_CUS.match(agent["arch"]) and agent.get("cu_count", "").isdecimal()):
         return agent
     if os.environ.get("GPU_ENABLE_WGP_MODE") == "0":
@@ -92,7 +92,7 @@ def _as_hip_counts(agent: dict[str, str]) -> dict[str, str]:
 
 
 def nvidia_tools() -> dict[str, str]:
-    """Device, driver and compute capability from ``nvidia-smi``."""
+    """Return device, driver and compute capability from ``nvidia-smi``."""
     rows = _printed("nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader")
     gpus = [row.split(", ") for row in rows.splitlines()]
     named = [dict(zip(("device", "driver", "arch"), gpu)) for gpu in gpus if len(gpu) == 3]  # noqa: B905 (Python 3.9)
@@ -100,7 +100,7 @@ def nvidia_tools() -> dict[str, str]:
 
 
 def torch_facts() -> dict[str, str]:
-    """Facts of PyTorch, its devices, its validators and the libraries that it has loaded."""
+    """Return facts of PyTorch, its devices, its validators and the libraries that it has loaded."""
     import torch
 
     out = {"pytorch_version": torch.__version__.partition("+")[0]}
@@ -124,7 +124,10 @@ def _device(properties: Any) -> dict[str, str]:
 
 
 def loaded_libraries() -> dict[str, str]:
-    """Versions that the loaded libraries report; empty text for those that ROCm's headers must not supply."""
+    """Return versions that the loaded libraries report.
+
+    A text is empty if ROCm's headers must not supply that version.
+    """
     out = {}
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     paths = {Path(path).name.partition(".so")[0]: Path(path) for path in re.findall(r"(/\S+\.so\S*)", maps)}
@@ -136,7 +139,7 @@ def loaded_libraries() -> dict[str, str]:
     own["libhipblaslt"] = ("hipblaslt_version", "hipblaslt_revision")
     for library, names in own.items():
         if library in paths and ROCM.resolve() not in paths[library].resolve().parents:
-            out.update(dict.fromkeys(names, ""))  # bundled with torch: the headers are of another build
+            out.update(dict.fromkeys(names, ""))  # bundled with torch: the headers belong to another build
     if "libMIOpen" in paths:
         numbers = [ctypes.c_size_t() for _ in range(3)]
         if ctypes.CDLL(str(paths["libMIOpen"])).miopenGetVersion(*map(ctypes.byref, numbers)) == 0:
@@ -145,7 +148,7 @@ def loaded_libraries() -> dict[str, str]:
 
 
 def _common(devices: Iterable[dict[str, str]]) -> dict[str, str]:
-    """The facts that are equal on every device of the machine."""
+    """Return the facts that are equal on every device of the machine."""
     first, *others = [*devices] or [{}]
     return {name: value for name, value in first.items() if all(x.get(name) == value for x in others)}
 
@@ -161,8 +164,8 @@ PROBES: tuple[Callable[[], dict[str, str]], ...] = (rocm_files, rocm_tools, nvid
 
 
 def main() -> None:
-    """Print the facts of each probe at once: a later probe may hang, as GPUs do."""
-    here = Path(__file__).resolve().parent  # this folder's modules must not shadow those that torch imports
+    """Print the facts of each probe as soon as it ends, because a later probe may hang, as GPUs do."""
+    here = Path(__file__).resolve().parent  # this folder's modules must not shadow modules that torch imports
     sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
     for probe in PROBES:
         try:

@@ -1,4 +1,4 @@
-"""What the processes of a job noted about their observation, for the user once the job has ended."""
+"""Notes of a job's processes about their observation, for the user once the job has ended."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from logparse.libraries.own import job_units
 
 @dataclass(frozen=True)
 class Observed:
-    """How many processes wrote counts, how many units they counted in all, and in how many each note stands."""
+    """Number of processes that wrote counts, number of units that they counted in all, and number of processes per
+    note.
+    """
 
     processes: int
     units: int
     notes: Counter[str]
 
     def lines(self) -> Iterator[str]:
-        """Each note once, with the number of processes where there are several."""
+        """Yield each note once, with the number of processes if there are several."""
         for note, number in self.notes.items():
             yield note if number == 1 else f"{note} (in {processes(number)})"
 
 
 def observed(folder: Path) -> Observed:
-    """What the processes of a job wrote into the folder of its capture.  A file that was cut off is left out."""
+    """Read what a job's processes wrote into the folder of its capture.  A file that was cut off is left out."""
     found, units, notes = 0, 0, Counter[str]()
     for path in sorted(folder.glob("units_*.json")):
         try:
@@ -42,7 +44,10 @@ def observed(folder: Path) -> Observed:
 
 
 def untraced(folder: Path, found: Observed) -> str:
-    """Why a job whose trace was asked for has neither a unit of work nor a trace, and what to do; empty: it has one."""
+    """Tell why a traced job has neither a unit of work nor a trace, and what to do.
+
+    Return an empty text if it has one.
+    """
     if found.units or any(folder.glob(TRACES)):
         return ""
     if found.processes:

@@ -1,6 +1,6 @@
 """``logparse capture -- COMMAND…``: the settings that switch on the logs of a job's math libraries.
 
-What is switched on, each writing files of its own into one new folder:
+These logs are switched on.  Each writes files of its own into one new folder:
 
 * hipBLASLt: bench lines (every launch) and profile records (exact counts at exit), or the chosen categories;
 * cuBLASLt, which has neither: trace lines (also of the classic calls of cuBLAS), hints and errors;
@@ -8,11 +8,14 @@ What is switched on, each writing files of its own into one new folder:
 * TunableOp: the keys that it has no tuned row for;
 * ``facts.json``: the machine and the library builds, which ``--target`` needs.
 
-A setting that cancels these is refused if the command itself makes it, and corrected, with a warning, if the
-environment does.  Sources: ROCm/hipBLASLt library/src/amd_detail/rocblaslt/src/include/logging.h, the cuBLAS
-documentation (cuBLASLt Logging), pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.  Costs
-were measured on an H200 (``benchmarks/results/nvidia-logs-…``): a Trace line at most 0.01 ms and 0.6 KB; cuBLAS's own
-log (0.16 ms and 5 KB a call) adds no information, and stays off.
+Some settings would cancel these logs.  If the command itself makes such a setting, it is refused.  If the environment
+makes it, it is corrected, with a warning.
+
+Sources: ROCm/hipBLASLt library/src/amd_detail/rocblaslt/src/include/logging.h, the cuBLAS documentation (cuBLASLt
+Logging), pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
+
+Costs were measured on an H200 (``benchmarks/results/nvidia-logs-…``).  A Trace line takes at most 0.01 ms and 0.6 KB.
+cuBLAS's own log takes 0.16 ms and 5 KB a call.  It adds no information, so it stays off.
 """
 
 from __future__ import annotations
@@ -42,22 +45,28 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
     "profile": (64, "each distinct GEMM with its count, when a process ends (ROCm 6.4 and later)"),
     "extended_profile": (128, "the same with the solution's name (ROCm 6.4 and later)"),
 }
-"""Bits of HIPBLASLT_LOG_MASK; the first five are cuBLASLt's as well.  5 is error + hints, not "level 5"."""
+"""Bits of HIPBLASLT_LOG_MASK, by category. cuBLASLt has the first five as well.  5 is error + hints, not "level 5"."""
 
 DEFAULT_MASKS = "32,64"
 TRACES = "trace_*.json.gz"
-"""Traces in the folder of a capture, one per process and window (``in_job/logparse_in_job/``)."""
+"""Pattern of the traces in the folder of a capture.
+
+There is one per process and window (``in_job/logparse_in_job/``).
+"""
 UNITS = 2
-"""Units of one window, of which there are three or more."""
+"""Units of one window.  A job has three or more windows."""
 _CUBLASLT_BITS, _BENCH, _AT_EXIT, _LAUNCHES = 31, 32, 64 | 128, 32 | 64 | 128
-_CUBLASLT_CALLS = 1 | 2 | 4  # cuBLASLt has neither bench nor profile: these replace them
+_CUBLASLT_CALLS = 1 | 2 | 4  # cuBLASLt has neither bench nor profile; these bits replace them
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What PyTorch's profiler records: in each window so many ``units``, or ``seconds`` where a job has none or time is
-    asked for.  ``unit`` names the callable whose calls are units (``package.module:Class.method``); units 0: their
-    times alone, without a profiler.  ``expected``: how many units the job made in an earlier run (0: unknown).
+    """Recording of PyTorch's profiler.
+
+    * ``units``: units per window.  0 means that only the units' times are taken, without a profiler.
+    * ``seconds``: length of a window, if windows of time are asked for.
+    * ``unit``: the name of the callable whose calls are units (``package.module:Class.method``).
+    * ``expected``: the number of units that the job made in an earlier run (0: unknown).
     """
 
     units: int = UNITS
@@ -67,7 +76,9 @@ class Trace:
 
 
 def trace_of(text: str, unit: str = "") -> Trace | None:
-    """What ``--trace`` asks for: a number of units per window, ``2s``, or nothing (0).  Raises UsageError."""
+    """Parse ``--trace``: a number of units per window, ``2s``, or 0 for no trace.  Raises UsageError for other
+    texts.
+    """
     if unit and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", unit) is None:
         raise UsageError(f"--unit {unit}: a callable is named as package.module:Class.method")
     if unit.startswith("__main__:"):
@@ -82,7 +93,7 @@ def trace_of(text: str, unit: str = "") -> Trace | None:
 
 @dataclass(frozen=True)
 class Setting:
-    """One variable for the job; ``value`` None removes it from the environment."""
+    """One variable for the job.  A ``value`` of None removes it from the environment."""
 
     name: str
     value: str | None
@@ -91,7 +102,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of a job; ``copy`` is a file for all that it prints, beside the logs in ``folder``."""
+    """Settings of a job.  ``folder`` gets the logs.  ``copy`` is a file beside them for all that the job prints."""
 
     folder: Path
     settings: tuple[Setting, ...]
@@ -101,7 +112,7 @@ class Plan:
 
     @property
     def traced(self) -> bool:
-        """Whether the job's units of work are to be traced."""
+        """True if the job's units of work are to be traced."""
         return any(x.name == "LOGPARSE_TRACE_UNITS" and x.value != "0" for x in self.settings)
 
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
@@ -122,12 +133,12 @@ def plan(
     trace: Trace | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Plan:
-    """The settings for a job, written into ``folder`` (default: a new one below the current folder).
+    """Return the settings for a job whose logs are written into ``folder`` (default: a new one below the current
+    folder).
 
-    ``trace``: what PyTorch's profiler records.
-
-    ``masks`` holds numbers (``96``, ``0x60``) and names of ``CATEGORIES``, joined by commas.  Raises UsageError for
-    invalid masks, InputError for a folder that is not empty, and a command that cancels the settings.
+    ``masks`` holds numbers (``96``, ``0x60``) and names of ``CATEGORIES``, joined by commas.  ``trace`` states what
+    PyTorch's profiler records.  Raises UsageError for invalid masks.  Raises InputError if the folder is not empty, or
+    if the command cancels the settings.
     """
     folder = _folder(folder)
     mask, gpus = read_masks(masks), _gpus(environ)
@@ -146,25 +157,31 @@ def plan(
 
 
 def timing(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a job whose units of work are counted and timed into ``folder``; nothing else is logged."""
+    """Return the environment of a job whose units of work are counted and timed into ``folder``.
+
+    Nothing else is logged.
+    """
     return Plan(folder, tuple(_trace(folder, Trace(0, unit=unit), environ)), (), copy_stderr=False).environ(environ)
 
 
 def by_turns(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The same, of units that the job does by turns with another one (``in_job/logparse_in_job/turns.py``)."""
+    """Return the environment of ``timing`` for a job whose units alternate with another job's units.
+
+    See ``in_job/logparse_in_job/turns.py``.
+    """
     return {**timing(folder, unit, environ), "LOGPARSE_TURNS": str(folder), "LOGPARSE_TURNS_BY": str(os.getpid())}
 
 
 def trying(folder: Path, unit: str, environ: Mapping[str, str], asked: Path) -> dict[str, str]:
-    """The environment of a job that tries actions between its units (``in_job/logparse_in_job/trial.py``).
+    """Return the environment of a job that tries actions between its units (``in_job/logparse_in_job/trial.py``).
 
-    ``asked`` is the file that states which.
+    ``asked`` is the file that states these actions.
     """
     return {**timing(folder, unit, environ), "LOGPARSE_TRY": str(asked)}
 
 
 def read_masks(text: str) -> int:
-    """``32,64``, ``bench,profile`` or ``0x60`` as one mask.  Raises UsageError."""
+    """Parse ``32,64``, ``bench,profile`` or ``0x60`` as one mask.  Raises UsageError for other texts."""
     mask = 0
     for word in text.replace("+", ",").split(","):
         name = word.strip().lower()
@@ -191,7 +208,10 @@ def _folder(folder: Path | None) -> Path:
 
 
 def _gpus(environ: Mapping[str, str]) -> set[str]:
-    """The platforms (``rocm``, ``cuda``) that the job may use; in doubt both, as variables of the other do nothing."""
+    """Return the platforms (``rocm``, ``cuda``) that the job may use.
+
+    In doubt return both, because variables for the other platform do nothing.
+    """
     found = set()
     if os.path.exists("/dev/kfd") or os.path.isdir(environ.get("ROCM_PATH") or "/opt/rocm"):
         found.add("rocm")
@@ -256,7 +276,9 @@ _CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "CUBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes overwrite each other's file"),
     "PYTORCH_TUNABLEOP_TUNING": (lambda value: value != "0", "a job that tunes records nothing untuned"),
 }
-"""Variables that a command may set (``env NAME=…``, ``mpirun -x NAME=…``): which values cancel ours, and why."""
+"""Variables that a command may set (``env NAME=…``, ``mpirun -x NAME=…``): a test for values that cancel ours, and
+the reason.
+"""
 
 _ASSIGNED = re.compile(r"(?:^|[\s;=])(" + "|".join(_CANCELS) + r")=(\S*)")
 _NO_ENVIRONMENT = frozenset({"docker", "podman", "kubectl", "ssh", "sudo", "apptainer", "singularity"})
@@ -303,7 +325,10 @@ def _names(mask: int) -> list[str]:
 
 
 def exports(plan: Plan, store: str | None = None, run: str | None = None) -> str:
-    """The settings as lines for a shell, with what the mask means; ``store`` and ``run`` are of what they write."""
+    """Return the settings as lines for a shell, with the meaning of the mask.
+
+    ``store`` and ``run`` are for the line that ingests the logs.
+    """
     lines, named = [], ["--run", run] if run else []
     for setting in plan.settings:
         value = setting.value

@@ -1,4 +1,4 @@
-"""Runs the job of a ``capture`` plan, collects the machine's facts, and ingests the logs."""
+"""Running of the job of a ``capture`` plan: it collects the machine's facts, and ingests the logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from logparse.output.files import write_file
 from logparse.text import printable
 
 Say: TypeAlias = Callable[[str], None]
-"""Takes one line for the user; it goes to standard error, standard output is the job's."""
+"""Function that takes one line for the user.  The line goes to standard error, because standard output is the job's."""
 
 if TYPE_CHECKING:
     from logparse.ingest import Ingested
@@ -42,10 +42,11 @@ def capture(
     stdin: KeptInput | None = None,
     asked: applied.Asked | None = None,
 ) -> tuple[int, list[Ingested]]:
-    """Run the job, collect the machine's facts, ingest the logs.  Returns the job's exit code and the results.
+    """Run the job, collect the machine's facts, and ingest the logs.
 
-    ``stdin`` is what the job reads where it runs several times, ``asked`` what it is to apply, which leaves marks.
-    An error with the logs does not change the exit code: it is reported, and the logs stay in the folder.
+    Return the job's exit code and the results of the ingest.  ``stdin`` is the job's input if the job runs several
+    times.  ``asked`` states what the job is to apply; it leaves marks.  An error with the logs does not change the exit
+    code.  It is reported, and the logs stay in the folder.
     """
     if refused := job.unrunnable(command[0], environ):  # before a store and a folder are made
         say(f"error: {printable(command[0])}: {refused.not_run}")
@@ -94,16 +95,16 @@ def _read(
 
 
 def _without_calls(facts: Mapping[str, str]) -> str:
-    """Why a job's logs hold no call, as far as the facts of its machine tell."""
+    """Tell why a job's logs hold no call, as far as the facts of its machine tell."""
     if not facts.get("arch") and not facts.get("device"):
         return "no GPU was found on this machine"
     return "did the job call one, with this command's environment and in no container?"
 
 
 def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None) -> dict[str, str]:
-    """The job's environment, with a folder for marks of what it applies where it is traced, or asked to apply.
+    """Return the job's environment.  If the job is traced, or asked to apply something, it names a folder for marks.
 
-    Without the folder, which a full disk may refuse, no mark is left.
+    A full disk may refuse the folder.  Then no mark is left.
     """
     if asked is not None or plan.traced:
         folder = plan.folder / applied.FOLDER
@@ -115,7 +116,9 @@ def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None
 
 
 def _observation(plan: Plan) -> Iterator[str]:
-    """What the job's processes noted of their observation, and why nothing was traced where that was asked for."""
+    """Yield the notes of the job's processes about their observation, and the reason if a requested trace is
+    missing.
+    """
     from logparse.capture import notes
 
     found = notes.observed(plan.folder)
@@ -135,7 +138,10 @@ def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
 
 
 def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Facts of the machine and the libraries, collected by the job's own interpreter (with its torch, not ours)."""
+    """Return facts of the machine and the libraries.
+
+    The job's own interpreter collects them, with its torch and not ours.
+    """
     from logparse.libraries.tunableop import validators
 
     quiet = {name: value for name, value in environ.items() if not name.startswith(_LOGGING)}
@@ -170,7 +176,9 @@ def _probe(python: str, environ: Mapping[str, str]) -> str:
 
 
 def interpreter(command: Sequence[str]) -> str:
-    """The Python that runs a command: the command itself, or the one in a script's first line (torchrun, vllm …)."""
+    """Return the Python that runs a command: the command itself, or the Python in a script's first line (torchrun,
+    vllm …).
+    """
     program = shutil.which(command[0]) if command else None
     if program is None:
         return sys.executable

@@ -1,12 +1,12 @@
-"""Signals that this process gets, with who sent them, while they interrupt nothing.
+"""Signals that this process gets, with their senders.  They interrupt nothing.
 
-``signal.sigtimedwait`` of CPython would do, but for a fault: where the process is stopped and woken (Ctrl-Z, ``fg``)
-after its time is over, it returns a signal that nobody sent (Modules/signalmodule.c, ``signal_sigtimedwait_impl``: the
-siginfo is read after EINTR).  So Linux's ``signalfd`` is asked (``man 2 signalfd``).
+Linux's ``signalfd`` is asked (``man 2 signalfd``).  ``signal.sigtimedwait`` of CPython would be enough, but it has a
+fault: if the process is stopped and woken (Ctrl-Z, ``fg``) after its time is over, it returns a signal that nobody sent
+(Modules/signalmodule.c, ``signal_sigtimedwait_impl``: the siginfo is read after EINTR).
 
-Threads that libraries started earlier (pyarrow, DuckDB) have no signal blocked.  Linux gives them what this thread
-blocks, and the default action would end the process and leave the job behind.  So there is a handler, too, whose
-signals come without their sender: SIGINT and SIGQUIT then count as keys where this process is in the foreground.
+Threads that libraries started earlier (pyarrow, DuckDB) have no signal blocked.  Linux gives them the signals that this
+thread blocks.  The default action would end the process and leave the job behind.  So there is a handler, too.  Signals
+that it catches come without their sender.  Then SIGINT and SIGQUIT count as keys if this process is in the foreground.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ _SIZE, _FIELDS = 128, struct.Struct("=IiiI")  # of struct signalfd_siginfo: sign
 
 @dataclass(frozen=True)
 class Signal:
-    """A signal and the process that sent it; ``by_key``: a key at the terminal sent it to the foreground group."""
+    """Signal, and the process that sent it.
+
+    ``by_key`` is True if a key at the terminal sent it to the foreground group.
+    """
 
     number: int
     sender: int
@@ -39,7 +42,7 @@ class Signal:
 
 
 class Signals:
-    """Takes signals from now until ``close``, in this thread and those that it starts meanwhile.
+    """Reader of signals from now until ``close``, for this thread and the threads that it starts meanwhile.
 
     ``before`` is the mask of blocked signals that a started program should have.  Raises InputError on systems other
     than Linux.
@@ -49,7 +52,7 @@ class Signals:
         libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(libc, "signalfd"):
             raise InputError("running a job needs Linux; elsewhere use --print, set the variables yourself and ingest")
-        wanted = ctypes.create_string_buffer(_SIZE)  # sigset_t, of the same size
+        wanted = ctypes.create_string_buffer(_SIZE)  # sigset_t, which has the same size
         libc.sigemptyset(wanted)
         for number in numbers:
             libc.sigaddset(wanted, int(number))
@@ -66,13 +69,13 @@ class Signals:
             return
         self._wakes_before = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
         for number in numbers:
-            # What the caller ignores (nohup) the job ignores, too: a handler would not be handed on.
+            # The job ignores what the caller ignores (nohup).  A handler would not be handed on to the job.
             if (theirs := signal.getsignal(number)) not in (None, signal.SIG_IGN):
                 self._handlers[number] = theirs
                 signal.signal(number, lambda number, frame: None)
 
     def wait(self, seconds: float) -> Signal | None:
-        """The next signal within so many seconds."""
+        """Return the next signal within ``seconds``.  Return None if none comes."""
         if not self._caught:
             ready = select.select([self._source, self._woken], [], [], seconds)[0]
             with contextlib.suppress(BlockingIOError):
@@ -98,7 +101,10 @@ class Signals:
 
 
 def _is_key(number: int) -> bool:
-    """Whether a key at the terminal may have sent this signal: the group of this process is in the foreground there."""
+    """Tell whether a key at the terminal may have sent this signal.
+
+    The group of this process must be in the foreground there.
+    """
     if number not in (signal.SIGINT, signal.SIGQUIT):
         return False
     try:

@@ -1,8 +1,9 @@
 """``logparse run --with overrides -- COMMAND…``: a job with the recommended files and settings, else unchanged.
 
-Every ``apply.sh`` below the folder is sourced in the shell that starts the job, and ``apply.settings()`` of the
-``apply.py`` in it runs once the job has imported torch.  Changes of the program (``apply.model``) are not made.
-Both leave marks in a folder that the variable ``LOGPARSE_APPLIED`` names, which prove that they acted.
+Every ``apply.sh`` below the folder is sourced in the shell that starts the job.  ``apply.settings()`` of the
+``apply.py`` in the folder runs once the job has imported torch.  Changes of the program (``apply.model``) are not made.
+Scripts and settings leave marks in the folder that the variable ``LOGPARSE_APPLIED`` names.  The marks prove that they
+acted.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from logparse.errors import InputError
 from logparse.quoting import Shell, filled, joined, shell_word
 
 FOLDER = Path(_in_job).parent
-"""Stands first on the job's PYTHONPATH; see ``in_job/sitecustomize.py``."""
+"""Folder that stands first on the job's PYTHONPATH. See ``in_job/sitecustomize.py``."""
 UNITS_FILE = FOLDER / "trace_units.py"
 WITH_TORCH = "LOGPARSE_WITH_TORCH"
 
 
 @dataclass(frozen=True)
 class Ran:
-    """How a job ended, what its processes applied, and what was to act and left no mark, each with the reason."""
+    """Result of a job: how it ended, what its processes applied, and what was to act but left no mark, with the
+    reasons.
+    """
 
     ended: job.Ended
     found: marks.Applied
@@ -36,12 +39,12 @@ class Ran:
 
     @property
     def code(self) -> int:
-        """The job's exit code; ``NOT_APPLIED`` where the job ended well, and as it was."""
+        """The job's exit code.  If the job ended well but something was not applied, it is ``NOT_APPLIED``."""
         return self.ended.code or (marks.NOT_APPLIED if self.missing else 0)
 
     @property
     def lines(self) -> list[str]:
-        """What was applied, or why not, for the user."""
+        """Lines for the user: what was applied, or why not."""
         if self.ended.not_run:
             return []
         nothing = [f"{x} changed nothing of the model" for x in self.found.unchanged]
@@ -49,7 +52,10 @@ class Ran:
 
 
 def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os.environ) -> Ran:
-    """Run the job.  Raises InputError where the folder holds neither of the two files, or nothing acts by itself."""
+    """Run the job.
+
+    Raises InputError if the folder holds neither of the two files, or if nothing in it acts by itself.
+    """
     asked = marks.asked_of(overrides)
     words, made = applied(command, overrides, environ)
     if asked.settings == () and not asked.scripts:
@@ -66,7 +72,11 @@ def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os
 
 @contextlib.contextmanager
 def _marks_folder(environ: Mapping[str, str]) -> Iterator[Path]:
-    """A new folder for marks: within that of a ``capture`` around this command, which reads it, else for a while."""
+    """Yield a new folder for marks.
+
+    It lies within the marks folder of a ``capture`` around this command, which reads it.  Without such a capture the
+    folder is temporary.
+    """
     around = environ.get(marks.VARIABLE)
     if around and os.path.isdir(around):
         yield Path(tempfile.mkdtemp(prefix="run-", dir=around))
@@ -76,7 +86,10 @@ def _marks_folder(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The command and the environment by which the job runs.  Raises InputError as ``run``."""
+    """Return the command and the environment by which the job runs.
+
+    Raises InputError if the folder holds neither of the files.
+    """
     scripts, module = sorted(overrides.absolute().glob("*/apply.sh")), overrides.absolute() / "apply.py"
     if not scripts and not module.is_file():
         raise InputError(f"--with {overrides}: no apply.sh below it and no apply.py in it (`logparse recommend`)")
@@ -88,7 +101,7 @@ def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str])
 
 
 def with_torch(environ: Mapping[str, str], *files: Path) -> dict[str, str]:
-    """The environment in which a job runs these Python files right after it has imported torch."""
+    """Return the environment in which a job runs these Python files right after it has imported torch."""
     listed = [*map(str, files), environ.get(WITH_TORCH, "")]
     paths = [str(FOLDER), environ.get("PYTHONPATH", "")]
     return {

@@ -1,7 +1,10 @@
-"""The answers of verbs and how they are printed.
+"""Answers of verbs, and how they are printed.
 
-``answer``: what a verb returns, its tables' columns, CSV, JSON and Parquet.  ``terminal``: tables that fit a terminal,
-progress bars.  ``options``: options that verbs share.  ``program``: streams and errors.
+* ``answer``: what a verb returns; columns of its table; CSV, JSON and Parquet.
+* ``terminal``: tables that fit a terminal, and progress bars.
+* ``files`` and ``own_files``: writing into a user's folder.
+* ``options``: options that verbs share.
+* ``program``: streams and errors.
 """
 
 from __future__ import annotations

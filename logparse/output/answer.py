@@ -1,7 +1,7 @@
-"""The answer of a verb, for the terminal or as CSV, JSON or Parquet.  This module computes nothing.
+"""Answer of a verb, for the terminal or as CSV, JSON or Parquet.  This module computes nothing.
 
-A verb returns an ``Answer``; ``show`` prints it.  ``TABLES`` has the columns of every table that a script may read:
-their names, order and types do not depend on what the store holds.
+A verb returns an ``Answer``, and ``show`` prints it.  ``TABLES`` has the columns of every table that a script may read.
+Their names, order and types do not depend on the content of the store.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from logparse.text import printable
 
 
 class TableFormat(str, Enum):
-    """How a table is printed."""
+    """Format in which a table is printed."""
 
     table = "table"
     csv = "csv"
@@ -40,9 +40,9 @@ class TableFormat(str, Enum):
 
 
 CHECK_FAILED = 3
-"""Exit code of a check that failed (1: something could not be read, 2: wrong usage)."""
+"""Exit code of a check that failed.  (1: something could not be read, 2: wrong usage.)"""
 BESIDE = "logparse: "
-"""Begins each line that is printed beside the output of a user's job."""
+"""Beginning of each line that is printed beside the output of a user's job."""
 ROWS = 20
 """Default number of a table's rows on the terminal (``-n``)."""
 TABLES: Mapping[str, str] = {
@@ -73,18 +73,23 @@ TABLES: Mapping[str, str] = {
     "diff": "state text, problem text, a_us float, b_us float, change float, delta_us float, pick_a text, pick_b text, "
     "basis text, text text",
 }
-"""Columns of each verb's table: ``int`` and ``float`` are 64 bits wide, ``time`` has seconds, any may be null."""
+"""Columns of each verb's table.  ``int`` and ``float`` are 64 bits wide.  ``time`` has seconds.  Any value may be
+null.
+"""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a verb.
+    """Answer of a verb.
 
-    ``text``: lines and tables for the terminal, in order (by default ``table``), followed by ``notes``, which are
-    computed only there.  ``table``: all columns, for the other formats, or a function that makes it, so that the
-    terminal need not wait for it; ``of`` names its columns in ``TABLES``.
-    ``errors`` go to standard error in every format, and with ``aside`` the text as well, each line after ``BESIDE``.
-    ``code`` is the program's exit code.
+    * ``text``: lines and tables for the terminal, in order.  The default is ``table``.
+    * ``notes``: lines that follow on the terminal.  They are computed only for the terminal.
+    * ``table``: all columns, for the other formats.  It may be a function that makes the table, so that the terminal
+      need not wait for it.
+    * ``of``: the key of the table's columns in ``TABLES``.
+    * ``errors``: lines for standard error, in every format.
+    * ``aside``: if True, the text goes to standard error as well, and each line begins with ``BESIDE``.
+    * ``code``: the program's exit code.
     """
 
     text: Iterable[str | Block] | None = None
@@ -103,14 +108,14 @@ class Answer:
 
     @property
     def made(self) -> Block | None:
-        """The table, made now where it was not."""
+        """The table.  A function is called to make it."""
         return self.table() if callable(self.table) else self.table
 
 
 def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
-    """The format ``how``, else that of the file's ending, else ``table``.
+    """Return the format ``how`` if it is given, else the format of the file's ending, else ``table``.
 
-    Raises UsageError where the file's name is the name of a format, or ends like another kind of file.
+    Raises UsageError if the file's name is the name of a format, or if the name has the ending of another kind of file.
     """
     if how is not None:
         return how
@@ -132,11 +137,13 @@ def show(
     wide: bool | None = False,
     n: int | None = None,
 ) -> None:
-    """Print an answer, or write its table to the file ``out``, in the format ``how`` or that of the file's ending.
+    """Print an answer, or write its table to the file ``out``.
 
-    ``n``: the first rows of each table only.  ``wide``: every column on any terminal; None: the verb has no such
-    option.  Raises UsageError for Parquet on a terminal, OSError where the file
-    cannot be written.
+    * ``how``: the format.  The default is the format of the file's ending.
+    * ``n``: the number of first rows that are shown of each table.
+    * ``wide``: True shows every column on any terminal.  None means that the verb has no such option.
+
+    Raises UsageError for Parquet on a terminal.  Raises OSError if the file cannot be written.
     """
     how = format_of(how, out)
     if how is TableFormat.table:
@@ -160,18 +167,24 @@ def show(
 
 
 def beside(text: str) -> str:
-    """Lines of ours beside a job's output, so that they can be told apart from its own."""
+    """Put ``BESIDE`` before each line.
+
+    Lines of logparse beside a job's output can so be told apart from the job's lines.
+    """
     return "".join(f"{BESIDE}{line}" for line in text.splitlines(keepends=True))
 
 
 def arrow(table: Block | None, of: str = "") -> pa.Table:
-    """The table with the columns and types that ``TABLES`` has for ``of``; an Arrow table stays where it is empty."""
+    """Return the table with the columns and types that ``TABLES`` has for ``of``.
+
+    If ``of`` is empty, return the table unchanged.
+    """
     assert table is not None, "a verb without a table has no option for its format"
     return typed(table, TABLES[of]) if of else table
 
 
 def typed(table: Block, columns: str) -> pa.Table:
-    """The table with these columns, stated as in ``TABLES``; one that it lacks is unknown."""
+    """Return the table with these columns, stated as in ``TABLES``.  A column that the table lacks is unknown."""
     types = {
         "int": pa.int64(),
         "float": pa.float64(),
@@ -185,7 +198,7 @@ def typed(table: Block, columns: str) -> pa.Table:
 
     def column(name: str, kind: pa.DataType) -> pa.Array:
         values = [row.get(name) for row in rows]
-        if pa.types.is_integer(kind):  # counts of a run whose kinds of units are weighed have fractions
+        if pa.types.is_integer(kind):  # if kinds of units are weighed, counts of a run have fractions
             values = [round(x) if isinstance(x, float) and math.isfinite(x) else x for x in values]
         return pa.array(values, kind, from_pandas=True)
 
@@ -205,7 +218,8 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
         with Rewrite() as files, files.open(Path(out)) as file:  # Arrow cannot open a name that is not UTF-8
             pq.write_table(table, pa.PythonFile(file, mode="w"))
         return
-    if out is None and isinstance(sys.stdout, io.TextIOWrapper):  # for programs: as a file, whatever the locale
+    # For programs: the same bytes as in a file, whatever the locale.
+    if out is None and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     shown = out is None and sys.stdout.isatty()
     rows = zip(*([_plain(value, shown) for value in column.to_pylist()] for column in table.columns), strict=True)
@@ -224,7 +238,7 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
 
 
 _CONTROL = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that JSON leaves as they are, and that a terminal obeys or no encoding has."""
+"""Characters that JSON leaves as they are, although a terminal obeys them or no encoding has them."""
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -233,16 +247,18 @@ def _escape(found: re.Match[str]) -> str:
 
 @contextlib.contextmanager
 def _text_in(out: str) -> Iterator[io.TextIOWrapper]:
-    """The text of a file that takes its place once it is whole."""
+    """Open a text file that takes its place once it is whole."""
     with Rewrite() as files, files.open(Path(out)) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         yield text
-        text.detach()  # which flushes it
+        text.detach()  # flushes it
 
 
 def _plain(value: Any, shown: bool = False) -> Any:
-    """The value as JSON can hold it: NaN and infinity become null, times ISO 8601 texts; a text that is ``shown`` on a
-    terminal loses its control characters.
+    """Return the value in a form that JSON can hold.
+
+    NaN and infinity become null.  Times become ISO 8601 texts.  A text that is ``shown`` on a terminal loses its
+    control characters.
     """
     if shown and isinstance(value, str):
         return printable(value)

@@ -1,8 +1,8 @@
-"""Files in a folder of the user's: each is written whole beside its place, flushed, and then renamed into it.
+"""Files in a user's folder.  Each is written whole beside its place, flushed, and then renamed into its place.
 
-So a full disk, an error or a kill leaves the old file, and a reader sees the old bytes or the new ones.  Several files
+So a full disk, an error or a kill leaves the old file, and a reader sees the old bytes or the new bytes.  Several files
 change together: the first is renamed after the last was flushed.  ``tests/test_architecture.py`` allows no other way to
-write one.
+write such a file.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _SPECIAL = ("/dev/", "/proc/")
 
 
 class Rewrite:
-    """Files that take the places of others together at the end of a ``with`` block, in the order in which they were
-    added; none does where the block raises.
+    """Files that are put into their places together, at the end of a ``with`` block.
 
-    ``within`` is the folder that the user named: a link in it that leads out of it is an OSError that names both.
+    They are put in the order in which they were added.  If the block raises, none is.  ``within`` is the folder that
+    the user named.  A link in it that leads out of it raises OSError, which names both.
     """
 
     def __init__(self, within: Path | None = None) -> None:
@@ -55,7 +55,7 @@ class Rewrite:
 
     @contextlib.contextmanager
     def open(self, path: Path, *, executable: bool = False) -> Iterator[BinaryIO]:
-        """A file that takes its place once the block is left.  A pipe or a device is written at once.
+        """Open a file that takes its place once the block is left.  A pipe or a device is written at once.
 
         The new file has the mode of the old one.  Raises OSError, which names the file.
         """
@@ -71,7 +71,7 @@ class Rewrite:
             handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
             self._made.append((temporary, place))
             with open(handle, "wb") as file:
-                if os.path.exists(place):  # whose mode the user's mask does not change
+                if os.path.exists(place):  # the user's mask must not change the old file's mode
                     os.chmod(temporary, mode)
                 yield file
                 file.flush()
@@ -82,8 +82,9 @@ class Rewrite:
             raise
 
     def _place(self, path: Path) -> str:
-        """Where the file lies, links followed.  Raises OSError for a folder, a file that may not be written, and a link
-        that leads out.
+        """Return the path of the file, with links followed.
+
+        Raises OSError if the path is a folder, a file that may not be written, or a link that leads out of ``within``.
         """
         place = os.path.realpath(path)
         if os.path.isdir(place):
@@ -97,19 +98,19 @@ class Rewrite:
 
 
 def write_file(path: Path, data: bytes, within: Path | None = None) -> None:
-    """Write one file whole, or leave the old one.  Raises OSError, also where it is a link out of ``within``."""
+    """Write one file whole, or leave the old one.  Raises OSError, also if the path is a link out of ``within``."""
     with Rewrite(within) as files:
         files.add(path, data)
 
 
 def is_within(path: Path, folder: Path) -> bool:
-    """Whether a path lies in a folder, links followed."""
+    """Tell whether a path lies in a folder.  Links are followed."""
     inside = os.path.realpath(folder)
     return os.path.commonpath([inside, os.path.realpath(path)]) == inside
 
 
 def _is_special(path: Path) -> bool:
-    """Whether a path is a pipe, a device or the standard output, for which nothing else can stand."""
+    """Tell whether a path is a pipe, a device or the standard output.  No other file can be renamed into its place."""
     with contextlib.suppress(OSError):
         kind = os.stat(path).st_mode
         return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)) or os.path.abspath(path).startswith(_SPECIAL)
@@ -123,7 +124,7 @@ def _mode(place: str) -> int:
 
 
 def _flush_folder(folder: str) -> None:
-    """Make renames survive a power cut, where the system flushes folders."""
+    """Flush a folder, so that renames in it survive a power cut.  Not every system can flush folders."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,6 +1,6 @@
-"""Options that several verbs share, and what a verb does with its answer."""
+"""Options that several verbs share, and the printing of a verb's answer."""
 
-# No `from __future__ import annotations`: typer reads the types.
+# There is no `from __future__ import annotations` here, because typer reads the types.
 
 import inspect
 import os
@@ -25,25 +25,28 @@ if TYPE_CHECKING:
 
 
 def option(help: str, *names: str, **more: Any) -> Any:
-    """An option, named as its parameter unless ``names`` are given, with typer's other settings."""
+    """Make an option.  It is named as its parameter, unless ``names`` are given.  ``more`` are typer's other
+    settings.
+    """
     more.setdefault("show_default", "[default: " not in help)
     return typer.Option(*names, help=help, **more)
 
 
 def argument(help: str, **more: Any) -> Any:
-    """A positional argument, with typer's other settings."""
+    """Make a positional argument.  ``more`` are typer's other settings."""
     return typer.Argument(help=help, **more)
 
 
 def path(help: str, *names: str) -> Any:
-    """An option whose value is a path of this machine; a URL is refused."""
+    """Make an option whose value is a path of this machine.  A URL is refused."""
     return option(help, *names, callback=_local)
 
 
 def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = False, own: bool = False) -> Any:
-    """An option with the values ``of``, or of the list at that place (``module:LIST``); others are refused.
+    """Make an option with the values ``of``.  Other values are refused.
 
-    ``several``: values are joined by commas.  ``own``: ``package.module:NAME`` is allowed too.
+    ``of`` holds the values, or names the place of a list of them (``module:LIST``).  If ``several``, values are joined
+    by commas.  If ``own``, ``package.module:NAME`` is allowed, too.
     """
 
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
@@ -56,9 +59,9 @@ def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = Fa
 
 
 def _known(of: str | tuple[str, ...]) -> Iterable[str]:
-    """The values; of a place the names of the list's members, or the list where it holds names.
+    """Return the values that an option allows.  For a place they are the members of the list, or the members' names.
 
-    The module is imported here, to check a value, and not before: it may be slow.
+    The module of a place is imported only here, when a value is checked, because the import may be slow.
     """
     if isinstance(of, tuple):
         return of
@@ -67,7 +70,7 @@ def _known(of: str | tuple[str, ...]) -> Iterable[str]:
 
 
 def _local(value: Any) -> Any:
-    """Refuses a URL where a path is meant: it would make a folder ``s3:`` in the working folder."""
+    """Refuse a URL where a path is meant.  It would make a folder ``s3:`` in the working folder."""
     scheme, mark, _ = str(value).partition(":/")
     if mark and len(scheme) > 1 and scheme.isalnum():
         raise UsageError(f"{value}: only inputs and stores may be URLs; write to this machine, and copy from there")
@@ -75,14 +78,14 @@ def _local(value: Any) -> Any:
 
 
 def _output(context: typer.Context, value: str | None) -> str | None:
-    """Refuses an unusable name now, not after the work; ``--format`` is read before it."""
+    """Refuse an unusable name before the work begins.  ``--format`` is read before this option."""
     format_of(context.params.get("format"), value)
     _local(value)
     return value
 
 
 def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store":
-    """The store that ``--store`` names.  Raises StoreError."""
+    """Open the store that ``--store`` names.  Raises StoreError as ``open_store``."""
     from logparse.store import open_store
 
     return open_store(store, create=create)
@@ -92,7 +95,7 @@ BACKENDS = "logparse.libraries.all_backends:BACKENDS"
 OVERRIDES = "logparse.libraries.override_formats:OVERRIDE_FORMATS"
 TARGETS = "analyzers.overrides.convert:TARGETS"
 EXPORTS = "analyzers.overrides.export:NAMES"
-"""Where the values of options are listed."""
+"""Places that list the values of options (here and above)."""
 _RUN = "a store (its latest run), STORE#RUN, a run's label, or log files."
 Text = str | None
 Words = list[str] | None
@@ -122,12 +125,13 @@ Output = Annotated[
 ]
 Wide_ = Annotated[bool, option("Every column and whole names on any terminal.", "--wide")]
 Limit = Annotated[int | None, option("Rows of a table, in every format. [default: all]", "-n", min=1)]
-"""Options and arguments of several verbs; the last four are of ``_printing``."""
+"""Options and arguments of several verbs.  The last four belong to ``_printing``."""
 
 
 class _Values:
-    """Converts the words of an option.  What is not plain is left to typer, which from version 0.29 on does all of it
-    with pydantic: importing that takes longer than reading a log.
+    """Conversion of the words of an option.  Simple words are converted here, others by typer.
+
+    From version 0.29 on typer converts all words with pydantic.  Importing pydantic takes longer than reading a log.
     """
 
     def __init__(self, option: Any) -> None:
@@ -146,7 +150,7 @@ class _Values:
 
 
 def _converting(options: list[Any]) -> list[Any]:
-    """The options, which then convert their words by ``_Values``, where typer has a place for it."""
+    """Let the options convert their words by ``_Values``, if typer has a place for that.  Return the options."""
     for x in options:
         if hasattr(x, "get_runtime_param"):
             x.get_runtime_param = partial(_Values, x)
@@ -154,10 +158,13 @@ def _converting(options: list[Any]) -> list[Any]:
 
 
 class Command(TyperCommand):
-    """A verb: its function returns an ``Answer``, which is printed, and whose exit code is the program's."""
+    """Verb whose function returns an ``Answer``.  The answer is printed, and its exit code becomes the program's."""
 
     printing: tuple[str, ...] = ()
-    """The options of ``_printing`` that the verb has beside its function's, which may have its own of these names."""
+    """Names of the options of ``_printing`` that the verb has, too.
+
+    An option of the verb's function with such a name replaces it.
+    """
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -169,7 +176,8 @@ class Command(TyperCommand):
         return _converting(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
-        if ctx.info_name not in ("capture", "run", "tune", "try"):  # these start a process before a library is needed
+        # These verbs start a process before a library is needed.
+        if ctx.info_name not in ("capture", "run", "tune", "try"):
             _import_numpy()
         chosen = {str(x.name): ctx.params.pop(x.name) for x in self.added}
         answer = super().invoke(ctx)
@@ -183,10 +191,10 @@ class Command(TyperCommand):
 def _import_numpy() -> None:
     """Import NumPy such that the threads of its OpenBLAS sleep until they have work.
 
-    Else each waits busily for a tenth of a second, a fifth of a short command's CPU time.  OpenBLAS reads the setting
-    when it is loaded; jobs that this process starts do not inherit it.
+    Otherwise each thread waits busily for a tenth of a second.  That is a fifth of a short command's CPU time.
+    OpenBLAS reads the setting when it is loaded.  Jobs that this process starts do not inherit the setting.
     """
-    setting = "OPENBLAS_THREAD_TIMEOUT"  # 2 to its power in cycles, at least 4
+    setting = "OPENBLAS_THREAD_TIMEOUT"  # the exponent of 2 of a number of cycles; at least 4
     if "numpy" not in sys.modules and setting not in os.environ:
         os.environ[setting] = "4"
         import numpy  # noqa: F401
@@ -195,19 +203,19 @@ def _import_numpy() -> None:
 
 
 class Wide(Command):
-    """A verb whose table is for the terminal alone."""
+    """Verb whose table is only for the terminal."""
 
     printing = ("wide",)
 
 
 class Table(Command):
-    """A verb whose answer is a table."""
+    """Verb whose answer is a table."""
 
     printing = ("n", "format", "output", "wide")
 
 
 def _printing(n: Limit = None, format: Format = None, output: Output = None, wide: Wide_ = False) -> None:
-    """The options by which a table is printed."""
+    """Hold the options by which a table is printed."""
 
 
 @cache
@@ -225,11 +233,11 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Override files": ("lint", "coverage", "merge", "convert", "export", "bisect"),
     "Formats and the store": ("formats", "status", "check", "compact", "forget"),
 }
-"""The verbs as ``--help`` lists them."""
+"""Groups of verbs as ``--help`` lists them."""
 
 
 class Group(TyperGroup):
-    """The program."""
+    """The whole program: all verbs."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _converting(super().get_params(ctx))
@@ -250,9 +258,10 @@ def _first_paragraph(command: Any) -> str:
 def verb(
     app: typer.Typer, example: str, cls: type[Command] = Command, *, passes_on: bool = False, name: str | None = None
 ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Makes a function a verb of the program, with an example in its help.
+    """Make a function a verb of the program, with an example in its help.
 
-    ``passes_on``: the words after the first argument are another program's.  ``name``: where it is a word of Python.
+    If ``passes_on``, the words after the first argument belong to another program.  ``name`` is needed if the verb's
+    name is a word of Python.
     """
     settings = {"allow_interspersed_args": False} if passes_on else None
 

@@ -1,9 +1,8 @@
-"""What logparse wrote into a folder (overrides, lists of problems, answers), which an ingest of the folder leaves out.
+"""Files that logparse wrote into a folder (overrides, lists of problems, answers).
 
-They hold calls and times of other files, which would count again.
-
-A hidden file beside them lists their SHA-256, as ``sha256sum`` prints them.  A file that its library or a person has
-changed since is read like any other, and so is one that is named by its own path.
+An ingest of the folder leaves them out.  They hold calls and times of other files, which would count twice.  A hidden
+file beside them lists their SHA-256, as ``sha256sum`` prints it.  A file that its library or a person has changed since
+is read like any other file.  So is a file that is named by its own path.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from logparse.output.files import write_file
 
 LIST = ".logparse-written"
 _LARGEST = 1 << 28
-"""No file of ours has so many bytes: a larger one is not read to find out."""
+"""Most bytes of a file that logparse writes.  A larger file is not read to compare its digest."""
 
 
 def remember(paths: Iterable[Path]) -> None:
-    """Add files that were just written to the lists of their folders.  A folder that cannot be written gets none."""
+    """Add files that were just written to the lists of their folders.  A folder that cannot be written gets no list."""
     for path in paths:
         with suppress(OSError, UnicodeError):
             if not path.is_file():  # a pipe or device
@@ -32,7 +31,10 @@ def remember(paths: Iterable[Path]) -> None:
 
 
 def listed(folder: Path) -> frozenset[str]:
-    """The digests of the files that were written into a folder; a damaged list holds those that can be read."""
+    """Return the digests of the files that were written into a folder.
+
+    For a damaged list, return the digests that can be read.
+    """
     with suppress(OSError):
         text = (folder / LIST).read_text(encoding="utf-8", errors="replace")
         return frozenset(line.partition(" ")[0] for line in text.splitlines())
@@ -40,13 +42,13 @@ def listed(folder: Path) -> frozenset[str]:
 
 
 def is_own(path: Path, digests: frozenset[str]) -> bool:
-    """Whether a file is one of these, as it was written, also under another name."""
+    """Tell whether a file has one of the digests, so that it is as logparse wrote it.  Its name may differ."""
     with suppress(OSError):
         return path.stat().st_size <= _LARGEST and _digest(path) in digests
     return False
 
 
 def _digest(path: Path) -> str:
-    import hashlib  # here, as few commands write or read folders of ours
+    import hashlib  # imported here, because few commands need it
 
     return hashlib.sha256(path.read_bytes()).hexdigest()

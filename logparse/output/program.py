@@ -1,4 +1,4 @@
-"""The program's frame: its streams, and the one place where errors become a line and an exit code."""
+"""Frame of the program: its streams, and the one place where errors become a line and an exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logparse.text import printable
 
 
 def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) -> None:
-    """Run a program: an error that the user can mend prints one line and exits with 1; wrong usage exits with 2."""
+    """Run a program.  An error that the user can mend prints one line and exits with 1.  Wrong usage exits with 2."""
     _ready_streams()
     try:
         code: object = 0
@@ -23,7 +23,7 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
             app(words)
         except SystemExit as ended:
             code = ended.code
-        sys.stdout.flush()  # here: the caller does not see an error at the interpreter's exit
+        sys.stdout.flush()  # here, because the caller does not see an error at the interpreter's exit
     except BrokenPipeError:  # `logparse sql … | head`
         _forget_output()
         code = 0
@@ -37,7 +37,7 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
         _forget_output()
         code = 2 if isinstance(error, UsageError) else 1
     except Exception as error:
-        # Ctrl-C during a query: DuckDB makes errors of its own of a KeyboardInterrupt.
+        # For Ctrl-C during a query DuckDB raises its own errors instead of KeyboardInterrupt.
         if str(error) == "Query interrupted" or "KeyboardInterrupt" in str(error):
             sys.exit(130)
         if not type(error).__module__.startswith(("pyarrow", "duckdb", "_duckdb")):
@@ -49,11 +49,13 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
 
 
 def end_process(code: object) -> NoReturn:
-    """End this process with an exit code, without shutting down the interpreter: DuckDB warns of uncollected objects
-    there, and to free those of NumPy, Arrow and DuckDB takes up to a quarter of a short question's time.
+    """End this process with an exit code, without shutting down the interpreter.
 
-    What others rely on happens as at any other end: threads are joined, exit functions run (temporary files, child
-    processes, Ray), streams are flushed.  ``multiprocessing`` ends its processes in the same way.
+    There are two reasons.  DuckDB warns of uncollected objects when the interpreter shuts down.  Freeing the objects of
+    NumPy, Arrow and DuckDB takes up to a quarter of a short question's time.
+
+    All that others rely on happens as at any other end: threads are joined, exit functions run (temporary files, child
+    processes, Ray), and streams are flushed.  ``multiprocessing`` ends its processes in the same way.
     """
     if not isinstance(code, int) or _has_more_to_do():
         sys.exit(code)  # type: ignore[arg-type]
@@ -68,8 +70,10 @@ def end_process(code: object) -> NoReturn:
 
 
 def _has_more_to_do() -> bool:
-    """Whether somebody waits for the interpreter's own end: a profiler, a debugger, the prompt of ``python -i``, or a
-    GPU's runtime with its tools, which write their results when the C library ends.
+    """Tell whether something waits for the interpreter's own end.
+
+    That may be a profiler, a debugger, the prompt of ``python -i``, or a GPU's runtime.  The runtime's tools write
+    their results when the C library ends.
     """
     monitoring = getattr(sys, "monitoring", None)  # from Python 3.12 on
     observed = sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6))))
@@ -78,7 +82,7 @@ def _has_more_to_do() -> bool:
 
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """Ends the output quietly, with no exit code of its own, where its reader stops before the end (``| head``)."""
+    """End the output quietly, without an exit code of its own, if its reader stops before the end (``| head``)."""
     try:
         yield
         sys.stdout.flush()
@@ -87,7 +91,7 @@ def quiet_pipe() -> Iterator[None]:
 
 
 def _ready_streams() -> None:
-    """Replace streams that the caller closed (``>&-``), and let all print names that they cannot encode."""
+    """Replace streams that the caller closed (``>&-``).  Let all streams print names that they cannot encode."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -97,6 +101,8 @@ def _ready_streams() -> None:
 
 
 def _forget_output() -> None:
-    """Drop what standard output still holds and cannot write: the interpreter would try again at its exit."""
+    """Drop what standard output still holds and cannot write.  Otherwise the interpreter would try again at its
+    exit.
+    """
     with suppress(OSError), open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -18,35 +18,45 @@ from logparse.lazy import pa, pd
 from logparse.text import duration, printable, shortened
 
 Rows: TypeAlias = Sequence[Mapping[str, object]]
-"""A small table without pandas, whose import takes longer than reading most logs."""
+"""A small table without pandas, because importing pandas takes longer than reading most logs."""
 Block: TypeAlias = "pd.DataFrame | pa.Table | Rows"
 """A table."""
 
 _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "error"})
-"""Columns of sentences: they wrap between words where room is short; every other cell keeps one line."""
+"""Columns of sentences.  If room is short, they wrap between words.  Every other cell keeps one line."""
 _LEAST = 16
-"""Minimum width of a text column; below it the last column is left out."""
+"""Least width of a text column.  If it would become narrower, the last column is left out."""
 _LEASTS = {"problem": 44}
-"""Minimum width of columns that are never left out: without its problem a row is no answer."""
+"""Least width of columns that are never left out.  Without its problem a row is no answer."""
 _ANSWERS = frozenset({"best", "best_us", "pick_a", "pick_b", "rejects", "state", "effect", "saving_us"})
-"""Columns that answer the question of their verb: they are left out after all others."""
+"""Columns that answer the question of their verb.  They are left out after all others."""
 _USUAL = 100
-"""Without a terminal a longer cell stands whole in its row, and the other rows are not padded to it."""
+"""Most characters of a cell to which other rows are padded, if there is no terminal.
+
+A longer cell stands whole in its row.
+"""
 _INDEX = re.compile(r"(?:[a-z ]+ )?[a-z_]+:\d{1,12}")
-"""A solution that is a number of its library, and an action with it: a part of a number names another one."""
+"""Pattern of a solution that is a number of its library, perhaps with an action.
+
+It is not cut, because a piece of a number names another solution.
+"""
 _GAP = 3
 _SHOWN_EVERY_S = 0.2
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal; None where a program reads the output, which gets whole rows."""
+    """Return the columns of the terminal.
+
+    Return None if a program reads the output, because a program gets whole rows.
+    """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Whether a stream takes bold text: a terminal does, unless ``NO_COLOR`` is set; ``CLICOLOR_FORCE`` makes any do.
+    """Tell whether a stream takes bold text.
 
-    Source of the two variables: no-color.org, bixense.com/clicolors.
+    A terminal does, unless ``NO_COLOR`` is set.  ``CLICOLOR_FORCE`` makes any stream do.  Source of the two variables:
+    no-color.org, bixense.com/clicolors.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -54,16 +64,16 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def bold(line: str) -> str:
-    """A line in bold."""
+    """Return a line in bold."""
     return f"\x1b[1m{line}\x1b[0m" if line else line
 
 
 def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = False) -> str:
-    """The table as text, numbers right-aligned.
+    """Return the table as text, with numbers right-aligned.
 
-    To fit ``width`` texts are shortened and columns left out: empty ones first, then the last one that is no answer,
-    then the last answer, and never the problem.  ``remedy``: how to get what is left out.
-    ``coloured``: the names of the columns are bold.
+    To fit ``width``, texts are shortened and columns are left out.  Empty columns are left out first, then the last
+    column that is no answer, then the last answer, and never the problem.  ``remedy`` tells how to get what is left
+    out.  If ``coloured``, the names of the columns are bold.
     """
     columns = _columns(block)
     if not columns:
@@ -106,12 +116,12 @@ class _Column:
         return max(min(self.natural, _LEASTS.get(self.name, _LEAST)), len(self.name), *numbers)
 
     def weight(self) -> tuple[bool, bool, bool]:
-        """Order in which columns are left out, the first one first."""
+        """Return the rank of a column when columns are left out.  The lowest rank goes first."""
         filled = any(self.cells)
         return self.name in _LEASTS, filled and self.name in _ANSWERS, filled
 
     def lines(self, cell: str) -> list[str]:
-        """The lines of a cell: sentences wrap between words."""
+        """Return the lines of a cell.  Sentences wrap between words."""
         if self.whole or self.name not in _PROSE or len(cell) <= self.room:
             return [cell]
         return wrap(cell, self.room, break_on_hyphens=False)
@@ -132,12 +142,12 @@ def _columns(block: Block) -> list[_Column]:
 
 
 def _is_number(value: object) -> bool:
-    """Whether it is right-aligned, and never shortened; what is unknown is."""
+    """Tell whether a value is right-aligned and never shortened.  An unknown value is."""
     return value is None or (isinstance(value, int | float | datetime) and not isinstance(value, bool))
 
 
 def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[str]]:
-    """The columns that fit, each with its width, and the names of the others."""
+    """Return the columns that fit, each with its width, and the names of the others."""
     shown = list(columns)
     if width is None:
         for column in shown:
@@ -171,7 +181,7 @@ def _cell(value: object) -> str:
 
 
 class Bar:
-    """A line of an ingest's progress with rate and time left, as a context; shown only on a terminal."""
+    """Line of an ingest's progress with rate and time left, as a context.  It is shown only on a terminal."""
 
     def __init__(self) -> None:
         self._began = self._written = time.monotonic()
@@ -186,7 +196,7 @@ class Bar:
             print(end="\r\x1b[K", file=sys.stderr, flush=True)
 
     def begin(self, total: int) -> None:
-        """Set the number of bytes to read, where it is known."""
+        """Set the number of bytes to read, if it is known."""
         self._total = total
 
     def advance(self, path: str, count: int) -> None:
@@ -201,9 +211,9 @@ class Bar:
 
 
 class Stages:
-    """A line of progress of work in stages, with the time left, as a context; shown only on a terminal.
+    """Line of progress of work in stages, with the time left, as a context.  It is shown only on a terminal.
 
-    Call it as a stage begins.  The time left is what the stages so far took on average, for those that are left.
+    Call it as a stage begins.  The time left is the average time of the stages so far, times the number of stages left.
     """
 
     def __init__(self, verb: str, total: int) -> None:
