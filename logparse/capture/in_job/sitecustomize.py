@@ -1,8 +1,8 @@
-"""Starts what logparse runs inside a job, then the job's own ``sitecustomize``.
+"""Start of logparse's code inside a job, and then of the job's own ``sitecustomize``.
 
-Python imports a module of this name when it starts; the folder of this file stands first in the job's ``PYTHONPATH``.
-Any Python reads this file, Python 2 among them, so it is written in what all of them know: it has no annotations and
-no functions.  In a Python older than 3.8 it runs the job's own ``sitecustomize`` alone.
+Python imports a module of this name when it starts.  The folder of this file stands first in the job's ``PYTHONPATH``.
+Any Python reads this file, Python 2 among them.  So it uses only what all versions know: no annotations and no
+functions.  In a Python older than 3.8 it runs only the job's own ``sitecustomize``.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Observes the job's units of work: run once the job has executed torch (``LOGPARSE_WITH_TORCH``)."""
+"""Observation of the job's units of work. It runs once the job has executed torch (``LOGPARSE_WITH_TORCH``)."""
 
 from logparse_in_job.install import install  # type: ignore[import-not-found]  # on the job's path
 

@@ -1,14 +1,14 @@
-"""Turns what the job does into units: counts them, names their kinds, times them, and has them traced.
+"""Observer of the job's units of work.  It counts them, names their kinds, times them, and has them traced.
 
-Installed by ``install`` once the job has executed torch.  The environment states what is asked for:
+``install`` installs it once the job has executed torch.  The environment states what is asked for:
 
 =========================  ===================================================================================
 LOGPARSE_TRACE_DIR         the folder for traces and counts
-LOGPARSE_TRACE_UNITS       units that one window traces; 0: units are only counted and timed
-LOGPARSE_TRACE_SECONDS     windows of time instead, of so many seconds
+LOGPARSE_TRACE_UNITS       number of units that one window traces; 0: units are only counted and timed
+LOGPARSE_TRACE_SECONDS     length of a window, s; windows are then windows of time
 LOGPARSE_TRACE_UNIT        the callable whose calls are units, ``package.module:Class.method``
-LOGPARSE_TRACE_EXPECTED    how many units the job made in an earlier run
-LOGPARSE_TURNS             units are done by turns with another process (``turns.py``)
+LOGPARSE_TRACE_EXPECTED    number of units that the job made in an earlier run
+LOGPARSE_TURNS             units alternate with another process's units (``turns.py``)
 LOGPARSE_TRY               a file that states which actions are switched on and off (``trial.py``)
 =========================  ===================================================================================
 """
@@ -48,7 +48,7 @@ _WORDS = {
 
 
 class _Token(NamedTuple):
-    """An outermost call that is observed: when it began, and the window that traces it alone."""
+    """Outermost call that is observed: when it began, and the window that traces it alone."""
 
     start: Any
     grad: bool
@@ -56,7 +56,10 @@ class _Token(NamedTuple):
 
 
 class _Leaving:
-    """Ends the window of a thread that ends: PyTorch's profiler must end where it began."""
+    """Guard that ends the window of a thread when the thread ends.
+
+    PyTorch's profiler must end in the thread where it began.
+    """
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -66,7 +69,7 @@ class _Leaving:
 
 
 class Observer:
-    """Observes the job that this process runs."""
+    """Observer of the job that this process runs."""
 
     def __init__(self) -> None:
         environ = os.environ
@@ -87,7 +90,7 @@ class Observer:
         self.reset()
 
     def reset(self) -> None:
-        """Begin to count anew: at the start, and in a process that was forked."""
+        """Begin to count anew.  It is called at the start, and in a process that was forked."""
         self._lock = threading.Lock()
         self.here.begin_anew()
         self._latest = self.here.calls
@@ -108,16 +111,20 @@ class Observer:
         if not self.traced and "LOGPARSE_TRY" in os.environ:
             from .trial import Trial
 
-            with contextlib.suppress(OSError):  # a process that outlives the trial: what it asked for is gone
+            with contextlib.suppress(OSError):  # a process that outlives the trial: the file of its request is gone
                 self.trial = Trial(self.folder, self.tracing.graphs)
 
     # ---------------------------------------------------------------------------------------------- calls of modules
 
     def begin(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-        """Whether the outermost call of a module that begins is observed; ``ended`` or ``failed`` follows then.
+        """Begin the outermost call of a module.  Return True if it is observed.  Then ``ended`` or ``failed`` follows.
 
-        It goes straight on while Dynamo compiles, under a Python profiler, which would count our functions, once we are
-        off, and where Python's stack has no room for us.
+        The call is not observed in these cases:
+
+        * Dynamo compiles.
+        * A Python profiler is on, which would count our functions.
+        * The observation has ended after an error.
+        * Python's stack has no room for our functions.
         """
         if sys.getprofile() is not None:
             return False
@@ -132,7 +139,7 @@ class Observer:
         except RecursionError:
             self.here.inside = False
             return False
-        except BaseException:  # of a signal handler of the job's
+        except BaseException:  # from a signal handler of the job
             self.here.inside = False
             raise
         finally:
@@ -140,13 +147,16 @@ class Observer:
                 dynamo.set_callback(prior)
 
     def ended(self, module: Any, result: Any, whole: bool = True) -> Any:
-        """Not guarded: however our functions end, the next call of the job is an outermost one again."""
+        """End the outermost call of a module.  Return the call's result.
+
+        It is not guarded.  However our functions end, the next call of the job is an outermost call again.
+        """
         here, prior = self.here, dynamo.set_callback(None)
         try:
             token, here.token = here.token, None
             if token is not None:
                 self.end_module(module, token, whole)
-        except RecursionError:  # Python's stack has no room for us
+        except RecursionError:  # Python's stack has no room for our functions
             return result
         finally:
             here.inside = False
@@ -155,7 +165,7 @@ class Observer:
         return result
 
     def failed(self, module: Any) -> None:
-        """An exception leaves the call."""
+        """End a call that an exception leaves."""
         if self.trial is not None:
             self.give_up_trial()
         self.ended(module, None, whole=False)
@@ -199,7 +209,7 @@ class Observer:
         self._period("optimizer", optimizer)
 
     def _period(self, sort: str, leader: Any) -> None:
-        """A unit that reaches from the last coming of this thread's leader to this one."""
+        """End a unit that reaches from the previous end of this thread's leader to the present one."""
         here, end = self.here, self._now()
         leaders = here.leaders[sort]
         if (sort, id(leader)) not in self._alive:
@@ -216,7 +226,7 @@ class Observer:
         self._unit(sort, start, True, None, end, made)
 
     def _watch(self, sort: str, leader: Any, leaders: Leader) -> None:
-        """Have ``leaders`` forget an object once the job has dropped it."""
+        """Let ``leaders`` forget an object once the job has dropped it."""
         key = (sort, id(leader))
 
         def dropped(_: Any) -> None:
@@ -228,7 +238,7 @@ class Observer:
     # --------------------------------------------------------------------------------------------- calls of functions
 
     def begin_function(self, sort: str, args: Any, kwargs: Any) -> Optional[_Token]:
-        """A call of a named callable or of a request begins."""
+        """Begin a call of a named callable or of a request."""
         here = self.here
         if here.open or not ordinary.is_plain():
             return None
@@ -261,7 +271,7 @@ class Observer:
     def _unit(
         self, sort: str, start: Any, whole: bool, window: Optional[OpenWindow], end: Any = None, made: int = 1
     ) -> None:
-        """A unit ended.  One that an exception left is counted and not timed."""
+        """End a unit.  A unit that an exception left is counted but not timed."""
         at = 0.0 if self.traced else time.perf_counter()
         end = self._now() if end is None else end
         with self._lock:
@@ -292,7 +302,7 @@ class Observer:
 
     @property
     def _is_capturing(self) -> bool:
-        """Whether a graph is captured; the GPU is not asked once we have nothing to do with it any more."""
+        """True if a graph is captured.  Once the observation is over, the GPU is not asked any more."""
         idle = self.traced and self.tracing.is_over
         return self.tracing.graphs.capturing > 0 or (not idle and ordinary.is_capturing())
 
@@ -300,16 +310,21 @@ class Observer:
         return clock.now() if self.tracing.leaves_times_alone else None
 
     def _name(self, sort: str) -> Tuple[str, Calls]:
-        """The kind of the unit that ends, and the calls that it made: the sizes of the first one, and their number."""
+        """Return the kind of the unit that ends, and its calls.
+
+        The kind is named by the sizes of the first call and the number of calls.
+        """
         calls = self.here.calls
         if not calls.count and not calls.shapes and sort in PERIODS:
-            calls = self._latest  # a thread of autograd makes the step; another one has called the module
+            calls = self._latest  # a thread of autograd makes the step; another thread has called the module
         leaders = self.here.leaders.get(sort)
         changes = leaders.changes if leaders is not None else 0
         return calls.name + (f" (phase {changes + 1})" if changes else ""), calls
 
     def _move(self, sort: str, name: str) -> None:
-        """Have windows go on after a unit; after one that ended within a backward pass, before the next call."""
+        """Let windows go on after a unit.  If the unit ended within a backward pass, they go on before the next
+        call.
+        """
         if not self.traced or self.tracing.is_over:
             return
         if ordinary.in_backward():
@@ -320,21 +335,21 @@ class Observer:
         self.tracing.unit_ended(sort, name)
 
     def _take_turn(self, series: Series) -> None:
-        """At the end of a turn report the times of its units, and wait; the next unit begins with an idle GPU."""
+        """At the end of a turn report the times of its units, and wait.  The next unit begins with an idle GPU."""
         if not self._turns.over() or ordinary.is_capturing():
             return
         self._turns.wait(self._times_until_now(series))
         self._times_are_disturbed()
 
     def _try(self, sort: str, series: Series) -> None:
-        """At the end of a block of a trial have it go on; the next unit begins with an idle GPU."""
+        """At the end of a block of a trial let the trial go on.  The next unit begins with an idle GPU."""
         if not self.trial.unit_ended(sort, series) or ordinary.is_capturing() or ordinary.in_backward():
             return
         self.trial.between(sort, series, self._times_until_now(series))
         self._times_are_disturbed()
 
     def _times_until_now(self, series: Series) -> Dict[str, List[float]]:
-        """Let the GPU become idle; the times of all kinds, which are taken out of the series."""
+        """Wait until the GPU is idle.  Return the times of all kinds, which are taken out of the series."""
         if ordinary.on_gpu():
             torch.cuda.synchronize()
         self._timer.read(wait=True)
@@ -347,7 +362,7 @@ class Observer:
         self.trial.failed(sys.exc_info()[1])
 
     def _times_are_disturbed(self) -> None:
-        """The unit that runs now is not timed."""
+        """Leave the unit that runs now untimed."""
         self.here.last_ends.clear()
         self.host.disturbed = True
 
@@ -372,7 +387,7 @@ class Observer:
     # --------------------------------------------------------------------------------------------------------- the end
 
     def write(self) -> None:
-        """Write what is known.  Raises OSError."""
+        """Write the counts, times and notes.  Raises OSError if they cannot be written."""
         sort = unit_of(self._series)
         none = "time" if self.tracing.has_windows_of_time else "none"
         series = self._series.get(sort) if sort is not None else None
@@ -380,7 +395,7 @@ class Observer:
             self.record.write(sort or none, series, self.tracing.state, len(self.tracing.written))
 
     def at_end(self) -> None:
-        """When the interpreter ends: end the window that is on, and write what is known."""
+        """End the window that is on, and write the counts, when the interpreter ends."""
         self.tracing.at_end()
         if self.trial is not None:
             self.trial.at_end()
@@ -410,7 +425,7 @@ class Observer:
         return []
 
     def _observation_ended(self, why: str) -> None:
-        """An error of ours ended the observation."""
+        """End the observation after an error of ours."""
         self.record.note(f"observation ended, the job went on: {why}")
         try:
             if self.trial is not None:
@@ -421,9 +436,10 @@ class Observer:
 
 
 def _is_nested_step() -> bool:
-    """Whether the step that ends was called by another step: ``super().step()`` of a subclass, or a wrapper.
+    """Tell whether the step that ends was called by another step: ``super().step()`` of a subclass, or a wrapper.
 
-    PyTorch calls the hooks in a function that stands around every ``step``; a nested one stands on the stack twice.
+    PyTorch calls the hooks in a function that stands around every ``step``.  For a nested step this function stands on
+    the stack twice.
     """
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename != _OPTIMIZERS:

@@ -1,30 +1,35 @@
-"""In which order an action is switched on and off in a running job, and when what it does to a unit is known.
+"""Order in which an action is switched on and off in a running job, and the time when its effect on a unit is known.
 
 This module runs inside a user's job: Python 3.8 and later, the standard library alone, no PyTorch.
 
 =============  ============================================================================================
-a              is
+word           meaning
 =============  ============================================================================================
-block          some units in one state, from an idle device on; the first one is not timed, see below
-quad           four blocks: as it is, on, on, as it is; in every other quad the states are exchanged.  Drift
-               that is linear over a quad cancels (ABBA: Georges, Buytaert and Eeckhout, "Statistically
-               rigorous Java performance evaluation", OOPSLA 2007, on why runs alternate)
-pair           the two neighbours of a quad that differ in their state: each quad has two
-control        a quad, every third one, in which "on" is a switch that goes on and off again at once.  What
-               it finds is no effect of the action but one of this process: new addresses, caches, the
-               switching itself
+block          some units in one state, from an idle device on; the first unit is not timed, see below
+quad           four blocks: off, on, on, off; in every other quad the states are exchanged.  Drift that is
+               linear over a quad cancels (ABBA: Georges, Buytaert and Eeckhout, "Statistically rigorous
+               Java performance evaluation", OOPSLA 2007, on why runs alternate)
+pair           two neighbours in a quad that differ in their state: each quad has two pairs
+control        every third quad.  In it "on" is a switch that goes on and off again at once.  So it finds
+               no effect of the action, but effects of this process: new addresses, caches, the switching
+               itself
 =============  ============================================================================================
 
-How many units leave a trace.  The *first visit* of the state "on" is not timed: libraries choose plans, allocators grow
-and caches fill then.  It ends when the times have settled (``settling.py``, White's marginal confidence rule), after
-``_MOST_FIRST`` units at the latest.  The job has been in the other state before.  A later visit finds all of that, and
-drops one unit: it began on an idle device, and the period before it held the switch.
+Untimed units.  The *first visit* of the state "on" is not timed, because libraries choose plans, allocators grow and
+caches fill then.  It ends when the times have settled (``settling.py``, White's marginal confidence rule), or after
+``_MOST_FIRST`` units at the latest.  The state "off" needs no such visit, because the job has been in it before.  A
+later visit finds plans, memory and caches ready.  It drops one unit, because that unit began on an idle device, and the
+period before it held the switch.
 
-When it is known.  The logarithm of a pair's ratio is one value; the interval is that of the signed ranks
-(``signed_rank.py``).  It is looked at after ``LOOKS`` pairs alone, each time with an error of 5 % / len(LOOKS), so that
-all looks together are wrong in 5 % at most (Bonferroni's inequality; Dunn, "Multiple comparisons among means", Journal
-of the American Statistical Association 56, 1961).  An action is done once its interval lies on one side of the floor
-and, if it is faster, reaches at most ``WIDE`` to either side; or once it reaches at most ``NARROW``, wherever it lies.
+End of an action.  The logarithm of a pair's ratio is one value.  The interval comes from the signed ranks of the values
+(``signed_rank.py``).  It is computed only after the numbers of pairs in ``LOOKS``.  Each look has an error of
+5 % / len(LOOKS), so that all looks together are wrong in at most 5 % (Bonferroni's inequality; Dunn, "Multiple
+comparisons among means", Journal of the American Statistical Association 56, 1961).  An action is done in these cases:
+
+* The interval says that it is faster by more than the floor, and reaches at most ``WIDE`` to either side.
+* The interval says that it is not faster by the floor.
+* The interval reaches at most ``NARROW`` to either side, wherever it lies.
+* All looks are over.
 """
 
 from __future__ import annotations
@@ -37,23 +42,25 @@ from .signed_rank import Interval, interval
 from .units import OTHER
 
 LOOKS = (8, 16, 24, 32, 48, 64)
-"""After so many pairs the interval is looked at; after the last of them nothing is left to wait for."""
+"""Numbers of pairs after which the interval is looked at.  After the last number nothing is left to wait for."""
 CONFIDENCE = 1 - 0.05 / len(LOOKS)
 FLOOR, WIDE, NARROW = 0.01, 0.05, 0.02
-"""Share of a unit by which an action must make it faster; shares of the ratio that its interval may reach to a side."""
+"""Least share of a unit by which an action must make it faster, and shares of the ratio that its interval may reach
+to a side.
+"""
 _BLOCK_S, _LEAST, _MOST = 0.15, 2, 64
-"""Seconds that a block times units for, and how many at least and at most."""
+"""Seconds for which a block times units, and the least and most units that it times."""
 _SHORT_JOB = 400
-"""Expected units below which blocks are as short as they may be."""
+"""Number of expected units below which blocks are as short as they may be."""
 _FIRST, _MORE, _MOST_FIRST = 7, 4, 30
-"""Units of a first visit at least, of which six are timed; how many follow as long as it has not settled; at most."""
+"""Least units of a first visit (six are timed), units that follow as long as it has not settled, and most units."""
 
 Times = Mapping[str, Sequence[float]]
 """Times of units (µs) by their kind."""
 
 
 class Block(NamedTuple):
-    """The block that comes: its state, whether it is of a control, and how many units it holds, the first included."""
+    """Next block: its state, whether it belongs to a control, and its number of units, the first unit included."""
 
     on: bool
     control: bool
@@ -61,7 +68,7 @@ class Block(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A pair of blocks: the logarithm of the ratio of a unit's time on over that as it is, and both means (µs)."""
+    """Pair of blocks: log(time per unit on / time per unit off), and the mean times per unit off and on (µs)."""
 
     log: float
     before_us: float
@@ -69,9 +76,10 @@ class Pair(NamedTuple):
 
 
 def pair_of(before: Times, after: Times) -> Optional[Pair]:
-    """The pair of two blocks, of the kinds that both hold, each by its number in both; None where they share none.
+    """Return the pair of two blocks.  Return None if they share no kind of units.
 
-    Units of the kind ``OTHER`` are not alike, so they count as shared by none.
+    Only kinds that both blocks hold count.  A kind's weight is the smaller of its numbers of units in the two blocks.
+    Units of the kind ``OTHER`` are not alike, so they do not count.
     """
     kinds = [kind for kind in before if kind != OTHER and before[kind] and after.get(kind)]
     weights = {kind: min(len(before[kind]), len(after[kind])) for kind in kinds}
@@ -83,9 +91,10 @@ def pair_of(before: Times, after: Times) -> Optional[Pair]:
 
 
 class Comparison:
-    """One action.  ``next`` is the block that comes; ``add`` takes its times; ``over`` tells that no other one comes.
+    """Comparison of the times of one action, on and off.
 
-    ``unit_us`` is the usual time of a unit, ``expected`` how many units the job makes (0: unknown).
+    ``next`` is the next block, and ``add`` takes its times.  ``done`` tells that no other block comes.  ``unit_us`` is
+    the usual time of a unit, µs.  ``expected`` is the number of units that the job makes (0: unknown).
     """
 
     def __init__(self, unit_us: float, expected: int = 0, floor: float = FLOOR) -> None:
@@ -103,7 +112,7 @@ class Comparison:
 
     @property
     def next(self) -> Block:
-        """The block that comes."""
+        """The next block."""
         if self._is_first:
             return Block(True, False, _MORE if self._first else _FIRST)
         quad, place = divmod(self._blocks, 4)
@@ -144,18 +153,23 @@ class Comparison:
 
 
 def widened(found: Interval, control: Sequence[float]) -> Interval:
-    """The interval with what the process itself does: the middle of the controls is added to each side, as a square."""
+    """Widen the interval by what the process itself does.
+
+    To each side the median of the controls is added in quadrature: √(side² + median²).
+    """
     off = sorted(control)[len(control) // 2] if control else 0.0
     low = found.value - math.hypot(found.value - found.low, off)
     return Interval(found.value, low, found.value + math.hypot(found.high - found.value, off))
 
 
 def is_faster(found: Interval, floor: float = FLOOR) -> bool:
-    """Whether an interval of log ratios says that a unit takes less, by more than the floor."""
+    """Tell whether an interval of log ratios says that a unit takes less, by more than the floor."""
     return found.high < math.log1p(-floor)
 
 
 def is_decided(found: Interval, floor: float = FLOOR) -> bool:
-    """Whether an interval of log ratios answers: faster by more than the floor, not faster by it, or narrow."""
+    """Tell whether an interval of log ratios gives an answer: faster by more than the floor, not faster by it, or
+    narrow.
+    """
     reach = math.expm1(max(found.high - found.value, found.value - found.low))
     return reach <= (WIDE if is_faster(found, floor) else NARROW) or found.low > math.log1p(-floor)

@@ -1,6 +1,6 @@
 """PyTorch's profiler for a window of ours: begun, stepped, ended and written, without a line of its log.
 
-The job's own profiler comes first.  ``when_job_profiles`` calls back before the job prepares or starts one, and
+The job's own profiler comes first.  ``when_job_profiles`` calls back before the job prepares or starts one.
 ``is_busy`` says whether one is on.
 """
 
@@ -27,7 +27,7 @@ _OTHER_THREAD = b"External init callback must run in same thread as registerClie
 
 
 class Profile:
-    """One window of the profiler, which records the thread that starts it, and the GPU as a whole."""
+    """One window of the profiler.  It records the thread that starts it, and the GPU as a whole."""
 
     def __init__(self) -> None:
         self._ranges = open_ranges()
@@ -37,7 +37,7 @@ class Profile:
         self.is_on = False
 
     def prepare(self) -> None:
-        """Warm the profiler up: what it records is thrown away until ``start``."""
+        """Warm the profiler up.  What it records is thrown away until ``start``."""
         if self._prepared:
             return
         device = "cuda" if ordinary.on_gpu() and torch.cuda.is_available() else None
@@ -56,21 +56,24 @@ class Profile:
         _add_metadata(_of_ranks())
 
     def step(self, number: int) -> None:
-        """End the mark of one unit, and begin that of the next (0: no further one)."""
-        with torch._C.DisableTorchFunction():  # a mode of the job's would see the range begin and end
+        """End the mark of the present unit, and begin the mark of unit ``number``.
+
+        If ``number`` is 0, no further unit follows.
+        """
+        with torch._C.DisableTorchFunction():  # otherwise a mode of the job would see the range begin and end
             ending, self._step = self._step, None
             if ending is not None:
                 ending.__exit__(None, None, None)
             if number:
                 beginning = autograd_profiler.record_function(f"ProfilerStep#{number}")
                 beginning.__enter__()
-                self._step = beginning  # only now: an interrupt may have come before
+                self._step = beginning  # only now, because an interrupt may have come before
 
     def stop(self, header: Dict[str, Any], path: Optional[str]) -> None:
-        """End it; write the trace with this header, or throw it away (None)."""
+        """End the window.  Write the trace with this header to ``path``, or throw it away if there is no path."""
         if not self._prepared:
             return
-        if not self.is_on:  # only prepared: PyTorch can end what was started alone
+        if not self.is_on:  # only prepared; PyTorch can end only what was started
             self.start()
         self.step(0)
         if path is not None:
@@ -89,11 +92,11 @@ class Profile:
 
 @contextlib.contextmanager
 def _detached() -> Iterator[None]:
-    """Have Kineto detach CUPTI from the process when the window ends.
+    """Let Kineto detach CUPTI from the process when the window ends.
 
-    While CUPTI is attached each launch takes the host up to twice as long: 6.2 us become 11.8 on an H100.  Kineto reads
-    ``TEARDOWN_CUPTI`` from the environment of the process, and a value of the job's own counts.  PyTorch itself allows
-    it beside CUDA graphs from CUDA 12.6 on (torch/profiler/profiler.py).
+    While CUPTI is attached each launch takes the host up to twice as long: 6.2 µs become 11.8 µs on an H100.  Kineto
+    reads ``TEARDOWN_CUPTI`` from the environment of the process, and a value that the job has set counts.  PyTorch
+    itself allows detaching beside CUDA graphs from CUDA 12.6 on (torch/profiler/profiler.py).
     """
     if "TEARDOWN_CUPTI" in os.environ or not _detaches():
         yield
@@ -111,7 +114,7 @@ def _detaches() -> bool:
 
 
 def is_busy() -> bool:
-    """Whether a profiler of the job is on, in any thread."""
+    """Tell whether a profiler of the job is on, in any thread."""
     on = torch.autograd._profiler_enabled() or getattr(autograd_profiler, "_is_profiler_enabled", False)
     return bool(on or _State.executions_recorded)
 
@@ -152,7 +155,10 @@ def when_job_profiles(begins: Callable[[], None]) -> None:
 
 
 def _watch_execution_traces(begins: Callable[[], None]) -> None:
-    """The same for ``torch.profiler.ExecutionTraceObserver``, which writes every range down, also a mark of ours."""
+    """Have ``begins`` called before ``torch.profiler.ExecutionTraceObserver`` starts.
+
+    It writes down every range, also our marks.
+    """
 
     def begin(args: Any, kwargs: Any) -> None:
         begins()
@@ -186,10 +192,10 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_line_of_other_thread() -> Iterator[None]:
-    """Drop the line that Kineto writes when it is first used in another thread than the one that has loaded it.
+    """Drop the line that Kineto writes when it is first used in another thread than the thread that has loaded it.
 
-    It has no level and goes to the file descriptor of standard error.  What else is written there meanwhile goes
-    through.
+    The line has no level and goes to the file descriptor of standard error.  All other text that is written there
+    meanwhile goes through.
     """
     if _State.used or threading.get_ident() == _State.loaded_in or not hasattr(os, "memfd_create"):
         _State.used = True
@@ -217,18 +223,21 @@ def _without_line_of_other_thread() -> Iterator[None]:
 
 
 def _kineto_level() -> Any:
-    """The severity from which Kineto writes lines, in its own memory; a number of ours where it is not exported."""
+    """Return the severity from which on Kineto writes lines, in its own memory.
+
+    If Kineto does not export it, return a number of ours.
+    """
     if _State.kineto_level is None:
         _State.kineto_level = ctypes.c_int(0)
         with contextlib.suppress(OSError, ValueError):
             path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
-            _State.library = ctypes.CDLL(path)  # kept: the collector would find it when it is dropped
+            _State.library = ctypes.CDLL(path)  # kept, because the collector would find it when it is dropped
             _State.kineto_level = ctypes.c_int.in_dll(_State.library, "_ZN9libkineto6Logger14severityLevel_E")
     return _State.kineto_level
 
 
 def _with_waits() -> Any:
-    """Settings by which a CUDA trace holds the event that each stream waited for (PyTorch 2.1 and later)."""
+    """Return settings by which a CUDA trace holds the event that each stream waited for (PyTorch 2.1 and later)."""
     try:
         return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
     except (AttributeError, TypeError):
@@ -249,7 +258,7 @@ def _add_metadata(header: Dict[str, Any]) -> None:
 
 
 def _save(results: Any, path: str) -> None:
-    """Write the trace, packed.  Raises OSError if it is not whole: a full disk, a folder that is gone."""
+    """Write the trace, packed.  Raises OSError if it is not whole (a full disk), or if the folder is gone."""
     part = path + ".part"
     with open(part, "wb"):  # Kineto would write a line about a folder that is gone
         pass

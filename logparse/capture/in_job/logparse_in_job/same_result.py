@@ -1,24 +1,27 @@
-"""Does an action compute the same?  The job's own outermost call, repeated with one input, with and without it.
+"""Comparison of results: does an action compute the same?  The job's own outermost call is repeated with one input,
+with the action and without it.
 
 =============  ==============================================================================================
-compared       by
+compared       measure
 =============  ==============================================================================================
 the output     ‖with − without‖ / ‖without‖ over all floating-point numbers that the call returns
-the gradients  the same of the norms of all parameters' gradients, of a fixed random sum of the output's
-               numbers; only where the call has gradients
+the gradients  the same ratio over the norms of all parameters' gradients, which are gradients of a fixed
+               random sum of the output's numbers; only if the call has gradients
 =============  ==============================================================================================
 
-The larger of the two is the *deviation*.  What rounding alone does to it is measured, not assumed, since it depends on
-the depth and the condition of the model: the call is repeated with the output of each innermost module multiplied by
-1 + u·r, r uniform in [-1, 1], u the unit roundoff of the output's type and √K times that of the sums of a layer with K
-inputs, that is Monte Carlo arithmetic at the granularity of layers (Parker, "Monte Carlo Arithmetic", UCLA CSD-970002,
-1997).  An action computes the same if it deviates by at most ``ROUNDINGS`` times as much, or as much as two repeats
-without it differ anyway (atomic additions).  One that claims more than rounding (TF32, GELU by tanh) has its claim
-as u.
+The larger of the two is the *deviation*.  The deviation by rounding alone is measured and not assumed, because it
+depends on the depth and the condition of the model.  For this the call is repeated with the output of each innermost
+module multiplied by 1 + u·r.  r is uniform in [-1, 1].  u is the unit roundoff of the output's type, plus √K times the
+unit roundoff of the sums of a layer with K inputs.  This is Monte Carlo arithmetic at the granularity of layers
+(Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997).
+
+An action computes the same if its deviation is at most ``ROUNDINGS`` times the larger of two deviations: by rounding
+alone, and between two repeats without the action (atomic additions).  An action may claim more than rounding (TF32,
+GELU by tanh).  Then u is at least this claim.
 
 A repeat draws the same random numbers, and leaves the generators, the buffers and the gradients of the job as they
-were.  A repeat after the action proves that it was taken back.  Dropout whose mask depends on the layout makes an
-honest action deviate: then all is repeated in evaluation mode.
+were.  A repeat after the action proves that it was taken back.  If the mask of dropout depends on the layout, an honest
+action deviates.  So if an action deviates in training mode, all is repeated in evaluation mode.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ _SEED = 20_54
 
 
 class Call(NamedTuple):
-    """A call of an outermost module: its input, copied before the job used it, and the modes that it ran in."""
+    """Call of an outermost module: its input, copied before the job used it, and the modes that it ran in."""
 
     module: Any
     args: Any
@@ -45,7 +48,7 @@ class Call(NamedTuple):
 
 
 class Same(NamedTuple):
-    """By how much an action's result deviates, and how much it may; ``how`` says what was compared."""
+    """Deviation of an action's result, and the most that it may deviate.  ``how`` says what was compared."""
 
     deviation: float
     allowed: float
@@ -57,11 +60,13 @@ class Same(NamedTuple):
 
 
 class NotRestoredError(Exception):
-    """An action that was switched off leaves other results than before, in a job whose results repeat bit for bit."""
+    """Error if results after an action was switched off differ from those before, in a job whose results repeat bit
+    for bit.
+    """
 
 
 def call_of(module: Any, args: Any, kwargs: Any) -> Call:
-    """The call that begins now, with a copy of its input."""
+    """Return the call that begins now, with a copy of its input."""
     types = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
     autocast = tuple((x, torch.get_autocast_dtype(x)) for x in types if torch.is_autocast_enabled(x))
     grad = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
@@ -69,7 +74,7 @@ def call_of(module: Any, args: Any, kwargs: Any) -> Call:
 
 
 def _copied(value: Any) -> Any:
-    """A copy that the job does not share; strides of tensors and whether they need a gradient stay."""
+    """Copy a value so that the job does not share it.  Strides of tensors stay, and whether they need a gradient."""
     if torch.is_tensor(value):
         made = value.detach().clone()
         return made.requires_grad_() if value.requires_grad else made
@@ -81,9 +86,9 @@ def _copied(value: Any) -> Any:
 
 
 class Comparison:
-    """Of one call; ``on`` and ``off`` switch the action.
+    """Comparison of one call's results.  ``on`` and ``off`` switch the action.
 
-    Everything is as it was once ``compare`` returns or raises.  It raises what the job's module raises, and
+    Once ``compare`` returns or raises, everything is as it was before.  It raises what the job's module raises, and
     NotRestoredError.
     """
 
@@ -91,7 +96,9 @@ class Comparison:
         self._call, self._roundoff = call, roundoff
 
     def compare(self, on: Callable[[], None], off: Callable[[], None]) -> Same:
-        """Compare, as the job runs, and where it deviates once more in evaluation mode, without dropout."""
+        """Compare results in the job's mode.  If they deviate, compare once more in evaluation mode, without
+        dropout.
+        """
         found = self._compare(on, off, contextlib.nullcontext())
         if found.is_same or not self._call.module.training:
             return found
@@ -136,7 +143,7 @@ class Comparison:
 
 
 class _Result(NamedTuple):
-    """The numbers that a call returned, and the norm of each parameter's gradient."""
+    """Numbers that a call returned, and the norm of each parameter's gradient."""
 
     output: List[Any]
     norms: List[float]
@@ -146,7 +153,10 @@ class _Result(NamedTuple):
         return "output and gradients" if self.norms else "output"
 
     def deviation(self, other: _Result) -> float:
-        """Of the other one from this one; infinite where their sizes differ or one has a number that is not finite."""
+        """Return the deviation of ``other`` from this result.
+
+        It is infinite if sizes differ or a number is not finite.
+        """
         if [x.shape for x in self.output] != [x.shape for x in other.output] or not self.output:
             return math.inf
         off = sum(_square(_wide(a) - _wide(b)) for a, b in zip(self.output, other.output))
@@ -170,7 +180,7 @@ def _ratio(off: float, of: float) -> float:
 
 
 class _Rounding:
-    """Has each innermost module round its output at random."""
+    """Hook that rounds the output of each innermost module at random."""
 
     def __init__(self, roundoff: float) -> None:
         self._roundoff = roundoff
@@ -210,7 +220,7 @@ def _in_tf32(module: Any) -> bool:
 
 
 def _numbers(value: Any) -> Iterator[Any]:
-    """The floating-point tensors that a call returned, in their order."""
+    """Yield the floating-point tensors that a call returned, in their order."""
     if torch.is_tensor(value):
         if value.is_floating_point():
             yield value
@@ -226,7 +236,7 @@ def _numbers(value: Any) -> Iterator[Any]:
 
 
 def _random_sum(output: List[Any]) -> Any:
-    """A fixed random combination of all numbers, so that every output's gradient differs."""
+    """Return a fixed random combination of all numbers, so that every output's gradient differs."""
     total: Any = 0.0
     for x in output:
         generator = torch.Generator(x.device).manual_seed(_SEED)

@@ -1,7 +1,7 @@
-"""Begins, goes on with and ends the windows of a process, between two units of its job.
+"""Windows of a process: their beginning, progress and end between two units of its job.
 
 A window begins and ends in one thread.  If units come from several threads, each window holds one call, and begins and
-ends with it: a thread that serves one request never comes again.
+ends with it.  The reason: a thread that serves one request may never make another call.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .windows import BY_TIME, Ranks, Window, Windows
 
 MAIN_THREAD = threading.main_thread().ident
 _LONGEST_S = 8.0
-"""Seconds after which a window ends before it holds all of its units."""
+"""Seconds after which a window ends even if it does not hold all of its units."""
 
 
 class OpenWindow:
-    """A window that is on: its thread, and the units that it holds, by their numbers in the trace.
+    """Window that is on: its thread, and the units that it holds, by their numbers in the trace.
 
-    ``beside`` counts units that other threads ended meanwhile.
+    ``beside`` is the number of units that other threads ended meanwhile.
     """
 
     def __init__(self, plan: Window, sort: str, first_unit: int, one_call: bool) -> None:
@@ -43,7 +43,7 @@ class OpenWindow:
 
     @property
     def is_mine(self) -> bool:
-        """Whether it began in this thread, where alone it can end."""
+        """True if the window began in this thread.  Only this thread can end it."""
         return self._thread == threading.get_ident()
 
     def begin(self) -> None:
@@ -54,7 +54,7 @@ class OpenWindow:
             self.profile.step(1)
 
     def unit_ended(self, name: str) -> bool:
-        """Count a unit of this kind; whether it was traced."""
+        """Count a unit of this kind.  Return True if it was traced."""
         self._seen += 1
         if self._seen < self.plan.warm_up:
             return False
@@ -72,7 +72,7 @@ class OpenWindow:
         return len(self.kinds) >= self.plan.units or bool(self.kinds and time.monotonic() - self._began_s > _LONGEST_S)
 
     def end(self, graphs: Graphs, path: Optional[str]) -> None:
-        """End it; write its trace, or throw it away (None).  Raises OSError."""
+        """End the window.  Write its trace to ``path``, or throw it away if there is no path.  Raises OSError."""
         header: Dict[str, Any] = {
             "logparse_unit_kinds": {str(number): name for number, name in self.kinds.items()},
             "logparse_first_unit": self._first_unit,
@@ -84,10 +84,11 @@ class OpenWindow:
 
 
 class Tracing:
-    """The windows of a process.  ``written`` holds the numbers of those that have a trace.
+    """Windows of a process.  ``written`` holds the numbers of the windows that have a trace.
 
-    ``series`` are the units of the job, which the observer counts.  ``traced`` units are asked for in each window
-    (0: none), or ``seconds``.  ``ended`` is called after a window, which has disturbed the job's times.
+    ``series`` are the units of the job, which the observer counts.  ``traced`` is the number of units in each window
+    (0: none).  ``seconds`` is the length of windows of time.  ``ended`` is called after a window, because the window
+    has disturbed the job's times.
     """
 
     def __init__(
@@ -115,17 +116,22 @@ class Tracing:
 
     @property
     def leaves_times_alone(self) -> bool:
-        """Whether units can be timed: not in a window, nor after a settled one or one of time, which slow the job."""
+        """True if units can be timed.
+
+        They cannot be timed during a window, or after a settled window or a window of time, because these slow the job.
+        """
         return self.window is None and not (self._by_time or (self._traced and self._windows.done))
 
     @property
     def is_over(self) -> bool:
-        """Whether no window is on, and none will be."""
+        """True if no window is on, and none will begin."""
         return self.window is None and self._windows.over and not self._seconds
 
     @property
     def state(self) -> str:
-        """Whether the times had settled before the windows that were written; "" without any."""
+        """Whether the times had settled before the written windows, as a text.  It is empty if no window was
+        written.
+        """
         return self._windows.ready if self.written else ""
 
     @property
@@ -133,13 +139,13 @@ class Tracing:
         return self._by_time > 0
 
     def second_phase(self) -> None:
-        """The job has gone on to another leader: its units are traced as well."""
+        """Trace more units, because the job has gone on to another leader."""
         self._windows.go_on()
 
     # ------------------------------------------------------------------------------------------------------ one call
 
     def begin_call(self, sort: str) -> Optional[OpenWindow]:
-        """The window of the call that begins, if one is due for it alone."""
+        """Begin a window for the call that begins, if one is due.  Return it, or None."""
         if not self.several_threads or not self._traced or self.window is not None or self._windows.over:
             return None
         series = self._series.get(sort)
@@ -154,7 +160,7 @@ class Tracing:
         return window
 
     def end_call(self, window: OpenWindow, name: str) -> None:
-        """The call of a window of its own has ended; it was a unit of this kind."""
+        """End a window of one call.  The call was a unit of this kind."""
         window.unit_ended(name)
         self._series[window.sort].kind(name).traced += 1
         self._finish(write=True)
@@ -162,7 +168,7 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------- between units
 
     def unit_ended(self, sort: str, name: str) -> None:
-        """Between two units: go on with the window that is on, or begin the next one."""
+        """Go on with the window that is on, or begin the next one.  It is called between two units."""
         window = self.window
         if window is not None and window.sort not in (sort, BY_TIME):
             if not window.is_mine:
@@ -177,7 +183,7 @@ class Tracing:
     def _go_on(self, window: OpenWindow, sort: str, name: str) -> None:
         if window.sort == BY_TIME:
             if not self._seconds and window.is_mine:
-                self._drop()  # the job had only not begun
+                self._drop()  # the windows of time began before the job's first unit
             return
         if not window.is_mine or window.one_call:
             window.beside += 1
@@ -207,7 +213,8 @@ class Tracing:
     def _finish(self, write: bool) -> None:
         """End the window that is on, with its trace or without.
 
-        It is on until its profiler has ended: else another thread would begin the next one, and PyTorch crashes.
+        ``self.window`` stays set until the profiler has ended.  Otherwise another thread would begin the next window,
+        and PyTorch would crash.
         """
         window = self.window
         if window is None:
@@ -224,11 +231,11 @@ class Tracing:
             self.written.append(number)
             if number:
                 self._windows.written(self._series[window.sort])
-                self._remove(0)  # the provisional one
+                self._remove(0)  # the provisional window
         self._ended()
 
     def give_up(self) -> None:
-        """End what is traced now without a trace, in the thread that began it."""
+        """End the present window without a trace, if this thread began it."""
         window = self.window
         if window is not None and window.is_mine:
             if window.sort == BY_TIME:
@@ -241,7 +248,7 @@ class Tracing:
         self.graphs.give_up()
 
     def _drop(self) -> None:
-        """Forget the windows of what turned out not to be the job's unit."""
+        """Forget the windows of units that turned out not to be the job's unit."""
         window = self.window
         if window is not None:
             try:
@@ -265,13 +272,13 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------ windows of time
 
     def wants_time(self) -> bool:
-        """Whether windows of time are asked for, or the job has made no unit."""
+        """Return True if windows of time are asked for, or if the job has made no unit."""
         return bool(self._seconds) or not self._series
 
     def begin_time(self, inside: bool) -> bool:
-        """Begin a window of time in the main thread; whether this is a moment to do so.
+        """Begin a window of time in the main thread.  Return False if this moment is not fit for it.
 
-        ``inside`` the first call of a module it waits: that call will be a unit.
+        If ``inside`` (within the first call of a module), it waits, because that call will be a unit.
         """
         waits = (inside and not self._seconds) or self.window is not None or self.graphs.is_tracing or is_busy()
         if waits or not self._is_moment():
@@ -284,7 +291,7 @@ class Tracing:
         return True
 
     def end_time(self) -> bool:
-        """End the window of time that is on; whether this is a moment to do so."""
+        """End the window of time that is on.  Return False if this moment is not fit for it."""
         window = self.window
         if window is None or window.sort != BY_TIME:
             return True
@@ -304,7 +311,7 @@ class Tracing:
         return not captures and not busy and ordinary.is_plain()
 
     def at_end(self) -> None:
-        """The interpreter ends: so does the window that is on, with its trace if it holds a unit."""
+        """End the window that is on, because the interpreter ends.  Its trace is written if it holds a unit."""
         self.graphs.give_up()
         window = self.window
         if window is not None and window.is_mine:

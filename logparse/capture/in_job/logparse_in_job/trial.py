@@ -1,29 +1,29 @@
-"""Actions tried in the running job: switched on and off between its units, and timed there.
+"""Trial of actions in the running job.  They are switched on and off between its units, and timed there.
 
-``LOGPARSE_TRY`` names a file that ``logparse try`` or ``tune`` has written, which have started this process for it::
+``LOGPARSE_TRY`` names a file that ``logparse try`` or ``tune`` has written.  They have started this process for it::
 
     {"actions": ["channels_last", "tf32"], "seconds": 60.0, "expected": 0, "floor": 0.01, "rows": []}
 
-Each action in turn: is it the same result (``same_result.py``), then blocks of units by turns (``pairs.py``) until its
-effect is known.  Whatever ends a trial, the job goes on, and nothing is switched any more:
+Each action is tried in turn.  First its result is compared (``same_result.py``).  Then blocks of units alternate
+(``pairs.py``) until its effect is known.  Whatever ends a trial, the job goes on, and nothing is switched any more:
 
 ===================================  ==========================================================================
-what happens                         then
+event                                consequence
 ===================================  ==========================================================================
-an action cannot be switched         it is refused with the reason, and the next one is tried
-its result differs                   the same; it has ended as *differs*
-an exception leaves a module's call  the action is off before the job sees its own exception; it is *broken*, and
-while it is on (also Ctrl-C)         nothing else is tried in this process
-the job takes a ``state_dict``, or   the action goes off first, and the block begins anew: a checkpoint never holds
-saves something                      what a trial has changed
-the job sets it itself               the action is refused; what the job has set stays
-the job compiles, captures a graph   the trial ends with that reason: such code keeps what was there
+an action cannot be switched         it is refused with the reason, and the next action is tried
+its result differs                   it ends as *differs*, and the next action is tried
+an exception leaves a module's call  the action is off before the job sees its own exception; the action is
+while it is on (also Ctrl-C)         *broken*, and nothing else is tried in this process
+the job takes a ``state_dict``, or   the action goes off first, and the block begins anew, so that a checkpoint
+saves something                      never holds a change of a trial
+the job sets it itself               the action is refused; the job's own setting stays
+the job compiles, captures a graph   the trial ends with that reason, because such code keeps what was there
 a rank is late, or ends              the trial ends in all ranks with a sentence (``ranks.py``)
-an error of ours                     the trial ends with it
+an error of ours                     the trial ends with the error
 ===================================  ==========================================================================
 
-``try_PID.json`` in ``LOGPARSE_TRACE_DIR`` holds what is known; it is written anew with each block, since a job may be
-killed.  ``analyzers/evidence/trials.py`` reads it.
+``try_PID.json`` in ``LOGPARSE_TRACE_DIR`` holds what is known.  It is written anew with each block, because a job may
+be killed.  ``analyzers/evidence/trials.py`` reads it.
 """
 
 from __future__ import annotations
@@ -51,18 +51,30 @@ from .switches.base import Job, RefusedError, Switch
 from .units import Series
 
 _MOST_CALLS, _MOST_WAITS = 4, 5
-"""Outermost modules whose calls are repeated, and units that are waited for until one is called."""
+"""Most outermost modules whose calls are repeated, and most units for which a trial waits until such a module is
+called.
+"""
 _MOST_AGAIN = 8
-"""Blocks in a row that begin anew because the job looks at its state."""
+"""Most blocks in a row that begin anew because the job looks at its state."""
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
-"""Units after which several ranks begin together, from rank 0's announcement on, as in ``windows.py``."""
+"""Units from rank 0's announcement until several ranks begin together, as in ``windows.py``.
+
+They are ``_AHEAD`` units and as many more as take ``_AHEAD_S`` seconds, at most ``_MOST_AHEAD`` more.
+"""
 _SHARE_BEFORE = 5
-"""Of the expected units a trial begins after one in so many at the latest, and after ``_LEAST_BEFORE``."""
+"""Divisor of the expected units.
+
+A trial is ready at the latest after max(expected // ``_SHARE_BEFORE``, ``_LEAST_BEFORE``) units.
+"""
 _LEAST_BEFORE = 3
 
 
 class Tried:
-    """What is known of one action.  ``ended`` is empty until it has ended, then one of the words of the table above."""
+    """Knowledge about one action.
+
+    ``ended`` is empty until the action has ended.  Then it is *decided*, *budget* (no time is left), *units* (the
+    process ended), *refused*, *differs* or *broken*.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -88,10 +100,11 @@ class Tried:
 
 
 class Trial:
-    """The trial of this process.
+    """Trial of this process.
 
-    The observer calls ``called`` and ``stepped`` with what the job uses, ``unit_ended`` after each unit and, where that
-    says so and the device is idle, ``between`` with the times of the units since then.
+    The observer calls ``called`` and ``stepped`` with the modules and optimizers that the job uses.  It calls
+    ``unit_ended`` after each unit.  If that returns True and the device is idle, it calls ``between`` with the times of
+    the units since then.
     """
 
     def __init__(self, folder: str, graphs: Graphs) -> None:
@@ -126,7 +139,7 @@ class Trial:
     # ------------------------------------------------------------------------------------------- what the job uses
 
     def called(self, module: Any, args: Any, kwargs: Any) -> None:
-        """An outermost call of a module begins."""
+        """Note an outermost call of a module that begins."""
         if self.over or not any(True for _ in module.parameters()):
             return
         if not any(x() is module for x in self._models):
@@ -137,26 +150,29 @@ class Trial:
             self._calls[id(module)] = call._replace(grad=False) if _is_sharded(inner) else call
 
     def stepped(self, optimizer: Any) -> None:
-        """An optimizer has made a step."""
+        """Note an optimizer that has made a step."""
         if not self.over and not any(x() is optimizer for x in self._optimizers):
             self._optimizers.append(weakref.ref(optimizer))
 
     def failed(self, error: Optional[BaseException]) -> None:
-        """An exception leaves an outermost call: the job gets it with nothing switched."""
+        """Switch the action off, because an exception leaves an outermost call.
+
+        The job gets it with nothing switched.
+        """
         now = self._now
         if now is not None and self._on and self._off():
             now.end("broken", _said(error))
             self._end(f"{now.name} was on when the job raised {_said(error)}")
 
     def saved(self) -> None:
-        """The job is about to look at its state as a whole."""
+        """Switch the action off, because the job is about to look at its state as a whole."""
         if self._on and self._off():
             self._again = True
 
     # ---------------------------------------------------------------------------------------------- between two units
 
     def unit_ended(self, sort: str, series: Series) -> bool:
-        """Count a unit; whether ``between`` must be called."""
+        """Count a unit.  Return True if ``between`` must be called."""
         self._series = series
         if self.over:
             return False
@@ -171,9 +187,10 @@ class Trial:
         return self._ranks.begins_at(series.count, ready, ahead)
 
     def between(self, sort: str, series: Series, times: Mapping[str, Sequence[float]]) -> None:
-        """Go on, between two units of the job and with an idle device.  ``times`` are those of the units (µs).
+        """Go on with the trial, between two units of the job and with an idle device.
 
-        All ranks come here after the same unit, learn what each has to say, and decide by the times of rank 0.
+        ``times`` are the times of the units (µs) by kind.  All ranks come here after the same unit.  They learn what
+        each rank has to say, and decide by the times of rank 0.
         """
         assert self._ranks is not None
         if not self._began_s:
@@ -200,12 +217,15 @@ class Trial:
         self._write()
 
     def _disturbed(self) -> List[str]:
-        """How the job itself has changed what is switched, as the end of the action."""
+        """Return the end of the action (word and reason) if the job itself has changed what is switched.
+
+        Return an empty list otherwise.
+        """
         why = self._switch.disturbed() if self._switch is not None and self._on else ""
         return ["refused", why] if why else []
 
     def _go_on(self, said: Sequence[Mapping[str, Any]]) -> None:
-        """Decide by what all ranks have said, rank 0 first."""
+        """Decide what comes next, from what all ranks have said, rank 0 first."""
         late = said[0]["seconds"] > self._seconds
         hindrance = _first(said, "hindrance")
         problem = _first(said, "problem")
@@ -246,7 +266,7 @@ class Trial:
             self._end("no module with parameters is called from outside of another one, so no result can be compared")
 
     def _hindrance(self, sort: str) -> str:
-        """Why nothing can be tried in this process; empty: it can."""
+        """Tell why nothing can be tried in this process.  Return an empty text if something can."""
         if sort != self._sort:
             return "the job's unit of work has changed"
         if threading.current_thread() is not threading.main_thread():
@@ -278,7 +298,7 @@ class Trial:
 
     @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
-        """What keeps an action from being switched in this rank is told to all, after the next unit."""
+        """Keep the reason if an action cannot be switched in this rank.  All ranks are told after the next unit."""
         try:
             yield
         except RefusedError as why:
@@ -287,7 +307,10 @@ class Trial:
             self._problem = ["refused", f"it could not be switched on: {_said(error)}"]
 
     def _compared(self, switch: Switch) -> Same:
-        """Compare the results of each call that was kept; the one that deviates most beyond what it may."""
+        """Compare the results of each call that was kept.
+
+        Return the worst: one that differs, then the largest deviation.
+        """
         found: List[Same] = []
         for call in self._calls.values():
             results = Results(call, switch.roundoff)
@@ -326,7 +349,7 @@ class Trial:
             self._end("")
 
     def _give_up(self, how: str, why: str) -> None:
-        """Of the action that is tried now; the next one follows."""
+        """Give up the action that is tried now.  The next action follows."""
         if self._now is not None and self._off():
             self._now.end(how, why)
             self._following()
@@ -353,7 +376,7 @@ class Trial:
             raise RefusedError(self.why)
 
     def _off(self) -> bool:
-        """Switch off; whether that was done.  An action that does not go off ends the trial."""
+        """Switch off.  Return True if that was done.  If an action does not go off, the trial ends."""
         if not self._on or self._switch is None:
             return True
         name = self._on
@@ -370,14 +393,17 @@ class Trial:
     # ---------------------------------------------------------------------------------------------------------- the end
 
     def give_up(self, why: str) -> None:
-        """An error of ours ended the observation."""
+        """End the trial, because an error of ours ended the observation."""
         self._off()
         if self._now is not None and not self._now.ended:
             self._now.end("refused", why)
         self._end(why)
 
     def at_end(self) -> None:
-        """The process ends: of an exception that no call of a module has raised Python holds the value."""
+        """End the trial, because the process ends.
+
+        An exception that did not leave a module's call is in ``sys.last_value``.
+        """
         error = getattr(sys, "last_value", None)
         now = self._now
         if now is not None and not now.ended:
@@ -418,22 +444,22 @@ class Trial:
 
 
 def _is_sharded(module: Any) -> bool:
-    """Whether FSDP holds its parameters, and follows each backward pass by hooks of its own."""
+    """Tell whether FSDP holds a module's parameters.  FSDP follows each backward pass by hooks of its own."""
     kinds = {kind.__name__ for x in module.modules() for kind in type(x).__mro__}
     return not kinds.isdisjoint(("FullyShardedDataParallel", "FSDPModule"))
 
 
 class _DiffersError(RefusedError):
-    """An action computes something else."""
+    """Error if an action computes something else."""
 
 
 def _first(said: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """What the first rank says that has something to say."""
+    """Return what the first rank says that has something to say about ``name``."""
     return next((x[name] for x in said if x[name]), "")
 
 
 def _ranks() -> Alone:
-    """The ranks of the job.  A job whose group has no store cannot agree on anything."""
+    """Return the ranks of the job.  The ranks of a job whose group has no store cannot agree on anything."""
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:
         return Alone()
@@ -445,7 +471,7 @@ def _ranks() -> Alone:
 
 
 def _said(error: Optional[BaseException]) -> str:
-    """An exception as its type and the first line of its text."""
+    """Write an exception as its type and the first line of its text."""
     if error is None:
         return "an exception"
     text = str(error).strip().partition("\n")[0][:200]

@@ -1,4 +1,4 @@
-"""Units of work, counted and timed by kind; which of the things that a job repeats is its unit.
+"""Units of work, counted and timed by kind, and the choice of the job's unit among all that it repeats.
 
 ============  =========================================================================================
 sort          a unit is
@@ -11,9 +11,9 @@ graph         a replay of a captured graph
 forward       the time from the end of one call of the leading module to the end of its next call, with gradients
 ============  =========================================================================================
 
-The unit is the first sort in this order of which the job made ``LEAST`` units, else the first of which it made one.
-Calls with gradients are units from ``LEAST`` of them on, since an optimizer's step may follow the first ones; and not
-at all if an optimizer steps at least once in ``_ACCUMULATED`` calls.
+The job's unit is the first sort in this order with at least ``LEAST`` units.  If no sort has so many, it is the first
+sort with at least one unit.  Calls with gradients are units only from ``LEAST`` calls on, because an optimizer's step
+may follow the first calls.  They are no units if an optimizer steps at least once in ``_ACCUMULATED`` calls.
 This module knows no PyTorch.
 """
 
@@ -28,12 +28,12 @@ from .settling import settled
 
 ORDER = ("named", "optimizer", "request", "module", "graph", "forward")
 PERIODS = frozenset({"optimizer", "forward"})
-"""Sorts whose unit reaches from one end to the next; a unit of the others is one call."""
+"""Sorts whose unit reaches from one end to the next.  A unit of any other sort is one call."""
 LEAST = 6
 _KINDS, _TIMES = 64, 2000
-"""Kinds with a count of their own, and times that are kept of each."""
+"""Most kinds with a count of their own, and most times that are kept of each kind."""
 OTHER = "other"
-"""The kind of all units beyond these kinds, which are not alike."""
+"""Name of the kind for all units beyond these kinds.  Its units are not alike."""
 _ACCUMULATED = 64
 _RARE = 0.05
 """Share of the units below which a kind need not be traced."""
@@ -42,7 +42,9 @@ _MOST_UNITS, _MOST_S = 200, 30.0
 
 
 class Kind:
-    """Units of one kind: how many ran and were traced, times (µs) without a profiler, and the host's own times (µs)."""
+    """Units of one kind: numbers of units that ran and were traced, times (µs) without a profiler, and the host's
+    times (µs).
+    """
 
     def __init__(self) -> None:
         self.count = self.traced = 0
@@ -50,7 +52,7 @@ class Kind:
         self.host_us: Deque[float] = collections.deque(maxlen=_TIMES)
 
     def record(self) -> Dict[str, Any]:
-        """The kind as ``units_PID.json`` holds it."""
+        """Return the kind as ``units_PID.json`` holds it."""
         out = {"count": self.count, "traced": self.traced, "us": [round(us, 3) for us in self.us]}
         return {**out, "host_us": [round(us, 3) for us in self.host_us]} if self.host_us else out
 
@@ -65,7 +67,7 @@ class Series:
         self.since_s = time.monotonic()
 
     def kind(self, name: str) -> Kind:
-        """The kind of this name; "other" once there are too many kinds."""
+        """Return the kind of this name.  Return the kind "other" if there are too many kinds."""
         found = self.kinds.get(name)
         if found is None:
             name = name if len(self.kinds) < _KINDS else OTHER
@@ -73,7 +75,7 @@ class Series:
         return found
 
     def add(self, name: str, made: int = 1) -> Kind:
-        """Count units."""
+        """Count units of a kind.  Return the kind."""
         kind = self.kind(name)
         kind.count += made
         self.count += made
@@ -86,15 +88,16 @@ class Series:
 
     @property
     def usual_us(self) -> Optional[float]:
-        """Median time of a unit; None if none was timed."""
+        """The median time of a unit, µs.  None if no unit was timed."""
         return statistics.median(us for _, us in self.times) if self.times else None
 
     def ready(self) -> str:
-        """``settled``, or why tracing begins all the same; "" if it must wait.
+        """Return ``settled``, or why tracing begins although the times have not settled.
 
-        ``settled`` is asked for the times, each over the median of its kind, after each unit: from ``_ENOUGH_UNITS``
-        units on, or from ``_LEAST_SETTLED`` units and ``_ENOUGH_S`` seconds on.  Tracing begins at the latest after
-        ``_MOST_UNITS`` units or ``_MOST_S`` seconds.
+        Return an empty text if it must wait.  After each unit the function ``settled`` is asked for the times, each
+        divided by the median of its kind.  It is asked from ``_ENOUGH_UNITS`` units on, or from ``_LEAST_SETTLED``
+        units and ``_ENOUGH_S`` seconds on.  Tracing begins at the latest after ``_MOST_UNITS`` units or ``_MOST_S``
+        seconds.
         """
         seconds = time.monotonic() - self.since_s
         if self.count < _LEAST_SETTLED or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):
@@ -108,12 +111,12 @@ class Series:
 
     @property
     def all_traced(self) -> bool:
-        """Whether every kind that is not rare was traced."""
+        """True if every kind that is not rare was traced."""
         return all(kind.traced for kind in self.kinds.values() if kind.count >= _RARE * self.count)
 
 
 def unit_of(series: Mapping[str, Series]) -> Optional[str]:
-    """The sort that is the job's unit; None if there is no unit yet."""
+    """Return the sort that is the job's unit.  Return None if there is no unit yet."""
     first: Optional[str] = None
     for sort in ORDER:
         found = series.get(sort)
@@ -126,17 +129,17 @@ def unit_of(series: Mapping[str, Series]) -> Optional[str]:
 
 
 def _least_calls(series: Mapping[str, Series]) -> int:
-    """How many calls with gradients must come before they are units."""
+    """Return the number of calls with gradients from which on they are units."""
     steps = series["optimizer"].count if "optimizer" in series else 0
     return max(LEAST, _ACCUMULATED * steps)
 
 
 class Leader:
-    """Follows one of several things that a job repeats, so that each of its turns ends one unit.
+    """Choice of a leader among several things that a job repeats, so that each coming of the leader ends one unit.
 
-    The first one that comes leads.  Another one takes over once it came ``_SUCCESSION`` times while the leader did not
-    come: the job has gone on to a second phase.  A discriminator that is trained five times for each step of the
-    generator does not take over, nor does any optimizer of a job that has one for each parameter.
+    The first thing that comes leads.  Another thing takes over once it came ``_SUCCESSION`` times while the leader did
+    not come.  Then the job has gone on to a second phase.  A discriminator that is trained five times for each step of
+    the generator does not take over.  Neither does any optimizer of a job that has one optimizer for each parameter.
     """
 
     _SUCCESSION = 10
@@ -147,7 +150,9 @@ class Leader:
         self.changes = 0
 
     def comes(self, key: int) -> int:
-        """How many units end now, as the thing with this key comes: 0, 1, or all that a new leader made until now."""
+        """Return the number of units that end as the thing with this key comes: 0, 1, or all units that a new leader
+        made until now.
+        """
         if self._leader is None:
             self._leader = key
         if key == self._leader:
@@ -161,7 +166,7 @@ class Leader:
         return made
 
     def gone(self, key: int) -> None:
-        """Forget a key, whose object the job has dropped."""
+        """Forget a key, because the job has dropped its object."""
         self._since.pop(key, None)
         if key == self._leader:
             self._leader = None

@@ -1,18 +1,18 @@
-"""When a window is traced, and how many units it holds.  This module knows no PyTorch.
+"""Choice of the moments when a window is traced, and of the number of its units.  This module knows no PyTorch.
 
 =============  ============================================================================================
 window         begins
 =============  ============================================================================================
-provisional    after the first unit; it traces the second one, so that a short job has a trace, too
-settled        once the times have settled (``Series.ready``), or with ``expected`` units known from an
-               earlier run of the job, at half of these; then ``_GAPS`` units after the window before
+provisional    after the first unit; it traces the second unit, so that a short job has a trace, too
+settled        once the times have settled (``Series.ready``), or at half of the ``expected`` units, if an
+               earlier run of the job has told them; each further window ``_GAPS`` units after the last one
 =============  ============================================================================================
 
-The provisional window is left out once a settled one is written.  Settled windows are traced until every kind of at
-least a twentieth of the units was seen, but at least ``_FEW`` and at most ``MOST``.
+The provisional window is left out once a settled window is written.  Settled windows are traced until every kind with
+at least a twentieth of the units was seen, but at least ``_FEW`` and at most ``MOST`` windows.
 
-The ranks of a job begin their settled windows together: rank 0 announces the unit in the store of
-``torch.distributed``, so early that no host is beyond it.
+The ranks of a job begin their settled windows together.  Rank 0 announces the unit in the store of
+``torch.distributed``, so early that no host is beyond that unit.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from .units import LEAST, Series
 
 MOST = 8
 _FEW, _GAPS = 3, (5, 11, 23, 47, 97, 193, 389, 0)
-"""Settled windows of a job whose kinds are all seen, and units between two windows.  The gaps are primes because a job
-has periods of its own.
+"""Settled windows of a job whose kinds are all seen, and numbers of units between two windows.
+
+The gaps are primes, because a job has periods of its own.
 """
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
-"""Ranks begin ``_AHEAD`` units after the announcement, and as many more as take ``_AHEAD_S`` seconds, at most
-``_MOST_AHEAD``.
+"""Units from the announcement until ranks begin: ``_AHEAD`` units and as many more as take ``_AHEAD_S`` seconds, at
+most ``_MOST_AHEAD`` more.
 """
 _MOST_GIVEN_UP = 20
 _ANNOUNCED = "logparse_trace_at"
@@ -37,7 +38,9 @@ BY_TIME = "by time"
 
 
 class Window(NamedTuple):
-    """A window to trace: its ``number`` (0: provisional), how many units are left out first, and are traced."""
+    """Window to trace: its ``number`` (0: provisional), the number of units that are left out first, and the number
+    that are traced.
+    """
 
     number: int
     warm_up: int
@@ -45,9 +48,9 @@ class Window(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """The place of a process among the ranks of its job.
+    """Place of a process among the ranks of its job.
 
-    ``store`` has ``set``, ``get`` and ``check``; None if the process is alone.
+    ``store`` has ``set``, ``get`` and ``check``.  It has no value (None) if the process is alone.
     """
 
     store: Optional[Any] = None
@@ -55,7 +58,7 @@ class Ranks(NamedTuple):
 
 
 class Windows:
-    """The windows of a process.  ``units`` are traced in each (0: none); ``expected`` units will come (0: unknown)."""
+    """Windows of a process.  Each traces ``units`` units (0: none).  ``expected`` units will come (0: unknown)."""
 
     def __init__(self, units: int, expected: int = 0) -> None:
         self._units, self._expected = units, expected
@@ -74,7 +77,10 @@ class Windows:
         self.done = MOST
 
     def next(self, series: Series, ranks: Ranks, one_call: bool = False) -> Optional[Window]:
-        """The window that begins now, after the last unit of the series or, with ``one_call``, for one call."""
+        """Return the window that begins now, or None.
+
+        It begins after the last unit of the series.  If ``one_call``, it is for one call.
+        """
         if self.over:
             return None
         if not self.provisional and series.count:
@@ -86,7 +92,7 @@ class Windows:
         return Window(self.done, 0 if one_call else 1, 1 if one_call else self._units)
 
     def written(self, series: Series) -> None:
-        """A settled window was written."""
+        """Plan the next window, because a settled window was written."""
         self.begin_at = series.count + 1 + _GAPS[self.done - 1]
 
     def given_up(self, number: int, series: Series) -> None:
@@ -101,7 +107,7 @@ class Windows:
             self.begin_at = series.count + 1 + _GAPS[0]
 
     def go_on(self) -> None:
-        """Trace further windows: the job has gone on to a second phase."""
+        """Trace further windows, because the job has gone on to a second phase."""
         self.done, self.begin_at = min(self.done, MOST - _FEW), 0
 
     def _is_time(self, series: Series, ranks: Ranks) -> bool:
