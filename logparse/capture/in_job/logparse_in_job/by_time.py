@@ -1,7 +1,8 @@
 """Windows of time, for a job that has no units, or whose user asked for them (``--trace 2s``).
 
-A thread waits, and has the main thread begin and end each window between two of its bytecodes: the profiler records
-the thread that starts it.  The thread is started once the job uses a GPU, so a job on CPUs has no thread more.
+A thread waits, and has the main thread begin and end each window between two of its bytecodes.  It must be the main
+thread, because the profiler records the thread that starts it.  The waiting thread is started only once the job uses a
+GPU, so a job on CPUs has no additional thread.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _GPUS = ("/dev/kfd", "/dev/nvidiactl", "/proc/driver/nvidia")
 
 
 class ByTime:
-    """Traces windows of ``seconds`` while ``wanted()``; ``begin`` and ``end`` return whether they could."""
+    """Tracer of windows of ``seconds`` while ``wanted()`` is True.
+
+    ``begin`` and ``end`` return False if they could not act.
+    """
 
     def __init__(
         self,
@@ -37,7 +41,7 @@ class ByTime:
         self._started = False
 
     def start(self) -> None:
-        """Start the thread now if time is asked for, else once the job uses a GPU."""
+        """Start the thread now if windows of time are asked for, else once the job uses a GPU."""
         if self._asked:
             self._start_thread()
         elif hasattr(torch.cuda, "_lazy_call"):
@@ -66,7 +70,9 @@ class ByTime:
             windows, quiet_since = windows + 1, time.monotonic()
 
     def _in_main_thread(self, function: Callable[[], bool]) -> bool:
-        """Have the main thread call it, again and again until it could; whether it could within a minute."""
+        """Have the main thread call the function until it returns True.  Return False if it does not within a
+        minute.
+        """
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
             done, result = threading.Event(), [False]

@@ -1,4 +1,7 @@
-"""Moments of a job, on the GPU where it computes, else on the host; and the time between two of them."""
+"""Moments of a job, and the time between two moments.
+
+They are taken on the GPU if the job computes there, else on the host.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from . import ordinary
 from .units import Kind, Series
 
 _PENDING = 256
-"""Units whose events are still to be read, before the oldest one is waited for."""
+"""Most units whose events are still to be read.  If there are more, the oldest event is waited for."""
 
 
 def now() -> Any:
-    """An event on the current stream, or seconds of the host (float) if no GPU is used; None while a graph is captured.
+    """Return the present moment: an event on the current stream, or seconds of the host (float) if no GPU is used.
 
-    The host does not wait for the event.
+    Return None while a graph is captured.  The host does not wait for the event.
     """
     if not ordinary.on_gpu():
         return time.perf_counter()
@@ -34,7 +37,7 @@ def passed(moment: Any) -> bool:
 
 
 def us_between(start: Any, end: Any) -> Optional[float]:
-    """Microseconds between two moments that have passed; None for two clocks or two devices."""
+    """Return the microseconds between two moments that have passed.  Return None for two clocks or two devices."""
     if isinstance(start, float) or isinstance(end, float):
         return 1e6 * (end - start) if type(start) is type(end) else None
     try:
@@ -44,7 +47,9 @@ def us_between(start: Any, end: Any) -> Optional[float]:
 
 
 class Timer:
-    """Reads the time of units once the GPU has done them, and adds it to their series."""
+    """Reader of the time of units.  It reads a time once the GPU has done the unit, and adds it to the unit's
+    series.
+    """
 
     def __init__(self) -> None:
         self._pending: Deque[Tuple[Series, Kind, Any, Any]] = collections.deque()
@@ -54,7 +59,9 @@ class Timer:
             self._pending.append((series, kind, start, end))
 
     def read(self, wait: bool = False) -> None:
-        """Read the times that are there; all of them with ``wait``.  Nothing is asked while a graph is captured."""
+        """Read the times that are there.  With ``wait``, read all of them.  Nothing is read while a graph is
+        captured.
+        """
         if not self._pending or ordinary.is_capturing():
             return
         while self._pending and (wait or len(self._pending) > _PENDING or passed(self._pending[0][3])):

@@ -1,4 +1,4 @@
-"""Keeps Dynamo from compiling our wrappers: it treats them as it treats PyTorch's own function beneath them."""
+"""Protection of our wrappers from Dynamo.  Dynamo treats them as it treats PyTorch's own function beneath them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import torch
 
 _frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
 set_callback: Callable[[Any], Any] = getattr(_frames, "set_eval_frame", lambda callback: None)
-"""Sets what compiles the frames that begin from now on in this thread, and returns what did until now.
+"""Function that sets what compiles the frames that begin from now on in this thread.
 
-Beneath ``torch.compile`` Dynamo compiles every function that is called where its graph breaks, so ours set None first.
+It returns what did so until now.  Beneath ``torch.compile`` Dynamo compiles every function that is called where its
+graph breaks.  So our functions set None first.
 """
 
 
@@ -24,11 +25,14 @@ def _asked() -> Any:
 
 
 callback: Callable[[], Any] = getattr(_frames, "get_eval_frame_callback", _asked)
-"""Returns None if no frame is compiled now.  PyTorch 2.4 and 2.5 tell it only to whoever sets another one."""
+"""Function that returns None if no frame is compiled now.
+
+PyTorch 2.4 and 2.5 tell this only when another callback is set.
+"""
 
 
 def skip(code: CodeType) -> None:
-    """Have Dynamo run frames of this code as they are, and compile the frames beneath them as usual."""
+    """Let Dynamo run frames of this code as they are, and compile the frames beneath them as usual."""
     frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "skip_code"):  # PyTorch until 2.6
         frames.skip_code(code)
@@ -38,18 +42,21 @@ def skip(code: CodeType) -> None:
 
 
 def compiled_graphs() -> int:
-    """How many graphs Dynamo has made in this process."""
+    """Return the number of graphs that Dynamo has made in this process."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return int(counters.get("stats", {}).get("unique_graphs", 0))
 
 
 def trace_instead(wrapper: Any, original: Any) -> None:
-    """Have Dynamo trace the original where code that it compiles calls the wrapper."""
+    """Let Dynamo trace the original wherever code that it compiles calls the wrapper."""
     wrapper._torchdynamo_inline = original
 
 
 def is_part_of_graph(module: Any) -> bool:
-    """Whether a call of this module is a piece of what Dynamo has compiled, as some backends run it."""
+    """Tell whether a call of this module is a piece of Dynamo's compiled code.
+
+    Some backends run such pieces as modules.
+    """
     if not issubclass(type(module), torch.fx.GraphModule) or "torch._dynamo.eval_frame" not in sys.modules:
         return False
     file = sys.modules["torch._dynamo.eval_frame"].__file__
@@ -62,10 +69,10 @@ def is_part_of_graph(module: Any) -> bool:
 
 
 def take_for_original(original: Any, wrapper: Any) -> None:
-    """Have Dynamo take the wrapper of ``torch.nn.Module.__call__`` for the original.
+    """Let Dynamo take the wrapper of ``torch.nn.Module.__call__`` for the original.
 
-    It compares the two to see whether the job has replaced the function.  It reads the function when it is imported:
-    usually later than our wrapper is installed, and then there is nothing to do.
+    Dynamo compares the two to see whether the job has replaced the function.  It reads the function when Dynamo is
+    imported.  That is usually later than the installation of our wrapper, and then nothing has to be done.
     """
     for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
         module = sys.modules.get(name)

@@ -1,8 +1,8 @@
-"""Graphs of a GPU: their numbers, the traces of their captures, and which of them a window replays.
+"""Graphs of a GPU: their numbers, the traces of their captures, and their replays in a window.
 
-A replay launches kernels without operators; the reader joins them to the operators of the graph's capture.  A capture
-is traced as far as no other profiler is on, and within ``_MOST`` and ``_MOST_S``.  The profiler starts before the
-capture begins and ends after it: within a capture it would break it.
+A replay launches kernels without operators.  The reader joins these kernels to the operators of the graph's capture.  A
+capture is traced if no other profiler is on, for at most ``_MOST`` captures and ``_MOST_S`` seconds.  The profiler
+starts before the capture begins and ends after it, because starting it within a capture would break the capture.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST, _MOST_S, _REPLAYS = 16, 8.0, 20_000
 
 
 class Graphs:
-    """The graphs of a process; ``capturing`` counts the captures that are under way."""
+    """Graphs of a process.  ``capturing`` is the number of captures under way."""
 
     def __init__(self, traces: bool) -> None:
         self.capturing = 0
@@ -36,11 +36,11 @@ class Graphs:
 
     @property
     def any(self) -> bool:
-        """Whether the job has begun to capture one."""
+        """True if the job has begun to capture a graph."""
         return bool(self._of)
 
     def number(self, graph: Any) -> str:
-        """The number of a graph.  Another graph may have had its place in memory."""
+        """Return the number of a graph.  An earlier graph at the same address in memory has another number."""
         reference, number = self._of.get(id(graph), (None, ""))
         return number if number and reference is not None and reference() is graph else self.new_number(graph)
 
@@ -62,7 +62,7 @@ class Graphs:
         self.capturing += 1
 
     def capture_ended(self, graph: Any, path: Optional[str]) -> None:
-        """Write the trace of the capture; a capture that failed has none (None)."""
+        """Write the trace of the capture.  A capture that failed has no path (None) and no trace."""
         self.capturing = max(self.capturing - 1, 0)
         profile, self._profile = self._profile, None
         if profile is None:

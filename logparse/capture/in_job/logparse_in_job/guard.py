@@ -1,4 +1,4 @@
-"""Errors of ours never reach the job, and the first one ends the observation."""
+"""Guard of the job against errors of ours.  They never reach the job, and the first one ends the observation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional
 
 
 class Guard:
-    """Whether we still observe.  ``why`` is the error that ended it, for the user."""
+    """State of the observation.  ``on`` is True while we observe.  ``why`` is the error that ended it, for the user."""
 
     def __init__(self, ended: Callable[[str], None]) -> None:
         self.on = True
@@ -19,15 +19,19 @@ class Guard:
 
     @property
     def is_within(self) -> bool:
-        """Whether this thread is in a function of ours, interrupted by a signal handler or a finalizer of the job's."""
+        """True if this thread is in a function of ours.
+
+        A signal handler or a finalizer of the job may have interrupted it.
+        """
         return bool(getattr(self._thread, "within", False))
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, which then returns None instead of raising an error, and does nothing once one was raised.
+        """Return a guarded form of the function.
 
-        It does nothing within itself or another guarded function either.  Interrupts pass: Ctrl-C, ``sys.exit``, and
-        whatever a signal handler of the job raises while our code runs.  They end the observation too, because they
-        may have stopped our code between two statements that belong together.
+        It returns None instead of raising an error, and does nothing after an error.  It also does nothing within
+        itself or within another guarded function.  Interrupts pass: Ctrl-C, ``sys.exit``, and whatever a signal handler
+        of the job raises while our code runs.  They end the observation, too, because they may have stopped our code
+        between two statements that belong together.
         """
 
         @functools.wraps(function)
@@ -53,7 +57,7 @@ class Guard:
         self.on, self.why = False, self.why or why
         try:
             self._ended(why)
-        except Exception:  # it had an error already: nothing is left to tell
+        except Exception:  # there was an error already; nothing is left to tell
             return
 
 

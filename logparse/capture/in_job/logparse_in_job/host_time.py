@@ -1,4 +1,4 @@
-"""What the host takes for a unit by itself: the time from an idle GPU to the unit's end on the host."""
+"""The host's own time for a unit: from an idle GPU to the unit's end on the host."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from . import ordinary
 from .units import Kind
 
 _EVERY = 5
-"""Every so many units the GPU is let become idle first."""
+"""Interval of timed units: before every fifth unit the GPU becomes idle first."""
 
 
 class HostTime:
-    """Times every fifth unit by the host's clock.  ``disturbed``: the unit that runs now began with an idle GPU."""
+    """Timer of every fifth unit by the host's clock.
+
+    ``disturbed`` is True if the unit that runs now began with an idle GPU.
+    """
 
     def __init__(self) -> None:
         self.disturbed = False
         self._from: Optional[float] = None
 
     def unit_ended(self, kind: Kind, count: int, at: float) -> None:
-        """Note the host's time of the unit that ended at ``at`` (s), and wait for the GPU before some units."""
+        """Note the host's time of the unit that ended at ``at`` (s).  After every fifth unit, wait for the GPU."""
         began, self._from = self._from, None
         if began is not None:
             kind.host_us.append(1e6 * (at - began))

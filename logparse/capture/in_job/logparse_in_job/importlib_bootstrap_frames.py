@@ -2,9 +2,10 @@
 
 A job must not see them.  Two things would show them:
 
-* A traceback.  The frame leaves it before the exception goes on (Python 3.11 and newer; older ones show it).
+* A traceback.  The function takes its frame out of it before the exception goes on (Python 3.11 and newer; older
+  versions show the frame).
 * ``warnings.warn(…, stacklevel=N)``, which counts frames.  Python leaves out frames of files whose name holds
-  ``importlib`` and ``_bootstrap`` (``warnings._is_internal_frame``), hence the name of this file.
+  ``importlib`` and ``_bootstrap`` (``warnings._is_internal_frame``).  Hence the name of this file.
 
 A debugger, ``sys.settrace``, cProfile and a profile with stacks see them all the same.
 """
@@ -17,7 +18,7 @@ from typing import Any, Callable, List, Sequence
 
 
 def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose exceptions do not show its own frame."""
+    """Return the function in a form whose exceptions do not show its own frame."""
     codes = [function.__code__]
 
     @functools.wraps(function)
@@ -32,10 +33,10 @@ def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def module_call(original: Callable[..., Any], here: Any, calls: Any) -> Callable[..., Any]:
-    """The wrapper of ``torch.nn.Module.__call__`` for the calls that add a frame (``module_frame.py`` says which).
+    """Make the wrapper of ``torch.nn.Module.__call__`` for the calls that add a frame (``module_frame.py`` says which).
 
-    It goes straight to the original within another call (``here.inside``), which costs least, and if
-    ``calls.unobserved()``.  ``calls`` are those of ``module_frame.Calls``.
+    Within another call (``here.inside``) it goes straight to the original, which costs least.  It does the same if
+    ``calls.begin`` returns False.  ``calls`` has the functions of ``module_frame.Calls``.
     """
     codes: List[CodeType] = []
 
@@ -63,9 +64,9 @@ def around(
     begin: Callable[..., Any],
     end: Callable[[Any, bool], None],
 ) -> Callable[..., Any]:
-    """A function that calls ``begin(args, kwargs)`` before and ``end(token, whole)`` after another one.
+    """Return the function with ``begin(args, kwargs)`` called before it and ``end(token, whole)`` after it.
 
-    It goes straight to the other one if ``unobserved()``.
+    If ``unobserved()`` returns True, only the function itself is called.
     """
     codes: List[CodeType] = []
 
@@ -89,14 +90,14 @@ def around(
 
 
 def _with_code(function: Any, codes: List[CodeType]) -> Callable[..., Any]:
-    """The function, whose code is added to those whose frames leave a traceback."""
+    """Return the function.  Its code is added to ``codes``, whose frames leave a traceback."""
     codes.append(function.__code__)
     made: Callable[..., Any] = function
     return made
 
 
 def _drop_frames(error: BaseException, codes: Sequence[CodeType]) -> None:
-    """Drop the entries of these code objects at the head of the traceback."""
+    """Drop the entries with one of ``codes`` from the head of the traceback."""
     entry = error.__traceback__
     while entry is not None and entry.tb_frame.f_code in codes:
         entry = entry.tb_next

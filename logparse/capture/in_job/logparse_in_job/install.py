@@ -1,4 +1,4 @@
-"""Installs the observer in a process that has just executed torch."""
+"""Installation of the observer in a process that has just executed torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REQUESTS = (
     "vllm.v1.worker.gpu_worker:Worker.execute_model",
     "sglang.srt.managers.scheduler:Scheduler.run_batch",
 )
-"""Calls that are units of a serving process.  vLLM's engine core may run in another process than its workers."""
+"""Calls that are units of a serving process. vLLM's engine core may run in another process than its workers."""
 
 observer: Optional[Observer] = None
 
@@ -60,7 +60,10 @@ def _install(found: Observer) -> None:
 
 
 def _step_hook(found: Observer) -> Callable[..., None]:
-    """The hook of every optimizer's step.  Dynamo compiles it with the step, and then finds that it does nothing."""
+    """Return the hook of every optimizer's step.
+
+    Dynamo compiles the hook with the step, and then finds that it does nothing.
+    """
 
     def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
         if not ordinary.is_compiling():
@@ -130,7 +133,10 @@ def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Call
 
 
 def _wrap_saving(found: Observer) -> None:
-    """In a process that tries actions: take back what is switched before the job looks at its state as a whole."""
+    """Wrap the functions by which a job saves its state.
+
+    A trial takes back what is switched before the job looks at its state.
+    """
     begin = found.guard(lambda args, kwargs: found.trial.saved())
     for holder, name in ((torch.nn.Module, "state_dict"), (torch, "save")):
         setattr(holder, name, _around(found, getattr(holder, name), begin, lambda token, whole: None))
@@ -152,7 +158,10 @@ def _wrap_functions(found: Observer) -> None:
 
 
 def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
-    """Wrap ``Class.method`` or ``function`` of a module; a static or a class method stays one."""
+    """Wrap ``Class.method`` or ``function`` of a module.
+
+    A static method stays static, and a class method a class method.
+    """
     *path, last = name.split(".")
     holder = module
     for part in path:
@@ -175,6 +184,9 @@ def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
 
 
 def _at_end(found: Observer) -> None:
-    """Also after an error of ours: a profiler that is on while the interpreter ends crashes it."""
-    found.guard.on = False  # before: no window begins any more, also not from another thread
+    """End the observation at the interpreter's end, also after an error of ours.
+
+    A profiler that is on then would crash it.
+    """
+    found.guard.on = False  # first, so that no window begins any more, also not from another thread
     Guard(lambda why: None)(found.at_end)()

@@ -1,13 +1,13 @@
-"""Our wrapper of ``torch.nn.Module.__call__``, in the very frame that PyTorch's own function has on the stack.
+"""Our wrapper of ``torch.nn.Module.__call__``.  It runs in the very frame that PyTorch's own function has on the stack.
 
-A frame more for each of the nested calls of modules would have a deep model exceed Python's recursion limit, and would
-show in ``traceback.print_stack()``, ``inspect.stack()``, the texts of ``torch.autograd.set_detect_anomaly`` and the
-counts of ``warnings``.  So the wrapper is compiled from PyTorch's own statements, with their file, lines and columns,
-and ours stand around them.  It has neither local variables nor a closure more than the original: our objects are
-constants of its code.
+With one more frame for each of the nested calls of modules, a deep model would exceed Python's recursion limit.  The
+frame would also show in ``traceback.print_stack()``, ``inspect.stack()``, the texts of
+``torch.autograd.set_detect_anomaly`` and the counts of ``warnings``.  So the wrapper is compiled from PyTorch's own
+statements, with their file, lines and columns.  Our statements stand around them.  The wrapper has the original's local
+variables and closure, and no more.  Our objects are constants of its code.
 
-A call adds a frame where Dynamo is at work beneath ``torch.compile``, because it compiles the original's frame; and
-every call does if PyTorch's source is not there or has other statements than those that are known
+A call adds a frame if Dynamo is at work beneath ``torch.compile``, because Dynamo compiles the original's frame.  Every
+call adds a frame if PyTorch's source is missing, or has other statements than the known ones
 (``importlib_bootstrap_frames.module_call``).
 """
 
@@ -36,23 +36,26 @@ except BaseException:
 
 
 class Calls(Protocol):
-    """What the wrapper calls.  None of them raises an error of ours."""
+    """Functions that the wrapper calls.  None of them raises an error of ours."""
 
     compiles: Callable[[], Any]
-    """Returns None unless Dynamo compiles the frames that begin now."""
+    """Function that returns None unless Dynamo compiles the frames that begin now."""
     with_a_frame: Callable[..., Any]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> bool:
-        """Whether the outermost call that begins is observed; then one of the others follows."""
+        """Tell whether the outermost call that begins is observed.  Then ``ended`` or ``failed`` follows."""
 
     def ended(self, module: Any, result: Any) -> Any:
-        """Returns the result."""
+        """Note the end of the call, and return the result."""
 
     def failed(self, module: Any) -> None: ...
 
 
 def in_the_same_frame(original: Any, here: Any, calls: Calls) -> Optional[Callable[..., Any]]:
-    """The wrapper; None if the original is not what is known: returns, alone or in ``if`` and ``else``."""
+    """Make the wrapper.
+
+    Return None if the original has other statements than known: returns, alone or in ``if`` and ``else``.
+    """
     code = getattr(original, "__code__", None)
     if code is None or code.co_freevars or code.co_varnames != ("self", "args", "kwargs"):
         return None
@@ -83,7 +86,7 @@ def _is_known(statement: ast.stmt) -> bool:
 
 
 def _around(body: List[ast.stmt]) -> List[ast.stmt]:
-    """Our statements, at the place of the first one of the body, with the body within."""
+    """Put our statements around the body, at the place of its first statement."""
     made = ast.parse(_AROUND).body
     for node in (each for statement in made for each in ast.walk(statement)):
         if hasattr(node, "lineno"):
@@ -104,7 +107,7 @@ def _copy(node: Any) -> Any:
 
 
 class _Observed(ast.NodeTransformer):
-    """``return X`` becomes ``return calls.ended(self, X)``."""
+    """Transformer of ``return X`` into ``return calls.ended(self, X)``."""
 
     def visit_Return(self, node: ast.Return) -> ast.Return:
         call = ast.parse(f"{_CALLS!r}.ended(self, 0)", mode="eval").body

@@ -1,6 +1,6 @@
-"""Is this an ordinary moment of the job, at which a size may be read, an event recorded, a window begun or ended?
+"""Test for ordinary moments of the job: a size may be read, an event recorded, a window begun or ended.
 
-Each function asks PyTorch's own state.  A version that lacks one of these names is taken to lack the feature.
+Each function asks PyTorch's own state.  If a PyTorch version lacks such a name, it is taken to lack the feature.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _backward = _find("_C._current_graph_task_id", -1)
 
 
 def is_plain() -> bool:
-    """Whether operators of this thread just compute: no tracer, no dispatch mode and no functorch transform is on."""
+    """Tell whether operators of this thread just compute: no tracer, no dispatch mode and no functorch transform is
+    on.
+    """
     return _tracing_state() is None and not _dispatch_modes() and _transforms() is None and not is_compiling()
 
 
@@ -35,14 +37,17 @@ def in_backward() -> bool:
 
 
 def is_compiling_now() -> bool:
-    """Whether Dynamo works in this thread, seen from outside of what it compiles."""
+    """Tell whether Dynamo works in this thread, as seen from outside the code that it compiles."""
     guards = sys.modules.get("torch._guards")
     context = getattr(guards, "CompileContext", None)
     return is_compiling() or (context is not None and context.try_get() is not None)
 
 
 def on_gpu() -> bool:
-    """Whether this process has begun to use a GPU.  ``torch.cuda.is_available`` is not asked: it forbids forks."""
+    """Tell whether this process has begun to use a GPU.
+
+    ``torch.cuda.is_available`` is not asked, because it forbids forks.
+    """
     return bool(torch.cuda.is_initialized())
 
 
@@ -51,6 +56,9 @@ def is_capturing() -> bool:
 
 
 def is_importing() -> bool:
-    """Whether a module of torch is being imported: the profiler, which imports others, would meet half of it."""
+    """Tell whether a module of torch is being imported.
+
+    The profiler imports other modules, and would meet half of this one.
+    """
     own = [module for name, module in list(sys.modules.items()) if name.startswith("torch.")]
     return any(getattr(getattr(module, "__spec__", None), "_initializing", False) for module in own)

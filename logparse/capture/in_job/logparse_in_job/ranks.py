@@ -1,7 +1,7 @@
-"""The ranks of a job that tries actions: each learns what all others have to say, between the same two units.
+"""Ranks of a job that tries actions.  Between the same two units each rank learns what all others have to say.
 
-Every rank then decides by the same words, so all of them do the same.  The words go through the job's own store, that
-of ``torch.distributed``.  No collective of ours runs: one that a rank does not reach would hang the job.
+Every rank then decides by the same words, so all of them do the same.  The words go through the job's own store of
+``torch.distributed``.  No collective of ours runs, because a collective that a rank does not reach would hang the job.
 """
 
 from __future__ import annotations
@@ -15,34 +15,37 @@ _KEY = "logparse_try"
 
 
 class LateError(Exception):
-    """A rank did not come; the text says which."""
+    """Error if a rank did not come.  The text says which rank."""
 
 
 class Alone:
-    """A process without others."""
+    """Single process without other ranks."""
 
     rank, count = 0, 1
     hindrance = ""
-    """Why nothing can be tried in this process; empty: it can."""
+    """Reason why nothing can be tried in this process.  It is empty if something can."""
 
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
-        """What all ranks say now, rank 0's first."""
+        """Return what all ranks say now, in the order of ranks."""
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Whether a trial begins after so many units; rank 0 is ``ready``, and tells the others ``ahead``."""
+        """Tell whether a trial begins after ``units`` units.
+
+        Rank 0 is ``ready``.  ``ahead`` is the number of units from its announcement.
+        """
         return ready
 
 
 class Strangers(Alone):
-    """One of several ranks, which cannot reach the others."""
+    """Rank that cannot reach the other ranks."""
 
     def __init__(self, why: str) -> None:
         self.hindrance = why
 
 
 class Ranks(Alone):
-    """``store`` has ``set``, ``get`` and ``check``."""
+    """Rank with a store.  ``store`` has ``set``, ``get`` and ``check``."""
 
     def __init__(self, store: Any, rank: int, count: int) -> None:
         self._store = store
@@ -51,7 +54,10 @@ class Ranks(Alone):
         self._begin = 0
 
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
-        """What all ranks say now.  Raises LateError after ``_LATE_S``, or if another rank has raised it."""
+        """Return what all ranks say now.
+
+        Raises LateError after ``_LATE_S`` seconds, or if another rank has raised it.
+        """
         self._number += 1
         self._store.set(f"{_KEY}_{self._number}_{self.rank}", json.dumps(said))
         by = time.monotonic() + _LATE_S
@@ -70,7 +76,7 @@ class Ranks(Alone):
         return found
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Rank 0 announces the unit so far ahead that no other one is beyond it."""
+        """Tell whether a trial begins.  Rank 0 announces the unit so early that no other rank is beyond it."""
         if not self._begin and self.rank == 0 and ready:
             self._begin = units + ahead
             self._store.set(f"{_KEY}_begin", str(self._begin))

@@ -1,4 +1,4 @@
-"""``units_PID.json``: what a process counted, timed and traced, and the notes for the user.
+"""The file ``units_PID.json``: what a process counted, timed and traced, and the notes for the user.
 
 The file is written again every few seconds, because workers are often killed.
 """
@@ -19,7 +19,7 @@ _EVERY_S = 5.0
 
 
 class Record:
-    """The file of this process in the folder of the capture."""
+    """File of this process in the folder of the capture."""
 
     def __init__(self, folder: str, alone: bool) -> None:
         self._folder, self._alone = folder, alone
@@ -34,7 +34,7 @@ class Record:
         return os.path.join(self._folder, f"trace_{os.getpid()}_{window}.json.gz")
 
     def capture_path(self, graph: str) -> str:
-        """Where the trace of a graph's capture goes.  Makes its folder."""
+        """Return the path for the trace of a graph's capture.  Make its folder."""
         folder = os.path.join(self._folder, "capture_traces")
         os.makedirs(folder, exist_ok=True)
         return os.path.join(folder, f"trace_{os.getpid()}_g{graph}.json.gz")
@@ -77,7 +77,7 @@ def rank_of_job() -> Dict[str, int]:
 
 
 def _settings() -> Iterator[str]:
-    """The settings of PyTorch that the job uses, named as in ``analyzers/actions/job.py``."""
+    """Yield the settings of PyTorch that the job uses, named as in ``analyzers/actions/job.py``."""
     with contextlib.suppress(AttributeError, RuntimeError):
         if torch.backends.cudnn.enabled and torch.backends.cudnn.benchmark:
             yield "cudnn_benchmark"

@@ -1,7 +1,7 @@
-"""Decides whether the times of a job's units have settled.
+"""Test whether the times of a job's units have settled.
 
-This file runs inside a user's job, after each unit: Python 3.8 and later, the standard library alone, about 50 µs for
-200 times.
+This file runs inside a user's job, after each unit: Python 3.8 and later, the standard library alone.  It takes about
+50 µs for 200 times.
 """
 
 from __future__ import annotations
@@ -10,25 +10,31 @@ import math
 from typing import Sequence  # Python 3.8 has no subscript of collections.abc.Sequence
 
 _LEAST_REST = 3
-"""Batches from which a standard error is estimated at least; twice as many times are the least that can settle."""
+"""Least number of batches from which a standard error is estimated.
+
+At least twice as many times are needed to settle.
+"""
 _BATCHES = 40
-"""Batches at least, where a batch has more than one time.  Fewer batches would find a smaller drift.  More steady
-series would not settle: with 25 batches 5 % of them, however long they are.
+"""Least number of batches, if a batch has more than one time.
+
+Fewer batches would find a smaller drift, but more steady series would not settle: with 25 batches 5 % of them would
+not, however long they are.
 """
 
 
 def settled(times: Sequence[float]) -> bool:
-    """Whether less than half of the times, in the order in which the units ended, is warm-up.
+    """Tell whether less than half of the times is warm-up.  The times are in the order in which the units ended.
 
-    The marginal confidence rule, on batch means of ranks.  Each time is replaced by its rank; equal times share the
-    mean of their ranks.  ``max(1, n // 40)`` ranks in a row are a batch, counted from the end, so that the first ranks
-    may be left over.  The rule cuts off the d first of the b batch means x such that the squared standard error of the
-    mean of the rest is least, with m = b - d the size of the rest, at least 3 and at least a quarter of b::
+    This is the marginal confidence rule, on batch means of ranks.  Each time is replaced by its rank.  Equal times
+    share the mean of their ranks.  ``max(1, n // 40)`` ranks in a row are a batch.  Batches are counted from the end,
+    so that the first ranks may be left over.  The rule cuts off the first d of the b batch means x.  It chooses d such
+    that the squared standard error of the mean of the rest is least.  m = b - d is the size of the rest, at least 3 and
+    at least a quarter of b::
 
         s^2 / m  =  sum((x - mean(x))^2) / (m (m - 1))
 
-    The largest of equally good rests counts.  The times have settled if d < b // 2: a longer warm-up than that leaves
-    too few times to tell.
+    If several rests are equally good, the largest counts.  The times have settled if d < b // 2, because a longer
+    warm-up leaves too few times to tell.
 
     Sources.  Rule: White, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69,
     1997.  Batches: White, Cobb and Spratt, "A comparison of five steady-state truncation heuristics for simulation",
@@ -37,18 +43,24 @@ def settled(times: Sequence[float]) -> bool:
     Iman, "Rank transformations as a bridge between parametric and nonparametric statistics", The American Statistician
     35, 1981.
 
-    Rates: among steady series, with white noise up to 20 % or with single long units, 77 to 80 % have settled with 6 or
-    10 times, 95 % with 20 and at least 99 % with 50 or more; among series with noise of 2 % whose first half is slower,
-    that decay with a constant of n/4 or more, or drift by 20 %, at most 6 % with 6 times, below 1 % with 10 or more
-    (``benchmarks/settling.py``; table in ``docs/measurement.md``).
+    Rates of series that settle (``benchmarks/settling.py``; table in ``docs/measurement.md``):
 
-    Limits.  A warm-up whose units all take the same time looks steady until it ends, and so does the start of a slow
-    drift: asked after every unit, the rule says yes to most series at some time.  A change within the last quarter is
-    not seen.  A drift within the noise counts as steady; one of 2.5 standard deviations of the noise does in 86 % of
-    series with 50 times, in 46 % with 199.  Noise that stays on one side for as long as the series cannot be told from
-    a drift.
+    * Steady series, with white noise up to 20 % or with single long units: 77 to 80 % with 6 or 10 times, 95 % with 20
+      times, at least 99 % with 50 or more times.
+    * Series with noise of 2 % whose first half is slower, that decay with a constant of n/4 or more, or that drift by
+      20 %: at most 6 % with 6 times, below 1 % with 10 or more times.
 
-    Times may have any unit: only their order counts.  False for fewer than 6 times, and where one is not finite.
+    Limits:
+
+    * A warm-up whose units all take the same time looks steady until it ends.  So does the start of a slow drift.  If
+      the rule is asked after every unit, it says yes to most series at some time.
+    * A change within the last quarter is not seen.
+    * A drift within the noise counts as steady.  A drift of 2.5 standard deviations of the noise counts as steady in
+      86 % of series with 50 times, and in 46 % of series with 199 times.
+    * Noise that stays on one side for as long as the series cannot be told from a drift.
+
+    Times may have any unit, because only their order counts.  The result is False for fewer than 6 times, and if a time
+    is not finite.
     """
     count = len(times)
     if count < 2 * _LEAST_REST or not math.isfinite(sum(times)):
@@ -69,7 +81,10 @@ def settled(times: Sequence[float]) -> bool:
 
 
 def _doubled_ranks(times: Sequence[float]) -> list[int]:
-    """Twice the mean rank of each time, above the middle one.  Doubled, it is a whole number, and sums are exact."""
+    """Return twice the mean rank of each time, relative to the middle rank.
+
+    Doubled, ranks are whole numbers, and sums are exact.
+    """
     ordered = sorted(times)
     below = {time: rank for rank, time in enumerate(ordered)}
     ordered.reverse()

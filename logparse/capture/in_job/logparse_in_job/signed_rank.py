@@ -1,4 +1,4 @@
-"""The interval of what pairs of times differ by, without a word about how the differences are spread.
+"""Interval of the difference between paired times.  Nothing is assumed about the spread of the differences.
 
 This module runs inside a user's job: Python 3.8 and later, the standard library alone, no PyTorch.
 """
@@ -9,7 +9,7 @@ from typing import List, NamedTuple, Optional, Sequence
 
 
 class Interval(NamedTuple):
-    """An estimate with its interval."""
+    """Estimate with its interval."""
 
     value: float
     low: float
@@ -17,12 +17,15 @@ class Interval(NamedTuple):
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Interval]:
-    """The Hodges-Lehmann estimate and the interval of Wilcoxon's signed-rank test; None of too few values.
+    """Return the Hodges-Lehmann estimate and the interval of Wilcoxon's signed-rank test.
 
-    The estimate is the median of the Walsh averages (x_i + x_j)/2, i ≤ j.  The interval's ends are the k-th smallest
-    and the k-th largest of them, k the largest number with 2·P(W ≤ k − 1) ≤ 1 − confidence, W the test's exact
-    statistic.  It holds for values that are independent and symmetric about their middle, with any tails: one long
-    block moves it by one rank.  Its length is 5 % above that of Student's t where the values are normal.
+    Return None if there are too few values.  The estimate is the median of the Walsh averages (x_i + x_j)/2, i ≤ j.
+    The interval's ends are the k-th smallest and the k-th largest average.  k is the largest number with
+    2·P(W ≤ k − 1) ≤ 1 − confidence.  W is the test's exact statistic.
+
+    The interval holds for values that are independent and symmetric about their middle.  The tails of their
+    distribution may have any shape, because one long block moves the interval by one rank.  For normal values it is 5 %
+    longer than the interval of Student's t.
 
     Sources: Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1, 1945; Hodges and Lehmann,
     "Estimates of location based on rank tests", Annals of Mathematical Statistics 34, 1963; Hollander, Wolfe and
@@ -38,7 +41,7 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Inte
 
 
 def _rank(count: int, confidence: float) -> int:
-    """The k of ``interval``; 0 where not even the extreme averages have this confidence."""
+    """Return the k of ``interval``.  Return 0 if not even the extreme averages have this confidence."""
     ways = _ways(count)
     most = (1 - confidence) / 2 * 2.0**count
     rank, below = 0, 0.0
@@ -51,7 +54,10 @@ def _rank(count: int, confidence: float) -> int:
 
 
 def _ways(count: int) -> List[float]:
-    """How many subsets of 1 … count have each sum; at most 1,023 values, or a double overflows."""
+    """Return the number of subsets of 1 … count with each sum.
+
+    ``count`` is at most 1,023, because more would overflow a double.
+    """
     ways = [1.0]
     for number in range(1, count + 1):
         longer = [*ways, *[0.0] * number]

@@ -1,4 +1,4 @@
-"""Names the kind of a unit by the tensors that it gets: ``float32[16, 3, 224, 224]``."""
+"""Name of a unit's kind, made from the tensors that the unit gets: ``float32[16, 3, 224, 224]``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _modes = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
 
 
 def sizes(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> str:
-    """Types and sizes of the first two tensors, positional arguments first; "" if there is none.
+    """Return types and sizes of the first two tensors, positional arguments first.
 
-    Only plain tensors are read, also within tuples, lists and dictionaries: a subclass may run code of its own.
+    Return an empty text without tensors. Only plain tensors are read, because a subclass may run code of its own.
+    Tensors within tuples, lists and dictionaries are read, too.
     """
     found = []
     for tensor in _tensors((*args, *kwargs.values()), 0):

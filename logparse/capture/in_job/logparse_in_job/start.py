@@ -1,7 +1,7 @@
-"""Runs the files named in ``LOGPARSE_WITH_TORCH`` once the job has executed torch, in the job's own process.
+"""Running of the files named in ``LOGPARSE_WITH_TORCH``, once the job has executed torch, in the job's own process.
 
-Every Python that the job starts runs this module and ``when_executed.py``, whether or not it uses torch.  So they
-import at start what Python has loaded by then, and the rest where they need it.
+Every Python that the job starts runs this module and ``when_executed.py``, whether or not it uses torch.  So at start
+they import only what Python has loaded by then.  They import the rest where they need it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def watch() -> None:
 def run_files(torch: Any) -> None:
     """Run each file as a module named ``__logparse__``, which stands in ``sys.modules``.
 
-    Dynamo imports the module of a function that it compiles, by its name.  An error is reported, and the job goes on.
+    The module must stand there, because Dynamo imports the module of a function that it compiles, by its name.  An
+    error is reported, and the job goes on.
     """
     for path in filter(None, os.environ.get("LOGPARSE_WITH_TORCH", "").split(os.pathsep)):
         try:

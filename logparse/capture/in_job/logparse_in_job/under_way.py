@@ -1,4 +1,4 @@
-"""What is under way in one thread of the job."""
+"""Calls and units under way in one thread of the job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .units import Leader
 
 
 class Calls:
-    """The outermost calls since the last unit: how many, and the sizes that the first one got."""
+    """Outermost calls since the last unit: their number, and the sizes that the first call got."""
 
     def __init__(self) -> None:
         self.count, self.shapes = 0, ""
@@ -24,11 +24,13 @@ class Calls:
 
 
 class UnderWay(threading.local):
-    """What is under way in the present thread.
+    """State of the present thread.
 
-    ``inside``: a call of an outermost module, ``token``: what is known of it if it
-    is observed.  ``open``: the sort of a wrapped function that is called.  ``last_ends``:
-    the moment at which the last unit of each sort ended.  ``leaving``: an object that ends with the thread.
+    * ``inside``: True within a call of an outermost module.
+    * ``token``: data about this call, if it is observed.
+    * ``open``: the sort of a wrapped function that is being called.
+    * ``last_ends``: the moment at which the last unit of each sort ended.
+    * ``leaving``: an object that ends with the thread.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,6 @@
-"""Calls a function once a module has been executed, whoever imports it and however often it is looked up before."""
+"""Call of a function once a module has been executed, no matter who imports it, and how often it is looked up
+before.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,11 @@ if TYPE_CHECKING:
 
 
 class Finder:
-    """Finds nothing itself.  It lets the other finders find, and replaces ``exec_module`` of the loader that they give.
+    """Finder that finds nothing itself.
 
-    The replacement stands on the loader object alone and leaves with its first use, so the loader keeps its type.
-    ``then`` maps the name of a module to the function that gets the module.
+    It lets the other finders find, and replaces ``exec_module`` of the loader they give.  The replacement stands on the
+    loader object alone and leaves with its first use, so the loader keeps its type.  ``then`` maps the name of a module
+    to the function that gets the module.
     """
 
     def __init__(self, then: Dict[str, Callable[[Any], None]]) -> None:
@@ -61,12 +64,12 @@ class Finder:
             from .importlib_bootstrap_frames import without_our_frame
 
             loader.exec_module = without_our_frame(executed)
-        except (AttributeError, ImportError):  # a loader with slots, or one written in C; our folder is gone
+        except (AttributeError, ImportError):  # a loader with slots, or one written in C; or our folder is gone
             return
 
 
 def when_executed(then: Dict[str, Callable[[Any], None]]) -> None:
-    """Call ``then[name](module)`` for modules that are there already, and for the others once they are executed."""
+    """Call ``then[name](module)`` at once for modules that are executed already, and later for the others."""
     waiting = dict(then)
     for name in then:
         module = sys.modules.get(name)

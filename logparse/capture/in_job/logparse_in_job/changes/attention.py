@@ -1,12 +1,13 @@
-"""The order of the backends of ``scaled_dot_product_attention``."""
+"""Order of the backends of ``scaled_dot_product_attention``."""
 
 from __future__ import annotations
 
 
 def prefer_attention(*names: str) -> object:
-    """Let attention run on the first of these backends that takes its operands; a program's own choice goes before.
+    """Let attention run on the first backend in ``names`` that takes its operands.
 
-    The context that is returned is entered; it leaves when the process ends, or when ``__exit__`` is called.
+    A program's own choice goes before. The returned context is already entered. It is left when the process ends, or
+    when ``__exit__`` is called.
     """
     import atexit
 
@@ -14,5 +15,6 @@ def prefer_attention(*names: str) -> object:
 
     chosen = sdpa_kernel([getattr(SDPBackend, name) for name in names], set_priority=True)
     chosen.__enter__()
-    atexit.register(chosen.__exit__, None, None, None)  # it ends where nothing holds it, and this module may be dropped
+    # A context ends when nothing holds it, and this module may be dropped.
+    atexit.register(chosen.__exit__, None, None, None)
     return chosen

@@ -8,7 +8,7 @@ import torch
 
 
 class LinearReluFunction(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
-    """ReLU of a linear layer in the epilogue of its product; the gradient needs the result alone."""
+    """ReLU of a linear layer in the epilogue of its product. Its gradient needs only the result."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -29,7 +29,10 @@ class LinearReluFunction(torch.autograd.Function):  # type: ignore[misc]  # torc
 def linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "relu"
 ) -> torch.Tensor:
-    """A linear layer with ReLU or GELU (tanh) in the epilogue of its product; GELU there only without a gradient."""
+    """Compute a linear layer with ReLU or GELU (tanh) in the epilogue of its product.
+
+    GELU is in the epilogue only if no gradient is needed.
+    """
     bias = weight.new_zeros(len(weight)) if bias is None else bias
     needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (x, weight, bias))
     if activation == "gelu" and needs_grad:
@@ -45,23 +48,26 @@ def linear(
 
 
 class LinearRelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types here
-    """A linear layer with ReLU."""
+    """Linear layer with ReLU."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Compute both."""
+        """Compute the layer and ReLU."""
         return linear(x, self.weight, self.bias, "relu")
 
 
 class LinearGelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types here
-    """A linear layer with GELU (tanh)."""
+    """Linear layer with GELU (tanh)."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Compute both."""
+        """Compute the layer and GELU."""
         return linear(x, self.weight, self.bias, "gelu")
 
 
 def fuse_epilogues(model: torch.nn.Module, approximate: tuple[str, ...]) -> torch.nn.Module:
-    """Fuse linear layers that a torch.nn.Sequential holds right before a ReLU, or a GELU of these forms."""
+    """Fuse linear layers that stand in a torch.nn.Sequential right before a ReLU or a GELU.
+
+    ``approximate`` names the forms of GELU that are fused.
+    """
     import copy
 
     changed = 0
@@ -71,7 +77,7 @@ def fuse_epilogues(model: torch.nn.Module, approximate: tuple[str, ...]) -> torc
             (layer, first), (name, second) = children[place : place + 2]
             gelu = isinstance(second, torch.nn.GELU) and second.approximate in approximate
             if type(first) is torch.nn.Linear and (gelu or isinstance(second, torch.nn.ReLU)):
-                fused = copy.copy(first)  # of the same parameters; another use of the layer stays as it is
+                fused = copy.copy(first)  # has the same parameters; another use of the layer stays as it is
                 fused.__class__ = LinearGelu if gelu else LinearRelu
                 parent._modules[layer], parent._modules[name] = fused, torch.nn.Identity()
                 changed += 1

@@ -6,7 +6,7 @@ import torch
 
 
 def use_one_kernel_gelu(model: torch.nn.Module) -> torch.nn.Module:
-    """Replace modules of transformers that write GELU's tanh approximation out by the one kernel that computes it."""
+    """Replace modules of transformers that write out GELU's tanh approximation. One kernel computes it instead."""
     written, changed = ("NewGELUActivation", "FastGELUActivation"), 0
     for parent in list(model.modules()):
         for name, module in list(parent._modules.items()):

@@ -8,5 +8,5 @@ import torch
 
 
 def turn_images(module: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Turn the images that a model is given."""
+    """Give the images among a model's inputs the layout channels_last."""
     return tuple(x.to(memory_format=torch.channels_last) if torch.is_tensor(x) and x.dim() == 4 else x for x in inputs)

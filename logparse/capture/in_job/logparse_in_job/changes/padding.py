@@ -1,4 +1,4 @@
-"""An output layer with rows of zeros, whose outputs it does not return."""
+"""Output layer with additional rows of zeros. The layer does not return their outputs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import torch
 
 
 def pad_output(model: torch.nn.Module, size: int, padded: int) -> torch.nn.Module:
-    """Give output layers, and embeddings tied to them, rows of zeros, whose outputs the layers do not return."""
+    """Add rows of zeros to output layers, and to embeddings tied to them.
+
+    The layers do not return the additional outputs.
+    """
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
     if not layers:
         raise ValueError(f"no torch.nn.Linear with {size} outputs: change the model's own sizes instead")
     grown = {id(x): x for layer in layers for x in layer.parameters(recurse=False)}
-    for tensor in grown.values():  # the same parameter grows: what is tied stays so, and an optimizer has it already
+    for tensor in grown.values():  # the same parameter grows: tied layers stay tied, and an optimizer has it already
         tensor.data = with_rows(tensor, padded)
     for layer in layers:
         layer.register_forward_hook(functools.partial(first_outputs, size))
@@ -26,12 +29,12 @@ def pad_output(model: torch.nn.Module, size: int, padded: int) -> torch.nn.Modul
 
 
 def first_outputs(size: int, module: torch.nn.Module, inputs: object, output: torch.Tensor) -> torch.Tensor:
-    """Return the layer's own outputs, a view of what it computes."""
+    """Return the layer's own outputs, as a view of all that it computes."""
     return output[..., :size]
 
 
 def with_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """Copy a tensor, followed by rows of zeros."""
+    """Copy a tensor and add rows of zeros, up to ``rows`` rows."""
     out = torch.zeros((rows, *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
     out[: len(tensor)] = tensor.detach()
     return out

@@ -1,7 +1,7 @@
-"""Actions that are switched on and off between two units of a running job: the list, and what is beside it.
+"""Actions that are switched on and off between two units of a running job, and actions that cannot be.
 
-This module knows no PyTorch; ``made`` imports what switches.  ``docs/measurement.md`` shows both tables, and a test
-holds them equal to these.
+This module knows no PyTorch.  ``made`` imports the modules that switch.  ``docs/measurement.md`` shows both tables, and
+a test holds them equal to the tables here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from typing import Any, Mapping, NamedTuple, Sequence, Tuple
 
 
 class Switchable(NamedTuple):
-    """One action: what is switched, and how it is taken back.  ``parts`` are switches; several make a combination."""
+    """One action: what is switched, and how it is taken back.
+
+    ``parts`` are its switches.  Several parts make a combination.
+    """
 
     name: str
     switched: str
@@ -76,7 +79,7 @@ SWITCHABLE: Tuple[Switchable, ...] = (
         ("tunableop_rows",),
     ),
 )
-"""What can be switched in the process, in no particular order."""
+"""Actions that can be switched in the process, in no particular order."""
 AT_START: Sequence[Tuple[str, str]] = (
     ("override files of hipBLASLt and rocBLAS", "read once, with the library's first call"),
     ("databases of MIOpen", "read once, with its first convolution"),
@@ -85,19 +88,22 @@ AT_START: Sequence[Tuple[str, str]] = (
     ("captured CUDA graphs", "they replay the kernels that were captured"),
     ("parameters in DistributedDataParallel, FSDP or one buffer", "others hold views of them"),
 )
-"""What acts at a process's start alone, and why; it is tried by separate starts."""
+"""Actions that act only at a process's start, with the reason.  They are tried by separate starts."""
 NAMES: Mapping[str, Switchable] = {x.name: x for x in SWITCHABLE}
 TOGETHER = "+"
-"""Joins names of actions that are switched at once."""
+"""Text between the names of actions that are switched at once."""
 
 
 def parts_of(action: str) -> Tuple[str, ...]:
-    """The switches of an action, or of several joined by ``+``.  Raises KeyError for one that is not in the list."""
+    """Return the switches of an action, or of several actions joined by ``+``.
+
+    Raises KeyError for an action that is not listed.
+    """
     return tuple(dict.fromkeys(part for name in action.split(TOGETHER) for part in NAMES[name].parts))
 
 
 def made(action: str, files: Sequence[str] = ()) -> Any:
-    """The switch of an action (``base.Switch``); ``files`` are those that ``tunableop_rows`` reads."""
+    """Make the switch of an action (``base.Switch``).  ``files`` are the files that ``tunableop_rows`` reads."""
     from . import model, settings
     from .base import Several
 

@@ -1,4 +1,4 @@
-"""What a switch is."""
+"""Interface of a switch, and a switch of several parts."""
 
 from __future__ import annotations
 
@@ -6,36 +6,45 @@ from typing import Any, List, NamedTuple, Sequence
 
 
 class Job(NamedTuple):
-    """What a switch may change: modules that the job calls from outside of any other one, and its optimizers."""
+    """Objects that a switch may change: the job's outermost modules and its optimizers."""
 
     models: Sequence[Any]
     optimizers: Sequence[Any]
 
 
 class RefusedError(Exception):
-    """An action cannot be switched in this process; the text is the reason, as a clause about "it" or the job."""
+    """Error if an action cannot be switched in this process.
+
+    The text is the reason, as a clause about "it" or the job.
+    """
 
 
 class Switch:
-    """One action.  ``on`` and ``off`` come by turns, each between two units of the job.
+    """One action.  ``on`` and ``off`` alternate, each between two units of the job.
 
-    ``roundoff``: the relative change of a layer's output that the action claims beyond what rounding does (0: none).
-    ``detail``: what it has changed, for the user; known once it was on.
+    * ``roundoff``: the relative change of a layer's output that the action claims beyond rounding (0: none).
+    * ``detail``: what it has changed, for the user.  It is known once the switch was on.
     """
 
     roundoff = 0.0
     detail = ""
 
     def on(self, job: Job) -> None:
-        """Switch it on.  Raises RefusedError, with nothing changed, where it cannot be, or has nothing to change."""
+        """Switch the action on.
+
+        Raises RefusedError, with nothing changed, if it cannot be on, or has nothing to change.
+        """
         raise NotImplementedError
 
     def off(self) -> None:
-        """Take everything back that ``on`` has changed; nothing where it is off."""
+        """Take back everything that ``on`` has changed.  Do nothing if the switch is off."""
         raise NotImplementedError
 
     def disturbed(self) -> str:
-        """What the job has changed itself of what the switch has set, while it is on; empty: nothing."""
+        """Tell how the job itself has changed the switch's setting while it is on.
+
+        Return an empty text if it has not.
+        """
         return ""
 
 
@@ -59,11 +68,11 @@ class Several(Switch):
         self.detail = "; ".join(x.detail for x in self._parts if x.detail)
 
     def off(self) -> None:
-        """Switch them off, the last one first."""
+        """Switch all off, the last switch first."""
         while self._on:
             self._on[-1].off()
             self._on.pop()
 
     def disturbed(self) -> str:
-        """The first one's."""
+        """Return the first reason of a part."""
         return next((why for x in self._on if (why := x.disturbed())), "")

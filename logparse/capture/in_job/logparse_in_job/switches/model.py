@@ -1,14 +1,14 @@
 """Changes of the job's modules, made by the functions of ``apply.py`` (``changes/``) and taken back one by one.
 
-A change is made as ``apply.py`` makes it; then the modules are compared with how they were, and ``off`` takes back what
-differs and nothing else.  So what the job changes meanwhile (values, hooks, its own attributes) stays.
+A change is made as ``apply.py`` makes it.  Then the modules are compared with their state before.  ``off`` takes back
+only what differs.  So the job's own changes meanwhile stay (values, hooks, its own attributes).
 
 =========================  =========================================================================================
-of a                       ``off`` gives back
+changed object             ``off`` gives back
 =========================  =========================================================================================
 parameter, buffer          its size and strides, with the values that it has by then; it stays the same object
-gradient, optimizer state  the same, of those of a parameter that was changed; ``on`` gives them its new size and
-                           strides first, because an optimizer whose tensors differ in layout takes another path
+gradient, optimizer state  the same, if its parameter was changed; ``on`` first gives it the parameter's new size and
+                           strides, because an optimizer whose tensors differ in layout takes another path
 child of a module          the child that stood there
 hook                       it is removed
 attribute                  its value
@@ -33,11 +33,13 @@ from .base import Job, RefusedError, Switch
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _WRAPPED = {"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}
 _LEAST_OUTPUT, _MULTIPLE = 256, 64
-"""Outputs below which a layer is not padded, and what it is padded to a multiple of (``analyzers/actions``)."""
+"""Least number of outputs of a layer that is padded, and divisor of the padded number of outputs
+(``analyzers/actions``).
+"""
 
 
 class Shape(NamedTuple):
-    """Size and strides."""
+    """Size and strides of a tensor."""
 
     size: Tuple[int, ...]
     stride: Tuple[int, ...]
@@ -48,7 +50,10 @@ def shape_of(tensor: Any) -> Shape:
 
 
 def reshape(tensor: Any, to: Shape) -> None:
-    """Give a tensor this size and these strides, with its values where both sizes have them, and zeros elsewhere."""
+    """Give a tensor this size and these strides.
+
+    It keeps its values where both sizes have them, and has zeros elsewhere.
+    """
     if shape_of(tensor) == to:
         return
     tensor.data = _copy(tensor.detach(), to)
@@ -64,7 +69,7 @@ def _copy(old: Any, to: Shape) -> Any:
 
 
 class _Looks:
-    """How a module looks: its children, hooks, buffers and plain attributes."""
+    """Look of a module: its children, hooks, buffers, and attributes that are numbers or texts."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -74,7 +79,10 @@ class _Looks:
         self.attributes = {name: value for name, value in vars(module).items() if isinstance(value, (int, str))}
 
     def undo(self, after: _Looks) -> None:
-        """Take back what ``after`` has and this one has not.  A child that comes back trains if its stand-in does."""
+        """Take back what ``after`` has and this look has not.
+
+        A child that comes back gets the mode of its stand-in (training or not).
+        """
         module = self.module
         for name, child in after.children.items():
             own = self.children[name]
@@ -95,7 +103,9 @@ class _Looks:
 
 
 class _Tensor(NamedTuple):
-    """A parameter with its shapes as it was and while the switch is on, and what stands beside it, as it was."""
+    """Parameter with its shape before and while the switch is on, and its gradient and optimizer state with their
+    shapes before.
+    """
 
     parameter: Any
     before: Shape
@@ -104,9 +114,10 @@ class _Tensor(NamedTuple):
 
 
 class ModelSwitch(Switch):
-    """A change that a function makes of each model; it returns what it has changed, for the user, or nothing.
+    """Change that a function makes of each model.
 
-    ``touched`` are the parameters of a model that it gives another layout or size; ``refused`` why a model has none.
+    The function returns what it has changed, for the user, or an empty text.  ``touched`` returns the parameters of a
+    model that get another layout or size.  ``refused`` is the reason if no model was changed.
     """
 
     def __init__(
@@ -123,7 +134,7 @@ class ModelSwitch(Switch):
         self._changed: List[_Tensor] = []
 
     def on(self, job: Job) -> None:
-        """Change the models, then the gradients and the optimizers' state alike."""
+        """Change the models, then their gradients and the optimizers' state alike."""
         modules = list(dict.fromkeys(x for model in job.models for x in model.modules()))
         _refuse_wrapped(modules)
         touched = list(dict.fromkeys(x for model in job.models for x in self._touched(model)))
@@ -133,7 +144,7 @@ class ModelSwitch(Switch):
         done: List[str] = []
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that nothing was found is an answer here
+                warnings.simplefilter("ignore")  # a warning that nothing was found is an answer here
                 done += [x for x in map(self._change, job.models) if x]
         finally:
             self._job, self._looks = job, [(x, _Looks(x.module)) for x in looks]
@@ -163,14 +174,14 @@ class ModelSwitch(Switch):
         self._looks, self._changed = [], []
 
     def disturbed(self) -> str:
-        """Whether the job has given a parameter another size or strides."""
+        """Tell whether the job has given a parameter another size or strides.  Return an empty text if it has not."""
         if any(shape_of(x.parameter) != x.after for x in self._changed):
             return "the job changes the layout of its parameters itself"
         return ""
 
 
 def _beside(parameter: Any, optimizers: Sequence[Any]) -> Iterator[Any]:
-    """The gradient of a parameter and the tensors of its optimizer state, which have its size."""
+    """Yield the gradient of a parameter, and the tensors of its optimizer state that have its size."""
     if parameter.grad is not None:
         yield parameter.grad
     for optimizer in optimizers:
@@ -189,7 +200,7 @@ def _refuse_wrapped(modules: Sequence[Any]) -> None:
 
 
 def _refuse_shared(parameters: Sequence[Any]) -> None:
-    """Refuse parameters that are views of one buffer: others hold views of it, too."""
+    """Refuse parameters that are views of one buffer, because other objects may hold views of it, too."""
     for x in parameters:
         if x.untyped_storage().nbytes() != x.numel() * x.element_size():
             raise RefusedError("its parameters are parts of one buffer, of which others may hold views")
@@ -216,7 +227,10 @@ def _channels_last(model: Any) -> str:
 
 
 def odd_output(model: Any) -> Optional[int]:
-    """The outputs of the largest linear layer whose number is no multiple of 64; None without one that is large."""
+    """Return the number of outputs of the largest linear layer whose number of outputs is no multiple of 64.
+
+    Small layers do not count.  Return None if there is no such layer.
+    """
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear)]
     odd = [x for x in layers if x.out_features >= _LEAST_OUTPUT and x.out_features % _MULTIPLE]
     return max(odd, key=lambda x: x.weight.numel()).out_features if odd else None
@@ -232,14 +246,14 @@ def _padded_output(model: Any) -> str:
 
 
 def _rows(model: Any) -> Sequence[Any]:
-    """The parameters that padding gives more rows."""
+    """Return the parameters to which padding adds rows."""
     size = odd_output(model)
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
     return [x for layer in layers for x in layer.parameters(recurse=False)]
 
 
 def _counted(change: Callable[[Any], Any], *what: str) -> Callable[[Any], str]:
-    """A change that replaces children, which are counted."""
+    """Return a form of a change that replaces children.  It counts the new children, for the user."""
 
     def changed(model: Any) -> str:
         before = {id(x) for x in model.modules()}
@@ -270,9 +284,9 @@ KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
         roundoff=5e-4,
     ),
 }
-"""What makes each switch of a model."""
+"""Functions that make each switch of a model, by name."""
 
 
 def made(part: str) -> ModelSwitch:
-    """The switch of a change of the model."""
+    """Make the switch of a change of the model."""
     return KNOWN[part]()

@@ -14,7 +14,7 @@ _ON_A_GPU = "it acts on a GPU alone, and this process uses none"
 
 
 class Flag:
-    """One setting, which a path of names leads to: ``backends.cudnn.benchmark``."""
+    """One setting, named by its path: ``backends.cudnn.benchmark``."""
 
     def __init__(self, path: str) -> None:
         self.path = f"torch.{path}"
@@ -34,7 +34,7 @@ class Flag:
 
 
 class BlasLibrary:
-    """PyTorch's preferred BLAS library, whose words are CUDA's on ROCm too."""
+    """PyTorch's preferred BLAS library. Its words are CUDA's on ROCm, too."""
 
     path = "torch.backends.cuda.preferred_blas_library"
 
@@ -46,7 +46,7 @@ class BlasLibrary:
 
 
 class Flags(Switch):
-    """Settings that get a value each, and then get their own back."""
+    """Settings that get a value each, and later their own values back."""
 
     def __init__(self, values: Sequence[Tuple[Any, Any]], roundoff: float = 0.0) -> None:
         self._values = values
@@ -55,7 +55,7 @@ class Flags(Switch):
         self._after: List[Any] = []
 
     def on(self, job: Job) -> None:
-        """Set them."""
+        """Set the values."""
         before = [flag.read() for flag, _ in self._values]
         try:
             for flag, value in self._values:
@@ -69,14 +69,14 @@ class Flags(Switch):
         self._before, self._after = before, after
 
     def off(self) -> None:
-        """Set them back, but what the job has set itself meanwhile."""
+        """Set the values back, except settings that the job has changed meanwhile."""
         before, self._before = self._before, []
         for (flag, _), value, own in zip(self._values, before, self._after):
             if flag.read() == own:
                 flag.write(value)
 
     def disturbed(self) -> str:
-        """The first setting that has another value than it got."""
+        """Name the first setting whose value the job has changed. Return an empty text if there are no changes."""
         if not self._before:
             return ""
         changed = [flag.path for (flag, _), own in zip(self._values, self._after) if flag.read() != own]
@@ -93,11 +93,11 @@ ATTENTION = {
     "cudnn": "CUDNN_ATTENTION",
     "math": "MATH",
 }
-"""PyTorch's names (``torch.nn.attention.SDPBackend``)."""
+"""Names of PyTorch's backends (``torch.nn.attention.SDPBackend``)."""
 
 
 class Attention(Switch):
-    """Attention on this backend first, then on the others in their order."""
+    """Attention on this backend first, then on the other backends in their order."""
 
     def __init__(self, backend: str) -> None:
         self._backend = backend
@@ -113,25 +113,25 @@ class Attention(Switch):
         now = [SDPBackend(int(x)).name for x in before[0]]
         rest = [x for x in now if x not in (first, "ERROR") and x in ATTENTION.values() and _enabled(x)]
         context: Any = prefer_attention(first, *rest)
-        atexit.unregister(context.__exit__)  # here it is left by ``off``
+        atexit.unregister(context.__exit__)  # here ``off`` leaves it
         if _order() == before:
             context.__exit__(None, None, None)
             raise RefusedError("the job runs with it already")
         self._context, self._own = context, _order()
 
     def off(self) -> None:
-        """Leave it."""
+        """Leave the context."""
         context, self._context = self._context, None
         if context is not None:
             context.__exit__(None, None, None)
 
     def disturbed(self) -> str:
-        """Whether the job has chosen an order itself."""
+        """Tell whether the job itself has chosen an order. Return an empty text if it has not."""
         return "" if self._context is None or _order() == self._own else "the job sets the attention backends itself"
 
 
 class OneFlashKernel(Switch):
-    """On a CPU, which has one fused kernel and no order: attention without it."""
+    """Attention without the fused kernel, on a CPU. A CPU has one fused kernel and no order."""
 
     def __init__(self) -> None:
         self._before: Any = None
@@ -144,13 +144,13 @@ class OneFlashKernel(Switch):
         torch.backends.cuda.enable_flash_sdp(False)
 
     def off(self) -> None:
-        """Allow it."""
+        """Allow the kernel."""
         before, self._before = self._before, None
         if before:
             torch.backends.cuda.enable_flash_sdp(True)
 
     def disturbed(self) -> str:
-        """Whether the job has allowed it itself."""
+        """Tell whether the job itself has allowed the kernel. Return an empty text if it has not."""
         allowed = self._before and torch.backends.cuda.flash_sdp_enabled()
         return "the job sets torch.backends.cuda.enable_flash_sdp itself" if allowed else ""
 
@@ -162,7 +162,7 @@ def _enabled(backend: str) -> bool:
 
 
 def _order() -> Tuple[List[int], List[bool]]:
-    """The backends in their order, and which of them are allowed."""
+    """Return the backends in their order, and whether each backend of ``ATTENTION`` is allowed."""
     order = getattr(torch._C, "_get_sdp_priority_order", None)
     if order is None:
         raise RefusedError("PyTorch before 2.6 has no order of attention backends")
@@ -170,7 +170,7 @@ def _order() -> Tuple[List[int], List[bool]]:
 
 
 class TunableRows(Switch):
-    """Rows of TunableOp files, which is on without tuning while they act."""
+    """Rows of TunableOp files. While they act, TunableOp is on and does not tune."""
 
     def __init__(self, files: Sequence[str]) -> None:
         self._files = files
@@ -178,7 +178,7 @@ class TunableRows(Switch):
         self._before: Any = None
 
     def on(self, job: Job) -> None:
-        """Read the files, the first time, and have TunableOp use their rows."""
+        """Read the files the first time, and let TunableOp use their rows."""
         tunable = torch.cuda.tunable
         if not torch.cuda.is_initialized():
             raise RefusedError(_ON_A_GPU)
@@ -203,23 +203,23 @@ class TunableRows(Switch):
             torch.cuda.tunable.tuning_enable(before)
 
     def disturbed(self) -> str:
-        """Whether the job has switched TunableOp itself."""
+        """Tell whether the job itself has switched TunableOp. Return an empty text if it has not."""
         on = self._before is None or torch.cuda.tunable.is_enabled()
         return "" if on else "the job sets torch.cuda.tunable itself"
 
 
 class Refused(Switch):
-    """An action that this process cannot have."""
+    """Action that this process cannot switch."""
 
     def __init__(self, why: str) -> None:
         self._why = why
 
     def on(self, job: Job) -> None:
-        """Say why."""
+        """Raise RefusedError with the reason."""
         raise RefusedError(self._why)
 
     def off(self) -> None:
-        """It is never on."""
+        """Do nothing, because the action is never on."""
 
 
 def _tf32(files: Sequence[str]) -> Switch:
@@ -264,9 +264,9 @@ KNOWN: Dict[str, Callable[[Sequence[str]], Switch]] = {
     "cudnn_benchmark": _cudnn_benchmark,
     "tunableop_rows": TunableRows,
 }
-"""What makes each switch of a setting; it gets the files of ``tunableop_rows``."""
+"""Functions that make each switch of a setting, by name. They get the files of ``tunableop_rows``."""
 
 
 def made(part: str, files: Sequence[str]) -> Switch:
-    """The switch of a setting."""
+    """Make the switch of a setting."""
     return KNOWN[part](files)
