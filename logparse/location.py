@@ -65,8 +65,8 @@ _GS_SECONDS = 30
 _UNQUOTED = "/=+:@,~"
 _DISK = pafs.LocalFileSystem()
 _THERE_ALREADY, _IN_FLIGHT, _NOT_OFFERED = 412, 409, 501
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # FAT, and some network and FUSE file systems
-# Errors of flushing a folder, on some of the same file systems.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # FAT, some network and FUSE file systems give these
+# Some of the same file systems give these errors if a folder is flushed.
 _NO_FLUSH = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 _FLUSHED_TOGETHER = 16  # files that wait for the disk at once share its journal's commits
 _FEW = 4  # from more paths on, threads flush them; few are flushed in turn, because threads take longer to start

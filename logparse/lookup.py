@@ -171,7 +171,7 @@ def ranked(
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     of = {"run": store.latest_run(run)}
     with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED])) as con:
-        ((may_be,),) = con.execute(_OPEN).fetchall()  # takes a third of the time of reading the links
+        ((may_be,),) = con.execute(_OPEN).fetchall()  # this takes a third of the time that reading the links takes
         con.register("links_", _rows(store, _LINKED) if may_be else arrow_table([], _LINK))
         con.execute("create temp table linked as from links_")
         for name, made in _STAGES.items():

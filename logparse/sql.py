@@ -80,7 +80,7 @@ def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_ro
             with pa.ipc.new_stream(sink, reader.schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)
-            # Sent before the connection closes, so nothing waits for DuckDB.
+            # The result is sent before the connection closes, so that nothing waits for DuckDB's end.
             sender.send(("result", sink.getvalue().to_pybytes()))
     except (duckdb.Error, LogparseError, pa.ArrowException) as error:
         sender.send(("error", str(error)))

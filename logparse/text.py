@@ -73,7 +73,7 @@ def duration(time_us: float | None) -> str:
         return "unknown"
     for limit, unit, divisor in ((1e3, "µs", 1.0), (1e6, "ms", 1e3), (6e8, "s", 1e6), (3.6e10, "min", 6e7)):
         if abs(time_us) < limit:
-            # %g of 999.9 with three digits is 1e+03; this gives 1000.
+            # %g gives 1e+03 for 999.9 with three digits.  This gives 1000.
             return f"{float(f'{time_us / divisor:.3g}'):g} {unit}"
     return f"{float(f'{time_us / 3.6e9:.3g}'):,g} h"
 

@@ -16,7 +16,7 @@ def copy_on(source: int, outputs: list[int]) -> None:
     while True:
         try:
             data = os.read(source, 1 << 16)
-        except OSError:  # a terminal whose last writer has gone
+        except OSError:  # it is a terminal whose last writer has gone
             return
         if not data:
             return

@@ -51,7 +51,7 @@ class KeptInput:
     def given(self) -> Iterator[Mapping[int, int]]:
         """Yield the replacement of descriptor 0 for one start, until the context ends.
 
-        An empty mapping means that the start has the descriptor of this process. Raises InputError if the input cannot
+        An empty mapping means that the start has the descriptor of this process.  Raises InputError if the input cannot
         be given again.
         """
         self._starts += 1

@@ -110,7 +110,7 @@ def torch_facts() -> dict[str, str]:
         return out
     out["backend"] = "HIP" if getattr(torch.version, "hip", None) else "CUDA"
     out.update(_common(_device(torch.cuda.get_device_properties(i)) for i in range(torch.cuda.device_count())))
-    with contextlib.suppress(Exception):  # a PyTorch before 2.3, or one built without TunableOp
+    with contextlib.suppress(Exception):  # PyTorch is older than 2.3, or was built without TunableOp
         validators: Iterable[tuple[str, str]] = torch.cuda.tunable.get_validators()
         out.update((f"validator:{key}", value) for key, value in validators)
     return out

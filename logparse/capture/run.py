@@ -48,10 +48,10 @@ def capture(
     times.  ``asked`` states what the job is to apply; it leaves marks.  An error with the logs does not change the exit
     code.  It is reported, and the logs stay in the folder.
     """
-    if refused := job.unrunnable(command[0], environ):  # before a store and a folder are made
+    if refused := job.unrunnable(command[0], environ):  # this comes before a store and a folder are made
         say(f"error: {printable(command[0])}: {refused.not_run}")
         return refused.code, []
-    store = open_store()  # before the job: a store that cannot be opened must not fail hours later
+    store = open_store()  # opened before the job, because an error here must not come hours later
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
         made = _with_marks(plan, plan.environ(environ), asked)
@@ -150,7 +150,7 @@ def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ
         try:
             found = json.loads(line)
         except ValueError:
-            continue  # a library's own line on standard output
+            continue  # it is a library's own line on standard output
         if isinstance(found, dict):
             out |= {str(name): str(value) for name, value in found.items()}
     out = {name: value for name, value in out.items() if value}

@@ -26,7 +26,7 @@ from typing import Any
 from logparse.errors import InputError
 
 _FROM_TERMINAL = 0x80  # si_code SI_KERNEL
-_SIZE, _FIELDS = 128, struct.Struct("=IiiI")  # of struct signalfd_siginfo: signo, errno, code, pid
+_SIZE, _FIELDS = 128, struct.Struct("=IiiI")  # struct signalfd_siginfo: signo, errno, code, pid
 
 
 @dataclass(frozen=True)

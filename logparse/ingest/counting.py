@@ -12,7 +12,7 @@ and no addresses.
 
 Two threads, or the application and a library, may write into one line.  If a line certainly ends with a prefixed
 record, the line is cut there, so that the record counts with its equals.  The text before the record is foreign, or an
-entry of its own that is marked as *torn*. Colours before a record are no text.
+entry of its own that is marked as *torn*.  Colours before a record do not count as text.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ PIECE_BYTES = 4 << 20
 LONGEST_BYTES = 64 << 20
 """Most bytes of a line.  A longer line is a reject, and its bytes are skipped."""
 _EXCERPT_BYTES = 1024
-BLOCK_BYTES = 1 << 20  # fits caches, and memory that the allocator reuses instead of mapping it anew
+BLOCK_BYTES = 1 << 20  # a block fits caches, and memory that the allocator reuses instead of mapping it anew
 _HELD_BYTES = 10 << 20  # most bytes of distinct lines and cells in one counter until they are taken
 _HELD_CLAIMED = 20_000
 _RANGE_BYTES = (8 << 20, 256 << 20)  # least and most bytes of a range of a file
@@ -196,7 +196,7 @@ class LineReader:
             begin()
             while self._counting:
                 done = self._finish()
-                begin()  # before the caller reads what was counted, which takes long
+                begin()  # this comes before the caller reads the counts, which takes long
                 yield done
         finally:
             for part in self._counting:

@@ -110,7 +110,7 @@ class Reader:
         except (OSError, EOFError) as error:
             reason = getattr(error, "strerror", None) or error
             return Ingested(task.path, "failed", error=f"{printable(task.path)}: {reason}")
-        except Exception as error:  # a bug of this program that the file's content triggers
+        except Exception as error:  # the file's content triggers a bug of this program
             return Ingested(task.path, "failed", error=f"{printable(task.path)}: {type(error).__name__}: {error}")
 
 

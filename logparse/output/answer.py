@@ -218,7 +218,7 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
         with Rewrite() as files, files.open(Path(out)) as file:  # Arrow cannot open a name that is not UTF-8
             pq.write_table(table, pa.PythonFile(file, mode="w"))
         return
-    # For programs: the same bytes as in a file, whatever the locale.
+    # Programs get the same bytes as in a file, whatever the locale.
     if out is None and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     shown = out is None and sys.stdout.isatty()

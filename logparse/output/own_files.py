@@ -22,7 +22,7 @@ def remember(paths: Iterable[Path]) -> None:
     """Add files that were just written to the lists of their folders.  A folder that cannot be written gets no list."""
     for path in paths:
         with suppress(OSError, UnicodeError):
-            if not path.is_file():  # a pipe or device
+            if not path.is_file():  # it is a pipe or device
                 continue
             place, name = path.parent / LIST, f"  {path.name}\n"
             known = place.read_text(encoding="utf-8").splitlines(keepends=True) if place.exists() else []

@@ -218,6 +218,6 @@ def clock_second(text: bytes) -> int:
     """
     try:
         moment = datetime.datetime.fromisoformat(text.decode())  # strptime takes 20 times as long
-    except ValueError:  # no clock, or a damaged one
+    except ValueError:  # the text is no clock, or a damaged one
         return NULL
     return int(moment.replace(tzinfo=datetime.timezone.utc).timestamp())

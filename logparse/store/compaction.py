@@ -84,7 +84,7 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
     """
     fresh = [path for path in paths if path.removeprefix(f"{store.root}/") not in manifest.parts]
     merged = [path for path in paths if path.removeprefix(f"{store.root}/") in manifest.parts]
-    infos = store.filesystem.get_file_info(merged)  # a request per part, so not for thousands of fresh ones
+    infos = store.filesystem.get_file_info(merged)  # one request per part; there may be thousands of fresh parts
     old = [info.path for info in infos if manifest.stale or (info.size or 0) < LARGE_BYTES]
     return [*old, *fresh] if fresh or len(old) > 1 or manifest.stale else []
 

@@ -213,11 +213,11 @@ class Store:
         def read(path: str) -> pa.Table | str:
             try:
                 table, whole = unseal_table(read_bytes(self.filesystem, path))
-            except FileNotFoundError:  # was forgotten meanwhile
+            except FileNotFoundError:  # the file was forgotten meanwhile
                 return arrow_table([], COMMIT_SCHEMA)
             except (OSError, pa.ArrowException) as error:
                 if self.folder is None and not isinstance(error, pa.ArrowException):
-                    raise  # the network, or a permission
+                    raise  # the network fails, or a permission is missing
                 return str(error).partition("\n")[0]
             return conform(table, COMMIT_SCHEMA) if whole or RECORDED not in table.column_names else UNSEALED
 
@@ -308,7 +308,7 @@ class Store:
         gone = [f"{self.root}/{path}" for row in doomed.values() for path in _places(row)] + damaged
         for path in gone:
             self._delete(path)
-        # Before the parts are deleted.
+        # The row files' folders are flushed before the parts are deleted.
         flush(self.filesystem, self.root, folders={path.rsplit("/", 1)[0] for path in gone})
         unused = writers_of(doomed) - writers_of(row.attempt for row in rows if row.attempt not in doomed)
         for table in SCHEMAS:
@@ -460,7 +460,7 @@ class Store:
             flush(self.filesystem, self.root, folders=[f"{self.root}/sources"])  # before the spent lists are deleted
         attempts = zip(row_files(self._rows), self._rows["attempt"].to_pylist(), strict=True)
         back = [f"{self.root}/{file}" for file, attempt in attempts if attempt in manifest.forgotten]
-        if back:  # left by a `forget` that was killed
+        if back:  # a `forget` that was killed has left them
             for path in back:
                 self._delete(path)
             flush(self.filesystem, self.root, folders=map(os.path.dirname, back))
@@ -594,7 +594,7 @@ class Store:
         con.register("commits_", commits.drop_columns([RECORDED]))
         attempts = set(commits["attempt"].to_pylist())
         single = attempts - manifest.attempts
-        # Joint parts of which a compaction merged only some rows.
+        # A compaction merged only some rows of the joint parts of these writers.
         halves = writers_of(single) & writers_of(manifest.attempts)
         allowed: list[str] = []
         asked = sql is None or any(f"{table}_" in sql for table in COLUMNS)
@@ -698,7 +698,7 @@ class Store:
         """
         try:
             yield
-        except Exception as error:  # from pyarrow, or from DuckDB around it
+        except Exception as error:  # it comes from pyarrow, or from DuckDB around it
             if "CRC checksum" not in str(error):
                 raise
             remedy = f"`{command_line(self.url, 'check')}` names the file and what is lost"
@@ -756,7 +756,7 @@ class Store:
             file = pq.ParquetFile(path, filesystem=self.filesystem, page_checksum_verification=True)
             rows = file.read(use_threads=False)
             folder = path.split("/")[-2]
-            if folder.startswith("category="):  # a partitioned table
+            if folder.startswith("category="):  # the table is partitioned
                 rows = rows.append_column("category", column([folder.partition("=")[2]] * len(rows), pa.string()))
             return conform(rows, schema)
 

@@ -42,7 +42,7 @@ def us_between(start: Any, end: Any) -> Optional[float]:
         return 1e6 * (end - start) if type(start) is type(end) else None
     try:
         return 1e3 * float(start.elapsed_time(end))
-    except RuntimeError:  # events of two devices
+    except RuntimeError:  # the events belong to two devices
         return None
 
 

@@ -96,7 +96,7 @@ def _wrap_modules(found: Observer) -> None:
 def _in_the_same_frame(original: Any, found: Observer) -> Any:
     try:
         return in_the_same_frame(original, found.here, found)
-    except Exception:  # a source that Python cannot read
+    except Exception:  # Python cannot read the source
         return None
 
 

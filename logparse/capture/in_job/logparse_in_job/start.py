@@ -49,5 +49,5 @@ def _run(path: str) -> None:
 def _report(text: str) -> None:
     try:
         print(text, file=sys.stderr)
-    except Exception:  # a closed standard error
+    except Exception:  # standard error is closed
         return

@@ -303,7 +303,7 @@ class Trial:
             yield
         except RefusedError as why:
             self._problem = ["differs" if isinstance(why, _DiffersError) else "refused", str(why)]
-        except Exception as error:  # also out of memory, for a layer's second layout
+        except Exception as error:  # memory may have run out, for a layer's second layout
             self._problem = ["refused", f"it could not be switched on: {_said(error)}"]
 
     def _compared(self, switch: Switch) -> Same:
