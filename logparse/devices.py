@@ -54,7 +54,7 @@ class Device:
         return self.peaks.get("tf_xf32" if short else PEAK_COLUMN.get(dtype, ""))
 
     def least_us(self, flops: float, least_bytes: float, dtype: str) -> float | None:
-        """Return the roofline, µs: the longer of computing ``flops`` and moving ``least_bytes`` through HBM.
+        """Return the roofline, µs: the larger time of computing ``flops`` and moving ``least_bytes`` through HBM.
 
         Return None if the peak of ``dtype`` is unknown.
         """

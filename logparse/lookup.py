@@ -150,7 +150,7 @@ def top(
     * the pick's time,
     * the best known time.
 
-    If a run has logs and traces, each traced call counts for all of the run's units of work.
+    If a run has logs and traces, traced calls are scaled from the traced units of work to all units of the run.
 
     A log may name the pick for one text of a problem, and another log may count the calls for another text.  So the
     calls of a text without a pick count for the one linked text that has a pick, as in ``analyzers``

@@ -236,7 +236,7 @@ def sql_name(name: str) -> str:
 
 
 _LONGEST_NAME = 255
-"""Most bytes of a file name in the usual file systems."""
+"""Maximum bytes of a file name in the usual file systems."""
 
 
 def is_file_name(name: str) -> bool:

@@ -61,7 +61,7 @@ _ROUNDED = {"f32_f16_r": "f16_r", "f32_bf16_r": "bf16_r"}
 
 
 def roofline_us(problem: Problem, facts: Mapping[str, str]) -> float | None:
-    """Return the longer of computing the problem directly and moving its operands once, µs.
+    """Return the larger of two times, µs: to compute the problem directly, and to move its operands once.
 
     Return None if it is unknown.
     """

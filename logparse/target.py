@@ -91,7 +91,7 @@ def same_value(name: str, one: str, other: str) -> bool:
 
 
 _RUNTIME = 10_000_000
-"""Least HIP version of digits alone that is the runtime's: major·10⁷ + minor·10⁵ + patch.
+"""Smallest number that is a version of the HIP runtime, major·10⁷ + minor·10⁵ + patch.
 
 A smaller number is major·100 + minor, as in PyTorch's validator.  MIOpen's logs write the version with dots.
 """

@@ -79,7 +79,7 @@ def duration(time_us: float | None) -> str:
 
 
 LINES, COLUMNS = 15, 100
-"""Most lines and columns that an answer takes of a terminal, unless everything is asked for."""
+"""Maximum lines and columns of an answer on a terminal, unless everything is asked for."""
 
 
 def bytes_text(size: float) -> str:

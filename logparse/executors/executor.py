@@ -42,7 +42,7 @@ class Executor(Protocol):
 
     @property
     def cpus(self) -> int:
-        """The most cores of one task."""
+        """The maximum number of cores of one task."""
 
     @property
     def together(self) -> int:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _WORTH = 32 << 20
-"""Least weight (bytes) for which worker processes are started, which takes about half a second."""
+"""Minimum weight (bytes) for which worker processes are started, which takes about half a second."""
 
 
 class LocalExecutor:

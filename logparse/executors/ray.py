@@ -32,8 +32,8 @@ _NODE_SECONDS = 120.0
 
 A cluster may be starting a node.
 """
-_QUEUED = 64  # least queued tasks, so that no core idles
-_MOST = 10_000  # most tasks at Ray, because the driver's memory and the time of `ray.wait` grow with them
+_QUEUED = 64  # minimum number of queued tasks, so that no core idles
+_MOST = 10_000  # maximum number of tasks at Ray: the driver's memory and the time of `ray.wait` grow with them
 _OBJECT_STORE_BYTES = 128 << 20  # bytes for a cluster started here, whose objects are small
 
 

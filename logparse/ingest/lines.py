@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 PIECE_BYTES = 4 << 20
 """Bytes of a file that are hashed at a time.  Ranges that begin at multiples of it can be hashed independently."""
 LONGEST_BYTES = 64 << 20
-"""Most bytes of a line.  A longer line is a reject, and its bytes are skipped."""
+"""Maximum bytes of a line.  A longer line is a reject, and its bytes are skipped."""
 _EXCERPT_BYTES = 1024
 BLOCK_BYTES = 1 << 20  # a block fits caches, and memory that the allocator reuses instead of mapping it anew
-_HELD_BYTES = 10 << 20  # most bytes of distinct lines and cells in one counter until they are taken
+_HELD_BYTES = 10 << 20  # maximum bytes of distinct lines and cells in one counter until they are taken
 _HELD_CLAIMED = 20_000
-_RANGE_BYTES = (8 << 20, 256 << 20)  # least and most bytes of a range of a file
+_RANGE_BYTES = (8 << 20, 256 << 20)  # minimum and maximum bytes of a range of a file
 _GO_ON = -1  # hash on from the place where the last call stopped
 _COUNT = regex(rb"(?:[ \t]+(\d{1,12})|(\d{1,12})(?![ \t]+MIOpen))[ \t]+(?=\S)")
 """Pattern of a count before a line.
@@ -55,7 +55,7 @@ A number without blanks before it that stands before MIOpen's own prefix is a th
 """
 _NUMBER = regex(rb"[ \t]*(\d{1,12})(?:[ \t]|\r?\Z)")
 _MIN_NUMBERED = 4
-"""Least number of lines whose numbers, if they rise by 1, count as line numbers.
+"""Minimum number of lines whose numbers, if they rise by 1, count as line numbers.
 
 It is for numbers with a blank behind them.
 """

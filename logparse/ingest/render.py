@@ -15,8 +15,8 @@ from logparse.output import Answer, Rows
 from logparse.store import command_line
 from logparse.text import common_start, short_path
 
-_LOOKED_AT = 50  # most foreign files (beside files of known formats) whose heads are read again
-_SHOWN, _FIRST = 8, 80  # most remarks of one kind; most characters of a first line
+_LOOKED_AT = 50  # maximum number of foreign files, beside known ones, whose heads are read again
+_SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
 _WHY_EMPTY: Mapping[str, Callable[[bytes], str]] = {profiler.FORMAT.name: profiler.why_empty}
 """Functions by format that find the reason in a file's first bytes."""
 _SEARCHED = 4 << 20

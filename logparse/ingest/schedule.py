@@ -26,8 +26,8 @@ SMALL_BYTES, MANY = 256 << 10, 512
 From this number on they are merged at the end, too.
 """
 _TOGETHER, _TASKS = 256, 4
-"""Most files of a joint task, and least number of such tasks per core."""
-_THREAD_BYTES = 256 << 20  # least bytes per extra thread, because each thread finds the distinct lines anew
+"""Maximum number of files of a joint task, and minimum number of such tasks per core."""
+_THREAD_BYTES = 256 << 20  # minimum bytes per extra thread, because each thread finds the distinct lines anew
 _MOST_THREADS = 8  # a single reader takes what all threads found
 
 

@@ -17,7 +17,7 @@ from logparse.store.pending import NULL
 from logparse.store.storable import fault, storable
 
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
-_REMEMBERED = 8192  # most outcomes that are kept
+_REMEMBERED = 8192  # maximum number of outcomes that are kept
 _LONG = 16_384  # bytes of a line from which on its outcome is not kept
 _outcomes: dict[tuple[str, str], Outcome] = {}  # per process, not per file, because a job's ranks write the same lines
 

@@ -261,7 +261,7 @@ class GemmProblem:
 
     @property
     def bytes(self) -> float | None:
-        """Least bytes to move: A, B and D once, and C once unless beta is zero or unknown.
+        """Minimum bytes to move: A, B and D once, and C once unless beta is zero or unknown.
 
         For a grouped GEMM it is the sum over the members.  None if a size or A's type is unknown.  An operand of stride
         0 is one matrix for the whole batch.
@@ -439,7 +439,7 @@ class ConvProblem:
 
     @property
     def bytes(self) -> float | None:
-        """Least bytes to move: each of x, w and y once.  None if a size or type is unknown."""
+        """Minimum bytes to move: each of x, w and y once.  None if a size or type is unknown."""
         return None if self.operand_bytes is None else sum(self.operand_bytes)
 
     @property

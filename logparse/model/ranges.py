@@ -13,11 +13,14 @@ from __future__ import annotations
 from typing import TypeGuard
 
 LIMIT = 1 << 63
-"""Least whole number that needs more than 64 bits (signed)."""
+"""Smallest whole number that needs more than 64 bits (signed)."""
 MOST_US = 1e12
 """Longest possible time of one call, µs: 11.6 days.  A clock that is read wrongly gives decades."""
 MOST_CALLS = 10**12
-"""Most calls of one record.  At one call per µs they take 11.6 days.  Sums over millions of records fit 64 bits."""
+"""Maximum number of calls of one record.
+
+At one call per µs they take 11.6 days.  Sums over millions of records fit 64 bits.
+"""
 
 
 def is_time(value: object) -> TypeGuard[float]:

@@ -94,7 +94,7 @@ def _operand(text: str) -> Operand:
 _OPERAND = re.compile(r"([\w?]+)\(([-\d,]*)\|([-\d,]*)\)")
 _CONV_DEFAULTS = {x.name: x.default for x in fields(ConvProblem)}
 _WORDS = 1 << 16
-"""Most words that are kept.
+"""Maximum number of words that are kept.
 
 Hundreds of thousands of texts hold few different words, and reading a word takes longer than finding it.
 """

@@ -15,7 +15,7 @@ from logparse.output.files import write_file
 
 LIST = ".logparse-written"
 _LARGEST = 1 << 28
-"""Most bytes of a file that logparse writes.  A larger file is not read to compare its digest."""
+"""Maximum bytes of a file that logparse writes.  A larger file is not read to compare its digest."""
 
 
 def remember(paths: Iterable[Path]) -> None:

@@ -1,4 +1,4 @@
-"""Frame of the program: its streams, and the one place where errors become a line and an exit code."""
+"""Outer layer of the program: its streams, and the one place where errors become a line and an exit code."""
 
 from __future__ import annotations
 

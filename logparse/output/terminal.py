@@ -25,13 +25,13 @@ Block: TypeAlias = "pd.DataFrame | pa.Table | Rows"
 _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "error"})
 """Columns of sentences.  If room is short, they wrap between words.  Every other cell keeps one line."""
 _LEAST = 16
-"""Least width of a text column.  If it would become narrower, the last column is left out."""
+"""Minimum width of a text column.  If it would become narrower, the last column is left out."""
 _LEASTS = {"problem": 44}
-"""Least width of columns that are never left out.  Without its problem a row is no answer."""
+"""Minimum width of columns that are never left out.  Without its problem a row is no answer."""
 _ANSWERS = frozenset({"best", "best_us", "pick_a", "pick_b", "rejects", "state", "effect", "saving_us"})
 """Columns that answer the question of their verb.  They are left out after all others."""
 _USUAL = 100
-"""Most characters of a cell to which other rows are padded, if there is no terminal.
+"""Maximum width of a cell to which other rows are padded, if there is no terminal.
 
 A longer cell stands whole in its row.
 """

@@ -56,7 +56,7 @@ def table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 _FEW = 2_000
-"""Most rows that are converted one by one."""
+"""Maximum number of rows that are converted one by one."""
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:

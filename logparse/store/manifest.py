@@ -46,7 +46,7 @@ MERGED_LOST = "lost: rows of files that a compaction merged: ingest all files in
 RESTORED = "the next `logparse ingest` or `logparse compact` writes it again"
 _TOLD = b"logparse_manifest"
 _REMEMBERED_S = 86400.0
-"""Least seconds for which forgotten attempts stay recorded.
+"""Minimum seconds for which forgotten attempts stay recorded.
 
 A compaction that began before they were forgotten may still run.
 """
@@ -220,7 +220,7 @@ def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None
 
 
 def _file(path: str) -> str:
-    """Return the path below the store of a file of this folder."""
+    """Turn the path of a file in the folder ``compactions`` into a path below the store."""
     return f"{FOLDER}/{path.rsplit('/', 1)[-1]}"
 
 

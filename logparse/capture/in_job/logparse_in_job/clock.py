@@ -15,7 +15,7 @@ from . import ordinary
 from .units import Kind, Series
 
 _PENDING = 256
-"""Most units whose events are still to be read.  If there are more, the oldest event is waited for."""
+"""Maximum number of units whose events are still to be read.  If there are more, the oldest event is waited for."""
 
 
 def now() -> Any:

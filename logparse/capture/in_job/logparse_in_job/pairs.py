@@ -45,15 +45,14 @@ LOOKS = (8, 16, 24, 32, 48, 64)
 """Numbers of pairs after which the interval is looked at.  After the last number nothing is left to wait for."""
 CONFIDENCE = 1 - 0.05 / len(LOOKS)
 FLOOR, WIDE, NARROW = 0.01, 0.05, 0.02
-"""Least share of a unit by which an action must make it faster, and shares of the ratio that its interval may reach
-to a side.
+"""Limits as shares: the minimum gain per unit, and how far an interval may reach to a side (faster, or not faster).
 """
 _BLOCK_S, _LEAST, _MOST = 0.15, 2, 64
-"""Seconds for which a block times units, and the least and most units that it times."""
+"""Seconds for which a block times units, and the minimum and maximum number of units that it times."""
 _SHORT_JOB = 400
 """Number of expected units below which blocks are as short as they may be."""
 _FIRST, _MORE, _MOST_FIRST = 7, 4, 30
-"""Least units of a first visit (six are timed), units that follow as long as it has not settled, and most units."""
+"""Units of a first visit: the minimum (six are timed), the number that follows if it has not settled, the maximum."""
 
 Times = Mapping[str, Sequence[float]]
 """Times of units (µs) by their kind."""

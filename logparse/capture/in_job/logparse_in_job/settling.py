@@ -10,12 +10,12 @@ import math
 from typing import Sequence  # Python 3.8 has no subscript of collections.abc.Sequence
 
 _LEAST_REST = 3
-"""Least number of batches from which a standard error is estimated.
+"""Minimum number of batches from which a standard error is estimated.
 
 At least twice as many times are needed to settle.
 """
 _BATCHES = 40
-"""Least number of batches, if a batch has more than one time.
+"""Minimum number of batches, if a batch has more than one time.
 
 Fewer batches would find a smaller drift, but more steady series would not settle: with 25 batches 5 % of them would
 not, however long they are.

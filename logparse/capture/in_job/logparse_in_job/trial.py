@@ -51,11 +51,9 @@ from .switches.base import Job, RefusedError, Switch
 from .units import Series
 
 _MOST_CALLS, _MOST_WAITS = 4, 5
-"""Most outermost modules whose calls are repeated, and most units for which a trial waits until such a module is
-called.
-"""
+"""Maximum number of outermost modules whose calls are repeated, and of units without a call for which a trial waits."""
 _MOST_AGAIN = 8
-"""Most blocks in a row that begin anew because the job looks at its state."""
+"""Maximum number of blocks in a row that begin anew because the job looks at its state."""
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
 """Units from rank 0's announcement until several ranks begin together, as in ``windows.py``.
 

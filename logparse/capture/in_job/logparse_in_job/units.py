@@ -31,7 +31,7 @@ PERIODS = frozenset({"optimizer", "forward"})
 """Sorts whose unit reaches from one end to the next.  A unit of any other sort is one call."""
 LEAST = 6
 _KINDS, _TIMES = 64, 2000
-"""Most kinds with a count of their own, and most times that are kept of each kind."""
+"""Maximum number of kinds with their own count, and maximum number of times that are kept per kind."""
 OTHER = "other"
 """Name of the kind for all units beyond these kinds.  Its units are not alike."""
 _ACCUMULATED = 64

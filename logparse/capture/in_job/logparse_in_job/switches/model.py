@@ -69,7 +69,7 @@ def _copy(old: Any, to: Shape) -> Any:
 
 
 class _Looks:
-    """Look of a module: its children, hooks, buffers, and attributes that are numbers or texts."""
+    """State of a module: its children, hooks, buffers, and attributes that are numbers or texts."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -79,7 +79,7 @@ class _Looks:
         self.attributes = {name: value for name, value in vars(module).items() if isinstance(value, (int, str))}
 
     def undo(self, after: _Looks) -> None:
-        """Take back what ``after`` has and this look has not.
+        """Take back what ``after`` has and this state has not.
 
         A child that comes back gets the mode of its stand-in (training or not).
         """
