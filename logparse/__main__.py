@@ -1,4 +1,4 @@
-"""Start of the program: ``python -m logparse`` and the script ``logparse`` call ``program``."""
+"""Start the program: ``python -m logparse`` and the script ``logparse`` call ``program``."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""Grouping of members by a key."""
+"""Group members by a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of text into another language: one function each, and templates that take no text in any other way.
+"""Convert text into another language: one function each, and templates that take no text in any other way.
 
 =====================  ==========================================================  ==========
 text becomes           by                                                          a

@@ -1,4 +1,4 @@
-"""Proof that a job applied what it was asked to.  Its processes leave marks (``libraries/own/applied_marks.py``).
+"""Prove that a job applied what it was asked to.  Its processes leave marks (``libraries/own/applied_marks.py``).
 
 A setting acts only if Python imports torch with logparse's folder on its path.  A script acts only on the machine that
 its files are for.  If a setting or script left no mark, the job ran without it, and nothing may be compared with it.

@@ -1,4 +1,4 @@
-"""Copies of a job's output.  The job still prints to a terminal if it would do so without copies.
+"""Copy a job's output.  The job still prints to a terminal if it would do so without copies.
 
 =====================================  ================================================================================
 standard output or error               what the job has instead

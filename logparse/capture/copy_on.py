@@ -1,4 +1,4 @@
-"""Reader of an output that a process which the job left behind keeps open after logparse itself has ended.
+"""Read an output after logparse itself has ended, for a process that the job left behind and that keeps it open.
 
 This file is run by its path, because it must start within milliseconds.  It lives as long as that process.  Without a
 reader the process would die of SIGPIPE at its next output, or wait for ever with a full pipe.

@@ -1,4 +1,4 @@
-"""Running of a user's command with the output, signals and exit code that it has when it is called directly.
+"""Run a user's command with the output, signals and exit code that it has when it is called directly.
 
 Standard input, output and error are the command's own.  There are two exceptions: a copy of its output is requested
 (MIOpen writes nowhere else), or the command runs several times.  ``copied_outputs.py`` and ``kept_input.py`` state what

@@ -1,4 +1,4 @@
-"""Running of the job of a ``capture`` plan: it collects the machine's facts, and ingests the logs."""
+"""Run the job of a ``capture`` plan, collect the machine's facts, and ingest the logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals that this process gets, with their senders.  They interrupt nothing.
+"""Receive the signals of this process, with their senders.  The signals interrupt nothing.
 
 Linux's ``signalfd`` is asked (``man 2 signalfd``).  ``signal.sigtimedwait`` of CPython would be enough, but it has a
 fault: if the process is stopped and woken (Ctrl-Z, ``fg``) after its time is over, it returns a signal that nobody sent

@@ -1,4 +1,4 @@
-"""Reading of logs and tuning files into the store.
+"""Read logs and tuning files into the store.
 
 * ``all_inputs`` finds the inputs.
 * ``schedule`` states what is read next.

@@ -1,4 +1,4 @@
-"""Ingest of paths into a store: find the inputs, have each read, and record data that no file holds.
+"""Ingest paths into a store: find the inputs, have each read, and record data that no file holds.
 
 A file that fails does not affect the others.  The commit of a source is its row file, written last (see ``store``).  So
 an ingest can be killed at any moment and then be run again.

@@ -1,4 +1,4 @@
-"""Counting of lines by their distinct text, in native code if it was built, else in Python.  The results are equal.
+"""Count lines by their distinct text, in native code if it was built, else in Python.  The results are equal.
 
 A counter gets blocks of whole lines.  All offsets are places in the stream.
 

@@ -1,4 +1,4 @@
-"""Input files: finding, opening, decompressing and identifying them.
+"""Find, open, decompress and identify input files.
 
 An input is a file, a folder, a glob (``logs/**/hipblaslt_*.log``), standard input (``-``) or a URL. A URL begins with
 ``s3://``, ``gs://``, ``hdfs://`` or ``file://``.  It may also be a folder or a glob:
@@ -43,7 +43,7 @@ from logparse.text import printable
 HEAD_BYTES = 64 << 10
 _REMOTE_BYTES = 4 << 20
 _RATIO, _SURELY_FINE = 2000, 64 << 20
-"""Limit of a decompressed file: this many times its compressed size, plus this many bytes."""
+"""Limit of a decompressed file: ``_RATIO`` times its compressed size, plus ``_SURELY_FINE`` bytes."""
 _PIECE_BYTES = 64 << 10  # bytes decompressed at a time
 _COMPARED_BYTES = 1 << 20
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}

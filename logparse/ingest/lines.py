@@ -1,4 +1,4 @@
-"""Reading of bytes as distinct lines with counts, clocks and places: the fast path.
+"""Read bytes as distinct lines with counts, clocks and places: the fast path.
 
 Jobs repeat a few hundred problems millions of times.  So a format reads a line only once per *distinct* text.  What
 differs from call to call is removed first: the clock and the process of ``[date time][LIB][n]`` prefixes, and

@@ -1,4 +1,6 @@
-"""Order of reading: files go in, tasks come out, results go in.  This module opens no file and starts no process.
+"""Decide what is read next: files go in, tasks come out, results go in.
+
+This module opens no file and starts no process.
 
 A file is read by a task of its own.  If there are very many small files, a joint task reads several of them (see
 ``store.joint``).  If the worker of a joint task dies, its files are read by tasks of their own, because one of them may

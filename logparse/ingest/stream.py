@@ -1,4 +1,4 @@
-"""Reading of a stretch of a stream into one attempt: formats read the distinct lines, and counts become columns."""
+"""Read a stretch of a stream into one attempt: formats read the distinct lines, and counts become columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _outcomes: dict[tuple[str, str], Outcome] = {}  # per process, not per file, bec
 
 
 class StreamRead:
-    """Reading of blocks of whole lines into an attempt.  ``finish`` writes all that was read."""
+    """Reader of blocks of whole lines into an attempt.  ``finish`` writes all that was read."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Reading of one input into the store: recognise it, read all of it or its new end, count and commit."""
+"""Read one input into the store: recognise it, read all of it or its new end, count and commit."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class _Passed:
 
 
 class _Input:
-    """Reading of one input into the store, for one task."""
+    """Reader of one input into the store, for one task."""
 
     def __init__(self, reader: Reader, task: Task, attempt: Callable[[], Attempt]) -> None:
         self.task = task

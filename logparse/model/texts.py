@@ -1,4 +1,4 @@
-"""Canonical texts of problems: reading them back, and reading only the words they begin with."""
+"""Read canonical texts of problems back, or only the words that they begin with."""
 
 from __future__ import annotations
 

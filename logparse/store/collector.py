@@ -1,4 +1,4 @@
-"""Collection of records into Arrow tables.  It counts equal records, and bounds memory by writing parts."""
+"""Collect records into Arrow tables.  Equal records are counted, and writing parts bounds memory."""
 
 from __future__ import annotations
 

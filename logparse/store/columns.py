@@ -1,4 +1,4 @@
-"""Arrow columns made from Python values, without pandas.
+"""Make Arrow columns from Python values, without pandas.
 
 ``pyarrow.array`` imports pandas if it is installed.  That import takes longer than reading most logs.
 """

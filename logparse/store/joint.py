@@ -1,4 +1,4 @@
-"""Reading of several small sources at a time.
+"""Read several small sources at a time.
 
 Joint parts hold their rows, and each source is committed by its own row file.  A small file gives a few rows.  If each
 small file had parts of its own, writing them, and opening them for each question, would take a hundred times as long.

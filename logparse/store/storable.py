@@ -1,4 +1,4 @@
-"""Test of records before they are stored: each can be read back as it was, and its numbers are in range.
+"""Test records before they are stored: each can be read back as it was, and its numbers are in range.
 
 A record that fails the test is a reject when it is ingested, whatever its format is.  ``logparse.model`` states which
 problems and solutions read back (``faults``), the ranges of numbers (``ranges``), and the grammar of texts

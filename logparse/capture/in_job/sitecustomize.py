@@ -1,4 +1,4 @@
-"""Start of logparse's code inside a job, and then of the job's own ``sitecustomize``.
+"""Start logparse's code inside a job, and then the job's own ``sitecustomize``.
 
 Python imports a module of this name when it starts.  The folder of this file stands first in the job's ``PYTHONPATH``.
 Any Python reads this file, Python 2 among them.  So it uses only what all versions know: no annotations and no

@@ -1,4 +1,4 @@
-"""Protection of our wrappers from Dynamo.  Dynamo treats them as it treats PyTorch's own function beneath them."""
+"""Keep Dynamo from compiling our wrappers.  Dynamo treats them as it treats PyTorch's own function beneath them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guard of the job against errors of ours.  They never reach the job, and the first one ends the observation."""
+"""Protect the job from errors of ours.  They never reach the job, and the first one ends the observation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installation of the observer in a process that has just executed torch."""
+"""Install the observer in a process that has just executed torch."""
 
 from __future__ import annotations
 

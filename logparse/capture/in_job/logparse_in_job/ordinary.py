@@ -1,4 +1,4 @@
-"""Test for ordinary moments of the job: a size may be read, an event recorded, a window begun or ended.
+"""Find ordinary moments of the job, at which a size may be read, an event recorded, a window begun or ended.
 
 Each function asks PyTorch's own state.  If a PyTorch version lacks such a name, it is taken to lack the feature.
 """

@@ -23,7 +23,7 @@ class Alone:
 
     rank, count = 0, 1
     hindrance = ""
-    """Reason why nothing can be tried in this process.  It is empty if something can."""
+    """Reason why no action can be tried in this process.  It is empty if actions can be tried."""
 
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
         """Return what all ranks say now, in the order of ranks."""

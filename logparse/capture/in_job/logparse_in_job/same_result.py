@@ -1,5 +1,6 @@
-"""Comparison of results: does an action compute the same?  The job's own outermost call is repeated with one input,
-with the action and without it.
+"""Compare results: does an action compute the same?
+
+The job's own outermost call is repeated with one input, with the action and without it.
 
 =============  ==============================================================================================
 compared       measure

@@ -1,4 +1,4 @@
-"""Name of a unit's kind, made from the tensors that the unit gets: ``float32[16, 3, 224, 224]``."""
+"""Name the kind of a unit by the tensors that it gets: ``float32[16, 3, 224, 224]``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running of the files named in ``LOGPARSE_WITH_TORCH``, once the job has executed torch, in the job's own process.
+"""Run the files named in ``LOGPARSE_WITH_TORCH``, once the job has executed torch, in the job's own process.
 
 Every Python that the job starts runs this module and ``when_executed.py``, whether or not it uses torch.  So at start
 they import only what Python has loaded by then.  They import the rest where they need it.

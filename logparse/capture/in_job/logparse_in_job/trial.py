@@ -1,4 +1,4 @@
-"""Trial of actions in the running job.  They are switched on and off between its units, and timed there.
+"""Try actions in the running job.  They are switched on and off between its units, and timed there.
 
 ``LOGPARSE_TRY`` names a file that ``logparse try`` or ``tune`` has written.  They have started this process for it::
 
@@ -155,7 +155,7 @@ class Trial:
     def failed(self, error: Optional[BaseException]) -> None:
         """Switch the action off, because an exception leaves an outermost call.
 
-        The job gets it with nothing switched.
+        The job gets the exception with nothing switched.
         """
         now = self._now
         if now is not None and self._on and self._off():
@@ -264,7 +264,7 @@ class Trial:
             self._end("no module with parameters is called from outside of another one, so no result can be compared")
 
     def _hindrance(self, sort: str) -> str:
-        """Tell why nothing can be tried in this process.  Return an empty text if something can."""
+        """Tell why no action can be tried in this process.  Return an empty text if actions can be tried."""
         if sort != self._sort:
             return "the job's unit of work has changed"
         if threading.current_thread() is not threading.main_thread():
@@ -307,7 +307,7 @@ class Trial:
     def _compared(self, switch: Switch) -> Same:
         """Compare the results of each call that was kept.
 
-        Return the worst: one that differs, then the largest deviation.
+        Return the worst result: a result that differs comes first, then the largest deviation.
         """
         found: List[Same] = []
         for call in self._calls.values():
@@ -452,7 +452,7 @@ class _DiffersError(RefusedError):
 
 
 def _first(said: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """Return what the first rank says that has something to say about ``name``."""
+    """Return the first non-empty ``name`` among the ranks' words, rank 0 first."""
     return next((x[name] for x in said if x[name]), "")
 
 

@@ -1,5 +1,6 @@
-"""Units of work that alternate with another process.  After some units this process waits, its device idle, until it
-may go on.
+"""Let units of work alternate with another process.
+
+After some units this process waits, its device idle, until it may go on.
 
 ``LOGPARSE_TURNS`` names a folder of one side.  ``LOGPARSE_TURNS_BY`` is the number of the process that leads
 (``analyzers/tune/side_by_side.py``).  Each process of a side writes ``N_PID.json`` when its turn N is over.  Then it

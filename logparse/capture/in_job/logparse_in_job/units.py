@@ -1,4 +1,4 @@
-"""Units of work, counted and timed by kind, and the choice of the job's unit among all that it repeats.
+"""Count and time units of work by kind, and choose the job's unit among all that it repeats.
 
 ============  =========================================================================================
 sort          a unit is

@@ -1,4 +1,4 @@
-"""Call of a function once a module has been executed, no matter who imports it, and how often it is looked up
+"""Call a function once a module has been executed, no matter who imports it, and how often it is looked up
 before.
 """
 

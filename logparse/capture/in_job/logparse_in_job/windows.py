@@ -1,4 +1,4 @@
-"""Choice of the moments when a window is traced, and of the number of its units.  This module knows no PyTorch.
+"""Choose the moments when a window is traced, and the number of its units.  This module knows no PyTorch.
 
 =============  ============================================================================================
 window         begins
