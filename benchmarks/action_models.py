@@ -1,9 +1,11 @@
-"""Models of ``actions.py``: the architectures of the papers, with random weights and random inputs, nothing downloaded.
+"""Models of ``actions.py``: the architectures of the papers, with random weights and random inputs.
 
-Each returns the module, the step's inputs (by name: keywords) and a loss function of the module's output.  ``small`` is
-a size for a test on a CPU.  Programs that were not written for this project are named by their library:
-``torchvision.densenet121`` and ``transformers.BertForMaskedLM``, where these are installed, with ``:float32`` (else
-bfloat16 by autocast) and ``:inference`` behind the name.
+Nothing is downloaded.  Each function returns the module, the inputs of a step (a dict is passed as keywords), and a
+loss function of the module's output.  ``small`` chooses a size for a test on a CPU.
+
+Programs that were not written for this project are named by their library: ``torchvision.densenet121`` and
+``transformers.BertForMaskedLM``.  They need the library installed.  Options follow the name: ``:float32`` (default:
+bfloat16 by autocast) and ``:inference``.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ Made = tuple[nn.Module, tuple[torch.Tensor, ...] | dict[str, torch.Tensor], Call
 
 @dataclass(frozen=True)
 class Model:
-    """How a model is made (device, small → ``Made``), in which type its step runs (autocast; None: float32), and
-    whether it trains or only infers.
+    """How to make a model, and how its step runs.
+
+    ``make`` takes the device and ``small`` and returns ``Made``.  ``autocast`` is the type of autocast (None: the step
+    runs in float32).  ``trains`` is False if the model only infers.
     """
 
     make: Callable[[torch.device, bool], Made]
@@ -125,7 +129,7 @@ class Permute(nn.Module):
 
 
 class ConvNeXtBlock(nn.Module):
-    """ConvNeXt's block (Liu et al. 2022) as it is usually written: layer norm and both products on permuted views."""
+    """ConvNeXt's block (Liu et al. 2022) in its usual form: layer norm and both products work on permuted views."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -326,7 +330,7 @@ def llama(device: torch.device, small: bool) -> Made:
 
 
 def _perceptron(device: torch.device, small: bool, act: Callable[[], nn.Module]) -> Made:
-    """Wide layers with an activation after each but the last, as on top of a recommender (Naumov et al. 2019)."""
+    """Make wide layers with an activation after each but the last, as on top of a recommender (Naumov et al. 2019)."""
     width, depth, batch = (32, 2, 8) if small else (4096, 6, 8192)
     layers = [x for _ in range(depth) for x in (nn.Linear(width, width), act())]
     model = nn.Sequential(*layers, nn.Linear(width, 1)).to(device)
@@ -357,7 +361,7 @@ MODELS: dict[str, Model] = {
 
 
 def model_of(name: str) -> Model:
-    """The model of a name: one of ``MODELS``, or of an installed library.  Raises KeyError."""
+    """Return the model of a name in ``MODELS`` or of an installed library.  Raises KeyError if the name is unknown."""
     if name in MODELS:
         return MODELS[name]
     path, *options = name.split(":")
@@ -379,7 +383,7 @@ def _of_torchvision(name: str, device: torch.device, small: bool, trains: bool) 
 
 
 def _of_transformers(name: str, device: torch.device, small: bool, trains: bool) -> Made:
-    """In training the module computes its loss itself, as the library's own loop has it."""
+    """Make a model of transformers.  In training the module computes its loss itself, as in the library's own loop."""
     kind = getattr(importlib.import_module("transformers"), name)
     model = kind(kind.config_class(**(_SMALL if small else {}))).to(device).train()
     sizes = (2, 32) if small else (16, 512)
@@ -388,7 +392,10 @@ def _of_transformers(name: str, device: torch.device, small: bool, trains: bool)
 
 
 def _some_loss(output: Any) -> torch.Tensor:
-    """Cross entropy with random classes, of a tensor or of what segmentation models wrap theirs into."""
+    """Return the cross entropy with random classes.
+
+    Segmentation models wrap the output tensor in a dict, under "out".
+    """
     logits = output if isinstance(output, torch.Tensor) else output["out"]
     labels = torch.randint(0, logits.shape[1], (logits.shape[0], *logits.shape[2:]), device=logits.device)
     return functional.cross_entropy(logits.float(), labels)
@@ -396,4 +403,4 @@ def _some_loss(output: Any) -> torch.Tensor:
 
 _SMALL = dict.fromkeys(("hidden_size", "d_model"), 96) | dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff"), 192)
 _SMALL |= dict.fromkeys(("num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers"), 2)
-"""Sizes under the names of transformers' configurations."""
+"""Small sizes, under the names that transformers' configurations use."""

@@ -1,4 +1,4 @@
-"""A training run of ``actions.py`` in a process of its own: a few steps under a profiler, as is or with an action."""
+"""A training run of ``actions.py`` in a process of its own: a few steps under a profiler, with or without an action."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ from logparse.libraries.torch_profiler.operands import WITHOUT_KERNELS
 from logparse.libraries.torch_profiler.operators import OPERATORS
 
 BY_HAND = ".by_hand"
-"""Ending of the file beside a trace with what ``apply.py`` left to a person to change in the model."""
+"""Ending of a file beside a trace: the changes to the model that ``apply.py`` leaves to a person."""
 WARM_UP = 3
-"""Steps before any is timed: a compiled model records its graphs in the second."""
+"""Steps before the first timed step.
+
+Two at least are needed: a compiled model records its graphs in the second step.
+"""
 _TIMED = 10
-"""Steps whose wall time is taken, without the profiler."""
+"""Steps whose wall time is taken without the profiler."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """``steps`` recorded steps of a model on a device, whose trace is written to ``trace``.
+    """``steps`` recorded steps of a model on a device. The trace is written to ``trace``.
 
-    ``apply`` is a generated ``apply.py`` and ``action`` what is applied of it; both empty: the model as it is.
+    ``apply`` is the path of a generated ``apply.py``, and ``action`` the name of the action to apply from it. If both
+    are empty, the model runs unchanged.
     """
 
     model: str
@@ -45,7 +49,7 @@ class Run:
 
 
 def train(run: Run, failed: str) -> None:
-    """Train as ``run`` states; an error's traceback is written to the file ``failed``."""
+    """Train as ``run`` states. If that fails, write the traceback to the file ``failed`` and raise the error again."""
     try:
         _train(run)
     except BaseException:
@@ -54,7 +58,9 @@ def train(run: Run, failed: str) -> None:
 
 
 def prepared(run: Run) -> tuple[Callable[[], None], Any]:
-    """One step of the model with what the run applies, and the module of its ``apply.py`` (None: none)."""
+    """Return one step of the model with the run's action, and the module of its ``apply.py`` (None
+    without an action).
+    """
     device, chosen = torch.device(run.device), model_of(run.model)
     torch.manual_seed(0)
     module = imported(run.apply) if run.apply else None
@@ -99,7 +105,7 @@ def _train(run: Run) -> None:
 
 
 def _step_us(step: Callable[[], None], device: torch.device) -> float:
-    """Wall time of a step without the profiler, µs: the mean of several that follow one another."""
+    """Return the wall time of a step without the profiler, µs: the mean of several consecutive steps."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     wait()
     begun = time.perf_counter_ns()
@@ -110,7 +116,10 @@ def _step_us(step: Callable[[], None], device: torch.device) -> float:
 
 
 def _profiled(step: Callable[[], None], device: torch.device, count: int, untraced_us: float) -> torch.profiler.profile:
-    """The profile of ``count`` steps; the time of one without the profiler is in its trace, as in ``capture``'s."""
+    """Return the profile of ``count`` steps.
+
+    Its metadata hold the time of an untraced step, as in ``capture``'s traces.
+    """
     kinds = [torch.profiler.ProfilerActivity.CPU]
     kinds += [torch.profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=count, repeat=1)
@@ -120,13 +129,13 @@ def _profiled(step: Callable[[], None], device: torch.device, count: int, untrac
             if device.type == "cuda":
                 torch.cuda.synchronize()
             if done == count:
-                profiler.add_metadata_json(UNTRACED_STEP, f"{untraced_us:.3f}")  # while it records
+                profiler.add_metadata_json(UNTRACED_STEP, f"{untraced_us:.3f}")  # only works while the profiler records
             profiler.step()
     return profiler
 
 
 def imported(path: str) -> Any:
-    """The module of a generated ``apply.py``."""
+    """Import a generated ``apply.py`` from its path."""
     spec = importlib.util.spec_from_file_location("apply", path)
     assert spec
     assert spec.loader
@@ -136,7 +145,11 @@ def imported(path: str) -> Any:
 
 
 def as_device(trace: dict[str, Any]) -> dict[str, Any]:
-    """The trace of a CPU with a kernel for each operator: the whole time of a problem, else an operator's own time."""
+    """Add a kernel for each operator to the trace of a CPU.
+
+    The kernel of a problem takes the operator's whole time. Every other kernel takes the time of the operator without
+    the operators inside it.
+    """
     events = [x for x in trace["traceEvents"] if x.get("cat") == "cpu_op" and x["name"].startswith("aten::")]
     kernels = []
     for thread in {x["tid"] for x in events}:
@@ -147,7 +160,10 @@ def as_device(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kernels(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """``rows`` are operators of one thread by their start, the outer ones first."""
+    """Return the kernels of one thread's operators.
+
+    ``rows`` are sorted by start, an outer operator before its inner ones.
+    """
     children: dict[int, list[int]] = {i: [] for i in range(-1, len(rows))}
     stack: list[int] = []
     for i, row in enumerate(rows):

@@ -55,18 +55,18 @@ from logparse.store import Store, open_store
 
 WITHIN, SIGN, BEST = 0.05, 0.02, 0.01
 _MOST_S = 600
-"""Of one run of a model, in seconds."""
+"""Limit for one run of a model, in seconds."""
 _IMPORTS = ("torch", "torch.profiler", "analyzers.replay.worker")
-"""What every run and the replay's worker need: the server of all processes imports them once."""
+"""Modules that every run and the replay's worker need.  The server of all processes imports them once."""
 _ENVIRONMENT = ("device", "pytorch", "cudnn", "small")
-"""Fields of a record that are equal in all that are merged."""
+"""Fields that must be equal in all merged records."""
 
 
 # ------------------------------------------------------------------------------------------------ one model
 
 
 def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
-    """The record of a model after each action: as it is, what the action promises, and what it gives."""
+    """Yield the record of a model after each action: time without actions, predicted times and measured times."""
     store = open_store(str(folder / "store"), create=True)
     begun = time.monotonic()
     _run(name, options, folder / "as_is.json")
@@ -99,7 +99,7 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[d
         }
 
     yield record()
-    with ThreadPoolExecutor(1) as runs:  # one after another; each is ingested while the next one runs
+    with ThreadPoolExecutor(1) as runs:  # one run after another; each trace is ingested while the next run goes on
         traces = [(x.action.name, folder / f"{x.action.name}.json") for x in usable]
         ran = [runs.submit(_run, name, options, trace, module, action) for action, trace in traces]
         for x, run in zip(usable, ran, strict=True):
@@ -133,7 +133,9 @@ def _row(name: str, x: Any, now: float, folder: Path, store: Store, run: Future[
 
 
 def _groups(x: Any, store: Store, action: str, per: float) -> dict[str, list[float]]:
-    """By kind of operator: µs per step as it is, predicted, and measured under the action."""
+    """Return three times per kind of operator, µs per step: before the action, predicted, and
+    measured under the action.
+    """
     before, after = (_by_group(store, run) for run in ("as_is", action))
     change: dict[str, float] = {}
     for part in x.parts:
@@ -161,7 +163,7 @@ def _per_step(store: Store, run: str) -> float:
 
 
 def _run(name: str, options: argparse.Namespace, trace: Path, apply: Path | None = None, action: str = "") -> None:
-    """One run in a process of its own.  Raises RuntimeError with its traceback."""
+    """Do one run in a process of its own.  Raises RuntimeError with the run's traceback if it fails."""
     run = Run(
         model=name,
         device=options.device,
@@ -190,14 +192,15 @@ def _say(text: str) -> None:
 
 
 def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What is owed, over all models of a record."""
+    """Return the required shares over all models of a record, and whether they are reached."""
     pairs = [(name, model["now_us"], x) for name, model in models.items() for x in model["actions"] if "error" in x]
     within = [abs(x["error"]) <= WITHIN for _, _, x in pairs]
     moved = [(now, x) for _, now, x in pairs if abs(x["measured_us"] / now - 1) > SIGN]
     signs = [(x["measured_us"] < now) == (x["predicted_us"] < now) for now, x in moved]
     firsts = []
     for name, model in models.items():
-        ran = [x for x in model["actions"] if "error" in x]  # those against waiting promise no GPU time
+        # actions against waiting promise no GPU time, so they have no error
+        ran = [x for x in model["actions"] if "error" in x]
         if ran:
             best = min(model["now_us"], *(x["measured_us"] for x in ran))
             first = min(ran, key=lambda x: x["predicted_us"])
@@ -220,7 +223,10 @@ def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One record of all models; of a model that several hold, the last one's.  Raises ValueError if they differ."""
+    """Merge records.
+
+    If several records hold a model, the last one counts.  Raises ValueError if environments differ.
+    """
     out: dict[str, Any] = {"models": {}}
     for record in records:
         theirs = {x: record[x] for x in _ENVIRONMENT if x in record}
@@ -257,10 +263,11 @@ def main() -> None:
 
 
 def _measured(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any], Path]:
-    """The record of the chosen models and those that its file held before, written after each action."""
+    """Measure the chosen models.  The record, written after each action, keeps the models that its file held before."""
     options.devices = ("cuda:0",) if options.device == "cuda" else ("cpu",)
     if options.device == "cpu":
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other time the machine's load
+        # with more threads, their waiting for each other would measure the machine's load
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
     device = torch.cuda.get_device_name().replace(" ", "-") if options.device == "cuda" else "cpu"
     environment = (device, torch.__version__, torch.backends.cudnn.version(), options.small)
     out = options.out or results / f"actions-{device}-{datetime.date.today()}.json"

@@ -48,14 +48,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from processes import cost
 
-# An installed package is compiled; here the first start compiles what has changed.
+# Bytecode is allowed.  An installed package is compiled.  Here the first start compiles the files that have changed.
 COMPILED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 PROGRAM = (sys.executable, "-m", "logparse")
 NAME = "gfx90a68.HIP.fdb.txt"
 USER_NAME = "gfx90a68.HIP.3_5_1_5ea1b2b.ufdb.txt"
-"""A user find-db's name, which ``merge`` wants."""
+"""Name of a user find-db.  ``merge`` demands a name of this form."""
 DEVICES = (104, 108, 110, 112, 116, 120, 228)
-"""CU counts of the copies' devices, of which the first, in hexadecimal, stays the find-db's own."""
+"""CU counts of the copies' devices.  The first one, 104 (0x68), is the CU count in the find-db's own name."""
 BATCHES = (1, 3, 5)
 SMALL_FILES = 20_000
 SIZES = ("one", "many", "small", "start")
@@ -72,7 +72,7 @@ OWED: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "small": {"ingest": (40, 1000), **dict.fromkeys((*QUICK, "recommend", "diff", "report"), (10, 1000))},
     "start": {"help": (0.12, 400), "ingest": (0.2, 400)},
 }
-"""Wall seconds and MB (10^6 bytes) on two idle cores."""
+"""Limits in wall seconds and MB (10^6 bytes) on two idle cores."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,10 @@ class Question:
     sql: str = ""
     pandas: str = ""
     imports: str = ""
-    """Only imports the libraries that the verb cannot do without: what the rest is to be compared with."""
+    """Program that only imports the libraries that the verb cannot do without.
+
+    The other costs are compared with its cost.
+    """
 
 
 def main() -> int:
@@ -123,7 +126,10 @@ def main() -> int:
 
 
 def asked(question: Question, size: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The costs of one question: ours and by hand by turns, medians, ratios, and whether what is owed is met."""
+    """Measure one question: logparse and the ways by hand take turns.
+
+    Returns medians, ratios, and whether the limits are met.
+    """
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     ours: tuple[str, ...] = (*PROGRAM, *question.words)
@@ -141,7 +147,7 @@ def asked(question: Question, size: str, given: argparse.Namespace, folder: Path
                 shutil.rmtree(work / made, ignore_errors=True)
             os.chdir(work)
             used = cost(command, COMPILED)
-            if used.code not in (0, 3):  # 3: a check that found something
+            if used.code not in (0, 3):  # exit code 3: a check found something
                 sys.exit(f"{' '.join(command)[:300]}\nexit code {used.code}\n{used.output[-2000:]}")
             row = {name: round(value, 3) for name, value in asdict(used).items() if isinstance(value, float)}
             found.setdefault(way, []).append(row)
@@ -182,7 +188,7 @@ print(took)"""
 
 
 def again(way: str, question: Question, work: Path) -> float:
-    """Seconds of a question that a process asks for the second time."""
+    """Return the seconds that a question takes when one process asks it for the second time."""
     programs = {"logparse": "from logparse.cli import main; main()", "DuckDB": question.sql, "pandas": question.pandas}
     code = AGAIN.format(words=question.words, program=programs[way])
     os.chdir(work)
@@ -206,7 +212,7 @@ def of_many(folder: Path, find_db: str) -> Iterator[Question]:
 
 
 def of_find_dbs(store: Path, files: Sequence[Path], later: Sequence[Path]) -> Iterator[Question]:
-    """``later``: the same files with other times, the second run of ``diff``."""
+    """Yield the questions.  ``later`` are the same files with other times, for the second run of ``diff``."""
     after = store.with_name(f"{store.name}-after")
     ingested(store, files)
     ingested(after, later)
@@ -253,7 +259,7 @@ def of_start(folder: Path, find_db: str) -> Iterator[Question]:
 
 
 def first(folder: Path, find_db: str) -> Path:
-    """The find-db as a text file in FOLDER."""
+    """Unpack the find-db as a text file into ``folder``."""
     target = folder / "inputs" / NAME
     if not target.exists():
         if not Path(find_db).exists():
@@ -266,14 +272,14 @@ def first(folder: Path, find_db: str) -> Path:
 
 
 def copy_of(file: Path, number: int) -> Path:
-    """The find-db of another device, and of two thirds of them with another batch size."""
+    """Write a copy of the find-db with another device.  Two of three copies also have another batch size."""
     target = file.with_name(NAME.replace("68", f"{DEVICES[number]:x}") if number else NAME)
     batch = BATCHES[number % len(BATCHES)]
     return target if number == 0 else _written(target, file, lambda key, items: (_rebatched(key, batch), items))
 
 
 _BATCH = re.compile(r"-(\d+)(?=-\d+(?:x\d+)+-\d+(?:x\d+)+-\d+(?:x\d+)+-)")
-"""The batch size of a find-db's key stands before its pads, strides and dilations."""
+"""Batch size in a key of a find-db.  It stands before pads, strides and dilations."""
 
 
 def _rebatched(key: str, batch: int) -> str:
@@ -281,7 +287,7 @@ def _rebatched(key: str, batch: int) -> str:
 
 
 def changed(file: Path) -> Path:
-    """The find-db with other times for a third of its keys: as after an upgrade of the library."""
+    """Write the find-db with other times for a third of its keys, as after an upgrade of the library."""
     draw = random.Random(1)
 
     def other(key: str, items: str) -> tuple[str, str]:
@@ -308,7 +314,7 @@ def _written(target: Path, file: Path, change: Callable[[str, str], tuple[str, s
 
 
 def one_device(files: Sequence[Path]) -> list[Path]:
-    """The same files as user find-dbs of one device, each in a folder of its own."""
+    """Link the files as user find-dbs of one device, each in a folder of its own."""
     out = []
     for file in files:
         target = file.parent / f"as-{file.name.split('.')[0]}" / USER_NAME
@@ -327,7 +333,7 @@ def ingested(store: Path, files: Sequence[Path]) -> None:
 
 
 def small_logs(folder: Path) -> Path:
-    """20,000 logs of ten bench lines each, of 300 problems."""
+    """Make 20,000 logs of ten bench lines each, with 300 problems in all."""
     target = folder / "inputs" / "small"
     if not target.exists():
         draw = random.Random(2)
@@ -351,7 +357,7 @@ def small_logs(folder: Path) -> Path:
 
 
 def by_sql(store: Path, sql: str, after: Path | None = None) -> str:
-    """A program that puts a question to DuckDB; ``{measurements}`` is the table's part files."""
+    """Return a program that asks DuckDB the question.  ``{measurements}`` in the SQL becomes the table's part files."""
     sql = sql.format(
         measurements=f"read_parquet('{store}/measurements/*.parquet')",
         after=f"read_parquet('{after}/measurements/*.parquet')",
@@ -362,7 +368,7 @@ def by_sql(store: Path, sql: str, after: Path | None = None) -> str:
 
 
 def by_pandas(store: Path, program: str, after: Path | str | None = None) -> str:
-    """A program in pandas; ``read(table, columns)`` reads a table's part files."""
+    """Return a program in pandas.  In it, ``read(table, columns)`` reads a table's part files."""
     return f"""
 import glob
 import pandas as pd

@@ -27,7 +27,7 @@ COUNTS = """
 
 
 def job(trace: Path, steps: int) -> None:
-    """Train in three types under the profiler, and write its trace."""
+    """Train in three types under the profiler, and write the trace."""
     import torch
     from capture_train import Model
     from torch.nn.functional import cross_entropy
@@ -45,7 +45,7 @@ def job(trace: Path, steps: int) -> None:
 
 
 def main() -> int:
-    """Capture the job, read its trace, compare."""
+    """Capture the job, read its trace, and compare the two."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--results", default=str(Path(__file__).parent / "results"))

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 
 class Block(nn.Module):
-    """Attention and MLP of GPT-2: four GEMMs with bias forward, two more for each of them backward."""
+    """Attention and MLP of GPT-2: four GEMMs with bias forward, and two more backward for each of them."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Block(nn.Module):
         self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, length, width) to the same."""
+        """Map a tensor (batch, length, width) to a tensor of the same shape."""
         batch, length, width = x.shape
         parts = self.attend(self.norms[0](x)).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = parts.permute(2, 0, 3, 1, 4)
@@ -48,7 +48,7 @@ class Model(nn.Module):
         self.head = nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """(batch, 3, side, side) to (batch, patches, vocabulary)."""
+        """Map images (batch, 3, side, side) to scores (batch, patches, vocabulary)."""
         return self.head(self.blocks(self.stem(images).flatten(2).transpose(1, 2)))
 
 

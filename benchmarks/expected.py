@@ -49,15 +49,18 @@ from logparse.store import open_store
 TYPES = {"fp16": "f16_r", "bf16": "bf16_r", "fp32": "f32_r"}
 COLUMNS = {"m", "n", "k", "type", "op_a", "op_b", "best_us", "default_us"}
 GAINS, WORTH = 1.2, 1.1
-"""A default that takes more than 1.2 times the best is to be found; what is flagged is right where it gains 10 %."""
+"""``GAINS``: a default that takes more than 1.2 times the best is worth finding.
+
+``WORTH``: a flagged problem is right if it gains 10 % or more.
+"""
 FIRST = (0.05, 0.10, 0.20)
 FEW = (1000, 300, 100)
-"""Numbers of measured problems of the reduced rows."""
+"""Numbers of measured problems in the rows of the table that use fewer problems."""
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Problems of one device with their best times, and the default's where it is known (else NaN)."""
+    """Problems of one device with their best times, and with the default's time if it is known (else NaN)."""
 
     name: str
     family: Ints
@@ -69,7 +72,7 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Guesses:
-    """An estimate of each problem (NaN: unknown), the bound, and the guess by which work is ordered."""
+    """An estimate of each problem (NaN: unknown), its upper bound, and the guess by which work is ordered."""
 
     expected_us: Floats
     high_us: Floats
@@ -98,7 +101,10 @@ def main() -> int:
 
 
 def read(inputs: Sequence[str], device: str) -> Iterator[Known]:
-    """The problems of each table of defaults and bests, and of each device and kind of all other inputs together."""
+    """Yield the problems of each input.
+
+    A table of defaults and bests is a set of its own.  All other inputs are read together, one set per device and kind.
+    """
     tables = [x for x in inputs if Path(x).is_file() and x.endswith(".csv") and columns(x) >= COLUMNS]
     for path in tables:
         yield from of_texts(f"{Path(path).name} ({device})", device, *of_table(path))
@@ -124,7 +130,7 @@ def columns(path: str) -> set[str]:
 
 
 def of_table(path: str) -> tuple[list[str], Floats, Floats]:
-    """Texts, best and default times of a table of defaults and bests."""
+    """Return the texts, best times and default times of a table of defaults and bests."""
     with open(path, encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["type"] in TYPES]
     texts = [product(row).text for row in rows]
@@ -132,7 +138,7 @@ def of_table(path: str) -> tuple[list[str], Floats, Floats]:
 
 
 def product(row: Mapping[str, str]) -> GemmProblem:
-    """The product of a row: one, without a gap between its columns, and nothing is added to it."""
+    """Return the product of a row: batch count 1, columns without gaps, and beta 0 (no C is added)."""
     dtype = TYPES[row["type"]]
     sizes = {name: int(row[name]) for name in ("m", "n", "k")}
     types = {"a_type": dtype, "b_type": dtype, "d_type": "f32_r", "compute_type": "f32_r"}
@@ -141,7 +147,10 @@ def product(row: Mapping[str, str]) -> GemmProblem:
 
 
 def of_texts(name: str, device: str, texts: list[str], best_us: Floats, default_us: Floats) -> Iterator[Known]:
-    """The products, and the convolutions of each direction, plain and grouped ones apart."""
+    """Yield the products and the convolutions of a device as sets.
+
+    Convolutions are split by direction, and grouped convolutions are apart from the others.
+    """
     for kind in sized(texts):
         base_us, parts = kind.base_us(device), dict[str, list[tuple[str, Ints]]]()
         for family, places in kind.by_family():
@@ -165,7 +174,7 @@ def part_of(family: str) -> str:
 
 
 def table(known: Known, folds: int) -> Iterator[dict[str, object]]:
-    """The rows of the table of one set of problems."""
+    """Yield the rows of the table for one set of problems."""
     log_ratio = np.log(known.best_us / known.base_us)
     roofline = known.base_us * np.exp(np.median(log_ratio))
     none = np.full(len(roofline), np.nan)
@@ -180,7 +189,10 @@ def table(known: Known, folds: int) -> Iterator[dict[str, object]]:
 
 
 def estimated(known: Known, folds: int, count: int | None = None, shuffled: bool = False) -> Guesses:
-    """The estimates of each fold from the others; from ``count`` problems drawn of these; from ``shuffled`` times."""
+    """Estimate each fold from the others.
+
+    ``count`` limits the measured problems to a random sample of that size.  ``shuffled`` permutes the measured times.
+    """
     random = np.random.default_rng(7)
     expected, high, guess = (np.full(len(known.best_us), np.nan) for _ in range(3))
     groups = groups_of(known.at)
@@ -206,7 +218,7 @@ def estimated(known: Known, folds: int, count: int | None = None, shuffled: bool
 
 
 def judged(name: str, known: Known, guesses: Guesses) -> dict[str, object]:
-    """One row of the table."""
+    """Return one row of the table."""
     there = np.isfinite(guesses.guess_us)
     error = np.log(guesses.guess_us[there] / known.best_us[there])
     bounded = np.isfinite(guesses.high_us)
@@ -232,7 +244,11 @@ def judged(name: str, known: Known, guesses: Guesses) -> dict[str, object]:
 
 
 def area(score: Floats, true: Sequence[bool] | Floats) -> float | None:
-    """The area under the curve of true against false positives: the probability that a true one scores higher."""
+    """Return the area under the curve of true against false positives.
+
+    It is the probability that a true problem scores higher than a false one.  Returns None if all are true or all
+    false.
+    """
     yes = np.asarray(true, dtype=bool)
     if yes.all() or not yes.any():
         return None
@@ -242,7 +258,7 @@ def area(score: Floats, true: Sequence[bool] | Floats) -> float | None:
 
 
 def show(rows: Sequence[Mapping[str, object]]) -> None:
-    """Print the rows as a table of Markdown."""
+    """Print the rows as a Markdown table."""
     whole = any("auc" in row for row in rows)
     heads = ["estimate", "known", "error (sd of log; median)", "above"]
     heads += ["AUC", "first 5 / 10 / 20 %", "flagged", "right", "recovered"] if whole else []

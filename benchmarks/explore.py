@@ -41,7 +41,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 DRAWN = """view => { const all = [...document.querySelectorAll('#charts .js-plotly-plot')];
     return all.some((g) => g.offsetParent && g.data) && document.querySelector('nav .here')?.textContent === view; }"""
 TIMEOUT_MS = 600_000
-POLL = 50  # ms between two polls: polling every frame, as Playwright does, makes the page draw frames for it
+POLL = 50  # milliseconds between two polls; polling every frame, as Playwright does, makes the page draw frames for it
 FILLED = """() => document.querySelector('aside .entry')
     && document.querySelector('#table .ag-row [col-id=label]')?.textContent.trim()"""
 PARTS = "#charts .chart, #table-box, #facets, #chips, #verdict, #tabs, #intro, #detail"
@@ -65,8 +65,10 @@ WATCH = """parts => {
     window.changed_.clear();
     window.clicked_ = 0; }"""
 QUIET_MS, UNCHANGED_MS = 1000, 2500
-"""An interaction is over when the page waits for nothing and nothing has changed for so long; one that changes
-nothing, after so long.
+"""Time without changes after which an interaction is over, in ms.
+
+``QUIET_MS``: time after the last change, if the page also waits for nothing.  ``UNCHANGED_MS``: time after which an
+interaction that changes nothing is over.
 """
 SETTLED = f"""() => new Promise((resolve) => {{
     const asked = performance.now();
@@ -98,17 +100,23 @@ def first_view(page: Any, url: str) -> float:
 
 SEARCHES = ("1x1", "ConvAsm", "FP16", "256-56", "no such text")
 VIEW, AGAIN, FILTER, SEARCH, ROW = "view", "view again", "filter", "search", "row opened"
-"""A view is drawn anew under filters that it was not drawn under; again: as it was left."""
+"""Kinds of interaction.
+
+``VIEW``: the view is drawn anew, under filters that it was not drawn under before.  ``AGAIN``: the view is shown as it
+was left.
+"""
 
 
 def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[float, float, float]:
-    """Milliseconds from a click or key to the last change that it causes, on the screen and on the whole page, and the
-    server's CPU milliseconds for it.
+    """Time one interaction.
+
+    Returns the milliseconds from a click or key to the last change that it causes, first on the screen, then on the
+    whole page, and the server's CPU milliseconds for it.
     """
     page.evaluate(WATCH, PARTS)
     used = watch.cpu_s
     act()
-    page.mouse.move(2, 2)  # a pointer that stays would go on changing what it is over
+    page.mouse.move(2, 2)  # a pointer that stays would go on changing the element under it
     page.evaluate(SETTLED)
     assert page.evaluate(DRAWN, view), f"{view} is not drawn"
     screen, whole = page.evaluate(CHANGED)
@@ -116,8 +124,10 @@ def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[
 
 
 def interactions(page: Any, rounds: int, watch: Watch) -> dict[str, list[tuple[float, float, float]]]:
-    """Go from view to view; in each switch filters on and off, another one each time.  Then go through the views under
-    other filters each time, and through them again.  Then search, and open rows.
+    """Do and time all interactions.
+
+    In each view, switch filters on and off, another filter each time.  Then go through the views, under other filters
+    each time, and go through them again.  At last search, and open rows.
     """
     times: dict[str, list[tuple[float, float, float]]] = {}
 
@@ -170,7 +180,7 @@ def serving(store: str) -> Iterator[tuple[str, Watch]]:
 
 
 def look(browser: Any, store: str) -> dict[str, object]:
-    """Start, open the page, wait until the analyzers' results are shown."""
+    """Start the server, open the page, and wait until the analyzers' results are shown."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(TIMEOUT_MS)
     begun = time.perf_counter()
@@ -189,7 +199,7 @@ def look(browser: Any, store: str) -> dict[str, object]:
 
 
 def clicks(browser: Any, store: str, rounds: int) -> dict[str, object]:
-    """Warm pages and interactions."""
+    """Measure warm pages and interactions."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(TIMEOUT_MS)
     out: dict[str, object] = {}
@@ -219,12 +229,13 @@ OWED: Mapping[str, Mapping[str, float]] = {
     "one": {"first view (s)": 2.5, "interaction (ms)": 200.0, "memory (MB)": 700.0},
     "many": {"first view (s)": 3.0, "interaction (ms)": 300.0, "memory (MB)": 1000.0},
 }
-"""What is required of 193,590 problems, and of at least 570,000."""
+"""Limits for 193,590 problems (``one``) and for at least 570,000 (``many``)."""
 
 
 def owed(out: dict[str, Any], size: str) -> dict[str, object]:
-    """The required figures, the worst case of each: largest first view, median of the slowest interaction,
-    largest memory.
+    """Compare the worst case of each figure with its limit.
+
+    The worst cases are the largest first view, the median of the slowest interaction, and the largest memory.
     """
     looks = [value for name, value in out.items() if "look" in name]
     memory = "largest memory of server and readers (MB)"

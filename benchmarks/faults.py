@@ -59,14 +59,14 @@ def made(kind: str, folder: Path) -> Any:
 
 
 def answers(url: str) -> tuple[dict[str, list[str]], int]:
-    """The rows of each view, and how many views end in an error."""
+    """Return the rows of each view, and how many views end in an error."""
     from logparse.store import open_store
     from logparse.store.schema import VIEWS
 
-    try:  # all of them at once, which takes half the time
+    try:  # read all views at once, which takes half the time
         with open_store(url).reading() as con:
             return {view: sorted(map(str, con.execute(f"select * from {view}").fetchall())) for view in VIEWS}, 0
-    except Exception:  # then one by one
+    except Exception:  # then read them one by one
         pass
     out: dict[str, list[str]] = {}
     errors = 0
@@ -74,7 +74,7 @@ def answers(url: str) -> tuple[dict[str, list[str]], int]:
         try:
             with open_store(url).reading(f"select * from {view}") as con:
                 out[view] = sorted(map(str, con.execute(f"select * from {view}").fetchall()))
-        except Exception:  # whatever it is, the user sees no answer
+        except Exception:  # any error counts, because the user then sees no answer
             errors += 1
     return out, errors
 
@@ -84,12 +84,12 @@ def found(url: str) -> bool:
 
     try:
         return bool(open_store(url).damage())
-    except Exception:  # a traceback finds it, too
+    except Exception:  # a traceback reveals the damage, too
         return True
 
 
 def without(data: bytes, rng: random.Random) -> None:
-    """A deletion."""
+    """Delete the file: return None."""
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:
@@ -103,7 +103,11 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
 
 
 def tried(url: str, files: Iterator[Path], fault: Callable[[bytes, random.Random], bytes | None], seed: int) -> str:
-    """Cells of the table: the number of faults, found ones, those with an error, those that changed an answer."""
+    """Try a fault on each file and take it back.
+
+    Returns cells of the table: the numbers of faults, of faults that `check` found, of faults with an error, and of
+    faults that changed an answer.
+    """
     wanted, _ = answers(url)
     counts, rng = Counter[str](), random.Random(seed)
     for file in files:
@@ -142,7 +146,8 @@ def main() -> int:
             parts = [path for path in every if path not in {*commits, *inventories} and path.suffix == ".parquet"]
             for name, files in (("parts", parts), ("commits", commits), ("inventories", inventories)):
                 rng = random.Random(options.seed)
-                flips = options.flips // (1 if name == "parts" else 4) if files else 0  # earlier code writes none
+                # stores of earlier code have no inventories
+                flips = options.flips // (1 if name == "parts" else 4) if files else 0
                 chosen = [rng.choice(files) for _ in range(flips)]
                 for what, fault, of in (("deleted", without, files), ("cut", cut, files), ("a bit", flipped, chosen)):
                     cells = tried(store.url, iter(of), fault, options.seed)

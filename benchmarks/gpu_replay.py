@@ -142,7 +142,7 @@ def _replayed(
     workspaces: Mapping[str, int],
     budget_s: float,
 ) -> tuple[list[Outcome], bool]:
-    """Race and confirm in fresh processes; the outcomes, and whether the budget sufficed."""
+    """Race and confirm in fresh processes.  Returns the outcomes, and whether the budget sufficed."""
     outcomes: list[Outcome] = []
 
     def sink(outcome: Outcome, device: str) -> None:
@@ -164,7 +164,7 @@ def _backends(options: argparse.Namespace, *wanted: tuple[str, str]) -> list[str
 
 
 def unpack_wheels(wheels: str | None, folder: str) -> None:
-    """Wheels are zip files: unpacked onto the path of this process and of its workers."""
+    """Unpack wheels (zip files) onto the module path of this process and of its workers."""
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     for wheel in sorted(Path(wheels).glob("*.whl")) if wheels else ():
         if version in wheel.name or "-none-any" in wheel.name:
@@ -232,7 +232,10 @@ def _record(
 
 
 def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, Any]:
-    """The results here of the problems that the find-db shows as slow; a measured one is in one of the two lists."""
+    """Return the results for the problems that the find-db shows as slow.
+
+    Each measured problem is in one of two lists.
+    """
     measured = {row["problem"]: row for row in record["results"] if row["pick"]}
     tried = {row["problem"]: row for row in record["confirmations"]}
     confirmed: list[dict[str, Any]] = []
@@ -275,7 +278,7 @@ def _said_slow_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def _regret(result: Result) -> float | None:
-    """The pick's median over the best median of all solutions that were right."""
+    """Return the pick's median time divided by the best median time of all solutions with a right result."""
     best = min((row.time_us for row in result.rows if row.status == "ok" and row.time_us), default=None)
     return result.pick_us / best if best and result.pick_us else None
 

@@ -1,11 +1,11 @@
-"""Does PyTorch accept, load and hit what ``tunableop.results_rules`` predicts?  Needs torch with a GPU.
+"""Does PyTorch accept, load and hit what ``tunableop.results_rules`` predicts? Needs torch with a GPU.
 
     PYTHONPATH=. python benchmarks/gpu_tunableop.py benchmarks/results/tunableop_predictions.json
 
-A valid results file is made with the validators of the running PyTorch; each edit of the reader's table and 200 seeded
-one-edit mutations are applied to it.  For every file a fresh process calls ``torch.cuda.tunable.read_file``,
-``get_results`` and one matmul whose key the file holds, and the verbose log shows whether its row was found.  The
-record holds every disagreement; the exit code is 1 when there is any.
+The program makes a valid results file with the validators of the running PyTorch.  It applies each edit of the reader's
+table and 200 seeded one-edit mutations to that file.  For every file a fresh process calls
+``torch.cuda.tunable.read_file``, ``get_results`` and one matmul whose key the file holds.  The verbose log shows
+whether PyTorch found the row of that key.  The record holds every disagreement.  The exit code is 1 if there is any.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from logparse.libraries.tunableop import results_rules
 
 MUTATIONS = 200
 SEED = 20
-OP, PARAMS = "GemmTunableOp_BFloat16_TN", "tn_96_48_64_ld_64_64_96"  # torch.nn.functional.linear, x 48×64, w 96×64
+# key of torch.nn.functional.linear with x 48×64 and w 96×64
+OP, PARAMS = "GemmTunableOp_BFloat16_TN", "tn_96_48_64_ld_64_64_96"
 KEY = f"{OP},{PARAMS}"
 OTHERS = (
     "GemmTunableOp_float_NN,nn_80_48_64_ld_80_64_80,Default,0.00665",
@@ -39,16 +40,17 @@ ALPHABET = 'Gemm_TN,0123456789.-*" \t\r\n#aDdefault:é'
 
 
 def predict(data: bytes, running: Mapping[str, str]) -> tuple[bool, list[Any]]:
-    """Whether ``read_file`` returns True in a process with these validators, and the rows that are then in memory."""
+    """Predict whether ``read_file`` returns True in a process with these validators, and the rows then in memory."""
     target = {f"validator:{name}": value for name, value in running.items()}
-    target |= {} if len(running) > 1 else {"backend": "CUDA"}  # the set is the process's own, so complete
+    # the validators are the process's own, so the set is complete
+    target |= {} if len(running) > 1 else {"backend": "CUDA"}
     reading = results_rules.read("results0.csv", data, target)
     pairs = zip(reading.parsed.entries, reading.rows, strict=True)
     return reading.accepted is True, [mine for mine, row in pairs if row.kept]
 
 
 def predicted_call(rows: Sequence[Any], torch: tuple[int, int]) -> str:
-    """What a call of ``KEY`` does in a process that knows the solution ``Default`` alone."""
+    """Predict what a call of ``KEY`` does in a process that knows only the solution ``Default``."""
     names = [row.name for row in rows if row.key == KEY]
     unknown = "default" if torch >= (2, 14) else "raises"
     return "miss" if not names else "hit" if names == ["Default"] else unknown
@@ -58,7 +60,7 @@ def predicted_call(rows: Sequence[Any], torch: tuple[int, int]) -> str:
 
 
 def edits(head: str, version: str) -> dict[str, bytes]:
-    """The cases of the reader's table; ``head`` are the running validators."""
+    """Return the cases of the reader's table.  ``head`` holds the running validators."""
     row = f"{KEY},Default,0.01\n"
     wrong, bom = "Validator,PT_VERSION,1.0.0\n", b"\xef\xbb\xbf"
     texts = {
@@ -107,7 +109,9 @@ def edits(head: str, version: str) -> dict[str, bytes]:
 
 
 def mutations(valid: str) -> dict[str, bytes]:
-    """One edit each: a character replaced, inserted or deleted, a line repeated, moved, dropped or cut."""
+    """Return files with one edit each: a character replaced, inserted or deleted, or a line repeated, moved, dropped or
+    cut.
+    """
     chance = random.Random(SEED)
     out = {}
     for number in range(MUTATIONS):
@@ -137,7 +141,7 @@ def mutations(valid: str) -> dict[str, bytes]:
 
 
 def observe(path: str, folder: str, pipe: Connection) -> None:
-    """Run in a process of its own: sends what PyTorch does with the file, as a dict."""
+    """Send what PyTorch does with the file, as a dict.  Runs in a process of its own."""
     log = Path(folder, Path(path).stem + ".log")
     os.environ |= {
         "PYTORCH_TUNABLEOP_ENABLED": "1",
@@ -169,7 +173,8 @@ def observe(path: str, folder: str, pipe: Connection) -> None:
 
 
 def ask(path: str, folder: str) -> dict[str, Any]:
-    context = multiprocessing.get_context("fork")  # torch is imported, CUDA is not yet touched: a second per process
+    # Forking saves a second per process: torch is imported already, and CUDA is not yet touched.
+    context = multiprocessing.get_context("fork")
     mine, theirs = context.Pipe(duplex=False)
     child = context.Process(target=observe, args=(path, folder, theirs))
     child.start()
@@ -183,7 +188,7 @@ def ask(path: str, folder: str) -> dict[str, Any]:
 
 
 def same_row(mine: Any, theirs: list[Any]) -> bool:
-    """Equal texts, and times equal to float32's precision."""
+    """Return True if the texts are equal and the times agree to float32's precision."""
     if [mine.op, mine.params, mine.name] != theirs[:3]:
         return False
     a, b = mine.time_ms, theirs[3]

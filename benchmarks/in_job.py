@@ -60,25 +60,26 @@ from logparse.model import ConvProblem, Problem, Solution, problem_from_text
 from logparse.store import Store, open_store
 
 IN_JOB = 0.056
-"""Standard deviation of a call's log ratio in a job about the replay's.
+"""Standard deviation of a call's log ratio in a job, about the replay's log ratio.
 
-In a job other kernels have used the caches, the clock and the instruction cache before, and neighbours run beside it.
-Root mean square over 129 calls of five models on an H200, whatever their length
-(``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``); fitted without a model it covers 95 % of that model's.
+In a job, other kernels have used the caches, the clock and the instruction cache before, and other kernels run beside
+the call.  The value is the root mean square over 129 calls of five models on an H200, of any length
+(``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``).  Fitted without one of the models, it covers 95 % of
+that model's calls.
 """
 _NORMAL_975 = 1.959963984540054
 
 LEAST_PAIRS, LEAST_MODELS, LEAST_INSIDE, FLOOR = 50, 4, 0.85, 0.03
 WARM_UP, STEPS = 3, 4
-_START_S = 15.0  # of a process: importing torch and opening the device
+_START_S = 15.0  # time to start a process: importing torch and opening the device
 
 Key: TypeAlias = tuple[str, str]
-"""A problem's text and the solution that is held against ``Default``."""
+"""A problem's text, and the solution that is compared with ``Default``."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a job is run with; ``solution`` is what it makes the calls of ``kind`` run, in a replay's words."""
+    """A setting that a job runs with.  It makes the calls of ``kind`` run ``solution`` (as a replay names it)."""
 
     name: str
     kind: str = ""
@@ -99,7 +100,7 @@ def _blas(word: str) -> Iterator[None]:
 
 
 def settings_of(gpu: bool) -> list[Setting]:
-    """The default, then what is held against it."""
+    """Return the default setting first, then the settings that are compared with it."""
     layout = Setting("channels_last", "conv", "torch:layout=NHWC,stored", channels_last=True)
     if not gpu:
         off = Setting("mkldnn=off", "gemm", "torch:mkldnn=off", around=partial(without_mkldnn, torch_device("cpu")))
@@ -119,14 +120,14 @@ class Running:
         self._inputs = (job.small_inputs(2) if small else job.inputs(job.batch)).to(device)
 
     def step(self) -> None:
-        """Forward and backward in bfloat16; no weight changes, so all steps are alike."""
+        """Run forward and backward in bfloat16.  Weights do not change, so all steps are alike."""
         with torch.autocast(self._device.type, dtype=torch.bfloat16):
             loss = self._model(self._inputs).float().square().mean()
         self._model.zero_grad(set_to_none=True)
         loss.backward()
 
     def trace(self, setting: Setting, path: Path, steps: int) -> None:
-        """A profiler's trace of ``steps`` steps with this setting, after a warm-up."""
+        """Warm up, then write a profiler's trace of ``steps`` steps with this setting."""
         if self._inputs.dim() == 4:
             layout = torch.channels_last if setting.channels_last else torch.contiguous_format
             self._model = self._model.to(memory_format=layout)
@@ -151,7 +152,10 @@ class Running:
 
 
 def in_any_layout(text: str) -> str:
-    """A problem's text without what ``channels_last`` changes: one text for a call before and after."""
+    """Remove from a problem's text the layouts, which ``channels_last`` changes.
+
+    A call then has one text in any layout.
+    """
     problem = problem_from_text(text)
     if not isinstance(problem, ConvProblem):
         return text
@@ -160,14 +164,17 @@ def in_any_layout(text: str) -> str:
 
 @dataclass
 class Calls:
-    """What a model's calls took in the job: µs per call of each trace, and the kernels, by setting and problem."""
+    """Times of a model's calls in the job (µs per call of each trace) and their kernels, by setting and problem."""
 
     times: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     kernels: dict[str, dict[str, str]] = field(default_factory=dict)
-    layouts: dict[str, str] = field(default_factory=dict)  # a problem without its layout → its text by default
+    layouts: dict[str, str] = field(default_factory=dict)  # a problem's text without layouts → its text by default
 
     def add(self, setting: str, store: Store, run: str) -> None:
-        """Take a trace's times.  A problem is looked up in any layout, of which it has another with channels_last."""
+        """Take the times of a trace.
+
+        Problems are looked up without their layout, because channels_last changes it.
+        """
         tables = tables_of(store, run)
         rows = timings(tables)
         rows = rows[rows["basis"] == TRACE]
@@ -182,7 +189,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Pair:
-    """One call of one model with two solutions: µs per call of each trace."""
+    """One call of one model with two solutions.  Times are µs per call, one per trace."""
 
     model: str
     problem: str
@@ -197,7 +204,7 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """What the call gained in the job: its time by default over that with the solution."""
+        """Gain of the call in the job: its default time divided by its time with the solution (medians)."""
         return statistics.median(self.before_us) / statistics.median(self.after_us)
 
     @property
@@ -206,7 +213,10 @@ class Pair:
 
 
 def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
-    """Every model under every setting that concerns its calls, there and back; the pairs of the costliest calls."""
+    """Run every model under every setting that concerns its calls, in order and back.
+
+    Returns the pairs of each model's costliest calls.
+    """
     device, store = torch.device(options.device), open_store(str(folder / "store"), create=True)
     settings = settings_of(device.type == "cuda")
     out: list[Pair] = []
@@ -231,14 +241,14 @@ def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
 
 
 def in_turns(pairs: Sequence[Pair]) -> list[Key]:
-    """The distinct pairs, models taking turns, so that a cut anywhere leaves some of each."""
+    """Return the distinct pairs, with models taking turns, so that a cut anywhere leaves pairs of each model."""
     seen: dict[str, int] = {}
     places = [(seen.setdefault(pair.model, 0), seen.update({pair.model: seen[pair.model] + 1}))[0] for pair in pairs]
     return list(dict.fromkeys(pair.key for _, pair in sorted(zip(places, pairs, strict=True), key=lambda x: x[0])))
 
 
 def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair]:
-    """What ran by default and with a setting of its kind, the most time first."""
+    """Return the calls that ran by default and with a setting of their kind, the longest first."""
     before, texts = calls.times["default"], calls.layouts
     out = [
         Pair(
@@ -272,7 +282,7 @@ COLD, HOT = Replay("cold"), Replay("hot", hot=True)
 
 @dataclass(frozen=True)
 class Measured:
-    """What one process measured."""
+    """Results of one process."""
 
     pairs: dict[Key, Pairs]
     failed: dict[str, str]
@@ -283,10 +293,11 @@ class Measured:
 def one_process(
     device: str, keys: Sequence[Key], replay: Replay, turn: int, blocks: int, deadline_s: float
 ) -> Measured:
-    """Every pair once, in a process of its own, until ``deadline_s`` have passed."""
+    """Measure every pair once in the calling process, until ``deadline_s`` seconds have passed."""
     started = time.monotonic()
     place = Place(device=device)
-    method = Method(blocks=blocks, floor=-1.0, cache="hot" if replay.hot else "cold")  # no pair is given up early
+    # the floor keeps pairs from being given up early
+    method = Method(blocks=blocks, floor=-1.0, cache="hot" if replay.hot else "cold")
     context = WorkerContext({"torch": Torch(place)}, place, method, lambda what: None)
     out: dict[Key, Pairs] = {}
     failed: dict[str, str] = {}
@@ -306,9 +317,9 @@ def one_process(
 
 
 def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -> dict[str, list[Measured]]:
-    """The cold processes, then one with hot operands, until a moment (monotonic, s).
+    """Run the processes with cold operands, then one with hot operands, until the moment ``until`` (monotonic, s).
 
-    All measure what the first had time for.
+    The first process measures as many pairs as its time allows.  The others measure the same pairs.
     """
     replays = [COLD] * options.processes + ([] if options.device == "cpu" else [HOT])
     left, out = list(keys), dict[str, list[Measured]]()
@@ -329,7 +340,7 @@ def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -
 
 
 def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
-    """The pairs that all processes measured."""
+    """Join the pairs that all processes measured."""
     out = {}
     for key in processes[0].pairs:
         if all(key in process.pairs for process in processes):
@@ -344,8 +355,9 @@ def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
 
 
 def in_job(confirmation: Confirmation) -> Interval:
-    """Where the ratio of the pair lies in a job, with 95 %: the prediction of one further process, widened by what
-    differs between a replay and a job.
+    """Predict the interval of the pair's ratio in a job, with 95 %.
+
+    It is the prediction for one further process, widened by ``IN_JOB`` (the difference between a replay and a job).
     """
     ahead = prediction(confirmation)
     half = math.hypot(math.log(ahead.high / ahead.value), _NORMAL_975 * IN_JOB)
@@ -353,7 +365,7 @@ def in_job(confirmation: Confirmation) -> Interval:
 
 
 def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
-    """One row per pair of a model that was replayed: the job's ratio beside the predicted interval."""
+    """Return one row per replayed pair of a model: the job's ratio beside the predicted interval."""
     cold = joined(replays[COLD.name])
     judged = judge_all(cold)[0]
     others = {name: joined(held) for name, held in replays.items() if name != COLD.name}
@@ -390,7 +402,7 @@ def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) ->
 
 
 def _blocks(pairs: Pairs) -> list[int]:
-    """Log ratios of the blocks, in millionths."""
+    """Return the log ratios of the blocks, in millionths."""
     return [round(1e6 * math.log(a / b)) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True)]
 
 
@@ -399,7 +411,12 @@ def _medians(pairs: Pairs | None) -> list[float] | None:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Counts and shares: of all pairs, of those whose kernels changed, and of those that gain or lose 3 % as well."""
+    """Return counts and shares over three sets of pairs.
+
+    - ``pairs``: all.
+    - ``changed``: the setting changed the kernels.
+    - ``findings``: the kernels changed, and the pair gains or loses at least 3 %.
+    """
     changed = [row for row in rows if row["changed"]]
     found = [row for row in changed if abs(math.log(row["replay_ratio"])) >= math.log1p(FLOOR)]
     out: dict[str, Any] = {}
@@ -416,7 +433,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def missed(made: Mapping[str, Any]) -> list[str]:
-    """The requirements that are not met."""
+    """Return the requirements that are not met."""
     out = []
     for name in ("changed", "findings"):
         held = made[name]
@@ -428,14 +445,14 @@ def missed(made: Mapping[str, Any]) -> list[str]:
 
 
 def as_if_on_a_gpu(path: Path) -> None:
-    """Gives each convolution and product of a CPU's trace kernels of its own length, launched from within it."""
+    """Give each convolution and product of a CPU's trace kernels of its own length, launched from within it."""
     trace = json.loads(path.read_text())
     roles = {"aten::mkldnn_convolution": ("fprop",), "aten::convolution_backward": ("dgrad", "wgrad")}
     roles |= dict.fromkeys(("aten::mm", "aten::addmm", "aten::bmm"), ("gemm",))
     added: list[dict[str, Any]] = []
     for event in trace["traceEvents"]:
         names = roles.get(event["name"], ()) if event.get("cat") == "cpu_op" else ()
-        # The name shows what ran: another layout is another kernel of oneDNN.
+        # The name shows which kernel ran: oneDNN has another kernel for another layout.
         layout = "nhwc" if ", 1, " in str(event.get("args", {}).get("Input Strides")) else "nchw"
         for place, role in enumerate(names):
             number, share = len(added) + 1, event["dur"] / len(names)
@@ -451,7 +468,7 @@ def as_if_on_a_gpu(path: Path) -> None:
 
 
 def environment(device: str) -> dict[str, str]:
-    """The device and the libraries."""
+    """Return names and versions of the device and the libraries."""
     out = {"pytorch": torch.__version__, "cuda": str(torch.version.cuda), "hip": str(torch.version.hip)}
     if device == "cpu":
         return out | {"device": "CPU"}
@@ -464,7 +481,7 @@ def environment(device: str) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, measure, write the record, print the shares; 1 where a requirement is not met."""
+    """Run, measure, write the record, and print the shares.  Returns 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--models", nargs="+", choices=tuple(JOBS), default=list(JOBS))
@@ -508,7 +525,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def written(record: Mapping[str, Any], folder: Path) -> Path:
-    """The record's file."""
+    """Write the record and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     device = str(record["environment"].get("device", "unknown")).replace(" ", "-")
     path = folder / f"in-job{'-smoke' if record['smoke'] else ''}-{device}-{record['date'][:10]}.json.gz"

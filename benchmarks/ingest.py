@@ -87,7 +87,7 @@ def bench_line(m: int, n: int, k: int, trans: str, index: int) -> str:
 
 
 def trace_line(m: int, n: int, k: int, trans: str, index: int) -> str:
-    """A template: ``%s`` for the clock, ``%x`` for six addresses."""
+    """Return a template of a trace line: ``%s`` for the clock, ``%x`` for six addresses."""
     a, b = ((k, m) if trans[0] == "T" else (m, k)), ((n, k) if trans[1] == "T" else (k, n))
     return (
         "[%s][HIPBLASLT][4242][Trace][rocblaslt_matmul] A=0x%x"
@@ -109,7 +109,7 @@ APPLICATION = [
 
 
 def write_log(path: Path, kind: str, size: int, per_second: int) -> None:
-    """A log of about ``size`` bytes, the same for the same arguments."""
+    """Write a log of about ``size`` bytes.  The same arguments give the same log."""
     rng = random.Random(20260203)
     shapes = problems(rng)
     weights = [1 / (i + 1) for i in range(PROBLEMS)]
@@ -145,7 +145,10 @@ def write_log(path: Path, kind: str, size: int, per_second: int) -> None:
 
 
 def write_find_db(path: Path, size: int) -> None:
-    """Rows of a real find-db (of the sample where that is not here), again and again with larger batches."""
+    """Write the rows of a real find-db again and again, with larger batches each time.
+
+    If the real file is missing, the rows come from the sample.
+    """
     text = bz2.decompress(REAL_ROWS.read_bytes()).decode() if REAL_ROWS.exists() else SAMPLE_ROWS.read_text()
     rows = [re.match(r"(\d+-\d+-\d+-\d+x\d+-\d+-\d+-\d+-)(\d+)(-.*)", row) for row in text.split("\n")]
     with path.open("w", encoding="utf-8") as sink:
@@ -158,7 +161,10 @@ def write_find_db(path: Path, size: int) -> None:
 
 
 def write_trace_json(path: Path, size: int) -> None:
-    """Events of a real trace (of the sample where that is not here), again and again with later ids and times."""
+    """Write the events of a real trace again and again, with later ids and times each time.
+
+    If the real file is missing, the events come from the sample.
+    """
     text = gzip.decompress(REAL_TRACE.read_bytes()) if REAL_TRACE.exists() else SAMPLE_TRACE.read_bytes()
     start, end = text.index(b'"traceEvents": [\n') + len(b'"traceEvents": [\n'), text.rindex(b"\n  ]")
     number = re.compile(rb'("(?:External id|correlation|id|Ev Idx|ts)": )(\d+)')
@@ -175,7 +181,7 @@ def write_trace_json(path: Path, size: int) -> None:
 
 
 def pss_bytes(root: int) -> int:
-    """Proportional set size of a process and all its descendants."""
+    """Return the proportional set size of a process and all its descendants, in bytes."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -197,7 +203,7 @@ def pss_bytes(root: int) -> int:
 
 
 def timed(command: str, environment: Mapping[str, str]) -> float:
-    """Seconds of a shell command."""
+    """Run a shell command and return its seconds.  Raises SystemExit if it fails."""
     started = time.monotonic()
     code = subprocess.run(["bash", "-c", command], stdout=subprocess.DEVNULL, env=environment, check=False).returncode
     seconds = time.monotonic() - started
@@ -207,7 +213,10 @@ def timed(command: str, environment: Mapping[str, str]) -> float:
 
 
 def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
-    """Seconds of a shell command, and the peak PSS of its processes; sampling that takes time."""
+    """Run a shell command and return its seconds and the peak PSS of its processes, in bytes.
+
+    Sampling the PSS takes time, so the seconds are too many.
+    """
     started = time.monotonic()
     child = subprocess.Popen(["bash", "-c", command], stdout=subprocess.DEVNULL, env=environment)
     peak = 0
@@ -218,7 +227,7 @@ def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
 
 
 def machine() -> Iterator[str]:
-    """The machine of the figures, as lines."""
+    """Yield lines that describe the machine of the figures."""
     info = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
     counter = "Python" if isinstance(new_counter((), (), ()), PlainCounter) else "native code"
@@ -229,10 +238,10 @@ def machine() -> Iterator[str]:
 
 
 class Program:
-    """The program as a command line, and the environment for it."""
+    """The program as a command line, and an environment for it."""
 
     def __init__(self, folder: Path) -> None:
-        """Make a plain environment in the folder, in which Python also keeps what it compiles."""
+        """Make a plain environment in the folder.  Python keeps its bytecode in the folder, too."""
         venv.create(folder / "plain", with_pip=False)
         path = [str(ROOT), *(entry for entry in sys.path if entry.endswith("site-packages"))]
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -251,7 +260,10 @@ class Program:
 
 
 def measure(log: Path, kind: str, folder: Path, rounds: int, rivals: bool) -> tuple[float, list[str]]:
-    """MB/s of the ingest, and what to print of it and its rivals, who took turns."""
+    """Measure the ingest and its rivals, which take turns.
+
+    Returns the MB/s of the ingest, and lines to print.
+    """
     store, out = folder / "store", folder / "counts.txt"
     program = Program(folder)
     program.warm(log)

@@ -1,4 +1,4 @@
-"""What the GPU records measure: GEMMs of a log, convolutions of a find-db or of models (no store, no DuckDB)."""
+"""Inputs of the GPU records: GEMMs of a log, convolutions of a find-db or of models (no store, no DuckDB)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _lines(stream: BinaryIO) -> Iterator[str]:
 
 @dataclass
 class Gemms:
-    """The distinct GEMMs of a log with their calls, and by problem text its workspaces and picks."""
+    """Distinct GEMMs of a log with the number of their calls, and workspaces and picks by problem text."""
 
     calls: Counter[Problem] = field(default_factory=Counter)
     workspaces: dict[str, int] = field(default_factory=dict)
@@ -59,12 +59,12 @@ class Gemms:
 
     @property
     def problems(self) -> list[Problem]:
-        """The problems, the most called first."""
+        """Problems, those with most calls first."""
         return [problem for problem, _ in self.calls.most_common()]
 
     @property
     def about(self) -> Mapping[str, Mapping[str, Any]]:
-        """What goes into the record beside a problem's result."""
+        """Facts that the record holds beside a problem's result: calls and logged picks."""
         return {
             problem.text: {"calls": count, "logged_picks": sorted(self.picks.get(problem.text, ()))}
             for problem, count in self.calls.items()
@@ -72,7 +72,7 @@ class Gemms:
 
 
 def gemms_of(path: str | None) -> Gemms:
-    """Read a log with Trace, bench or profile lines (.gz allowed); grouped GEMMs are left out."""
+    """Read a log with Trace, bench or profile lines (.gz allowed).  Grouped GEMMs are left out."""
     found = Gemms()
     for line in _lines(_opened(path, "--log")):
         for call in _read(line).records:
@@ -100,7 +100,7 @@ def _read(line: str) -> Outcome:
 
 
 def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W") -> list[Problem]:
-    """A seeded sample of a find-db's W problems (or F, or B) above 2 GFLOP that torch can state."""
+    """Return a seeded sample of a find-db's problems of one direction above 2 GFLOP that torch can state."""
     found = set()
     for line in _lines(_opened(path, "--find-db")):
         try:
@@ -114,8 +114,10 @@ def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W"
 
 
 def slow_wgrads(path: str | None) -> list[Problem]:
-    """The W problems of a find-db that ``logparse recommend`` calls slow beside their F and B (the analyzer's own
-    criterion and defaults), the one that loses most first; above 2 GFLOP, as in the sample.
+    """Return the W problems of a find-db that ``logparse recommend`` calls slow beside their F and B.
+
+    The criterion and its defaults are the analyzer's own.  As in the sample, problems are above 2 GFLOP. The problem
+    with the largest loss comes first.
     """
     found = [
         outcome.tables["measurements"] for outcome in find_db.read(_FindDb(path)) if "measurements" in outcome.tables
@@ -136,14 +138,15 @@ MODELS = (
     *("mobilenet_v3_large", "regnet_x_1_6gf", "regnet_y_3_2gf", "resnet18", "resnet50", "resnext50_32x4d"),
     *("shufflenet_v2_x1_0", "squeezenet1_1", "vgg16", "wide_resnet50_2"),
 )
-"""Of torchvision."""
+"""Names of torchvision's models."""
 _BATCH, _IMAGE = 32, 224
 
 
 def model_convolutions(direction: str, per_model: int, seed: int) -> dict[Problem, tuple[str, ...]]:
-    """A seeded sample of at most ``per_model`` distinct BF16 convolutions of each model, with all models that hold it.
+    """Return a seeded sample of at most ``per_model`` distinct BF16 convolutions per model.
 
-    The models run without memory (torch's ``meta`` device).  Raises ImportError without torchvision.
+    Each convolution comes with all models that contain it.  The models run without memory (torch's ``meta`` device).
+    Raises ImportError without torchvision.
     """
     found: dict[Problem, set[str]] = {}
     sampled: dict[Problem, None] = {}
@@ -157,7 +160,10 @@ def model_convolutions(direction: str, per_model: int, seed: int) -> dict[Proble
 
 
 def _convolutions(name: str, direction: str) -> list[Problem]:
-    """The 2D convolutions of a model whose inputs need a gradient where ``direction`` is B: not those of the images."""
+    """Return the 2D convolutions of a model.
+
+    With ``direction`` B the convolutions of the images (3 channels) are left out, because images need no gradient.
+    """
     import torch
     import torchvision
 
@@ -194,7 +200,7 @@ def _convolution(module: Any, x: tuple[int, ...], y: tuple[int, ...], direction:
 
 @dataclass(frozen=True)
 class _FindDb:
-    """A find-db file as a format's source."""
+    """A find-db file as the source of a format."""
 
     path: str | None
 
@@ -213,7 +219,7 @@ class _FindDb:
 
 
 def _frame(tables: list[pa.Table], *columns: str) -> Any:
-    """Columns of several tables as one DataFrame of plain strings and numbers."""
+    """Join columns of several tables into one DataFrame of plain strings and numbers."""
     plain = []
     for table in tables:
         chosen = table.select(list(columns))

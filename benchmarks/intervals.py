@@ -49,17 +49,17 @@ SHARES = (0.980, 0.975, 0.970, 0.967, 0.964, 0.961, 0.958, 0.955, 0.952, 0.948, 
 SIZES = (512, 768, 1024, 1536, 2048, 3072, 4096)
 _MOST_FLOPS = 1.2e11
 _COPIES_EACH = 16
-_START_S = 12.0  # of a process: importing torch and opening the device
+_START_S = 12.0  # time to start a process: importing torch and opening the device
 
 Key: TypeAlias = tuple[str, str, int]
-"""``copy`` or ``planted``, the problem's text, and a number within it."""
+"""``copy`` or ``planted``, the problem's text, and a number that tells pairs of one problem apart."""
 
 
 class Known(Torch):
-    """Solutions whose true ratio is known: ``copy:N`` is the default, ``part:SHARE`` copies that share of the rows."""
+    """Solutions whose true ratio is known.  ``copy:N`` is the default; ``part:SHARE`` copies that share of the rows."""
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        super().solutions(problem, 1)  # raises where torch does not run it
+        super().solutions(problem, 1)  # raises an error if torch does not run the problem
         copies = [Solution("copy", str(index)) for index in range(_COPIES_EACH)]
         return copies + [Solution("part", str(share)) for share in (1.0, *SHARES)]
 
@@ -80,7 +80,7 @@ class Known(Torch):
 
 
 class _Unchecked(TorchRunnable):
-    """A copy computes no product, so nothing is checked."""
+    """A runnable without a check, because a copy of rows computes no product."""
 
     def error(self) -> float:
         return 0.0
@@ -91,7 +91,7 @@ class _Unchecked(TorchRunnable):
 
 @dataclass(frozen=True)
 class Pair:
-    """Two solutions of one problem; ``true`` is what the ratio of their times should be."""
+    """Two solutions of one problem, and the true ratio of their times."""
 
     key: Key
     problem: Problem
@@ -101,7 +101,10 @@ class Pair:
 
 
 def pairs_of(smoke: bool, copies: int) -> list[Pair]:
-    """The pairs in the order of work: copies and planted ones by turns, so that a cut anywhere leaves both."""
+    """Return the pairs in the order of work.
+
+    Copies and planted pairs alternate, so that a cut anywhere leaves both.
+    """
     sizes = (64, 96) if smoke else SIZES
     types = ("f32_r",) if smoke else ("bf16_r", "f16_r")
     problems = [
@@ -136,7 +139,7 @@ def _gemm(m: int, n: int, k: int, dtype: str) -> GemmProblem:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one process measured: blocks by key, the pairs that failed, and the device's facts."""
+    """Results of one process: blocks by key, the pairs that failed, and the device's facts."""
 
     pairs: dict[Key, Pairs]
     failed: dict[str, str]
@@ -145,10 +148,10 @@ class Measured:
 
 
 def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, deadline_s: float) -> Measured:
-    """Every pair once, in a process of its own, until ``deadline_s`` have passed."""
+    """Measure every pair once in the calling process, until ``deadline_s`` seconds have passed."""
     started = time.monotonic()
     place = Place(device=device)
-    method = Method(blocks=blocks, floor=-1.0)  # no pair is given up early: the intervals are what is measured here
+    method = Method(blocks=blocks, floor=-1.0)  # no pair is given up early, because the intervals are measured here
     context = WorkerContext({"known": Known(place)}, place, method, lambda what: None)
     out: dict[Key, Pairs] = {}
     failed: dict[str, str] = {}
@@ -165,11 +168,14 @@ def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, dead
 
 
 def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, budget_s: float) -> list[Measured]:
-    """The same pairs in ``total`` fresh processes, one after the other: those that the first one had time for."""
+    """Measure the pairs in ``total`` fresh processes, one after the other.
+
+    The first process measures as many pairs as its time allows.  The others measure the same pairs.
+    """
     started, done, left = time.monotonic(), list[Measured](), list(pairs)
     for turn in range(total):
         rest = budget_s - (time.monotonic() - started)
-        share = rest / (total - turn) - _START_S if turn == 0 else rest  # later ones are limited by the list alone
+        share = rest / (total - turn) - _START_S if turn == 0 else rest  # only the list limits later processes
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             one = pool.submit(one_process, device, left, turn, blocks, max(5.0, share)).result()
         done.append(one)
@@ -184,7 +190,7 @@ def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, bud
 
 
 def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pairs]:
-    """The pairs of one run, over its processes."""
+    """Join the pairs of one run over its processes."""
     out = {}
     for pair in pairs:
         held = Pairs((), ())
@@ -195,7 +201,7 @@ def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pa
 
 
 def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, Any]:
-    """The required shares, with their counts."""
+    """Return the required shares with their counts."""
     half = len(processes) // 2
     runs = [processes[:half], processes[half : 2 * half]]
     judged = [judge_all(joined(pairs, run)) for run in runs]
@@ -222,7 +228,10 @@ def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, A
 
 
 def prediction(confirmation: Confirmation) -> Interval:
-    """Where the ratio of one further process lies, with 95 %: its variance is that of the mean times n + 1."""
+    """Predict the interval of the ratio in one further process, with 95 %.
+
+    Its variance is the variance of the mean times n + 1 (n: processes of the confirmation).
+    """
     value = confirmation.speedup.value
     half = math.log(confirmation.speedup.high / value) * math.sqrt(confirmation.processes + 1)
     return Interval(value, value * math.exp(-half), value * math.exp(half))
@@ -238,7 +247,7 @@ def _share(values: Any) -> float:
 
 
 def _deviation(pairs: Sequence[Pair], processes: Sequence[Measured]) -> float:
-    """Pooled standard deviation of the log ratio between processes."""
+    """Return the pooled standard deviation of the log ratio between processes."""
     squares = degrees = 0.0
     for pair in pairs:
         values = [math.log(judge(process.pairs[pair.key]).speedup.value) for process in processes]
@@ -248,7 +257,7 @@ def _deviation(pairs: Sequence[Pair], processes: Sequence[Measured]) -> float:
 
 
 def missed(made: Mapping[str, Any]) -> list[str]:
-    """The requirements that are not met."""
+    """Return the requirements that are not met."""
     checks = {
         f"copies_excluded {made['copies_excluded']:.1%} of {made['copies']}": made["copies"] >= LEAST_COPIES
         and made["copies_excluded"] <= MOST_EXCLUDED,
@@ -261,12 +270,12 @@ def missed(made: Mapping[str, Any]) -> list[str]:
 
 
 def _blocks(pairs: Pairs) -> list[int]:
-    """Log ratios of the blocks, in millionths."""
+    """Return the log ratios of the blocks, in millionths."""
     return [round(1e6 * math.log(a / b)) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write the record, print the shares; 1 where a requirement is not met."""
+    """Measure, write the record, and print the shares.  Returns 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--budget", type=float, default=430.0, help="seconds in all")

@@ -1,7 +1,8 @@
 """Small jobs of the usual kinds for ``in_job.py``, in plain torch with random weights: nothing is downloaded.
 
-Image networks (``models.py``) and transformers of three kinds: GPT-2 (biases, GELU), Llama (grouped queries, gated
-SiLU, no biases) and ViT (197 tokens, a patch convolution).  A few layers each: more would repeat the same problems.
+There are image networks (``models.py``) and three kinds of transformers: GPT-2 (biases, GELU), Llama (grouped queries,
+gated SiLU, no biases) and ViT (197 tokens, a patch convolution).  Each has a few layers only, because more layers would
+repeat the same problems.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width, bias=bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The attended values, projected."""
+        """Return the attended values, projected."""
         batch, tokens, width = x.shape
         q, k, v = (
             y.view(batch, tokens, -1, self._size).transpose(1, 2)
@@ -37,7 +38,7 @@ class Attention(nn.Module):
 
 
 class Gated(nn.Module):
-    """Llama's feed-forward part."""
+    """Llama's feed-forward layers."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -45,12 +46,12 @@ class Gated(nn.Module):
         self.down = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Down from the gated product."""
+        """Return the gated product, projected to the input's width."""
         return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
 
 
 class Block(nn.Module):
-    """Attention and feed-forward part, each after its norm and added to its input."""
+    """Attention and feed-forward layers.  The input of each is normalized, and its output is added to that input."""
 
     def __init__(self, width: int, heads: int, kv_heads: int, inner: int, *, causal: bool, gated: bool) -> None:
         super().__init__()
@@ -61,13 +62,13 @@ class Block(nn.Module):
         self.body: nn.Module = Gated(width, inner) if gated else plain
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Both parts."""
+        """Apply attention, then the feed-forward layers."""
         x = x + self.attention(self.first(x))
         return x + self.body(self.second(x))
 
 
 class Patches(nn.Module):
-    """ViT's first layer: patches of 16×16 as tokens, behind one for the class."""
+    """ViT's first layer: a token for the class, then patches of 16×16 as tokens."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -75,27 +76,27 @@ class Patches(nn.Module):
         self.token = nn.Parameter(torch.zeros(1, 1, width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Batch × tokens × width."""
+        """Map images to (batch, tokens, width)."""
         y = self.patch(x).flatten(2).transpose(1, 2)
         return torch.cat([self.token.expand(len(y), -1, -1), y], dim=1)
 
 
 def gpt2(small: bool) -> nn.Module:
-    """GPT-2's small model, four of its twelve layers."""
+    """Make GPT-2's small model with four of its twelve layers."""
     width, heads, words, depth = (64, 4, 256, 1) if small else (768, 12, 50304, 4)
     blocks = [Block(width, heads, heads, 4 * width, causal=True, gated=False) for _ in range(depth)]
     return nn.Sequential(nn.Embedding(words, width), *blocks, nn.LayerNorm(width), nn.Linear(width, words, bias=False))
 
 
 def llama(small: bool) -> nn.Module:
-    """A Llama of 2,048 channels (as TinyLlama 1.1B), three layers."""
+    """Make a Llama of 2,048 channels (as TinyLlama 1.1B) with three layers."""
     width, heads, kv_heads, inner, words, depth = (64, 4, 2, 96, 256, 1) if small else (2048, 32, 4, 5632, 32000, 3)
     blocks = [Block(width, heads, kv_heads, inner, causal=True, gated=True) for _ in range(depth)]
     return nn.Sequential(nn.Embedding(words, width), *blocks, nn.RMSNorm(width), nn.Linear(width, words, bias=False))
 
 
 def vit(small: bool) -> nn.Module:
-    """ViT-B/16, four of its twelve layers."""
+    """Make ViT-B/16 with four of its twelve layers."""
     width, heads, depth = (48, 3, 1) if small else (768, 12, 4)
     blocks = [Block(width, heads, heads, 4 * width, causal=False, gated=False) for _ in range(depth)]
     return nn.Sequential(Patches(width), *blocks, nn.LayerNorm(width), nn.Linear(width, 1000))
@@ -111,14 +112,14 @@ def _tokens(count: int, words: int) -> Callable[[int], torch.Tensor]:
 
 @dataclass(frozen=True)
 class Job:
-    """How a model is built (small or not), and its inputs."""
+    """How to make a model (small or not), and its inputs."""
 
     build: Callable[[bool], nn.Module]
     inputs: Callable[[int], torch.Tensor]
     batch: int
     small_inputs: Callable[[int], torch.Tensor]
     kind: str
-    """Of the problems that take most of its time."""
+    """Kind of the problems that take most of the model's time."""
 
 
 JOBS: Mapping[str, Job] = {
@@ -129,4 +130,4 @@ JOBS: Mapping[str, Job] = {
     "regnet": Job(lambda small: regnet_y_3_2gf(), _images(224), 64, _images(32), "conv"),
     "vit": Job(vit, _images(224), 64, _images(32), "gemm"),
 }
-"""In the order of work, so that a short list has both kinds."""
+"""Jobs in the order of work.  The kinds alternate, so that a short list has both."""

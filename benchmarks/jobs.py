@@ -74,13 +74,15 @@ from analyzers.compare.unit_time import LEAST_TURNS
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
 FLOOR, MOST_SAME = 0.01, 0.04
-"""A smaller change of the truth counts as no change (jobs differ by as much between two machines of one kind), as does
-an interval that holds none and reaches no further than the second.
+"""Bounds of a change that counts as none, as shares of the unit's time.
+
+A change of the truth below ``FLOOR`` counts as no change, because jobs differ by as much between two machines of one
+kind.  An interval that holds 0 counts as "same" if it reaches no further than ``MOST_SAME``.
 """
 _RUN_S, _JOB_S, _LEAST_S = 90.0, 540.0, 120.0
-"""Seconds: of one run for the truth and of one job at most; a job is not begun with less left."""
+"""Limits in seconds: one run for the truth, one job, and the least time left for a job to begin."""
 _OTHERS = 2
-"""Further actions of a job whose step is measured."""
+"""Number of further actions of a job whose step is measured."""
 _SMOKE = {
     "JOB_SMOKE": "1",
     "JOB_SECONDS": "2",
@@ -92,14 +94,16 @@ _SMOKE = {
 FASTER = frozenset({"verified", "faster, not as promised"})
 NOT_FASTER = frozenset({"took effect, not faster", "had no effect"})
 _WALL = re.compile(r"of the wall time of an? \w+ (.*)")
-"""Text of the unit's wall time before and after."""
+"""The unit's wall time before and after, in a line of ``verify``."""
 VERDICTS = (*FASTER, *NOT_FASTER, "another workload", "time unknown")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A program, how many GPUs it takes, why it cannot run on a CPU, for how long it runs its units, and how many of
-    its processes fit into the memory of a GPU.
+    """A program and its needs.
+
+    They are the number of GPUs, the reason why it cannot run on a CPU, how long it runs its units, and how many of its
+    processes fit into a GPU's memory.
     """
 
     program: str
@@ -110,7 +114,7 @@ class Job:
     at_once: int = 12
 
     def command(self, name: str) -> list[str]:
-        """As a user starts it."""
+        """Return the command line as a user types it."""
         ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.gpus)]
         return [sys.executable, *(ranks if self.gpus > 1 else []), str(PROGRAMS / self.program), name]
 
@@ -136,7 +140,7 @@ JOBS: Mapping[str, Job] = {
 
 
 def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
-    """Run the job's stages in this process; ``row.json`` holds how far it has come."""
+    """Run the job's stages in this process.  ``row.json`` holds how far the job has come."""
     row: dict[str, Any] = {"job": name, "about": JOBS[name].about, "seconds": {}}
     if options.again:
         row |= json.loads((folder / "row.json").read_text(encoding="utf-8")) | {"seconds": {}}
@@ -154,7 +158,7 @@ def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
 
 
 class _Stages:
-    """What is done with one job; ``row`` is filled in."""
+    """Stages of one job.  They fill in ``row``."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, row: dict[str, Any]) -> None:
         from logparse.store import open_store
@@ -170,7 +174,7 @@ class _Stages:
         row.setdefault("said", self._said)
 
     def done(self) -> Iterator[str]:
-        """The names of the stages, each when it has ended.  Raises RuntimeError where the job fails."""
+        """Yield the name of each stage when it has ended.  Raises RuntimeError if the job fails."""
         row = self._row
         if self._options.again:
             self._kept()
@@ -198,7 +202,10 @@ class _Stages:
         yield from self._truths()
 
     def _kept(self) -> None:
-        """The step of a kept job, simulated again, from the unchanged step beside it too, where that was timed."""
+        """Simulate the step of a kept job again.
+
+        If the unchanged step was also timed beside the others, simulate from that time, too.
+        """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise
 
@@ -210,11 +217,11 @@ class _Stages:
             self._named = self._applying(*row["actions"])
 
     def _applying(self, *names: str) -> dict[str, str]:
-        """What has the program apply these actions."""
+        """Return the environment that makes the program apply these actions."""
         return {"JOB_APPLY": str(self._folder / "applied" / "apply.py"), "JOB_APPLY_NAMES": ",".join(names)}
 
     def _foretold(self) -> None:
-        """The job traced, once more alone, and replayed, as ``tune`` does: what the step is simulated to take."""
+        """Trace the job, run it once more alone, replay, and simulate the step, as ``tune`` does."""
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise, write
         from analyzers.replay.replay import Options, replay
@@ -238,10 +245,10 @@ class _Stages:
         row["applied_by"], row["actions"], row["others"] = "nothing", [], _others(found.step, found.actions, [])
 
     def _simulated(self, found: Any, run: str) -> Any:
-        """Return the simulated step in µs, now and under each action; where it is unknown, a string with the reason.
+        """Return the simulated step in µs, now and under each action. If it is unknown, return the reason as a string.
 
-        ``traced_us`` is the unchanged step with the host and its waits as under the profiler, ``scaled_us`` with both
-        scaled.
+        ``traced_us`` is the unchanged step with the host and its waits as under the profiler.  In ``scaled_us`` both
+        are scaled.
         """
         from analyzers.actions.totals import factors_of
         from analyzers.evidence.runs import tables_of
@@ -274,7 +281,7 @@ class _Stages:
             raise RuntimeError(f"tune ended with {code}")
 
     def _as_if_tuned(self) -> None:
-        """The first stages of ``tune``, where operators of a CPU stand for kernels."""
+        """Do the first stages of ``tune``.  Operators of a CPU stand for kernels."""
         from analyzers.replay.replay import Options, replay
         from analyzers.replay.results import Method
         from analyzers.replay.scheduler import Limits
@@ -287,7 +294,7 @@ class _Stages:
         )
 
     def _captured(self, run: str, environ: Mapping[str, str]) -> None:
-        """The job with its logs and traces, into the store as this run.  Raises RuntimeError if it fails."""
+        """Run the job with its logs and traces, and ingest them as this run.  Raises RuntimeError if the job fails."""
         from logparse.capture.plan import Trace, plan
         from logparse.capture.run import capture
         from logparse.ingest import ingest
@@ -306,8 +313,9 @@ class _Stages:
             raise RuntimeError(f"the job ended with {code}")
 
     def _applied(self) -> tuple[str, str, list[str], Any]:
-        """The runs before and after, and the actions of the latter and what its override files do: those of ``tune``,
-        else the best action by name.
+        """Find the actions that ``tune`` applied. If it applied none, run the job with its best action, named.
+
+        Returns the runs before and after, the actions of the run after, and the effect of its override files.
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.apply_module import without_a_change
@@ -338,7 +346,7 @@ class _Stages:
         return before, after, [best.action.name], None
 
     def _judged(self, before: str, after: str, names: Sequence[str], files: Any) -> dict[str, Any]:
-        """What ``verify`` says of the two runs."""
+        """Return the words and numbers of ``verify`` for the two runs."""
         from analyzers.compare.actions import lines, verify_actions
         from analyzers.evidence.runs import tables_of
         from analyzers.tune.by_turns import MOST_PAIRS, PAIRS, by_turns
@@ -362,7 +370,10 @@ class _Stages:
         return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
 
     def _truths(self) -> Iterator[str]:
-        """Runs without and with the action by turns, and with others; a job without any runs once, for its time."""
+        """Time runs without and with the action in turns, and runs with other actions.
+
+        If no action is applied, only the unchanged job runs, for its time.
+        """
         from logparse.capture import with_overrides
 
         sides: dict[str, tuple[Sequence[str], Mapping[str, str]]] = {"before": (self._command, self._environ)}
@@ -391,7 +402,7 @@ class _Stages:
         yield "truth"
 
     def _beside(self) -> dict[str, Any]:
-        """The step under each action, as simulated where the unchanged one takes what it took beside the others."""
+        """Return the step under each action, simulated from the unchanged step's time beside the others."""
         from analyzers.job.step.answer import Step, answer, traced_step
 
         held = traced_step(self._tables)
@@ -410,7 +421,10 @@ def _as_device(path: Path) -> None:
 
 
 def _best(actions: Sequence[Any]) -> Any:
-    """What ``apply.py`` can do: the best that pays, else the one that is least unlikely to; None: nothing is timed."""
+    """Return the best action of ``apply.py`` that pays.
+
+    Else return the action with the best saving.  None: no action.
+    """
     from analyzers.recommend.apply_module import has_lines
 
     usable = [x for x in actions if has_lines(x) and x.measured_share > 0]
@@ -425,13 +439,13 @@ def _offer(x: Any) -> dict[str, Any]:
 
 
 def _verdict(said: Sequence[str]) -> str | None:
-    """That of the first line of ``tune``'s ending: "tune: VERDICT…: kept"."""
+    """Return the verdict in the first line of ``tune``'s ending: "tune: VERDICT…: kept"."""
     ending = next((x.removeprefix("tune: ") for x in reversed(said) if x.startswith("tune: ")), "")
     return next((x for x in sorted(VERDICTS, key=len, reverse=True) if ending.startswith(x)), None)
 
 
 def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[str]:
-    """Of the actions that were not applied alone, those of which the simulation says most."""
+    """Return the actions that were not applied alone and whose simulated change of the step is largest."""
     if step is None or isinstance(step, str):
         return []
     from analyzers.recommend.apply_module import has_lines
@@ -442,7 +456,7 @@ def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[s
 
 
 class _Run:
-    """A run of the program with nothing of ours, which does its units turn by turn once all is ready."""
+    """A run of the program without our profiler.  It does its units turn by turn once all runs are ready."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
         folder.mkdir()
@@ -453,18 +467,18 @@ class _Run:
             self._process = subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT)
 
     def ready(self) -> None:
-        """Wait until it is.  Raises RuntimeError where it ends or takes too long."""
+        """Wait until the run is ready.  Raises RuntimeError if it ends or takes too long."""
         self._awaited("ready", _RUN_S)
 
     def turn(self) -> dict[str, Any]:
-        """What the program says of the units of its next turn.  Raises RuntimeError."""
+        """Let the program do its next turn, and return its report on the units.  Raises RuntimeError if it ends."""
         (self._folder / f"{self._turn}.go").touch()
         found = self._awaited(f"{self._turn}.json", _RUN_S)
         self._turn += 1
         return dict(json.loads(found.read_text(encoding="utf-8")))
 
     def end(self) -> None:
-        """Have it end by itself, or end it."""
+        """Let the program end by itself.  If it does not end within 4 s, end it."""
         (self._folder / "end").touch()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(4)
@@ -483,8 +497,10 @@ class _Run:
 def _by_turns(
     runs: Sequence[tuple[str, Sequence[str], Mapping[str, str]]], seconds: float, folder: Path
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """All runs are started and made ready at once; then they have the device one after another, for so many seconds,
-    every other time in the opposite order.  Yields what each turn of a run (by its place) took; the first is warm-up.
+    """Start all runs at once and make them ready. Then they have the device one after another, for so many seconds.
+
+    Every other turn has the opposite order.  Yields the place of a run and its report on each turn.  The first turn is
+    a warm-up.
     """
     held: list[_Run] = []
     with tempfile.TemporaryDirectory(dir=folder, prefix="truth-") as place:
@@ -516,7 +532,7 @@ def _last_lines(path: Path) -> str:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
-    """End a process and those that it started; a launcher ends its ranks itself where it has time to."""
+    """End a process and the processes that it started.  A launcher with enough time ends its ranks itself."""
     held = list(_below(process.pid))
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.terminate()
@@ -529,7 +545,7 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def _below(pid: int) -> Iterator[int]:
-    """The processes that a process has started, and those that these have."""
+    """Yield the descendants of a process."""
     parents: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -542,7 +558,7 @@ def _below(pid: int) -> Iterator[int]:
 
 
 class _Devices:
-    """The GPUs of the machine: a job waits until it gets as many as it needs, behind those that came before it."""
+    """GPUs of the machine.  A job waits until it gets as many as it needs, behind the jobs that came before it."""
 
     def __init__(self, count: int) -> None:
         shown = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -570,7 +586,7 @@ class _Devices:
 def all_jobs(
     names: Sequence[str], options: argparse.Namespace, folder: Path, record: dict[str, Any], out: Path
 ) -> None:
-    """The jobs side by side, as far as there are GPUs; the record is written as they go on."""
+    """Run the jobs side by side, as far as there are GPUs.  The record is written as they go on."""
     deadline = time.monotonic() + options.budget
     devices, lock = _Devices(2 if options.smoke else record["environment"]["gpus"]), threading.Lock()
     rows: dict[str, dict[str, Any]] = record["jobs"]
@@ -600,7 +616,7 @@ def all_jobs(
             continue
         threads.append(threading.Thread(target=lane, args=(name,), daemon=True))
         threads[-1].start()
-        time.sleep(0.2)  # in their order: those of two GPUs first
+        time.sleep(0.2)  # keeps their order, in which jobs of two GPUs come first
     for thread in threads:
         thread.join()
 
@@ -613,7 +629,7 @@ def _watched(
     seconds: float,
     keep: Callable[[str, Mapping[str, Any]], None],
 ) -> None:
-    """The job's process until it ends or its time is over."""
+    """Run the job's process until it ends or its time is over."""
     words = ["--job", name, "--folder", str(folder.resolve()), "--replay", str(options.replay)]
     words += ["--truth-s", str(options.truth_s), "--truth-copies", str(options.truth_copies)]
     words += [f"--{name}" for name in ("smoke", "steps", "again") if getattr(options, name)]
@@ -651,9 +667,10 @@ def _watched(
 
 
 def truth(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Unit times in µs by the program itself: without and with the action, and the change with its interval.
+    """Return unit times in µs that the program took itself, without and with the action, and the change with its
+    interval.
 
-    A copy of each are a pair of runs side by side, and their turns are compared as ``tune`` compares turns.
+    One copy of each side makes a pair of runs side by side.  Turns are compared as ``tune`` compares them.
     """
     found = compared(row.get("truth", {}), "after")
     if found is None:
@@ -668,7 +685,7 @@ def truth(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
-    """Whether the verdict's claim about the unit's wall time is right."""
+    """Tell whether the verdict's claim about the unit's wall time is right: right, wrong, undecided, or no claim."""
     if verdict is None or found is None or verdict not in (*FASTER, *NOT_FASTER):
         return "no claim"
     said, less = found["said"], found["change"] < -FLOOR
@@ -684,7 +701,7 @@ def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What is owed, over all jobs of a record."""
+    """Return the required counts over all jobs of a record."""
     ran = {name: row for name, row in rows.items() if "skipped" not in row}
     by = {word: [n for n, x in ran.items() if x["direction"] == word] for word in ("right", "wrong", "undecided")}
     return {
@@ -698,7 +715,7 @@ def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A row per job, as in ``docs/results.md``; times in ms per unit."""
+    """Return a row per job, as in ``docs/results.md``.  Times are in ms per unit."""
     head = (
         "job",
         "action",
@@ -739,7 +756,7 @@ def _ms(us: float | None) -> str:
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One record of all jobs; of one that several hold, the last that did not fail."""
+    """Merge records into one of all jobs.  If several records hold a job, the last one that did not fail counts."""
     rows: dict[str, Any] = {}
     for name, row in (x for record in records for x in record["jobs"].items()):
         if name not in rows or "failed" not in row or "failed" in rows[name]:
@@ -750,7 +767,10 @@ def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _environment(smoke: bool) -> dict[str, Any]:
-    """Device, driver and libraries; found without a context on any GPU, which jobs would see."""
+    """Return device, driver and libraries.
+
+    No GPU gets a context, because jobs would notice it.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     out: dict[str, Any] = {"python": sys.version.split()[0]}
@@ -773,7 +793,7 @@ def _written(record: Mapping[str, Any], path: Path) -> None:
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
-    """The jobs to run, in the order of ``--only``, else of ``JOBS``, where those of two GPUs come first."""
+    """Return the jobs to run in the order of ``--only``, else of ``JOBS``, in which jobs of two GPUs come first."""
     names = options.only.split(",") if options.only else list(JOBS)
     if unknown := [x for x in names if x not in JOBS]:
         raise SystemExit(f"--only {','.join(unknown)}: there is {', '.join(JOBS)}")
@@ -782,7 +802,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the jobs, write the record, print the table; 1 where less than what is owed came out."""
+    """Run the jobs, write the record, and print the table.  Returns 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="names of jobs, joined by commas (default: all)")
     parser.add_argument("--rest", type=Path, help="a record: the jobs that it has are left out, unless they failed")

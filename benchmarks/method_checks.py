@@ -1,7 +1,7 @@
-"""Are findings repeatable, and does the method report false ones?  (``gpu_replay.py --repeat`` and ``--null``)
+"""Are findings repeatable, and does the method report false ones? (``gpu_replay.py --repeat`` and ``--null``)
 
-``COPIES`` is a backend whose solutions are all PyTorch's default under other names: whatever is confirmed of them is
-false.
+``COPIES`` is a backend whose solutions are all PyTorch's default under other names. Every confirmed finding among them
+is false.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from logparse.model import DEFAULT, Problem, Solution
 LEAST_AGAIN, MOST_FALSE = 0.95, 0.01
 COPIES_EACH, PAIRS = 8, 300
 SHARE_OF_RACES = 0.4
-"""Of the budget of ``--null``; the rest is for forced confirmations."""
+"""Share of the budget of ``--null`` that races get. The rest is for forced confirmations."""
 
 Replayed: TypeAlias = Callable[
     [argparse.Namespace, Sequence[str], Sequence[Problem], Mapping[str, int], float], tuple[list[Outcome], bool]
@@ -41,7 +41,7 @@ Replayed: TypeAlias = Callable[
 
 
 class CopiesOfDefault:
-    """PyTorch's default call, eight times."""
+    """Backend with eight solutions, each of which is PyTorch's default call."""
 
     def __init__(self, place: Place) -> None:
         self._inner: Backend = TORCH.open(place)
@@ -51,7 +51,7 @@ class CopiesOfDefault:
         return dict(self._inner.environment()) | {"null": "1"}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        self._inner.solutions(problem, 1)  # raises where torch does not run it
+        self._inner.solutions(problem, 1)  # raises an error if torch does not run the problem
         return [Solution("copy", str(index)) for index in range(min(limit, COPIES_EACH))]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
@@ -72,7 +72,7 @@ COPIES = BackendType("copies", "PyTorch's default under several names", CopiesOf
 
 @dataclass(frozen=True)
 class Replay:
-    """One run's verdicts by problem text; ``raced`` holds all that were measured, with or without a finding."""
+    """One run's verdicts by problem text. ``raced`` holds all measured problems, with or without a finding."""
 
     raced: frozenset[str]
     judged: Mapping[str, Confirmation]
@@ -81,7 +81,9 @@ class Replay:
 
 
 def verdicts(outcomes: Sequence[Outcome]) -> Replay:
-    """The results of a run: confirmed findings under false-discovery control, as ``logparse replay`` reports them."""
+    """Judge the results of a run: confirmed findings under false-discovery control, as ``logparse
+    replay`` reports them.
+    """
     confirmed = {x.problem.text: x for x in outcomes if isinstance(x, Confirmed)}
     judged, kept = judge_all({text: x.pairs for text, x in confirmed.items()})
     raced = frozenset(x.problem.text for x in outcomes if isinstance(x, Result) and x.pick_us)
@@ -91,7 +93,7 @@ def verdicts(outcomes: Sequence[Outcome]) -> Replay:
 
 
 def compared(first: Replay, second: Replay) -> dict[str, Any]:
-    """How many findings of the first run the second one makes too, over the problems of both."""
+    """Count the findings of the first run that the second run makes too, over the problems of both."""
     common = first.raced & second.raced
     found = first.kept & common
     again = found & second.kept
@@ -143,7 +145,7 @@ def repeat(
 
 
 def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Replayed) -> int:
-    """The whole replay on copies; then as many forced confirmations as fit the rest of the budget."""
+    """Replay copies as a whole. Then do as many forced confirmations as fit the rest of the budget."""
     started = time.monotonic()
     outcomes, _ = replayed(options, [f"{Path(__file__).stem}:COPIES"], problems, {}, SHARE_OF_RACES * options.budget)
     run = verdicts(outcomes)
@@ -169,7 +171,7 @@ def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Rep
 
 
 def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: float) -> dict[str, Pairs]:
-    """Copies confirmed against each other without a race, as a winner is: each pair in fresh processes."""
+    """Confirm copies against each other without a race, as a winner is confirmed: each pair in fresh processes."""
     wanted = [
         Pair(
             ("copy", problem.text, turn),
@@ -188,7 +190,10 @@ def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: 
 
 
 def _upper(count: int, trials: int) -> float:
-    """Clopper and Pearson's one-sided upper bound, by bisection: the share at which so few are seen in 5 % of cases."""
+    """Return Clopper and Pearson's one-sided upper bound, found by bisection.
+
+    It is the share at which at most ``count`` events in ``trials`` have a probability of 5 %.
+    """
     low, high = 0.0, 1.0
     for _ in range(50):
         share = (low + high) / 2

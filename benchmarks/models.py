@@ -1,4 +1,4 @@
-"""Two image models in plain torch, for machines without torchvision: same layers, shapes and parameter counts.
+"""Image models in plain torch, for machines without torchvision: same layers, shapes and parameter counts.
 
 ResNet-50 (He et al., 2015; the stride in the 3×3, as in torchvision): 25,557,032 parameters.  RegNetY-3.2GF
 (Radosavovic et al., 2020; grouped 3×3 with squeeze and excitation): 19,436,338 parameters.  Weights are random.
@@ -15,13 +15,13 @@ REGNET_WIDTHS, REGNET_DEPTHS, REGNET_GROUP = (72, 216, 576, 1512), (2, 5, 13, 1)
 def convolution(
     c: int, k: int, window: int = 1, stride: int = 1, groups: int = 1, *, relu: bool = True
 ) -> nn.Sequential:
-    """Convolution and batch norm, with or without ReLU behind them."""
+    """Return a convolution and a batch norm, followed by a ReLU if ``relu``."""
     conv = nn.Conv2d(c, k, window, stride, window // 2, groups=groups, bias=False)
     return nn.Sequential(conv, nn.BatchNorm2d(k), *([nn.ReLU(inplace=True)] if relu else []))
 
 
 class Residual(nn.Module):
-    """A body beside the identity, or beside a 1×1 where the shape changes."""
+    """A body whose output is added to the input, or to a 1×1 convolution of the input if the shape changes."""
 
     def __init__(self, body: nn.Sequential, c: int, k: int, stride: int) -> None:
         super().__init__()
@@ -29,12 +29,12 @@ class Residual(nn.Module):
         self.beside = nn.Identity() if (c, stride) == (k, 1) else convolution(c, k, 1, stride, relu=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """ReLU of the sum."""
+        """Return the ReLU of the sum."""
         return torch.relu_(self.body(x) + self.beside(x))
 
 
 class SqueezeExcite(nn.Module):
-    """Channels weighted by what two 1×1 convolutions make of their means."""
+    """Channels weighted by two 1×1 convolutions of the channels' means."""
 
     def __init__(self, width: int, squeezed: int) -> None:
         super().__init__()
@@ -47,12 +47,12 @@ class SqueezeExcite(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The weighted channels."""
+        """Return the weighted channels."""
         return x * self.weigh(x)
 
 
 def resnet50() -> nn.Sequential:
-    """Bottlenecks 3, 4, 6, 3."""
+    """Make ResNet-50, with 3, 4, 6 and 3 bottlenecks."""
     return _bottlenecks(64, 1)
 
 
@@ -72,12 +72,15 @@ def _bottlenecks(width: int, groups: int) -> nn.Sequential:
 
 
 def resnext50() -> nn.Sequential:
-    """ResNet-50 with 3×3 convolutions of 32 groups, twice as wide (Xie et al., 2017): 25,028,904 parameters."""
+    """Make ResNeXt-50: ResNet-50 with 3×3 convolutions of 32 groups, twice as wide (Xie et al., 2017).
+
+    It has 25,028,904 parameters.
+    """
     return _bottlenecks(128, 32)
 
 
 def regnet_y_3_2gf() -> nn.Sequential:
-    """Every stage begins with stride 2; a block squeezes to a quarter of what comes into it."""
+    """Make RegNetY-3.2GF. Every stage begins with stride 2.  A block squeezes to a quarter of its input channels."""
     layers: list[nn.Module] = [convolution(3, 32, 3, 2)]
     c = 32
     for k, depth in zip(REGNET_WIDTHS, REGNET_DEPTHS, strict=True):

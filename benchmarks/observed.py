@@ -35,7 +35,7 @@ RESULTS = Path(__file__).with_name("results")
 
 
 def run(name: str, folder: Path | None, limit: float) -> dict[str, Any]:
-    """One run of a program, observed where a folder is given for its traces."""
+    """Run a program once.  If a folder for its traces is given, observe the program."""
     environ = dict(os.environ)
     if folder is not None:
         environ = with_overrides.with_torch(environ, with_overrides.UNITS_FILE)
@@ -61,7 +61,7 @@ def run(name: str, folder: Path | None, limit: float) -> dict[str, Any]:
 
 
 def observation(folder: Path) -> dict[str, Any]:
-    """What an observed run has left."""
+    """Read the files that an observed run has left."""
     units = [json.loads(path.read_text()) for path in folder.glob("units_*.json")]
     best = max(units, key=lambda x: sum(kind["count"] for kind in x["kinds"].values()), default=None)
     traces = sorted(folder.glob("trace_*.json.gz"))
@@ -82,13 +82,16 @@ def observation(folder: Path) -> dict[str, Any]:
 
 
 def late_ms(found: Mapping[str, Any]) -> float | None:
-    """Median of the last quarter of the program's own step times, by when its windows are over."""
+    """Return the median of the last quarter of the program's own step times, in ms.
+
+    The observer's windows are over by then.  Returns None without times.
+    """
     times = found.get("ms") or []
     return statistics.median(times[-(len(times) // 4) :]) if times else None
 
 
 def judged(plain: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Whether observed runs equal plain ones, and how their times compare."""
+    """Tell whether observed runs equal plain runs, and how their times compare."""
     same = {key: all(x.get(key) == plain[0].get(key) for x in seen) for key in ("code", "result", "graphs")}
     repeatable = all(x.get("result") == plain[0].get("result") for x in plain)
     times = [late_ms(x) for x in plain], [late_ms(x) for x in seen]
@@ -151,7 +154,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options.results.mkdir(exist_ok=True)
     path = options.results / f"observed-{device.replace(' ', '-')}-{record['date']}.json"
     for each in (run for x in record["programs"].values() for run in (*x["plain"], *x["observed"])):
-        each.pop("stderr", None)  # it holds paths of the machine, and is not compared
+        each.pop("stderr", None)  # standard error holds paths of the machine, and is not compared
     path.write_text(json.dumps(record) + "\n")
     print(f"{len(record['programs'])} of {len(chosen)} programs ran, {failed} differ: {path}")
     return int(failed > 0)

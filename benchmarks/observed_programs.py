@@ -1,7 +1,7 @@
 """Programs of real clients, for ``observed.py``: ``python observed_programs.py NAME``.
 
-Each prints one line of JSON: ``result`` (losses or outputs, exact), and ``ms``, the program's own time of each of its
-steps, on the GPU's clock where there is one.  Weights are random and nothing is downloaded.
+Each program prints one line of JSON. ``result`` holds losses or outputs, exact.  ``ms`` holds the program's own time of
+each of its steps, on the GPU's clock if there is a GPU. Weights are random and nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # the same sums in every run
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # gives the same sums in every run
 import torch
 from torch import nn
 
@@ -31,7 +31,7 @@ def program(function: Callable[[], None]) -> Callable[[], None]:
 
 
 class Clock:
-    """Times of steps, read at the end."""
+    """Times of steps.  They are read at the end."""
 
     def __init__(self) -> None:
         self._moments: list[Any] = []
@@ -91,7 +91,7 @@ def infer(model: nn.Module, batch: torch.Tensor, steps: int = CALLS) -> None:
 
 
 def graphs() -> int:
-    """How many graphs Dynamo has compiled."""
+    """Return the number of graphs that Dynamo has compiled."""
     if "torch._dynamo.utils" not in sys.modules:
         return 0
     return int(sys.modules["torch._dynamo.utils"].counters["stats"]["unique_graphs"])
@@ -127,7 +127,7 @@ def vision_infer() -> None:
 
 @program
 def cuda_graph() -> None:
-    """A step that is captured once and replayed, as PyTorch's notes on CUDA graphs show it."""
+    """Capture a step once and replay it, as in PyTorch's notes on CUDA graphs."""
     model, batch, clock = encoder(2).to(DEVICE).eval(), torch.randn(16, 128, 256, device=DEVICE), Clock()
     with torch.no_grad():
         stream = torch.cuda.Stream()
@@ -147,7 +147,7 @@ def cuda_graph() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Progress bars and notices of a client name times, which differ from run to run."""
+    """Hide the progress bars and notices of a client, because they show times, which differ from run to run."""
     with open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
         yield
 
@@ -174,7 +174,7 @@ class Tokens(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
 
 @program
 def transformers_trainer() -> None:
-    import transformers  # before torch in many programs; here torch is there already
+    import transformers  # many programs import transformers before torch; here torch is imported already
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     clock = Clock()

@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 LIMITS = {"outermost_us": 40.0, "inner_us": 1.5, "step_share": 0.001}
-"""Owed: µs of an outermost call, µs of a module within it, share of a step of 30 ms."""
+"""Limits: µs of an outermost call, µs of a module within it, share of a step of 30 ms."""
 INNER, ROUNDS, CALLS, STEP_US = 150, 40, 60, 30e3
 
 
@@ -76,7 +76,7 @@ def asked(process: subprocess.Popen[str]) -> dict[str, float]:
 
 
 def cost(plain: Sequence[Mapping[str, float]], observed: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The least time of each loop, observed less plain."""
+    """Subtract the least time of each loop in the plain process from that in the observed process."""
 
     def more(name: str) -> float:
         return min(x[name] for x in observed) - min(x[name] for x in plain)

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run of a program took: ``peak_mb`` is the largest sum over its processes at one moment (proportional set
-    size in 10^6 bytes: pages that several processes hold count once).  ``resident_mb`` is the largest resident set of
-    one of them, which does not depend on what other programs hold the same pages.
+    """Cost of one run of a program.
+
+    ``peak_mb`` is the largest sum of the proportional set sizes of its processes at one moment, in 10^6 bytes.  In a
+    proportional set size, pages that several processes hold count once.  ``resident_mb`` is the largest resident set of
+    one process.  It does not depend on other programs that hold the same pages.
     """
 
     wall_s: float
@@ -26,7 +28,7 @@ class Cost:
 
 
 class Watch:
-    """Memory of a process and its descendants together at one moment, the largest so far, and their CPU seconds."""
+    """Memory of a process with its descendants, the largest at any moment so far, and their CPU seconds."""
 
     def __init__(self, pid: int, every_s: float = 0.1) -> None:
         self.pid = pid
@@ -60,19 +62,19 @@ class Watch:
                 self.resident_mb = max(self.resident_mb, resident)
                 self._seconds[pid] = cpu_s(pid)
                 left += children(pid)
-            except OSError:  # it has ended
+            except OSError:  # the process has ended
                 continue
         self.peak_mb = max(self.peak_mb, total)
 
 
 def cost(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
-    """Run a program to its end and measure it.  CPU is that of all processes that it waited for."""
+    """Run a program to its end and measure it.  CPU seconds include all processes that it waited for."""
     begun = time.perf_counter()
-    # Text goes to files: a full pipe would stop the program.
+    # The output is read all the time, because a full pipe would stop the program.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as started:
         assert started.stdout
         watch = Watch(started.pid, 0.02)
-        output = started.stdout.read()  # until every process has closed it
+        output = started.stdout.read()  # until every process has closed the pipe
         wall_s = time.perf_counter() - begun
         watch.stop()
         _, status, used = os.wait4(started.pid, 0)
@@ -83,12 +85,12 @@ def cost(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
 
 
 def pss_mb(pid: int) -> float:
-    """Proportional set size of a process in MB (10^6 bytes)."""
+    """Return the proportional set size of a process in MB (10^6 bytes)."""
     return memory_mb(pid)[0]
 
 
 def memory_mb(pid: int) -> tuple[float, float]:
-    """Proportional and resident set size of a process in MB (10^6 bytes)."""
+    """Return the proportional and the resident set size of a process in MB (10^6 bytes)."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
         sizes = {line.split()[0]: int(line.split()[1]) * 1024 / 1e6 for line in rollup if line.endswith("kB\n")}
     return sizes.get("Pss:", 0.0), sizes.get("Rss:", 0.0)
@@ -101,12 +103,12 @@ def cpu_s(pid: int) -> float:
 
 
 def children(pid: int) -> list[int]:
-    """Of all threads: a process may be started by any of them."""
+    """Return the children of all threads of a process, because any thread may start a process."""
     found = []
     for thread in os.listdir(f"/proc/{pid}/task"):
         try:
             with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as listed:
                 found += [int(x) for x in listed.read().split()]
-        except OSError:  # it has ended
+        except OSError:  # the thread has ended
             continue
     return found

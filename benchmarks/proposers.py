@@ -45,21 +45,24 @@ from logparse.model import ConvProblem, Problem, Solution, problem_from_text, so
 
 RESULTS = Path(__file__).parent / "results"
 PLANS_OF, SETTINGS = "cudnn", "torch"
-"""The library of plans, and that of PyTorch's settings."""
+"""The library of cuDNN's plans, and the library of PyTorch's settings."""
 _KINDS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
 RECORDS = {**_KINDS, **{f"{direction} of models": f"{kind}-models" for direction, kind in _KINDS.items()}}
 """Kinds of the records."""
 SEARCH, BY_TURNS = "search", "by turns"
 COUNTS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128)
-"""Solutions that ``by turns`` tries of a problem; of the simulated ones eight times as many."""
+"""Numbers of solutions that ``by turns`` tries per problem.  Simulated problems get eight times as many."""
 
 Near: TypeAlias = Mapping[str, Sequence[Measured]]
-"""What is near a problem, by its text."""
+"""Nearest measured problems, by a problem's text."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with the time (µs) of every solution, the pick first, and the models (or group) it is held out with."""
+    """A problem with the time (µs) of every solution, the pick first.
+
+    ``models`` are the models (or the group) of the problem.  Problems that share one of them are held out together.
+    """
 
     problem: Problem
     times_us: Mapping[str, float]
@@ -74,12 +77,12 @@ class Case:
 
 
 def latest(kind: str) -> Path:
-    """The newest record of a kind: older ones were measured under other settings (TF32) and clocks."""
+    """Return the newest record of a kind.  Older records were measured under other settings (TF32) and clocks."""
     return max(RESULTS.glob(f"{kind}-NVIDIA-*.json.gz"), key=lambda path: path.name[-len("2026-11-21.json.gz") :])
 
 
 def recorded(path: Path, libraries: Sequence[str] = (PLANS_OF,)) -> list[Case]:
-    """The problems of a record with the solutions of libraries that ran."""
+    """Return the problems of a record with the solutions of ``libraries`` that ran."""
     found: dict[str, dict[str, Any]] = {}
     for result in _record(str(path))["results"]:
         rows = [x for x in result["rows"] if x["status"] == "ok" and library_of(x["solution"]) in libraries]
@@ -94,12 +97,12 @@ def recorded(path: Path, libraries: Sequence[str] = (PLANS_OF,)) -> list[Case]:
 
 
 def library_of(text: str) -> str:
-    """The library of a solution."""
+    """Return the library of a solution."""
     return solution_from_text(text).library
 
 
 def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
-    """By problem text the models that a record states, else the problem's group."""
+    """Return by problem text the models that a record states.  If it states none, return the problem's group."""
     problems = [problem_from_text(x["problem"]) for x in results if "models" not in x]
     groups = grouped([x for x in problems if isinstance(x, ConvProblem)])
     return {
@@ -108,7 +111,10 @@ def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]
 
 
 def grouped(problems: Sequence[ConvProblem]) -> dict[str, str]:
-    """By problem text the text of the first problem of its group (see the module)."""
+    """Return by problem text the text of the first problem of its group.
+
+    The module's docstring says what a group is.
+    """
     first: dict[str, str] = {x.text: x.text for x in problems}
 
     def root(text: str) -> str:
@@ -141,7 +147,10 @@ _CUS = 304
 
 
 def simulated(seed: int, per_model: int = 4) -> list[Case]:
-    """The GEMMs of nine models (projection, attention, two of the MLP; two token counts), with planted times."""
+    """Return the GEMMs of nine models with planted times.
+
+    Each model has a projection, attention and two GEMMs of the MLP, with two token counts.
+    """
     draw = np.random.default_rng(seed)
     tiles = draw.choice([16, 32, 64, 96, 128, 160, 192, 256], size=(SOLUTIONS, 2))
     depth, split = draw.choice([16, 32, 64], SOLUTIONS), draw.choice([1, 2, 4, 8], SOLUTIONS, p=[0.7, 0.1, 0.1, 0.1])
@@ -162,7 +171,7 @@ def simulated(seed: int, per_model: int = 4) -> list[Case]:
                 size = np.array([m, n, k])[cliff_size]
                 time = np.where(size % cliff_at != 0, 2.5 * time, time)
                 times = {f"hipblaslt:{i}": float(x) for i, x in enumerate(time)}
-                pick = min(list(times)[:40], key=times.__getitem__)  # the heuristic is good, not the best
+                pick = min(list(times)[:40], key=times.__getitem__)  # the heuristic is good, but not the best
                 order = dict.fromkeys([pick, *times])
                 cases.append(Case(problem, {x: times[x] for x in order}, frozenset([model])))
     return cases
@@ -172,12 +181,12 @@ def simulated(seed: int, per_model: int = 4) -> list[Case]:
 
 
 def near_of(case: Case, cases: Sequence[Case]) -> list[Measured]:
-    """The nearest measured problems that share no model with the case."""
+    """Return the nearest measured problems that share no model with the case."""
     return nearest(case, [Measured(x.problem, x.times_us) for x in cases if not x.models & case.models])
 
 
 def nearest(case: Case, measured: Sequence[Measured]) -> list[Measured]:
-    """The nearest of these problems, among those of its operation."""
+    """Return the nearest measured problems with the case's operation."""
     here = coordinates(case.problem)
     assert here is not None
     far = [(distance(here, at) if (at := coordinates(x.problem)) else math.inf, x.problem.text, x) for x in measured]
@@ -186,7 +195,9 @@ def nearest(case: Case, measured: Sequence[Measured]) -> list[Measured]:
 
 
 def tried_of(case: Case, near: Sequence[Measured], strategy: str, count: int) -> list[Solution]:
-    """What a strategy tries of a problem: so many of a list, or as many as a search with that number wants."""
+    """Return the solutions that a strategy tries: ``count`` of a list, or as many as a search with
+    that number wants.
+    """
     offered = case.offered
     if strategy == SEARCH:
         return searched(Proposal(problem=case.problem, near=tuple(near), least=count, share=0.0), case)
@@ -195,7 +206,7 @@ def tried_of(case: Case, near: Sequence[Measured], strategy: str, count: int) ->
 
 
 def searched(proposal: Proposal, case: Case) -> list[Solution]:
-    """What a race with this proposal tries."""
+    """Return the solutions that a race with this proposal tries."""
     chosen, following = proposal.chosen(case.offered), proposal.further(case.offered)
     found: dict[str, float | None] = {x.text: case.times_us[x.text] for x in chosen}
     while following is not None and (one := following(found)) is not None:
@@ -205,7 +216,7 @@ def searched(proposal: Proposal, case: Case) -> list[Solution]:
 
 
 def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) -> dict[str, Any]:
-    """Shares and losses over all problems; ``near`` None: from an empty store."""
+    """Return shares and losses over all problems.  Without ``near``, learning begins with an empty store."""
     tried, found, before = 0, [], list[Measured]()
     for case in cases:
         known = near[case.problem.text] if near is not None else nearest(case, before)
@@ -223,7 +234,10 @@ def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) 
 
 
 def rows_of(name: str, cases: Sequence[Case], counts: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """The search as ``replay`` does it and its rival at every count, held out and from an empty store."""
+    """Yield a row for the search as ``replay`` does it, and a row for its rival at every count.
+
+    Both learn from held-out problems first, and then from an empty store.
+    """
     times, least = (8, math.ceil(SOLUTIONS / 10)) if "simulated" in name else (1, Proposal.least)
     held_out = {x.problem.text: near_of(x, cases) for x in cases}
     for learns, near in (("held out", held_out), ("empty", None)):
@@ -233,7 +247,10 @@ def rows_of(name: str, cases: Sequence[Case], counts: Sequence[int]) -> Iterator
 
 
 def saved(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Per record the plans that the search spares beside its rival where that loses no more, in all and at worst."""
+    """Yield per record the share of plans that the search spares beside its rival.
+
+    The rival's number of plans is the least at which it loses no more than the search, in all and at worst.
+    """
     for name, learns in itertools.product(dict.fromkeys(x["record"] for x in rows), ("held out", "empty")):
         mine = [x for x in rows if (x["record"], x["learns"]) == (name, learns)]
         search = mine[0]
@@ -270,14 +287,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def sources(seed: int) -> Iterator[tuple[str, Sequence[Case]]]:
-    """Name and cases of each record."""
+    """Yield the name and the cases of each record."""
     for name, kind in RECORDS.items():
         yield f"cudnn {name}", recorded(latest(kind))
     yield "hipblaslt (simulated)", simulated(seed)
 
 
 def line(row: Mapping[str, Any]) -> str:
-    """A row as text."""
+    """Return a row as text."""
     shares = f"plans {row['plans']:6.1%}  lost {row['lost']:6.2%}  worst {row['worst']:6.1%}"
     return f"{row['record']:22} {row['learns']:8} {row['strategy']:8} {row['count']:4}  {shares}"
 

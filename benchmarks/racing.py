@@ -43,12 +43,15 @@ from logparse.model import Problem, Solution, problem_from_text, solution_from_t
 
 LARGEST_REGRET, OF_EXHAUSTIVE, OF_TUNABLEOP = 1.01, 1 / 8, 1 / 2
 NEAR = 3.0
-"""Solutions within this factor of the best are near: exhaustive timing of these alone is printed too."""
+"""Factor of the best time within which solutions are near.
+
+Exhaustive timing of only these solutions is printed too.
+"""
 JUDGING_SAMPLES = 9
 
 
 class OutOfTimeError(Exception):
-    """The budget ended within a problem, which does not count then."""
+    """The budget ended within a problem.  The problem then does not count."""
 
 
 class TooLongError(Exception):
@@ -56,7 +59,7 @@ class TooLongError(Exception):
 
 
 class Metered:
-    """A backend that adds up what its solutions run on the device; prepared solutions are kept until ``forget``."""
+    """A backend that adds up the device time of its solutions.  Prepared solutions are kept until ``forget``."""
 
     cache_bytes = 0
 
@@ -76,7 +79,7 @@ class Metered:
         if solution.text not in self._held:
             try:
                 self._held[solution.text] = MeteredRunnable(self, self._inner.prepare(problem, solution, conditions))
-            except Exception as error:  # a library may raise anything, and does so for each strategy
+            except Exception as error:  # a library may raise any error, and does so for each strategy
                 self._held[solution.text] = error
         held = self._held[solution.text]
         if isinstance(held, Exception):
@@ -87,13 +90,13 @@ class Metered:
         self._inner.refresh(seed)
 
     def release(self) -> None:
-        """Keep it: the next strategy needs it."""
+        """Keep all prepared solutions, because the next strategy needs them."""
 
     def healthy(self) -> bool:
         return self._inner.healthy()
 
     def forget(self) -> None:
-        """Free everything: the next problem."""
+        """Free everything before the next problem."""
         self._held.clear()
         self._inner.release()
 
@@ -117,12 +120,12 @@ class MeteredRunnable:
         return self._inner.host_us
 
     def error(self) -> float:
-        """Counts as one execution."""
+        """Count one execution, and return the inner error."""
         self._meter.add(self._once_us)
         return self._inner.error()
 
     def fault(self) -> str:
-        """Counts as two executions."""
+        """Count two executions, and return the inner fault."""
         self._meter.add(2 * self._once_us)
         return self._inner.fault()
 
@@ -136,8 +139,8 @@ class MeteredRunnable:
 class Simulated:
     """A backend that draws from the raw samples of a record.
 
-    A sample is the solution's median times a relative deviation that was seen in this problem: most solutions left the
-    race with one sample, and their own would not vary.
+    A sample is the solution's median times a relative deviation that was seen in this problem.  Most solutions left the
+    race with one sample, so their own deviations would not vary.
     """
 
     cache_bytes = 0
@@ -174,7 +177,7 @@ class Simulated:
         """Do nothing: the draws go on."""
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is in use."""
 
     def healthy(self) -> bool:
         return True
@@ -208,9 +211,10 @@ class Bench:
         self.context = WorkerContext({"metered": backend}, place, method, lambda what: None)
 
     def ready(self, problem: Problem) -> dict[Solution, MeteredRunnable]:
-        """Every solution that runs and is right, the pick first: prepared and checked for all strategies.
+        """Prepare and check every solution for all strategies.
 
-        Raises TooLongError.
+        Returns the solutions that run and are right, the pick first.  Raises TooLongError if exhaustive timing would
+        take too long.
         """
         self.backend.forget()
         seconds = 0.0
@@ -239,7 +243,7 @@ class Bench:
         return result.best or next(iter(ready))
 
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Give every solution a finalist's samples; the time of the near ones is counted separately."""
+        """Give every solution a finalist's number of samples.  The time of the near solutions is counted separately."""
         times, spent_us = {}, {}
         for solution, runnable in ready.items():
             before_us = self.backend.gpu_us
@@ -252,7 +256,7 @@ class Bench:
         return best
 
     def tunableop(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Three screens against the best mean so far."""
+        """Screen every solution three times against the best mean so far."""
         best, least = next(iter(ready)), math.inf
         for solution, runnable in ready.items():
             if runnable.sample_us(3) > 1.5 * least:
@@ -270,7 +274,7 @@ Strategy: TypeAlias = Callable[[Problem, Mapping[Solution, MeteredRunnable]], So
 
 
 def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[str, Any] | None:
-    """One problem under all strategies; None where there is nothing to choose."""
+    """Compare all strategies on one problem.  Returns None if fewer than two solutions can be chosen."""
     ready = bench.ready(problem)
     if len(ready) < 2:
         return None
@@ -297,7 +301,7 @@ def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[st
 def _judged(
     ready: Mapping[Solution, MeteredRunnable], chosen: Mapping[Solution, None], generator: random.Random
 ) -> dict[Solution, float]:
-    """Medians of interleaved samples, in another order each time."""
+    """Return medians of interleaved samples, with another order in each round."""
     samples: dict[Solution, list[float]] = {solution: [] for solution in chosen}
     counts = {solution: executions(ready[solution].sample_us(1)) for solution in chosen}
     for _ in range(JUDGING_SAMPLES):
@@ -310,7 +314,7 @@ def _judged(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare, print, write the record; 1 where a target is missed."""
+    """Compare, print, and write the record.  Returns 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recorded", help="a wgrads or gemms record (.json or .json.gz): no GPU")
     parser.add_argument("--find-db", help="MIOpen find-db text (.bz2 allowed)")
@@ -379,7 +383,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Totals, and racing against the others: regret is a ratio of total times, shares are of GPU seconds."""
+    """Return totals, and racing compared with the others: regret as a ratio of total times, shares of GPU seconds."""
     out: dict[str, float] = {"problems": len(rows), "solutions": sum(row["solutions"] for row in rows)}
     for name in ("racing", "exhaustive", "tunableop"):
         for key in ("gpu_s", "time_us", "wall_s"):
@@ -395,7 +399,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def missed(totals: Mapping[str, float]) -> list[str]:
-    """The targets that these totals miss."""
+    """Return the targets that these totals miss."""
     targets = (
         ("regret_against_exhaustive", LARGEST_REGRET),
         ("gpu_share_of_exhaustive", OF_EXHAUSTIVE),

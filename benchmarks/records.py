@@ -33,13 +33,13 @@ KINDS = ("fprops", "dgrads", "wgrads")
 
 
 def timed(result: Mapping[str, Any]) -> dict[str, float]:
-    """Solution → µs of a problem's race; rows are lists in the records of ``searched.py``."""
+    """Return solution → µs of a problem's race.  In the records of ``searched.py``, rows are lists."""
     rows = [x if isinstance(x, list) else [x["solution"], x["status"], x["time_us"]] for x in result["rows"]]
     return {x[0]: float(x[2]) for x in rows if x[1] == "ok"}
 
 
 def machine(store: Store, results: Sequence[Mapping[str, Any]], environment: Mapping[str, str]) -> None:
-    """Stores races as a replay does."""
+    """Store races as a replay does."""
     facts = {**environment, "environment": environment_key(environment), "pick": "Default"}
     for result in results:
         problem = problem_from_text(result["problem"])
@@ -52,7 +52,7 @@ def machine(store: Store, results: Sequence[Mapping[str, Any]], environment: Map
 
 
 def compare(kind: str, results: Path) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     first = _record(str(max(results.glob(f"{kind}-models-*.json.gz"))))
     second = _record(str(max(results.glob(f"searched-{kind}-*.json.gz"))))
     own = {x["problem"]: x for x in second["results"]["all"]}

@@ -58,7 +58,7 @@ FOLDER = str(_SHARED_MEMORY) if os.access(_SHARED_MEMORY, os.W_OK) else tempfile
 
 
 def main() -> int:
-    """Parse, measure, write the record, print a summary."""
+    """Parse, measure, write the record, and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ingest", action="store_true")
     parser.add_argument("--cores", action="store_true")
@@ -112,9 +112,9 @@ def main() -> int:
 
 
 def ingest_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Wall time of the same files with 1 and 2 workers, by turns; that of a tenth of them shows what starting takes.
+    """Time the same files with 1 and 2 workers, in turns. Times of a tenth of the files show the cost of starting.
 
-    Copies of a loop that needs nothing but a core measure what this machine gives two processes at once.
+    Copies of a loop that needs nothing but a core show how much this machine gives two processes at once.
     """
     from ingest import write_log
 
@@ -160,15 +160,16 @@ _LOOP = "import time; t = time.monotonic(); sum(i & 7 for i in range(75_000_000)
 
 
 def _looped(copies: int) -> float:
-    """Seconds of the slowest of so many loops at once."""
+    """Return the seconds of the slowest of ``copies`` loops at once."""
     loops = [subprocess.Popen([sys.executable, "-c", _LOOP], stdout=subprocess.PIPE) for _ in range(copies)]
     return max(float(loop.communicate()[0]) for loop in loops)
 
 
 def _ingested(logs: Path, target: Path, engine: str, jobs: int) -> tuple[float, float]:
-    """Seconds of one ingest, and of CPU (of this process and those it started: Ray's workers are the cluster's).
+    """Return the wall seconds and the CPU seconds of one ingest.
 
-    A cluster is there before, its workers are not.
+    CPU seconds cover this process and the processes that it started.  Ray's workers belong to the cluster and do not
+    count. The cluster runs before the ingest, but its workers do not.
     """
     from logparse.executors import open_executor
     from logparse.ingest import ingest
@@ -184,7 +185,10 @@ def _ingested(logs: Path, target: Path, engine: str, jobs: int) -> tuple[float, 
 
 
 def cores_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Wall time of the program with some of this machine's cores, by turns: one process, a thread per core at most."""
+    """Time the program with some of this machine's cores, in turns.
+
+    It is one process, with at most a thread per core.
+    """
     from ingest import write_log
 
     ours = sorted(os.sched_getaffinity(0))
@@ -212,7 +216,7 @@ def cores_section(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def parts_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of views over many part files, and over what a compaction makes of them."""
+    """Time views over many part files, and over the compacted files."""
     from ingest import write_log
 
     from logparse.executors import open_executor
@@ -250,7 +254,10 @@ def parts_section(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def memory_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Peak memory of a driver whose files are read elsewhere; the second call finds all of them known."""
+    """Measure the peak memory of a driver while other processes read its files.
+
+    The second call finds all files known.
+    """
     rows = []
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         for engine in options.engines:
@@ -281,7 +288,7 @@ def _child(engine: str, logs: str, target: str) -> int:
     from logparse.ingest import ingest
     from logparse.store import open_store
 
-    local._WORTH = 0  # the driver alone is measured: tiny files, too, are read by others
+    local._WORTH = 0  # other processes read tiny files, too, so that the driver alone is measured
     store = open_store(target, create=True)
     with open_executor(engine, 2) as executor:
         begin = _peak_mb()
@@ -295,7 +302,10 @@ def _child(engine: str, logs: str, target: str) -> int:
 
 
 def _peak_mb() -> float:
-    """Peak resident set of this process (``ru_maxrss`` has that of the process which started it, too)."""
+    """Return the peak resident set of this process in MB.
+
+    ``ru_maxrss`` does not serve, because it includes the process that started this one.
+    """
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found, "no VmHWM: this section needs Linux"
     return int(found[1]) * 1024 / 1e6
@@ -305,7 +315,7 @@ def _peak_mb() -> float:
 
 
 def plan_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds from a store of 200,000 measurements to the order of work."""
+    """Time the way from a store of 200,000 measurements to the order of work."""
     from dataclasses import replace
 
     from analyzers.evidence.runs import tables_of
@@ -347,8 +357,10 @@ MOST_SECONDS, SLACK = 6.0, 1.5
 
 
 def findings_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of ``recommend`` over one table; missed above 6 s for 19,088 rows, and where 100,000 take more than n log
-    n from there allows, with half as much again.
+    """Time ``recommend`` over one table.
+
+    The target is missed above 6 s for 19,088 rows.  It is also missed if 100,000 rows take more than 1.5 times the time
+    that n log n predicts from there.
     """
     from math import log
 
@@ -364,7 +376,8 @@ def findings_section(options: argparse.Namespace) -> dict[str, Any]:
     for count in ROWS:
         lines = [",".join(COLUMNS)]
         for m in range(1, count + 1):
-            us = 20 + m // 512 * 9.5 + m % 7 * 0.1  # tiles of 512 rows: the smallest of each takes as long as the next
+            # tiles of 512 rows: the smallest size in each tile takes as long as the largest
+            us = 20 + m // 512 * 9.5 + m % 7 * 0.1
             lines.append(f"{device},{m},{call},hipblaslt,{m % 97},0,{us:.3f},kernel{rest}")
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
             table = Path(folder, "bf16_tuned_gemm.csv")
@@ -394,7 +407,7 @@ def timed(into: dict[str, float], name: str) -> Iterator[None]:
 
 @dataclass
 class Clock:
-    """How many workers are open, and how long none was."""
+    """Number of open workers, and the time in which none was open."""
 
     since: float = field(default_factory=time.monotonic)
     open: int = 0
@@ -408,7 +421,7 @@ class Clock:
 
 
 class ClockedWorker(Worker):
-    """Reports to the clock when it is opened and when it is stopped."""
+    """Worker that tells the clock when it is opened and when it is stopped."""
 
     clock: Clock
     counted = False
@@ -459,7 +472,7 @@ class Run:
 
 
 def gpu_section(options: argparse.Namespace) -> dict[str, Any]:
-    """The same replay on each number of GPUs."""
+    """Replay the same problems on each number of GPUs."""
     counts = [int(x) for x in options.gpu.split(",")]
     problems = _problems(options)
     few = _replayed(options, 1, problems[:CALIBRATION])
@@ -543,7 +556,7 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
 
 
 class Sleeper:
-    """A backend without a device: two solutions, the second twice as fast, which take their time."""
+    """Backend without a device: two solutions that sleep.  The second one is twice as fast."""
 
     cache_bytes = 0
     workspace_bytes, host_us = 0, None

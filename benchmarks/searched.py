@@ -54,15 +54,15 @@ from logparse.libraries.kinds.backend import Place
 from logparse.model import Problem
 
 Raced: TypeAlias = Mapping[str, Any]
-"""A problem of the record, its rows as ``[solution, status, time_us, samples_us]``."""
+"""A problem of the record.  Its rows are ``[solution, status, time_us, samples_us]``."""
 PROBLEMS = 375
-"""Of the record of several GPUs (``scale.py``)."""
+"""Number of problems in the record of several GPUs (``scale.py``)."""
 _CHECKS = 3
-"""Executions of a finalist that are no samples: one of the check, two of the check for faults."""
+"""Executions of a finalist that are not samples: one in the check, two in the check for faults."""
 
 
 def main() -> int:
-    """Race three times, write the record, print the table."""
+    """Race three times, write the record, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--direction", nargs="+", choices=tuple(KINDS), default=list(KINDS))
     parser.add_argument("--per-model", type=int, default=7, help="problems of each model")
@@ -145,17 +145,17 @@ def _written(options: argparse.Namespace, record: Mapping[str, Any]) -> Path:
 
 
 class _All:
-    """Every solution."""
+    """Proposer of every solution."""
 
     def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
         return None
 
     def take(self, result: Result) -> None:
-        """Nothing is learned."""
+        """Do nothing: every solution is tried anyway."""
 
 
 class _HeldOut:
-    """A tenth of the plans, from ``cases`` of other models."""
+    """Proposer of a tenth of the plans, from ``cases`` of other models."""
 
     def __init__(self, models: Mapping[Problem, tuple[str, ...]], cases: Sequence[Case]) -> None:
         self._models, self._cases = models, cases
@@ -167,11 +167,11 @@ class _HeldOut:
         return Proposal(problem=problem, near=tuple(near), least=self._tenth, share=0.0)
 
     def take(self, result: Result) -> None:
-        """Nothing more is learned."""
+        """Do nothing: results teach it nothing."""
 
 
 class _FromNothing:
-    """What a replay proposes whose store holds no measurement."""
+    """Proposer of a replay whose store holds no measurement."""
 
     def __init__(self) -> None:
         self._experience = Experience()
@@ -188,7 +188,7 @@ Way: TypeAlias = _All | _HeldOut | _FromNothing
 
 @dataclass(frozen=True)
 class Run:
-    """The results of a replay, the confirmed speed-ups by problem, and its wall time (s)."""
+    """Results of a replay, confirmed speed-ups by problem, and its wall time (s)."""
 
     results: Sequence[Result]
     confirmed: Mapping[str, float]
@@ -196,7 +196,7 @@ class Run:
 
 
 def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way, processes: int = 0) -> Run:
-    """A replay whose winners ``processes`` confirm."""
+    """Replay problems; ``processes`` fresh processes confirm the winners."""
     results: list[Result] = []
     pairs: dict[str, Pairs] = {}
 
@@ -223,7 +223,10 @@ def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way, p
 
 
 def compared(truth: Sequence[Raced], results: Sequence[Raced]) -> dict[str, Any]:
-    """Shares and losses of the plans that ran in ``results``, by the times of all of them in ``truth``."""
+    """Return shares and losses of the plans that ran in ``results``.
+
+    Times come from ``truth``, which has all plans.
+    """
     every = {x["problem"]: {y[0]: y[2] for y in plans_of([x])} for x in truth}
     tried = [(x, us := every[x["problem"]], {y[0]: y[2] for y in plans_of([x]) if y[0] in us}) for x in results]
     found = [(min(us[y] for y in mine), us[min(mine, key=mine.__getitem__)], min(us.values())) for _, us, mine in tried]
@@ -244,7 +247,7 @@ def compared(truth: Sequence[Raced], results: Sequence[Raced]) -> dict[str, Any]
 
 
 def table(record: Mapping[str, Any]) -> list[str]:
-    """A line for each way."""
+    """Return a line for each way."""
     results, seconds = record["results"], record["seconds"]
     return [
         f"{record['direction']} {line(name, seconds[name], compared(results['all'], results[name]))}"
@@ -253,25 +256,25 @@ def table(record: Mapping[str, Any]) -> list[str]:
 
 
 def line(way: str, seconds: float, row: Mapping[str, Any]) -> str:
-    """A row as text."""
+    """Return a row as text."""
     shares = f"plans {row['plans']:6.1%}  gpu {row['gpu']:6.2%}  lost {row['lost']:6.2%}  worst {row['worst']:6.1%}"
     winners = f"winners {row['lost_by_winners']:6.2%} {row['worst_by_winners']:6.1%}"
     return f"{way:12} {row['problems']:4} problems {seconds:6.1f} s  {shares}  {winners}  {row['worst_problem']}"
 
 
 def plans_of(raced: Sequence[Raced]) -> list[Sequence[Any]]:
-    """The rows of cuDNN's plans that ran."""
+    """Return the rows of cuDNN's plans that ran."""
     rows = [row for x in raced for row in x["rows"]]
     return [row for row in rows if row[0].startswith("cudnn:") and row[1] == "ok" and row[2]]
 
 
 def _gpu_us(row: Sequence[Any]) -> float:
-    """What the samples of a plan and the checks before them ran."""
+    """Return the device time of a plan's samples and of the checks before them, µs."""
     return sum(executions(x) * x for x in row[3]) + _CHECKS * float(row[2])
 
 
 def _whole_us(row: Sequence[Any]) -> float:
-    """The same with all samples."""
+    """Return the device time of a plan with all samples of a finalist, and of the checks before them, µs."""
     return (Rules().rounds[-1] * executions(row[2]) + _CHECKS) * float(row[2])
 
 

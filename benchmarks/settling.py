@@ -3,12 +3,12 @@
     python benchmarks/settling.py                    # one core, below 3 minutes; the tables of docs/measurement.md
     python benchmarks/settling.py --series 200       # a first look
 
-Each cell is a share of series, in percent.  *At n*: the rule calls the first n times settled.  *By n*: it has called
-them settled at least once, asked after every unit from the sixth (``--first``) to the n-th.  Cases that are defined by
-the whole series (a warm-up of its first half, a drift over it) are drawn anew for each n.
+Each cell is a share of series, in percent. *At n*: the rule calls the first n times settled. *By n*: the rule has
+called them settled at least once, if it is asked after every unit from the sixth (``--first``) to the n-th.  Some cases
+are defined by the whole series (a warm-up of its first half, a drift over it).  They are drawn anew for each n.
 
-The rules are computed for many series at once.  The chosen one is held to ``settling.settled`` on part of the series of
-every cell; exit status 1 where the two differ.
+The rules are computed for many series at once.  The chosen rule is also compared with ``settling.settled``, on some
+series of every cell.  The exit status is 1 if the two differ.
 """
 
 from __future__ import annotations
@@ -29,23 +29,26 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from logparse.capture.in_job.logparse_in_job.settling import settled
 
 Times: TypeAlias = NDArray[np.float64]
-"""One series a row, one unit a column."""
+"""Times of units: a row per series, a column per unit."""
 Shares: TypeAlias = Mapping[int, tuple[float, float]]
-"""By number of units: the shares (0 to 1) of series that are settled at it and by it."""
+"""Shares (0 to 1) of series that are settled at a number of units, and by it."""
 Draw: TypeAlias = Callable[[np.random.Generator, int, int], Times]
 Rule: TypeAlias = Callable[[Times], NDArray[np.bool_]]
 
 COUNTS = (6, 10, 20, 50, 100, 199)
 BRIEF = (20, 199)
 HELD = 20
-"""Series of each cell on which the chosen rule is held to ``settled``."""
+"""Number of series per cell on which the chosen rule is compared with ``settled``."""
 NOISE = 0.02
 """Standard deviation of the noise around warm-ups, drifts and steps, as a share."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A way to draw times.  ``wanted``: what a rule should say; ``whole``: the case depends on the number of units."""
+    """A way to draw times.
+
+    ``wanted`` is the answer that a rule should give.  ``whole`` is True if the case depends on the number of units.
+    """
 
     name: str
     wanted: str
@@ -65,7 +68,7 @@ def white(deviation: float) -> Draw:
 
 
 def spikes(share: float, factor: float) -> Draw:
-    """Noise of 1 %, and a share of the units that takes a multiple."""
+    """Draw noise of 1 %.  A share of the units takes ``factor`` times as long."""
 
     def draw(random: np.random.Generator, series: int, count: int) -> Times:
         return white(0.01)(random, series, count) * np.where(random.random((series, count)) < share, factor, 1.0)
@@ -85,17 +88,20 @@ def autoregressive(correlation: float, deviation: float = 0.05) -> Draw:
 
 
 def shaped(shape: Callable[[int], Times]) -> Draw:
-    """Noise of ``NOISE`` around one course of times."""
+    """Draw noise of ``NOISE`` around one course of times."""
     return lambda random, series, count: white(NOISE)(random, series, count) * shape(count)
 
 
 def warm_up(units: int | None, factor: float) -> Draw:
-    """The first units take a multiple; None: the first half of all, rounded up."""
+    """Let the first units take ``factor`` times as long.
+
+    Without ``units``, these are the first half, rounded up.
+    """
     return shaped(lambda count: np.where(np.arange(count) < (units or (count + 1) // 2), factor, 1.0))
 
 
 def decay(share: float) -> Draw:
-    """From three times as long down to once, with a time constant of a share of the series."""
+    """Let times fall from 3 to 1, with a time constant of ``share`` times the length of the series."""
     return shaped(lambda count: 1 + 2 * np.exp(-np.arange(count) / (share * count)))
 
 
@@ -127,8 +133,9 @@ CASES = (
 
 
 def kept(values: Times, least: int, unbiased: bool = False) -> NDArray[np.int_]:
-    """Values that the marginal rule keeps of each series, at least ``least``: White's s^2 / m if ``unbiased``, else
-    MSER's sum((x - mean)^2) / m^2.
+    """Return the number of values that the marginal rule keeps of each series, at least ``least``.
+
+    The rule minimizes White's s^2 / m if ``unbiased``, else MSER's sum((x - mean)^2) / m^2.
     """
     count = values.shape[1]
     held = np.arange(1, count + 1)
@@ -136,7 +143,7 @@ def kept(values: Times, least: int, unbiased: bool = False) -> NDArray[np.int_]:
     total, squares = np.cumsum(last_first, axis=1), np.cumsum(last_first**2, axis=1)
     error = np.maximum(held * squares - total**2, 0.0) / (held**2 * np.maximum(held - unbiased, 1))
     error[:, : least - 1] = np.inf
-    from_largest = np.argmin(error[:, ::-1], axis=1)  # the largest rest counts where several are least
+    from_largest = np.argmin(error[:, ::-1], axis=1)  # if several rests have the least error, the largest rest counts
     return np.asarray(count - from_largest)
 
 
@@ -154,7 +161,7 @@ def ranked(times: Times) -> Times:
 
 
 def batched(values: Times, size: int) -> Times:
-    """Sums of ``size`` values in a row, counted from the end: as good as means."""
+    """Return the sums of ``size`` consecutive values, counted from the end.  Sums serve as well as means."""
     series, count = values.shape
     return np.asarray(values[:, count % size :].reshape(series, count // size, size).sum(axis=2))
 
@@ -165,37 +172,39 @@ def batches_of_ranks(times: Times) -> NDArray[np.bool_]:
 
 
 def before(times: Times) -> NDArray[np.bool_]:
-    """The rule that the chosen one replaced: MSER, which keeps at least three times and cuts off at most half."""
+    """Apply the rule that the chosen one replaced: MSER that keeps at least three times and cuts off at most half."""
     count = times.shape[1]
     return np.asarray(count - kept(times, 3) <= count // 2)
 
 
 def rest_of_a_quarter(times: Times) -> NDArray[np.bool_]:
-    """MSER."""
+    """Apply MSER, which keeps at least a quarter of the times."""
     return less_than_half(times, quarter(times.shape[1]))
 
 
 def winsorised(times: Times) -> NDArray[np.bool_]:
-    """MSER; times beyond three median absolute deviations of the median are moved there first."""
+    """Apply MSER to times that are clipped at three median absolute deviations from the median."""
     middle = np.median(times, axis=1, keepdims=True)
     width = 3 * np.median(np.abs(times - middle), axis=1, keepdims=True)
     return less_than_half(np.clip(times, middle - width, middle + width), quarter(times.shape[1]))
 
 
 def ranks_alone(times: Times) -> NDArray[np.bool_]:
-    """The chosen rule without batches."""
+    """Apply the chosen rule without batches."""
     return less_than_half(ranked(times), quarter(times.shape[1]), unbiased=True)
 
 
 def mser_5(times: Times) -> NDArray[np.bool_]:
-    """Means of five, no cut among the last five of them: from 30 times on (Hoad, Robinson and Davies, 2010)."""
+    """Apply MSER-5: means of five, no cut among the last five means, from 30 times on (Hoad,
+    Robinson and Davies, 2010).
+    """
     if times.shape[1] < 30:
         return np.zeros(len(times), dtype=bool)
     return less_than_half(batched(times, 5), 6)
 
 
 def mann_whitney(times: Times) -> NDArray[np.bool_]:
-    """The third quarter does not differ from the last one, at 5 %."""
+    """Tell whether the third quarter does not differ from the last one, at 5 %."""
     count = times.shape[1]
     last = count // 4
     ranks = ranked(times[:, count - 2 * last :]) + 1
@@ -219,8 +228,9 @@ MORE: Mapping[str, Rule] = {
 
 
 def shares(rule: Rule, drawn: Mapping[int, Times], whole: bool, first: int | None) -> Shares:
-    """Shares of the series that are settled at and by each number of units, asked from the first on; None: the latter
-    shares are NaN.
+    """Return the shares of series that are settled at and by each number of units.
+
+    The rule is asked from ``first`` on.  Without ``first``, the shares "by" are NaN.
     """
     found = {}
     ever, asked = np.zeros(len(drawn[COUNTS[0]]), dtype=bool), first
@@ -251,7 +261,7 @@ def draw(case: Case, series: int, seed: Sequence[int]) -> Mapping[int, Times]:
 
 
 def differences(drawn: Mapping[int, Times]) -> int:
-    """Series on which the chosen rule and ``settled`` differ."""
+    """Return the number of series on which the chosen rule and ``settled`` differ."""
     return sum(
         int(at) != settled(times.tolist())
         for count in COUNTS

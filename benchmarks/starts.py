@@ -50,7 +50,7 @@ print([name for name in sys.modules if name.partition(".")[0] in ("logparse", "a
 
 
 def main() -> int:
-    """Parse, measure by turns, print a line per verb."""
+    """Parse, measure in turns, and print a line per verb."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, help="another checkout, with its native modules built")
     parser.add_argument("--count", type=int, default=9, help="processes per verb and checkout")
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 class Runs:
-    """One checkout's starts, with a store of samples that it has made."""
+    """Starts of one checkout, and the store of samples that it has made."""
 
     def __init__(self, checkout: Path, folder: Path) -> None:
         self.checkout, self.folder, self._number = checkout, folder, 0
@@ -90,7 +90,7 @@ class Runs:
         return os.environ | {"PYTHONPATH": str(self.checkout), "PYTHONDONTWRITEBYTECODE": ""}
 
     def cpu_seconds(self, words: Sequence[str]) -> float:
-        """User and system seconds of ``logparse WORD…``.  Raises RuntimeError where it fails."""
+        """Return the user and system seconds of ``logparse WORD…``.  Raises RuntimeError if the command fails."""
         command = [sys.executable, "-m", "logparse", *self._words(words)]
         self.folder.mkdir(exist_ok=True)
         with (self.folder / "said").open("w+b") as said:
@@ -105,7 +105,7 @@ class Runs:
         return usage.ru_utime + usage.ru_stime
 
     def modules(self, words: Sequence[str]) -> int:
-        """How many of our modules ``logparse WORD…`` imports."""
+        """Return how many of our modules ``logparse WORD…`` imports."""
         command = [sys.executable, "-c", MODULES, *self._words(words)]
         out = subprocess.run(
             command, capture_output=True, text=True, cwd=self.folder, env=self._environment, check=True

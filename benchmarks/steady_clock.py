@@ -45,7 +45,7 @@ MOST_APART, MOST_OFF = 0.05, 0.01
 
 @dataclass
 class Watched:
-    """The reference, with all that was read of it: seconds since the start, µs."""
+    """The reference with all its readings: (seconds since the start, µs)."""
 
     runnable: Runnable
     started: float = field(default_factory=time.monotonic)
@@ -58,12 +58,12 @@ class Watched:
 
     @property
     def last_us(self) -> float:
-        """The median of the last three readings, which ``SteadyClock`` takes at a check."""
+        """Median of the last three readings, which ``SteadyClock`` takes at a check, µs."""
         return median([us for _, us in self.read[-3:]])
 
 
 def main() -> int:
-    """Measure, write the record, print the shares; 1 where a requirement is not met."""
+    """Measure, write the record, and print the shares.  Returns 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--rounds", type=int, default=8, help="rests of the parts idle and copies")
@@ -77,7 +77,7 @@ def main() -> int:
     started, backend = time.monotonic(), BACKEND.open(Place(device=options.device))
 
     def product(size: int) -> Runnable:
-        """A square product; a small one in single precision to see that it works."""
+        """Prepare a square product.  A smoke test uses a small one in single precision."""
         wanted = gemm(64, "f32_r") if options.smoke else gemm(size, "bf16_r")
         return backend.prepare(wanted, DEFAULT, Conditions())
 
@@ -113,13 +113,13 @@ def main() -> int:
 
 
 def gemm(size: int, dtype: str) -> GemmProblem:
-    """A square product of columns without gaps."""
+    """Return a square product whose columns have no gaps."""
     types = dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), dtype)
     return replace(REFERENCE, m=size, n=size, k=size, lda=size, ldb=size, ldc=size, ldd=size, **types)  # type: ignore[arg-type]
 
 
 def idle(options: argparse.Namespace, reference: Watched) -> dict[str, Any]:
-    """Rest, then settle, several times."""
+    """Rest and then settle, several times."""
     rounds = []
     for _ in range(options.rounds):
         time.sleep(options.rest)
@@ -147,9 +147,9 @@ def idle(options: argparse.Namespace, reference: Watched) -> dict[str, Any]:
 
 
 def load(options: argparse.Namespace, reference: Watched, large: Runnable) -> dict[str, Any]:
-    """Blocks of four samples, held to the reference."""
+    """Measure blocks of four samples, each checked against the reference."""
     clock, kept, tries, unsettled = SteadyClock(reference), list[dict[str, Any]](), 0, 0
-    with contextlib.suppress(UnsettledError):  # as a worker opens: each block is held, or refused
+    with contextlib.suppress(UnsettledError):  # as a worker opens: each block is then either kept or refused
         clock.settle()
 
     def block() -> list[float]:
@@ -192,7 +192,7 @@ def load(options: argparse.Namespace, reference: Watched, large: Runnable) -> di
 
 
 def copies(options: argparse.Namespace, reference: Watched, one: Runnable, other: Runnable) -> dict[str, Any]:
-    """A sample of each after a rest, held and not held; log ratios."""
+    """Return log ratios of one sample of each product after a rest, with and without the clock's loop."""
     count = executions(one.sample_us(4))
     ratios: dict[str, list[float]] = {"held": [], "free": []}
     for _ in range(options.rounds):
@@ -219,7 +219,7 @@ def copies(options: argparse.Namespace, reference: Watched, one: Runnable, other
 
 
 def missed(record: dict[str, Any]) -> list[str]:
-    """The requirements that are not met."""
+    """Return the requirements that are not met."""
     checks = {
         f"{record['idle']['unsettled']} rests did not end in a settled clock": record["idle"]["unsettled"] == 0,
         f"readings {record['load']['most_apart']:.1%} apart around a kept block": record["load"]["most_apart"]

@@ -43,14 +43,17 @@ from logparse.ingest.input_file import InputFile
 from logparse.libraries.torch_profiler.timeline import KernelIdentity
 
 JOBS = ((8, 6_250), (8, 50_000), (1, 10_000), (1, 100_000), (1, 1_000_000))
-"""Ranks and kernels of each: the first has 50,000 in all, the second on each rank."""
+"""Ranks, and kernels per rank, of each job.
+
+The first job has 50,000 kernels in all, the second 50,000 on each rank.
+"""
 NEAR, WIDEST, _KNOWN = 0.05, 0.10, 0.04
 _EVERY = 100
 """Kernels from one collective to the next."""
 
 
 def synthetic(rank: int, kernels: int) -> RankTrace:
-    """One step: a kernel of 20 µs every 25 µs, a tenth of them on a second stream, and collectives on a third."""
+    """Make one step: a kernel of 20 µs every 25 µs, a tenth of them on a second stream, and collectives on a third."""
     calls: list[Call] = []
     works: list[Work] = []
     thread = ("1", "1")
@@ -69,7 +72,7 @@ def synthetic(rank: int, kernels: int) -> RankTrace:
 
 
 def as_json(trace: RankTrace, path: Path) -> None:
-    """The trace as a file, as Kineto's have it."""
+    """Write the trace as a file in Kineto's form."""
 
     def events() -> Iterator[dict[str, object]]:
         for x in trace.calls:
@@ -88,7 +91,10 @@ def as_json(trace: RankTrace, path: Path) -> None:
 
 
 def speed(job: tuple[int, int]) -> str:
-    """One row of the table: seconds of CPU, so that other processes of the machine do not count."""
+    """Return one row of the table.
+
+    Times are seconds of CPU, so that other processes of the machine do not count.
+    """
     ranks, kernels = job
     traces = [synthetic(rank, kernels) for rank in range(ranks)]
     before = time.process_time()
@@ -105,7 +111,7 @@ def speed(job: tuple[int, int]) -> str:
 
 
 def whole(paths: Sequence[str]) -> tuple[float, str]:
-    """Seconds of CPU from these traces to an answer, and their row."""
+    """Return the CPU seconds from these traces to an answer, and the table's row."""
     before = time.process_time()
     traces = [read_trace(InputFile(path)) for path in paths]
     read = time.process_time()
@@ -136,7 +142,7 @@ def speeds() -> None:
 
 
 def show(path: str) -> None:
-    """What limits the steps of one trace, as traced."""
+    """Print what limits the steps of one trace, as traced."""
     step = Step([build([read_trace(InputFile(path))])], {})
     found = answer(step, {})
     ends = found.ceilings
@@ -153,9 +159,12 @@ def show(path: str) -> None:
 
 @dataclass(frozen=True)
 class Pair:
-    """Times of a unit in µs.  ``said_us``: what recommend printed for the action.  ``then_us`` with its interval: what
-    is simulated when the unchanged unit takes ``now_us``, the time beside ``measured_us``, by the measured change.
-    ``spread`` is half of the 95 % interval of the measured change, relative; ``limit`` what limits the simulated step.
+    """Times of a unit in µs, measured and simulated.
+
+    ``said_us`` is the time that recommend printed for the action.  ``then_us`` and its interval are simulated with the
+    unchanged unit at ``now_us``, its time when it ran beside the changed one.  ``measured_us`` is ``now_us`` times the
+    measured change.  ``spread`` is half of the 95 % interval of the measured change, relative.  ``limit`` is what
+    limits the simulated step.
     """
 
     job: str
@@ -175,13 +184,13 @@ class Pair:
 
     @property
     def held(self) -> bool:
-        """Whether it lies within 5 %, or in an interval that reaches at most 10 % to either side."""
+        """True if the error is within 5 %, or the measured time in an interval of at most 10 % to either side."""
         narrow = self.high_us - self.low_us <= 2 * WIDEST * self.then_us
         return abs(self.error) <= NEAR or (narrow and self.low_us <= self.measured_us <= self.high_us)
 
 
 def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
-    """All pairs of a record's jobs but those that are ``void``: it turned out that the action had not been applied."""
+    """Return all pairs of a record's jobs, except for ``void`` ones, whose action turned out not to be applied."""
     out = []
     for name, row in jobs.items():
         if not isinstance(row.get("step"), dict):
@@ -199,9 +208,10 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
 
 
 def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
-    """The program's own times without an action and with it: copy for copy two runs side by side, turn for turn.
+    """Compare the program's own times without and with an action. Returns None without runs.
 
-    ``call``: in which call of the benchmark a copy ran, where a record joins several.
+    Two runs side by side make a pair, copy by copy and turn by turn.  If a record joins several calls of the benchmark,
+    ``call`` says in which one a copy ran.
     """
     before, after = truth.get("before", ()), truth.get(side, ())
     runs: list[tuple[Any, Any]] = []
@@ -213,14 +223,16 @@ def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
 
 
 def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
-    """The time of a side of runs, as ``compared`` has it, µs."""
+    """Return the time of one side's runs as ``compared`` computes it, µs."""
     found = compared({"before": runs}, "before")
     return found.before_us if found is not None else None
 
 
 def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
-    """By how much starts of a program differ, relative: a standard deviation for each job that waits for its host, or
-    does not, and was timed in several pairs.  A pair's gain differs from another's by what four starts differ.
+    """Return by how much starts of a program differ: a relative standard deviation per job with several timed pairs.
+
+    ``host`` selects jobs that wait for their host, or the others.  A pair's gain differs from another pair's gain by
+    the differences of four starts.
     """
     out = []
     for row in (row for jobs in records for row in jobs.values() if isinstance(row.get("step"), dict)):
@@ -234,14 +246,16 @@ def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
 
 
 def own_errors(jobs: Mapping[str, Any]) -> list[float]:
-    """The simulation's own relative errors: of the pairs whose truth is known well and which the host does not limit,
-    whose own times are as uncertain as their interval says.
+    """Return the simulation's own relative errors.
+
+    Pairs count if their truth is known well and the host does not limit them.  Their own times are as uncertain as
+    their interval says.
     """
     return [x.error for x in pairs(jobs) if x.spread <= _KNOWN and x.limit != "host"]
 
 
 def foretold(jobs: Mapping[str, Any]) -> list[str]:
-    """Two tables, of the unchanged steps and of the pairs; times in ms."""
+    """Return two tables, one of the unchanged steps and one of the pairs.  Times are in ms."""
     out = ["| job | untraced | simulated as traced | scaled | limited by |", "|" + "---|" * 5]
     near = []
     for name, row in jobs.items():

@@ -1,12 +1,13 @@
-"""Does PyTorch's own reader of TunableOp results take what ``tunableop.results_rules`` predicts?  By hand.
+"""Does PyTorch's own reader of TunableOp results take what ``tunableop.results_rules`` predicts? Run by hand.
 
     pip download --no-deps --dest wheels torch==2.15.0 "nvidia-cuda-runtime<14,>=13"
     PYTHONPATH=. python benchmarks/torch_reader.py wheels benchmarks/results/tunableop_reader_torch2.15.json
 
-No GPU and no installed torch: both wheels are unpacked into a temporary folder (1.5 GB), the other libraries that
-``libtorch_cuda.so`` wants are empty ones, as nothing of them is called, and ``torch_reader.cpp`` is compiled against
-PyTorch's headers.  The files are those of ``gpu_tunableop.py``, its edits and mutations of several seeds, under one and
-under five validators.  The record holds every disagreement; the exit code is 1 when there is any.
+It needs neither a GPU nor an installed torch.  Both wheels are unpacked into a temporary folder (1.5 GB).  The other
+libraries that ``libtorch_cuda.so`` wants are replaced by empty ones, because no function of them is called.
+``torch_reader.cpp`` is compiled against PyTorch's headers.  The files come from ``gpu_tunableop.py``: its edits, and
+mutations of several seeds, with one validator and with five.  The record holds every disagreement.  The exit code is 1
+if there is any.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ ROCM = {
     "ROCBLAS_VERSION": "5.2.0.4f6b2c1",
     "HIPBLASLT_VERSION": "100202-fa4e",
 }
-"""Beside PT_VERSION, what a build for AMD registers."""
+"""Validators that a build for AMD registers beside PT_VERSION."""
 
 
 def unpacked(wheels: Path, folder: Path) -> str:
-    """The libraries and headers of the wheels in ``folder``; returns torch's version."""
+    """Unpack the libraries and headers of the wheels into ``folder``, and return torch's version."""
     (torch,) = wheels.glob("torch-*.whl")
     for wheel in (torch, *wheels.glob("nvidia_cuda_runtime-*.whl")):
         with zipfile.ZipFile(wheel) as archive:
@@ -51,7 +52,7 @@ def unpacked(wheels: Path, folder: Path) -> str:
 
 
 def built(folder: Path) -> Path:
-    """The program, with empty libraries in the place of those that are missing."""
+    """Compile the program, with empty libraries in place of missing ones."""
     libraries = folder / "torch/lib"
     for library in ("libtorch_cuda.so", "libtorch_cpu.so", "libc10_cuda.so"):
         dynamic = subprocess.run(["readelf", "-d", libraries / library], capture_output=True, text=True, check=True)
@@ -77,7 +78,7 @@ def files(running: dict[str, str]) -> dict[str, bytes]:
 
 
 def asked(program: Path, running: dict[str, str], texts: dict[str, bytes], folder: Path) -> list[dict[str, Any]]:
-    """What PyTorch takes of each file."""
+    """Return what PyTorch reads from each file: whether it accepts the file, and its rows."""
     paths = []
     for number, data in enumerate(texts.values()):
         paths.append(folder / f"{number}.csv")
@@ -96,7 +97,7 @@ def asked(program: Path, running: dict[str, str], texts: dict[str, bytes], folde
 
 
 def compared(data: bytes, running: dict[str, str], seen: dict[str, Any]) -> str:
-    """How the prediction differs; empty: not at all."""
+    """Return how the prediction differs from PyTorch; "" if it does not."""
     accepted, rows = made.predict(data, running)
     mine = sorted(rows, key=lambda row: (row.op, row.params))
     theirs = sorted(seen["rows"], key=lambda row: (row[0], row[1]))

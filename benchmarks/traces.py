@@ -40,9 +40,9 @@ from processes import Cost, cost
 ROOT = Path(__file__).absolute().parents[1]
 KERNEL = re.compile(rb'"cat":\s*"kernel"')
 FASTER, LIGHTER = 4.0, 4.0
-"""The goals: how many times faster than the rival, in which part of its memory."""
+"""Goals: how many times faster than the rival, and by what factor its memory is larger."""
 CPU_S = 1.5
-"""The goal for ``recommend`` of a store of one trace."""
+"""Goal for ``recommend`` on a store of one trace, CPU seconds."""
 
 
 def main() -> int:
@@ -67,7 +67,8 @@ def main() -> int:
     found = {str(x.relative_to(folder)): x for x in with_kernels(folder) if given.only in str(x)}
     trees = {"ours": ROOT, **({"before": given.before.absolute()} if given.before else {})}
     out = given.out.absolute() if given.out else ROOT / "benchmarks" / "results" / f"traces-host-{now[:10]}.json"
-    os.chdir(tempfile.gettempdir())  # `python -m` takes modules of the working folder before those of PYTHONPATH
+    # because `python -m` takes modules of the working folder before modules of PYTHONPATH
+    os.chdir(tempfile.gettempdir())
     print(*head("before" in trees), sep="\n")
     for number, (name, path) in enumerate(found.items()):
         rounds = [*compared(path, trees, rival, given.rounds + (not number))]
@@ -81,7 +82,7 @@ def main() -> int:
 
 
 def with_kernels(folder: Path) -> Iterator[Path]:
-    """Traces of the folder that hold kernels, smallest first."""
+    """Yield the traces of the folder that hold kernels, smallest first."""
     paths = [x for x in folder.rglob("*.json*") if "capture_traces" not in x.parts and x.is_file()]
     for path in sorted(paths, key=lambda x: (x.stat().st_size, x)):
         text = opened(path)
@@ -94,12 +95,12 @@ def opened(path: Path) -> bytes:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of the trace's JSON."""
+    """Return the size of the trace's JSON in bytes."""
     return len(opened(path))
 
 
 def compared(path: Path, trees: Mapping[str, Path], rival: Path, rounds: int) -> Iterator[dict[str, Any]]:
-    """What each program took, round by round.  Raises SystemExit where one fails."""
+    """Yield the costs of each program, round by round.  Raises SystemExit if a program fails."""
     for number in range(rounds):
         taken: dict[str, Any] = {}
         for name in [*trees, "rival"][:: -1 if number % 2 else 1]:
@@ -111,7 +112,7 @@ def compared(path: Path, trees: Mapping[str, Path], rival: Path, rounds: int) ->
 
 
 def answer(path: Path, folder: str) -> dict[str, list[str]]:
-    """Our commands for one trace."""
+    """Return our commands for one trace."""
     program = [sys.executable, "-m", "logparse"]
     store = ["--store", f"{folder}/store"]
     return {
@@ -121,13 +122,13 @@ def answer(path: Path, folder: str) -> dict[str, list[str]]:
 
 
 def report(rival: Path, path: Path, folder: str) -> dict[str, list[str]]:
-    """The rival's command for one trace."""
+    """Return the rival's command for one trace."""
     words = ["--profile_json_path", str(path), "--output_xlsx_path", f"{folder}/report.xlsx"]
     return {"report": [str(rival), *words]}
 
 
 def environment(tree: Path | None) -> dict[str, str]:
-    """The environment of a program: bytecode is kept, and modules are those of the checkout."""
+    """Return the environment of a program: Python keeps bytecode, and imports modules of the checkout."""
     out = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     return out if tree is None else {**out, "PYTHONPATH": str(tree)}
 
@@ -140,7 +141,10 @@ def ran(command: Sequence[str], env: Mapping[str, str]) -> Cost:
 
 
 def medians(trace: Mapping[str, Any], program: str, *verbs: str) -> dict[str, float]:
-    """Median wall and CPU seconds of a program's commands together (all, or these), and the larger one's MB."""
+    """Return median wall and CPU seconds of a program's commands together, and the MB of the larger command.
+
+    ``verbs`` limits the commands; without it all count.
+    """
     rounds = [[cost for verb, cost in x[program].items() if verb in verbs or not verbs] for x in trace["rounds"]]
     return {
         "wall_s": statistics.median(sum(x["wall_s"] for x in each) for each in rounds),
@@ -150,14 +154,14 @@ def medians(trace: Mapping[str, Any], program: str, *verbs: str) -> dict[str, fl
 
 
 def head(before: bool = False) -> list[str]:
-    """The first two lines of the table."""
+    """Return the first two lines of the table."""
     names = ["trace", "MB", "rival, CPU s", "ours: ingest + recommend", "CPU", "wall", "rival, MB", "ours", "memory"]
     names += ["before, CPU s"] if before else []
     return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
 
 
 def line(name: str, trace: Mapping[str, Any]) -> str:
-    """A trace's row of the table: medians, and how many times as much the rival takes."""
+    """Return a trace's row of the table: medians, and how many times as much the rival takes."""
     rival, ours = medians(trace, "rival"), medians(trace, "ours")
     ingest, answered = (medians(trace, "ours", verb)["cpu_s"] for verb in ("ingest", "recommend"))
     cells = [
@@ -175,7 +179,7 @@ def line(name: str, trace: Mapping[str, Any]) -> str:
 
 
 def summary(traces: Mapping[str, Mapping[str, Any]]) -> str:
-    """How many of the traces meet each goal."""
+    """Return how many of the traces meet each goal, as text."""
     pairs = [(medians(x, "rival"), medians(x, "ours")) for x in traces.values()]
     answers = [medians(x, "ours", "recommend")["cpu_s"] for x in traces.values()]
     faster = sum(rival["wall_s"] >= FASTER * ours["wall_s"] for rival, ours in pairs)

@@ -41,7 +41,7 @@ PROCESSES = (1, 2, 4, 8)
 
 
 def main() -> int:
-    """Parse, measure, write the record, print the table."""
+    """Parse, measure, write the record, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--find-db", help="MIOpen find-db text (.bz2 allowed)")
     parser.add_argument("--backend", default="torch,cudnn", help="comma-separated")
@@ -77,7 +77,7 @@ def main() -> int:
 
 @dataclass
 class Steps:
-    """Seconds of each step without those inside it, and how often it ran."""
+    """Seconds of each step without the steps inside it, and how often it ran."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Steps:
                 self._inside[-1] += taken
 
     def watch(self, owner: Any, method: str, name: str | Callable[[Any], str]) -> None:
-        """Have every call of a method be a step."""
+        """Make every call of a method a step."""
         inner = getattr(owner, method)
 
         def watched(this: Any, *args: Any, **kwargs: Any) -> Any:
@@ -117,7 +117,7 @@ Pair: TypeAlias = tuple[Problem, Solution, Solution]
 
 
 def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], budget_s: float) -> dict[str, Any]:
-    """Races in this process, then the confirmations of one fresh process."""
+    """Race in this process, then confirm in one fresh process."""
     steps = Steps()
     context = opened(names, place, steps)
     deadline, results = time.monotonic() + budget_s, list[Result]()
@@ -136,7 +136,7 @@ def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], bu
 
 
 def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
-    """The backends of a worker, every step of which is timed."""
+    """Open the backends of a worker, and time every step of them."""
     with steps.step("opening"):
         backends = {name: backend_named(name).open(place) for name in names}
         context = WorkerContext(backends, place, Method(), lambda what: None)
@@ -160,7 +160,7 @@ def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
 
 
 def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Steps:
-    """Each pair in this process, once."""
+    """Confirm each pair once in this process."""
     steps = Steps()
     context = opened(names, place, steps)
     with steps.step("rest of the confirmations"):
@@ -173,7 +173,7 @@ def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Step
 
 
 def side_by_side(problems: Sequence[Problem]) -> dict[str, Any]:
-    """Seconds of building all plans of each problem, by so many processes at once, and by threads."""
+    """Time building all plans of each problem, with several processes at once and with threads, in seconds."""
     out: dict[str, Any] = {}
     start = multiprocessing.get_context("spawn")
     for count in PROCESSES:
@@ -196,7 +196,7 @@ def side_by_side(problems: Sequence[Problem]) -> dict[str, Any]:
 
 
 def _built(problems: Sequence[Problem], barrier: Any, queue: Any) -> None:
-    """Build all plans of these problems twice, each time from new graphs; nothing runs."""
+    """Build all plans of ``problems`` twice, each time from new graphs.  Nothing runs."""
     backend: Any = backend_named("cudnn").open(Place(device="cuda:0"))
     backend._device.torch.zeros(1, device=backend._device.device)
     row: dict[str, Any] = {"plans": 0, "milliseconds": {}}
@@ -221,7 +221,7 @@ def _built(problems: Sequence[Problem], barrier: Any, queue: Any) -> None:
 
 
 def _threaded(problem: Problem, count: int) -> dict[str, float]:
-    """Seconds of one problem's plans built in turn, and by threads that share them."""
+    """Time building one problem's plans, first in turn and then by threads that share them, in seconds."""
     backend: Any = backend_named("cudnn").open(Place(device="cuda:0"))
     out = {}
     for threads in (1, 1, count):

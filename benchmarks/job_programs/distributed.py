@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def ddp() -> None:
-    """ResNeXt-50 in float32, each rank with a batch of its own."""
+    """Train ResNeXt-50 in float32; each rank has a batch of its own."""
     begin()
     batch, size = sized((32, 224), (2, 32))
     model = DistributedDataParallel(applied(network(resnext50()).to(DEVICE)))
@@ -37,13 +37,16 @@ def ddp() -> None:
 
 
 def ddp_one_core() -> None:
-    """The same in a container whose share of the host is one core; other runs have other cores."""
+    """Run ``ddp`` on one core, as in a container that has one core of the host. Other runs take other cores."""
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[os.getppid() % len(os.sched_getaffinity(0))]})
     ddp()
 
 
 def fsdp() -> None:
-    """A Llama whose tokenizer got one token more (32,001), in bfloat16, its blocks sharded."""
+    """Train a Llama in bfloat16 with sharded blocks.
+
+    Its vocabulary has 32,001 words, as if one token had been added.
+    """
     begin()
     width, heads, kv_heads, inner, words, depth = sized((2048, 32, 4, 5632, 32001, 5), (64, 4, 2, 96, 257, 2))
     batch, tokens = sized((4, 1024), (2, 16))
@@ -67,7 +70,7 @@ def fsdp() -> None:
 
 
 class Part(nn.Module):
-    """The heads and hidden channels of a block that one rank has; what the ranks compute is added up twice."""
+    """One rank's heads and hidden channels of a block. The ranks' results are added up twice, by all-reduce."""
 
     def __init__(self, width: int, heads: int, ranks: int) -> None:
         super().__init__()
@@ -77,7 +80,7 @@ class Part(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width // ranks), nn.Linear(4 * width // ranks, width, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Attention, then the feed-forward part."""
+        """Apply attention, then the feed-forward layers."""
         batch, tokens, _ = x.shape
         parts = self.qkv(self.first(x)).chunk(3, dim=-1)
         q, k, v = (y.view(batch, tokens, self._heads, -1).transpose(1, 2) for y in parts)
@@ -90,7 +93,7 @@ class Part(nn.Module):
 
 
 def tensor_parallel() -> None:
-    """Blocks split over the ranks, forward alone in bfloat16: one request after another."""
+    """Run blocks split over the ranks: forward only, in bfloat16, one request after another."""
     _, ranks = begin()
     width, heads, depth, batch, tokens = sized((4096, 32, 6, 8, 1024), (64, 4, 2, 2, 16))
     made = nn.Sequential(*(Part(width, heads, ranks) for _ in range(depth)))

@@ -1,15 +1,14 @@
-"""What the programs of ``jobs.py`` share: how long they run, what they report, and how they apply an action.
+"""Functions that the programs of ``jobs.py`` share: duration, reports, and actions. Environment variables set them.
 
 =====================  ===========================================================================================
-``JOB_SECONDS``        how long the units of a run take, about: their number follows from the time of some first ones
-``JOB_UNITS``          ... but at least so many
-``JOB_TURNS``          a folder: the units are done by turns with other processes, and nothing else decides how many.
-                       the run writes ``ready`` after its setup, does turn N once ``N.go`` is there, and writes its
-                       times into ``N.json``; ``end`` ends the run
-``JOB_TURN_SECONDS``   how long the timed units of a turn take, about
-``JOB_SMOKE``          1: tiny sizes, on the CPU
-``JOB_APPLY``          a generated ``apply.py``
-``JOB_APPLY_NAMES``    the actions of it that are applied, joined by commas
+``JOB_SECONDS``        how long the units of a run take, about. The time of some first units decides their number.
+``JOB_UNITS``          the least number of units ``JOB_TURNS``          a folder. The units are done in turns with other
+processes, and the two variables above do
+                       not count. The run writes ``ready`` after its setup. It does turn N once ``N.go`` is there,
+                       and writes its times into ``N.json``. It ends once ``end`` is there.
+``JOB_TURN_SECONDS``   how long the timed units of a turn take, about ``JOB_SMOKE``          1: tiny sizes, on the CPU
+``JOB_APPLY``          path of a generated ``apply.py`` ``JOB_APPLY_NAMES``    names of its actions to apply, joined by
+commas
 =====================  ===========================================================================================
 """
 
@@ -39,18 +38,20 @@ _SECONDS, _LEAST = float(os.environ.get("JOB_SECONDS", "6")), int(os.environ.get
 _TURNS = Path(os.environ["JOB_TURNS"]) if "JOB_TURNS" in os.environ else None
 _TURN_SECONDS = float(os.environ.get("JOB_TURN_SECONDS", "0.15"))
 _FIRST, _TIMED, _SETTLE = 6, 4, 2
-"""Units before any is timed (libraries choose their kernels), those by which the number of units is chosen, and those
-at the beginning of a turn, after which the device is as busy as it was.
+"""Numbers of units.
+
+``_FIRST``: units before any is timed, in which libraries choose their kernels. ``_TIMED``: units whose time decides the
+number of units. ``_SETTLE``: units at the beginning of a turn, after which the device is as busy as it was.
 """
 
 
 def sized(full: Any, small: Any) -> Any:
-    """The size of a run, or that of a test on a CPU."""
+    """Choose the size of a run: ``full``, or ``small`` in a test on a CPU."""
     return small if SMOKE else full
 
 
 def network(model: nn.Sequential) -> nn.Sequential:
-    """An image network of ``models.py``, or its first stage alone in a test on a CPU."""
+    """Return an image network of ``models.py``. In a test on a CPU, return only its first stage with a head."""
     head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 1000))
     return nn.Sequential(*list(model)[:5], *head) if SMOKE else model
 
@@ -62,7 +63,10 @@ def finish() -> None:
 
 
 def applied(model: nn.Module) -> nn.Module:
-    """The model with the actions that the environment names: before it is wrapped, and before its optimizer is made."""
+    """Apply the actions that the environment names to the model.
+
+    Call this before the model is wrapped, and before its optimizer is made.
+    """
     path, names = os.environ.get("JOB_APPLY"), os.environ.get("JOB_APPLY_NAMES", "").split(",")
     if not path:
         return model
@@ -77,9 +81,10 @@ def applied(model: nn.Module) -> nn.Module:
 
 
 def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) -> None:
-    """Do units until the time is over, or turn by turn; their number is the same in all ranks, a multiple of ``kinds``.
+    """Do units until the time is over, or turn by turn.
 
-    The units of a turn are timed as a whole, without waiting for the device in between, after ``settle`` others.
+    The number of units is the same in all ranks, and a multiple of ``kinds``. In a turn, ``settle`` units come first.
+    The others are timed as a whole, without waiting for the device in between.
     """
 
     def seconds(count: int) -> float:
@@ -92,7 +97,7 @@ def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) ->
 
     def units_in(whole: float, least: float = 1.0) -> int:
         seconds(_FIRST)
-        # The least of them: `tune` may make a unit wait for its turn meanwhile.
+        # The minimum counts, because `tune` may meanwhile make a unit wait for its turn.
         each = min(seconds(kinds) for _ in range(_TIMED)) / kinds
         return _agreed(kinds * math.ceil(max(least, min(whole / each, 20_000)) / kinds))
 
@@ -101,7 +106,7 @@ def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) ->
         return
     count = 0
     for number in _turns():
-        count = count or units_in(_TURN_SECONDS)  # alone on the device: libraries choose their kernels by time
+        count = count or units_in(_TURN_SECONDS)  # counted alone on the device: libraries choose their kernels by time
         held = on_one_core(number)
         seconds(settle * kinds)
         on_all_cores(held)
@@ -109,10 +114,10 @@ def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) ->
 
 
 def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: dict[int, float]) -> None:
-    """Answer requests, whose size is chosen at random, until the time is over, or turn by turn.
+    """Answer requests until the time is over, or turn by turn.
 
-    A server waits for each answer, so each is timed; the mean counts sizes by their probability, not by how often
-    chance chose them.
+    The size of each request is chosen at random. A server waits for each answer, so each answer is timed. The mean
+    weights a size by its probability, not by how often chance chose it.
     """
 
     def answered(least: int, seconds: float) -> list[tuple[int, float]]:
@@ -146,7 +151,7 @@ def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: di
 
 
 def _report(number: int, seconds: dict[str, list[float]], units: int, shares: dict[str, float]) -> None:
-    """Write what a turn took per unit: the means of the kinds by their shares."""
+    """Write the time of a turn per unit: the means of the kinds, weighted by their shares."""
     if _TURNS is None or (dist.is_initialized() and dist.get_rank()):
         return
     means = {name: math.fsum(held) / len(held) for name, held in seconds.items() if held}
@@ -159,9 +164,10 @@ def _report(number: int, seconds: dict[str, list[float]], units: int, shares: di
 
 
 def _turns() -> Iterator[int]:
-    """The numbers of this process's turns, each when it begins.
+    """Yield the number of each of this process's turns when the turn begins.
 
-    Each rank looks for itself: one that waited for another in a collective would keep its device busy.
+    Each rank looks for the files itself, because a rank that waited for another in a collective would keep its device
+    busy.
     """
     assert _TURNS is not None
     if dist.is_initialized():
@@ -178,7 +184,7 @@ def _turns() -> Iterator[int]:
 
 
 def _agreed(count: int) -> int:
-    """The same number in all ranks: rank 0's."""
+    """Return rank 0's number in all ranks."""
     if not dist.is_initialized():
         return count
     held = torch.tensor([count], device=DEVICE)
@@ -187,7 +193,7 @@ def _agreed(count: int) -> int:
 
 
 def begin() -> tuple[int, int]:
-    """Join the other ranks; this one's number, and how many there are."""
+    """Join the other ranks. Returns this rank's number and the number of ranks."""
     if DEVICE.type == "cuda":
         torch.cuda.set_device(DEVICE)
         dist.init_process_group("nccl", device_id=DEVICE)

@@ -21,7 +21,7 @@ from torch.nn.functional import gelu, scaled_dot_product_attention, silu
 
 
 def generate() -> None:
-    """Transformers' ``generate``: prompts of 128 and of 512 tokens by turns, 32 new tokens each."""
+    """Run transformers' ``generate`` with prompts of 128 and 512 tokens in turns, 32 new tokens each."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     width, inner, depth, heads, words, batch, new = sized((1024, 2816, 6, 16, 32001, 8, 32), (32, 64, 1, 2, 101, 2, 4))
@@ -48,7 +48,7 @@ def generate() -> None:
 
 
 def vision_server() -> None:
-    """RegNetY in float16; batches of 1, 4 and 16 in an order that differs in every process."""
+    """Serve RegNetY in float16, with batches of 1, 4 and 16 in an order that differs in every process."""
     size = sized(224, 32)
     kind = torch.bfloat16 if SMOKE else torch.float16
     model = applied(regnet_y_3_2gf().to(DEVICE, kind).eval())
@@ -63,7 +63,10 @@ def vision_server() -> None:
 
 
 class Decoder(nn.Module):
-    """One token more of every sequence: keys and values of the earlier ones stand in a cache of fixed size."""
+    """Decoder block for one new token per sequence.
+
+    A cache of fixed size holds the keys and values of the earlier tokens.
+    """
 
     def __init__(self, width: int, heads: int, kv_heads: int, inner: int, batch: int, cached: int) -> None:
         super().__init__()
@@ -77,7 +80,7 @@ class Decoder(nn.Module):
             self.register_buffer(name, torch.randn(batch, kv_heads, cached, self._size))
 
     def forward(self, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        """The block's output for the token at this place."""
+        """Return the block's output for the token at place ``at``."""
         parts = self.qkv(self.first(x)).split([n * self._size for n in self._heads], dim=-1)
         q, k, v = (y.view(len(x), 1, n, -1).transpose(1, 2) for y, n in zip(parts, self._heads, strict=True))
         keys, values = self.keys.index_copy_(2, at, k), self.values.index_copy_(2, at, v)
@@ -89,7 +92,7 @@ class Decoder(nn.Module):
 
 
 class Decoders(nn.Module):
-    """Embedding, blocks, and the next token of every sequence."""
+    """Embedding, blocks, and the choice of the next token of every sequence."""
 
     def __init__(self, words: int, width: int, depth: int, *block: int) -> None:
         super().__init__()
@@ -97,7 +100,7 @@ class Decoders(nn.Module):
         self.blocks = nn.ModuleList(Decoder(width, *block) for _ in range(depth))
 
     def forward(self, tokens: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        """Batch × 1."""
+        """Map tokens (batch, 1) to the next tokens (batch, 1)."""
         x = self.embed(tokens)
         for block in self.blocks:
             x = block(x, at)
@@ -105,7 +108,7 @@ class Decoders(nn.Module):
 
 
 def graph_decode() -> None:
-    """A Llama of 4,096 channels decodes for 64 sequences in a captured graph, which is all that the loop replays."""
+    """Decode with a Llama of 4,096 channels for 64 sequences. The loop only replays a captured graph."""
     with torch.device(DEVICE):
         made = Decoders(32001, 4096, 12, 32, 8, 14336, 64, 512)
     model = applied(made.to(torch.bfloat16).eval())
@@ -129,8 +132,8 @@ def graph_decode() -> None:
 
 
 def fp8() -> None:
-    """Feed-forward parts in FP8 as plain functions: no module, no optimizer."""
-    applied(nn.Identity())  # settings alone
+    """Run feed-forward layers in FP8 as plain functions: no module, no optimizer."""
+    applied(nn.Identity())  # applies settings only: there is no module to change
     rows, width, inner, depth = 4096, 4096, 14336, 8
     kind, most = torch.float8_e4m3fn, torch.finfo(torch.float8_e4m3fn).max
 
@@ -160,7 +163,7 @@ def fp8() -> None:
 
 
 def _worker(requests: Any, answers: Any) -> None:
-    """What launches kernels: a process of its own, whose server started it."""
+    """Run the model in a process of its own, which the server starts. Only this process launches kernels."""
     torch.manual_seed(0)
     batch, size = sized((48, 224), (2, 224))
     model = applied(vit(SMOKE).to(DEVICE).eval())
@@ -176,7 +179,7 @@ def _worker(requests: Any, answers: Any) -> None:
 
 
 def _next(answers: Any, worker: Any) -> float | None:
-    """The next answer; None where the worker is done, or has died."""
+    """Return the next answer. Returns None if the worker is done or has died."""
     while True:
         try:
             found: float | None = answers.get(timeout=2.0)
@@ -187,7 +190,7 @@ def _next(answers: Any, worker: Any) -> float | None:
 
 
 def forking_server() -> None:
-    """A server that starts its worker and hands requests to it."""
+    """Start a worker and hand requests to it."""
     context = multiprocessing.get_context("spawn")
     requests, answers = context.Queue(), context.Queue()
     worker = context.Process(target=_worker, args=(requests, answers))

@@ -28,7 +28,10 @@ def _train(model: nn.Module, loss: Callable[[], torch.Tensor], optimizer: torch.
 
 
 class Experts(nn.Module):
-    """Each token goes to the two experts that a router prefers; how many an expert gets differs in every step."""
+    """Mixture of experts: each token goes to the two experts that a router prefers.
+
+    The number of tokens per expert differs in every step.
+    """
 
     def __init__(self, width: int, inner: int, experts: int) -> None:
         super().__init__()
@@ -38,7 +41,7 @@ class Experts(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """What the experts return, by the router's weights, added to the input."""
+        """Return the input plus the experts' outputs, weighted by the router."""
         tokens = self.norm(x).flatten(0, -2)
         weights, chosen = self.router(tokens).softmax(dim=-1).topk(2, dim=-1)
         out = torch.zeros_like(tokens)
@@ -50,7 +53,7 @@ class Experts(nn.Module):
 
 
 def moe() -> None:
-    """Four mixtures of eight experts, bfloat16 by autocast; other tokens in every step."""
+    """Train four mixtures of eight experts, bfloat16 by autocast, with other tokens in every step."""
     width, inner, experts, depth, batch, tokens = sized((1024, 4096, 8, 4, 16, 512), (32, 64, 4, 1, 2, 16))
     made = nn.Sequential(*(Experts(width, inner, experts) for _ in range(depth)), nn.Linear(width, 1000))
     model = applied(made.to(DEVICE))
@@ -78,7 +81,7 @@ class Slow(Dataset[tuple[torch.Tensor, int]]):
 
 
 def data_loader() -> None:
-    """ResNet-50 in float32 behind a loader of four workers, which needs longer than the step."""
+    """Train ResNet-50 in float32 behind a loader of four workers. Loading a batch takes longer than the step."""
     batch, size = sized((48, 224), (2, 32))
     model = applied(network(resnet50()).to(DEVICE))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -89,12 +92,13 @@ def data_loader() -> None:
         images, labels = (x.to(DEVICE, non_blocking=True) for x in next(batches))
         return cross_entropy(model(images), labels)
 
-    # While others had their turns, the workers loaded eight batches; and four workers are done at about the same time.
+    # The first 3 × 4 units of a turn settle, because the workers loaded eight batches while others had their turns.
+    # Units are counted in fours, because the four workers are done at about the same time.
     _train(model, loss, optimizer, kinds=4, settle=3)
 
 
 def small_kernels() -> None:
-    """Many layers of few channels, an optimizer that takes one parameter after another: the host is what limits."""
+    """Train many layers of few channels. The optimizer takes one parameter after another, so the host is the limit."""
     width, depth, batch = sized((128, 60, 64), (16, 4, 8))
     layers = (layer for _ in range(depth) for layer in (nn.Linear(width, width), nn.LayerNorm(width), nn.GELU()))
     model = applied(nn.Sequential(*layers).to(DEVICE))
@@ -104,7 +108,9 @@ def small_kernels() -> None:
 
 
 class Waves(nn.Module):
-    """wav2vec 2.0's parts: seven strided convolutions of the samples, a grouped one of positions, a transformer."""
+    """Layers of wav2vec 2.0: seven strided convolutions of the samples, a grouped convolution of
+    positions, a transformer.
+    """
 
     def __init__(self, channels: int, width: int, heads: int, depth: int) -> None:
         super().__init__()
@@ -118,7 +124,7 @@ class Waves(nn.Module):
         self.body = nn.Sequential(*blocks, nn.LayerNorm(width), nn.Linear(width, 32))
 
     def forward(self, samples: torch.Tensor) -> torch.Tensor:
-        """Batch × frames × letters."""
+        """Map samples (batch, samples) to (batch, frames, letters)."""
         y = samples[:, None]
         for index, conv in enumerate(self.extract):
             y = conv(y)
@@ -130,7 +136,7 @@ class Waves(nn.Module):
 
 
 def wav2vec2() -> None:
-    """Five seconds of sound at 16 kHz, float32."""
+    """Train on five seconds of sound at 16 kHz, in float32."""
     channels, width, heads, depth, batch, samples = sized((512, 768, 12, 6, 8, 80_000), (32, 32, 2, 1, 2, 4_000))
     model = applied(Waves(channels, width, heads, depth).to(DEVICE))
     x = torch.randn(batch, samples, device=DEVICE)
