@@ -1,4 +1,4 @@
-"""Runs a command plain and observed, each in a folder of its own, and compares what others see of it."""
+"""Run a command plain and observed, each in a folder of its own, and compare its visible behaviour."""
 
 from __future__ import annotations
 
@@ -23,22 +23,26 @@ def sleep(seconds):
         now[0] += seconds
 time.perf_counter, time.sleep = lambda: now[0], sleep
 """
-"""The start of a job whose clock goes on where its main thread sleeps alone: a busy machine changes no time."""
+"""Start of a job whose clock goes on only while its main thread sleeps. A busy machine then changes no time."""
 _VARIES = (
     (re.compile(rb"^(USDT|STAGE):[^\n]*\n|^\[?[EW]\d{4} [^\n]*\n", re.MULTILINE), b""),
     (re.compile(rb"^ERROR:[^\n]* gpuGetDeviceCount failed [^\n]*\n", re.MULTILINE), b""),
     (re.compile(rb"0x[0-9a-f]{6,}"), b"0x"),
     (re.compile(rb" in [\d.]+s\b"), b" in TIME"),
 )
-"""What differs between two plain runs: lines of PyTorch's log, which hold a time, addresses, and the time of a test.
+"""Patterns of output that differs between two plain runs: lines of PyTorch's log with a time, addresses, a test's time.
 
-The line about GPUs is one that a window of ours keeps from a CUDA build of PyTorch without a GPU (docs/measurement.md).
+The line about GPUs is a line that a window of ours keeps from a CUDA build of PyTorch without a GPU
+(docs/measurement.md).
 """
 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Exit code, bytes of the outputs without lines of ours and what varies anyway, and the files left, by name."""
+    """Exit code, bytes of the outputs, and the files left, by name.
+
+    The outputs hold neither our lines nor the text that varies between plain runs.
+    """
 
     code: int | str
     out: bytes
@@ -48,7 +52,7 @@ class Behaviour:
 
 
 def behaviour_of(code: int | str, out: bytes, err: bytes, folder: Path) -> Behaviour:
-    """The behaviour of a program that ended with this code and left these outputs and this folder."""
+    """Return the behaviour of a program with this exit code, these outputs and this folder."""
     lines = err.splitlines(keepends=True)
     ours = [line for line in lines if line.startswith(BESIDE.encode())]
     files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
@@ -65,17 +69,17 @@ def _lasting(output: bytes) -> bytes:
 def behaviour(
     command: Sequence[str], folder: Path, stdin: bytes = b"", environ: Mapping[str, str] = ENVIRON
 ) -> Behaviour:
-    """What a command does in a new folder, in a process group of its own."""
+    """Run a command in a new folder, in a process group of its own, and return its behaviour."""
     folder.mkdir(parents=True)
     done = subprocess.run(
         command, cwd=folder, env=dict(environ), input=stdin, capture_output=True, start_new_session=True, check=False
     )
-    code = 128 - done.returncode if done.returncode < 0 else done.returncode  # as a shell states it
+    code = 128 - done.returncode if done.returncode < 0 else done.returncode  # exit code as a shell states it
     return behaviour_of(code, done.stdout, done.stderr, folder)
 
 
 def capturing(folder: Path, *options: str) -> list[str]:
-    """The words of ``capture --trace 2`` before a job, whose logs and store stand outside of the job's folder."""
+    """Return the words of ``capture --trace 2`` before a job. Logs and store stand outside of the job's folder."""
     places = ["--dir", str(folder / "logs"), "--store", str(folder / "store")]
     return [sys.executable, "-m", "logparse", "capture", "--trace", "2", *places, *options, "--"]
 
@@ -83,14 +87,14 @@ def capturing(folder: Path, *options: str) -> list[str]:
 def both(
     command: Sequence[str], folder: Path, stdin: bytes = b"", environ: Mapping[str, str] = ENVIRON
 ) -> tuple[Behaviour, Behaviour]:
-    """A command plain and under ``capture --trace 2``, in the same folder one after another."""
+    """Run a command plain, then under ``capture --trace 2``, in the same folder."""
     plain = behaviour(command, folder / "here", stdin, environ)
     shutil.rmtree(folder / "here")
     return plain, behaviour([*capturing(folder), *command], folder / "here", stdin, environ)
 
 
 def differences(plain: Behaviour, observed: Behaviour) -> list[str]:
-    """What an observed program did otherwise: exit code, outputs, files and their bytes; empty: nothing."""
+    """List the differences of an observed program: exit code, outputs, files and their bytes."""
     out = [
         f"{name}: {getattr(plain, name)!r} plain, {getattr(observed, name)!r} observed"
         for name in ("code", "out", "err")

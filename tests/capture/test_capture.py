@@ -1,4 +1,4 @@
-"""``logparse capture``: settings that do not cancel each other, and a job that runs as if it had been called itself."""
+"""``logparse capture``: its settings do not cancel each other, and a job runs as if the user had called it directly."""
 
 from __future__ import annotations
 
@@ -188,9 +188,10 @@ sys.exit(7)
 
 
 def driven(tmp_path: Path, *command: str, facts: str = "no") -> list[str]:
-    """A capture in a process of its own; asking the job's PyTorch for facts takes two seconds.
+    """Return the words of a capture in a process of its own.
 
-    ``facts`` is "yes" to ask, "no" for none, or the arch that the machine is said to have.
+    ``facts`` is "yes" to ask the job's PyTorch for facts (this takes two seconds), "no" for no facts, or the arch that
+    the machine is said to have.
     """
     return [sys.executable, "-c", DRIVER, str(tmp_path / "logs"), str(tmp_path / "store"), facts, *command]
 
@@ -289,7 +290,7 @@ def test_what_cannot_run_gives_a_shells_exit_code(tmp_path: Path, name: str, cod
 
 
 def test_a_process_left_behind_delays_nothing(tmp_path: Path) -> None:
-    """It has inherited the pipe that standard error is, and keeps it open."""
+    """The process has inherited the pipe that standard error is, and keeps it open."""
     leaves = "import subprocess, sys; print(subprocess.Popen(['sleep', '60'], stdout=-3).pid, flush=True)"
     command = driven(tmp_path, *python(leaves))
     out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=50)
@@ -316,7 +317,7 @@ def test_what_a_job_prints_goes_through_and_to_a_file(tmp_path: Path, capfd: pyt
 
 
 def test_a_job_at_a_terminal_still_has_one(tmp_path: Path) -> None:
-    """Its line ends and its bars that return to the line's start are in the file as it wrote them."""
+    """The file holds line ends and progress bars (with carriage returns) as the job wrote them."""
     prints = "import os; os.write(1, b'%d %d\\n\\r 5%%' % (os.isatty(1), os.isatty(2)))"
     runs = "import os; from pathlib import Path; from logparse.capture import job; "
     runs += f"job.run({python(prints)!r}, os.environ, None, Path({str(tmp_path / 'job.log')!r}))"
@@ -453,7 +454,7 @@ def test_the_jobs_own_interpreter_is_asked(tmp_path: Path) -> None:
 
 
 def test_facts_come_from_a_process_that_may_have_torch(tmp_path: Path) -> None:
-    """A torch as the job's interpreter would find it; its values become facts under the names that formats use."""
+    """The job's interpreter finds this torch. Its values become facts under the names that formats use."""
     (tmp_path / "torch.py").write_text(
         textwrap.dedent("""
         import sys

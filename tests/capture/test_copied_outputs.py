@@ -1,4 +1,4 @@
-"""Outputs that are copied: a terminal stays a terminal, and what a job leaves behind is not harmed."""
+"""Outputs that are copied: a terminal stays a terminal, and processes that a job leaves behind are not harmed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ while True:
         time.sleep(0.02)
     os.killpg(job, signal.SIGCONT)
 """
-"""What a shell does: the command has a foreground group of its own; once stopped it goes on when a file is there."""
+"""Program that acts as a shell.
+
+The command has a foreground group of its own. Once stopped, it goes on when a file is there.
+"""
 
 
 class Terminal:
@@ -106,7 +109,7 @@ def test_a_terminal_stays_one_with_its_size_whatever_is_copied(copied: tuple[boo
 
 
 def test_two_outputs_on_one_terminal_keep_their_order(tmp_path: Path) -> None:
-    """With a terminal each, two threads copied them: half of the words came too early or too late."""
+    """With one terminal per output, two threads copied them, and half of the words came too early or too late."""
     prints = "import os\nfor i in range(2000): os.write(1 + i % 2, b'%d ' % i)"
     terminal = Terminal(driven(None, tmp_path / "all", *python(prints)))
     assert terminal.end() == 0
@@ -156,7 +159,7 @@ def test_control_z_stops_the_job_and_a_shells_fg_wakes_it_once(tmp_path: Path) -
 
 
 def stopped(group: int) -> list[int]:
-    """Processes of a group that are stopped."""
+    """Return the stopped processes of a group."""
     found = []
     for process in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -181,19 +184,22 @@ left = subprocess.Popen([sys.executable, "-c", talks, sys.argv[1]], stdin=-3, st
 while not os.path.exists(sys.argv[1] + ".early"):
     time.sleep(0.02)
 """
-"""A job that leaves a process behind, which has its standard error, and talks more than a pipe holds once it may."""
+"""A job that leaves a process behind.
+
+That process has the job's standard error, and later writes more than a pipe holds.
+"""
 
 
 @pytest.fixture
 def go(tmp_path: Path) -> Iterator[Path]:
-    """A file that lets what a job left behind go on and end."""
+    """A file that lets the process that a job left behind go on and end."""
     path = tmp_path / "go"
     yield path
     path.touch()
 
 
 def test_a_process_left_behind_lives_on_and_its_words_are_copied(tmp_path: Path, go: Path) -> None:
-    """It died of SIGPIPE at its next word."""
+    """The process used to die of SIGPIPE at its next word."""
     command = driven(tmp_path / "errors", None, *python(DAEMON), str(go))
     with open(tmp_path / "stderr", "wb") as errors:
         done = subprocess.run(command, stdout=-1, stderr=errors, cwd=ROOT, check=False)
@@ -225,12 +231,12 @@ def test_a_process_left_behind_that_never_stops_talking_holds_nobody_up(tmp_path
 
 
 THREADED = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-"""A thread of a library's, which has no signal blocked, before the job runs."""
+"""A thread of a library, which has no signal blocked, before the job runs."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_that_a_librarys_thread_gets_reaches_the_job_once(number: signal.Signals) -> None:
-    """It ended this process, by the default action, and left the job behind."""
+    """The signal used to end this process, by the default action, and left the job behind."""
     waits = f"""
         import signal, time
         seen = []
@@ -270,7 +276,7 @@ def test_control_c_beside_a_librarys_thread_reaches_the_job_once() -> None:
 
 
 def test_what_the_caller_ignores_the_job_ignores() -> None:
-    """As under nohup."""
+    """``nohup`` ignores SIGHUP in this way."""
     tells = "import signal; print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
     ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]
     done = subprocess.run([*ignoring, *driven(None, None, *python(tells))], stdout=-1, cwd=ROOT, check=True)
@@ -278,7 +284,7 @@ def test_what_the_caller_ignores_the_job_ignores() -> None:
 
 
 def test_a_signal_that_the_job_sends_to_its_group_reaches_it_once(tmp_path: Path) -> None:
-    """It was forwarded, too: a second KeyboardInterrupt met the job while it cleaned up."""
+    """The signal used to be forwarded, too. A second KeyboardInterrupt then met the job while it cleaned up."""
     sends = """
         import os, signal, time
         seen = []

@@ -1,4 +1,4 @@
-"""Standard input that each start of a job gets again."""
+"""Each start of a job gets the same standard input."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from logparse.capture.kept_input import KeptInput
 from logparse.errors import InputError
 
 WORDS = b"".join(b"%d\n" % i for i in range(60_000))
-"""More than a pipe holds."""
+"""More bytes than a pipe holds."""
 
 
 def piped(data: bytes) -> int:
-    """The end of a pipe into which somebody writes this."""
+    """Return the reading end of a pipe into which a thread writes ``data``."""
     read, write = os.pipe()
 
     def fill() -> None:
@@ -31,7 +31,7 @@ def piped(data: bytes) -> int:
 
 
 def start(kept: KeptInput, program: str) -> bytes:
-    """What a start of a program prints."""
+    """Start a program and return its output."""
     with kept.given() as streams:
         words = [sys.executable, "-c", f"import sys\nread = sys.stdin.buffer\n{program}"]
         return subprocess.run(words, stdin=streams.get(0), stdout=-1, check=True).stdout
@@ -41,7 +41,7 @@ ALL, SOME, NOTHING = "sys.stdout.buffer.write(read.read())", "sys.stdout.buffer.
 
 
 def test_each_start_reads_a_pipe_from_its_beginning() -> None:
-    """The second one found it empty, and failed."""
+    """The second start used to find the pipe empty, and failed."""
     source = piped(WORDS)
     kept = KeptInput(source)
     assert [start(kept, x) for x in (NOTHING, SOME, ALL, ALL, SOME)] == [b"none\n", b"0\n", WORDS, WORDS, b"0\n"]
@@ -56,7 +56,7 @@ def test_a_job_that_reads_nothing_does_not_wait_for_a_pipe_that_nobody_fills() -
 
 
 def test_what_comes_while_the_job_reads_is_passed_on_at_once() -> None:
-    """A program that answers what it is told would wait for ever."""
+    """A program that answers each line would otherwise wait for ever."""
     read, write = os.pipe()
     kept = KeptInput(read)
     with kept.given() as streams:

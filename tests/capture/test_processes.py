@@ -1,7 +1,7 @@
-"""The law of whole commands: what ``capture --trace`` runs does what it does plain.
+"""A command under ``capture --trace`` does the same as without it.
 
-Programs of the tests' own, and those beside the corpus where they are.  Both runs are compared by
-``observing.differences``.
+There are programs of the tests' own, and programs beside the corpus, if it is there.  ``observing.differences``
+compares both runs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ TRAINING = """
 FOLDER = CORPUS.parent / "programs" / "processes"
 NEEDS = {"acc.py": "accelerate", "light.py": "lightning", "gen.py": "transformers"}
 UNSEEDED = ("acc.py", "light.py", "sigterm.py")
-"""Programs whose files differ between two plain runs: nothing seeded states or weights, or a clock ends the steps."""
+"""Programs whose files differ between two plain runs.
+
+Either no seed is set for states or weights, or a clock ends the steps.
+"""
 LAUNCHED = ("ddp.py", "fsdp.py")
 OTHERS = {
     "diskfull.py": "needs a full disk, which needs root",
@@ -80,7 +83,7 @@ OTHERS = {
     "ov.py": "is of run: test_with_overrides.py",
     "copyevent.py": "prints what is no program of a user's",
 }
-"""Programs that are not run here, and why."""
+"""Programs that are not run here, with the reason."""
 
 
 def program(folder: Path, text: str) -> list[str]:
@@ -110,7 +113,7 @@ def test_a_command_under_run_does_what_it_does_plain(name: str, tmp_path: Path) 
 
 
 def test_outputs_that_the_caller_closed_stay_closed(tmp_path: Path) -> None:
-    """They were pipes, where they are copied."""
+    """The job used to get pipes for outputs that are copied."""
     words = program(tmp_path, "import os, sys; print(sys.stderr is None); sys.exit(2)")
     closing = ["sh", "-c", 'exec "$@" 2>&-', "sh"]
     plain = behaviour([*closing, *words], tmp_path / "plain")
@@ -152,7 +155,7 @@ def test_the_comparison_sees_every_difference() -> None:
 
 
 def test_notes_of_processes_are_printed_once_with_their_number(tmp_path: Path) -> None:
-    """Processes write what the user must know; two that note the same are one line."""
+    """Processes write what the user must know.  Equal notes of two processes become one line."""
     writes = """
         import json, os
         notes = {1: ["no trace: too short", "seen twice", "seen twice"], 2: ["no trace: too short"]}

@@ -1,6 +1,6 @@
-"""Jobs with a recommendation's files and settings: ``run --with``, and what runs once a job has imported torch.
+"""Jobs with a recommendation's files and settings: ``run --with``, and the code that runs after a job imports torch.
 
-torch is a package of the test's own: starting the real one takes seconds.
+torch is a package of the test's own, because starting the real one takes seconds.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ PRINTS = "import torch; print(torch.backends.cudnn.benchmark)"
 
 
 def made(folder: Path, *, settings: bool = True) -> Path:
-    """A folder with an ``apply.py`` as ``recommend`` writes it, which applies one setting by itself, or none."""
+    """Make a folder with an ``apply.py`` as ``recommend`` writes it. It applies one setting by itself, or none."""
     result = ActionResult(
         action=next(x for x in ACTIONS if x.name == "cudnn_benchmark"),
         application=Application(line="", settings=(Python("torch.backends.cudnn.benchmark = True"),)),
@@ -136,7 +136,7 @@ def test_run_says_what_was_applied_and_in_how_many_processes(tmp_path: Path, wit
 def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
     words: list[str], program: str, why: str, tmp_path: Path, with_torch: dict[str, str]
 ) -> None:
-    """It ended with 0, and whoever measured it compared the job with itself."""
+    """The job used to end with 0. Who measured it then compared the job with itself."""
     last = ["-c", program] if program else []
     done = run_with(made(tmp_path / "made"), sys.executable, *words, *last, environ=with_torch)
     assert done.returncode == NOT_APPLIED
@@ -149,7 +149,7 @@ def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
 def test_a_job_that_looks_for_torch_first_has_the_setting_or_the_error(
     tmp_path: Path, with_torch: dict[str, str]
 ) -> None:
-    """transformers does: it took the hook away, and nothing was applied, with exit code 0."""
+    """transformers looks for torch first. That used to take the hook away: nothing was applied, with exit code 0."""
     program = f"import importlib.util; importlib.util.find_spec('torch'); {PRINTS}"
     done = run_with(made(tmp_path / "made"), sys.executable, "-c", program, environ=with_torch)
     assert (done.stdout, done.returncode) in (("True\n", 0), ("False\n", NOT_APPLIED))
@@ -214,7 +214,7 @@ def test_marks_that_cannot_be_written_never_fail_the_job(tmp_path: Path, with_to
 
 
 def test_marks_are_facts_of_the_capture_around_the_command(tmp_path: Path, with_torch: dict[str, str]) -> None:
-    """A capture of ``run --with``, so that verify knows what the run applied."""
+    """The capture contains ``run --with``, so that verify knows what the run applied."""
     places = ["--dir", str(tmp_path / "logs"), "--store", str(tmp_path / "store"), "--run", "r"]
     inner = ["run", "--with", str(made(tmp_path / "made")), "--", sys.executable, "-c", PRINTS]
     words = [sys.executable, "-m", "logparse", "capture", "--trace", "2", *places, "--"]

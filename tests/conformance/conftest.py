@@ -1,4 +1,4 @@
-"""The suite's fixtures: the unpacked libraries, and the table at the end."""
+"""Fixtures of the suite: the unpacked libraries, and the table at the end."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def rocm(tmp_path_factory: pytest.TempPathFactory) -> Rocm:
-    """The real libraries in ``build/rocm``, or the folder that ``ROCM_LIBRARIES`` names."""
+    """The real libraries in ``build/rocm``, or in the folder that ``ROCM_LIBRARIES`` names."""
     folder = Path(os.environ.get("ROCM_LIBRARIES") or ROOT / "build/rocm")
     return Rocm.installed(folder, tmp_path_factory.mktemp("python") / "rocm")
 
 
 @pytest.fixture(autouse=True)
 def other_versions(rocm: Rocm, request: pytest.FixtureRequest) -> None:
-    """With other versions than those that the suite was written against, what differs is reported and does not fail."""
+    """Mark tests as expected failures if the libraries have other versions than the suite was written against.
+
+    Differences are then reported, but do not fail.
+    """
     others = rocm.others()
     if others:
         request.applymarker(pytest.mark.xfail(reason=f"written against other libraries: {others}"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker hands its part of the table over."""
+    """Hand a worker's rows of the table over."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["table"] = [list(vars(row).values()) for row in report.TABLE]

@@ -1,4 +1,4 @@
-"""Override files: what the real library uses for each call under them, and what our reader looks up."""
+"""Compare the real library's choice under override files with our reader's look-up."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from tests.conformance.rocm import CrashError
 
 @dataclass(frozen=True)
 class Library:
-    """A real library: ``ask`` is what it uses for each of the ``calls`` under a file (index or launched kernels).  It
-    raises CrashError where the library crashes.
+    """A real library.
 
-    ``plain`` is a file in which each call of that number has these solutions, ``good`` a solution per call that runs
-    and is not the library's own choice (None: there is none).
-
-    ``name`` is the file's, where that matters.  ``lazy``: kernels are loaded as calls need them.  A row whose solution
-    cannot run the call is then passed over as long as nothing loaded it, else it leaves the call to the library's own
-    choice; either is right.  ``expected`` names the difference that is expected for a call, if any.
+    - ``ask``: returns what the library uses for each of the ``calls`` under a file (an index or launched kernels).
+      Raises CrashError if the library crashes.
+    - ``plain``: makes a file in which the call of each number has the given solutions.
+    - ``good``: a solution per call that runs and is not the library's own choice (None: no such solution).
+    - ``name``: name of the file, if the name matters.
+    - ``lazy``: kernels are loaded as calls need them.  A row whose solution cannot run the call is then passed over as
+      long as nothing loaded the solution.  Once it is loaded, the row leaves the call to the library's own choice.
+      Both are right.
+    - ``expected``: names the difference that is expected for a call, if any.
     """
 
     format: OverrideFormat
@@ -40,7 +42,9 @@ class Library:
 
 @dataclass(frozen=True)
 class Build:
-    """What the build uses for one call by itself, and with each solution that a file has for it."""
+    """Solutions that the build uses for one call: its own choice, and its choice with each solution
+    that a file offers.
+    """
 
     own: Any
     uses: dict[Solution, Any] = field(default_factory=dict)
@@ -48,19 +52,21 @@ class Build:
 
     @property
     def idle(self) -> set[Solution]:
-        """Those that change nothing."""
+        """Solutions that change nothing."""
         return {solution for solution, used in self.uses.items() if used == self.own}
 
 
 def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Difference], int]:
-    """Where the library uses another solution than our reader finds, and how many look-ups a row answered."""
+    """List where the library uses another solution than our reader finds, and count the look-ups
+    that a row answered.
+    """
     readings = {name: library.format.reader(library.name, data, library.target) for name, data in files.items()}
     builds = _probed(library, readings.values())
     found, hits = [], 0
     for name, data in files.items():
         try:
             answers = library.ask(data)
-        except CrashError as crash:  # no override file may cost a person the job
+        except CrashError as crash:  # an override file must never cost a person the job
             found.append(Difference(name, data, "all calls", f"{crash}", "answers"))
             continue
         for call, build, used in zip(library.calls, builds, answers, strict=True):
@@ -76,13 +82,16 @@ def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Diff
 def _expected(
     library: Library, reading: Reading[Any], call: Problem, build: Build, *, passed_over: set[Solution]
 ) -> Any:
-    """By the first row that serves the call and is not passed over, whether its solution can run it or not."""
+    """Return the use of the first row that serves the call and is not passed over, even if its solution cannot run."""
     answer = look_up(library.format, reading, call, has=lambda solution: solution not in passed_over)
     return build.own if answer.solution is None else build.uses[answer.solution]
 
 
 def _probed(library: Library, readings: Iterable[Reading[Any]]) -> list[Build]:
-    """What each solution of the files does alone, and whether the library passes it over for a good one behind it."""
+    """Try each solution of the files alone.
+
+    Also try whether the library passes it over for a good solution behind it.
+    """
     builds = [Build(own) for own in library.ask(library.plain({}))]
     good = library.ask(library.plain({n: [x] for n, x in enumerate(library.good) if x is not None}))
     queues = [sorted(x, key=lambda solution: solution.id) for x in _offered(library, readings)]
@@ -101,7 +110,7 @@ def _probed(library: Library, readings: Iterable[Reading[Any]]) -> list[Build]:
 
 
 def _offered(library: Library, readings: Iterable[Reading[Any]]) -> list[set[Solution]]:
-    """Every solution that a file has for each call."""
+    """Return all solutions that the files offer for each call."""
     offered: list[set[Solution]] = [set() for _ in library.calls]
     for reading in readings:
         for call, solutions in zip(library.calls, offered, strict=True):

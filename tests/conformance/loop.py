@@ -12,34 +12,40 @@ from pathlib import Path
 from tests.conformance.rocm import HERE, Rocm
 
 DISTURBED = {"VGPU_NOISE": "0.02", "VGPU_DRIFT": "0.5", "VGPU_STEPS": "4000:1.1;20000:0.95"}
-"""2 % noise, times that grow by half in a second of kernels, and two steps of the clock."""
+"""Settings of an unsteady clock: 2 % noise, times that grow by half in a second of kernels, and two
+steps of the clock.
+"""
 FAULTS = ("WRONG", "HANG", "CRASH")
 OWN_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10
-"""Planted times of a product: by the library's own choice, the best solution, the others, and one that is wrong."""
+"""Planted times of a product, µs: the library's own choice, the best solution, the others, and a wrong solution."""
 
 
 @dataclass(frozen=True)
 class Loop:
-    """``settings`` are the variables of its commands, besides this process's environment."""
+    """A folder for the commands of a loop.  ``settings`` are their variables, besides this process's environment."""
 
     rocm: Rocm
     folder: Path
     settings: dict[str, str] = field(default_factory=dict)
 
     def job(self, name: str, *arguments: object) -> list[str]:
-        """The command of a program of ``drivers/``; its arguments as JSON."""
+        """Return the command of a program in ``drivers/``.  The arguments are passed as JSON."""
         program = HERE / "drivers" / f"{name}.py"
         return [str(self.rocm.launcher), str(program), *(json.dumps(x) for x in arguments)]
 
     def plant(self, times: Iterable[tuple[float, str]], faults: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Times (µs) with words of their kernels, the first that fits counts; of ``FAULTS`` the words of kernels."""
+        """Plant times (µs) and faults of kernels.
+
+        Each time has words of a kernel's name, and the first entry that fits counts.  ``faults`` maps each of
+        ``FAULTS`` to words of kernels.
+        """
         path = self.folder / "times.txt"
         path.write_text("".join(f"{us} {words}\n" for us, words in times), encoding="utf-8")
         self.settings["VGPU_TIMES"] = str(path)
         self.settings.update({f"VGPU_{name}": ";".join((faults or {}).get(name, ())) for name in FAULTS})
 
     def run(self, *command: str, sourced: str = "true") -> str:
-        """What a command prints.  Raises AssertionError, with that, where it fails."""
+        """Run a command and return its output.  Raises AssertionError, with the output, if the command fails."""
         shell = ["bash", "-c", f'set -e; {sourced}; "$@"', "bash", *command]
         environment = self.rocm.environment(self.settings) | {"PYTHONPATH": str(HERE.parents[1]), "COLUMNS": "200"}
         ended = subprocess.run(
@@ -52,7 +58,7 @@ class Loop:
         return self.run(python, "-m", "logparse", *arguments, "--store", "store", sourced=sourced)
 
     def capture(self, run: str, job: Sequence[str], sourced: str = "true") -> str:
-        """The job's logs as a run of the store."""
+        """Run the job under ``capture``, so that its logs become a run of the store."""
         return self.run(
             *(sys.executable, "-m", "logparse", "capture", "--store", "store", "--dir", f"logs of {run}"),
             *("--run", run, "--", *job),
@@ -60,18 +66,18 @@ class Loop:
         )
 
     def replay(self, backend: str, *more: str) -> str:
-        """Measured with the real library.  A worker that hangs is ended after the shortest silence that is safe."""
+        """Measure with the real library.  A worker that hangs is ended after the shortest safe silence."""
         own = f"tests.conformance.virtual_device:{backend.upper()}"
         options = ["--backend", own, "--device", "cpu", "--silence", "30s", *more]
         return self.logparse("replay", *options, python=str(self.rocm.launcher))
 
     def rows(self, sql: str) -> list[dict[str, str]]:
-        """What a query of the store returns."""
+        """Return the rows of a query of the store."""
         found: list[dict[str, str]] = json.loads(self.logparse("sql", "--format", "json", sql))
         return found
 
     def launches(self, run: str, job: Sequence[str], sourced: str = "true") -> list[str]:
-        """What the virtual GPU launches while the job's logs become a run of the store."""
+        """Capture the job as a run of the store, and return the virtual GPU's launches meanwhile."""
         path = self.folder / f"launches of {run}.txt"
         self.settings["VGPU_LOG"] = str(path)
         self.capture(run, job, sourced)
@@ -79,10 +85,11 @@ class Loop:
         return path.read_text(encoding="utf-8").splitlines()
 
     def plant_product(self, words: Mapping[int, str], *, better: bool) -> tuple[int, ...]:
-        """Times and faults of a product's solutions, by words of their kernels, the library's own choice first.
+        """Plant times and faults of a product's solutions.
 
-        Where one is to be ``better``, it is the second; a faster one computes wrong values, one hangs, one crashes.
-        Returns the numbers of these four.
+        ``words`` maps solutions to words of their kernels, the library's own choice first.  If ``better``, the second
+        solution is the best one, the third is faster but computes wrong values, the fourth hangs, and the fifth
+        crashes.  Returns the numbers of the second to the fifth.
         """
         own, best, wrong, hanging, crashing = list(words)[:5]
         times = {own: OWN_US} | ({best: BEST_US, wrong: WRONG_US} if better else {})
@@ -93,7 +100,7 @@ class Loop:
         return best, wrong, hanging, crashing
 
     def faults_found(self, library: str, wrong: int, hanging: int, crashing: int) -> None:
-        """The replay gave each of the faulty solutions its word."""
+        """Check that the replay gave each of the faulty solutions the right status."""
         rows = self.rows("select distinct solution, status from measurements where status <> 'ok'")
         statuses = {row["solution"]: row["status"] for row in rows}
         assert statuses[f"{library}:{wrong}"] == "wrong"

@@ -1,4 +1,4 @@
-"""Edits of override files, as people and programs make them: from a seed, of any text of lines and cells."""
+"""Edits of override files as people and programs make them. A seed chooses them, for any text of lines and cells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Edit: TypeAlias = "Callable[[random.Random, Lines, Words], Lines]"
 
 _BITS = (
     *(" ", "\t", "\r", "\f", "\v", "#", "0", "1", "-", "+", ".", "e", "N", "_", "x", '"', ";", ":", "=", ",", "\0"),
-    *("\x1a", "\x1f", "\x85", "é", "\udcff"),  # the last one becomes the byte 0xff, which is not UTF-8
+    *("\x1a", "\x1f", "\x85", "é", "\udcff"),  # the last character becomes the byte 0xff, which is not UTF-8
 )
 _TRANSPOSES = ("N", "T", "C", "n", "t", "")
 _COUNTS = (
@@ -23,10 +23,10 @@ _COUNTS = (
 
 @dataclass(frozen=True)
 class Words:
-    """What a format has where others have something else.
+    """Words that belong to a format.
 
-    ``separator`` is between cells, ``texts`` are whole cells to put in another's place, ``lines`` whole lines to put
-    between others.
+    ``separator`` stands between cells. ``texts`` are whole cells to put in place of others. ``lines`` are whole lines
+    to put between others.
     """
 
     separator: str
@@ -35,7 +35,7 @@ class Words:
 
 
 def mutated(seed: int, text: str, words: Words) -> bytes:
-    """The text after one to three edits."""
+    """Return the text after one to three edits."""
     random_ = random.Random(seed)
     lines = text.split("\n")
     for _ in range(random_.choice((1, 1, 1, 2, 3))):
@@ -58,7 +58,7 @@ def _whole_file(random_: random.Random, data: bytes) -> bytes:
 
 
 def _character(random_: random.Random, lines: Lines, words: Words) -> Lines:
-    """One character more, less or another."""
+    """Insert, delete or change one character."""
     at = random_.randrange(len(lines))
     line, place = lines[at], random_.randrange(len(lines[at]) + 1)
     bit = random_.choice(_BITS)
@@ -67,7 +67,7 @@ def _character(random_: random.Random, lines: Lines, words: Words) -> Lines:
 
 
 def _cell(random_: random.Random, lines: Lines, words: Words) -> Lines:
-    """Another value in one cell."""
+    """Change the value of one cell."""
     at = random_.randrange(len(lines))
     cells = lines[at].split(words.separator)
     place = random_.randrange(len(cells))
@@ -78,7 +78,7 @@ def _cell(random_: random.Random, lines: Lines, words: Words) -> Lines:
 
 
 def _cells(random_: random.Random, lines: Lines, words: Words) -> Lines:
-    """A cell less, twice, moved, or with blanks around it."""
+    """Delete, repeat or move a cell, or put blanks around it."""
     at = random_.randrange(len(lines))
     cells = lines[at].split(words.separator)
     place = random_.randrange(len(cells))
@@ -97,7 +97,7 @@ def _cells(random_: random.Random, lines: Lines, words: Words) -> Lines:
 
 
 def _line(random_: random.Random, lines: Lines, words: Words) -> Lines:
-    """A line less, twice, elsewhere, joined with the next, cut, or a foreign one between."""
+    """Delete, repeat, move, join or cut a line, or insert a foreign line."""
     at = random_.randrange(len(lines))
     kind = random_.randrange(8)
     if kind == 0:
@@ -117,7 +117,7 @@ def _line(random_: random.Random, lines: Lines, words: Words) -> Lines:
 
 
 def _ends(random_: random.Random, lines: Lines, words: Words) -> Lines:
-    """Something before or behind a line."""
+    """Put something before or behind a line."""
     at = random_.randrange(len(lines))
     before, behind = random_.choice((("", words.separator), ("", " "), ("", "\r"), (" ", ""), ("\t", ""), ("", "\0")))
     lines[at] = f"{before}{lines[at]}{behind}"

@@ -1,4 +1,4 @@
-"""The table of real reader against ours, and the differences that are expected."""
+"""The table that compares the real reader with ours, and the differences that are expected."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ EXPECTED: Mapping[str, str] = {
     "a file that the functions, and we, refuse",
     "negative time": "Find takes it for no time; the immediate mode ranks by it, so it comes first",
 }
-"""Differences that stay, by name, and why."""
+"""Differences that stay, by name, with their reasons."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Of one look-up in one file: what the library takes, and what our reader does; ``expected`` is a name of above."""
+    """Difference in one look-up in one file: the library's result and our reader's.
+
+    ``expected`` is a name in ``EXPECTED``.
+    """
 
     file: str
     data: bytes
@@ -45,7 +48,7 @@ TABLE: list[Comparison] = []
 
 
 def compared(about: str, files: int, lookups: int, hits: int, differences: Sequence[Difference]) -> None:
-    """Count a comparison, and fail on differences that are not expected."""
+    """Count a comparison. Fails if there are differences that are not expected."""
     left = [x for x in differences if x.expected not in EXPECTED]
     TABLE.append(Comparison(about, files, lookups, hits, len(differences) - len(left), len(left)))
     shown = {x.file: x for x in reversed(left)}.values()
@@ -55,7 +58,7 @@ def compared(about: str, files: int, lookups: int, hits: int, differences: Seque
 
 
 def lines() -> list[str]:
-    """The table as text."""
+    """Return the table as text."""
     rows: list[tuple[str, ...]] = [("file", "files", "look-ups", "answered by a row", "expected", "differences")]
     rows += [(x.about, *(f"{n:,}" for n in (x.files, x.lookups, x.hits, x.expected, x.differences))) for x in TABLE]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

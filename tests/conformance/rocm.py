@@ -13,19 +13,19 @@ from typing import Any
 
 HERE = Path(__file__).parent
 VERSIONS = {"libhipblaslt1": "7.2.4", "libmiopen1": "7.2.4", "librocblas5": "7.2.4"}
-"""Debian's packages that this suite was written against, by the beginning of their versions."""
+"""Debian's packages that this suite was written against, with the beginning of their versions."""
 
 
 @dataclass(frozen=True)
 class Rocm:
-    """``folder`` as ``install.sh`` left it; ``launcher`` starts this interpreter with the real libraries."""
+    """The libraries in ``folder``, as ``install.sh`` left it.  ``launcher`` starts this interpreter with them."""
 
     folder: Path
     launcher: Path
 
     @classmethod
     def installed(cls, folder: Path, made: Path) -> Rocm:
-        """Unpack and compile what is missing.  Raises CalledProcessError."""
+        """Unpack and compile missing parts.  Raises CalledProcessError if that fails."""
         subprocess.run([HERE / "install.sh", folder], check=True)
         return cls(folder.resolve(), _launcher(folder.resolve(), made))
 
@@ -34,32 +34,38 @@ class Rocm:
         return self.folder / "root/usr/lib/x86_64-linux-gnu"
 
     def versions(self) -> dict[str, str]:
-        """Debian's versions of the unpacked packages."""
+        """Return Debian's versions of the unpacked packages."""
         with open(self.folder / "versions", encoding="utf-8") as file:
             return dict(line.split() for line in file)
 
     def others(self) -> str:
-        """Which versions are not those of ``VERSIONS``; empty: none.  Debian's suite moves on."""
+        """Name the packages whose version differs from ``VERSIONS``; "" if none does.
+
+        They differ once Debian's suite moves on.
+        """
         found = self.versions()
         other = [name for name, version in VERSIONS.items() if not found.get(name, "").startswith(version)]
         return ", ".join(f"{name} {found.get(name, 'unknown')} instead of {VERSIONS[name]}" for name in other)
 
     def driver(self, name: str, environment: Mapping[str, str]) -> Driver:
-        """A program of ``drivers/``, started with these settings."""
+        """Start a program of ``drivers/`` with these settings."""
         return Driver([str(self.launcher), str(HERE / "drivers" / f"{name}.py")], self.environment(environment))
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        """This process's environment without settings of the libraries, and ``more``."""
+        """Return this process's environment without the libraries' settings, plus ``more``."""
         prefixes = ("HIPBLASLT_", "ROCBLAS_", "MIOPEN_", "TENSILE_", "VGPU_")
         return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)} | dict(more)
 
 
 class CrashError(Exception):
-    """The library ended the process that was to answer."""
+    """The library ended the process that was asked."""
 
 
 class Driver:
-    """A process that answers questions: a JSON value per line, both ways.  A context: it ends with it."""
+    """A process that answers questions with a JSON value per line, both ways.
+
+    As a context manager, it ends on exit.
+    """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         pipe = subprocess.PIPE
@@ -73,8 +79,10 @@ class Driver:
         self._process.communicate()
 
     def ask(self, question: object) -> Any:
-        """The answer.  Raises CrashError where the library ended the child process that was to give it (``forked.py``),
-        RuntimeError where the whole process ends.
+        """Ask a question and return the answer.
+
+        Raises CrashError if the library ended the child process that should answer (``forked.py``).  Raises
+        RuntimeError if the whole process ends.
         """
         assert self._process.stdin
         assert self._process.stdout
@@ -89,7 +97,10 @@ class Driver:
 
 
 def _launcher(folder: Path, made: Path) -> Path:
-    """A ``python3`` beside a link to this environment's packages: its child processes are started the same way."""
+    """Write a ``python3`` beside a link to this environment's packages.
+
+    Its child processes are started the same way.
+    """
     libraries = folder / "root/usr/lib/x86_64-linux-gnu"
     script = made / "bin/python3"
     script.parent.mkdir(parents=True)

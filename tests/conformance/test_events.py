@@ -12,7 +12,7 @@ from tests.conformance.rocm import Rocm
 
 
 def test_a_kernel_shorter_than_its_launch_is_timed_behind_the_hold(rocm: Rocm, tmp_path: Path) -> None:
-    """Where nothing holds the device, it waits for the host (2 µs a launch), and the time is refused."""
+    """If nothing holds the device, it waits for the host (2 µs per launch), and the time is refused."""
     loop = Loop(rocm, tmp_path)
     loop.plant([(1, "short_kernel")])
     program = str(Path(__file__).parent / "drivers/events.py")

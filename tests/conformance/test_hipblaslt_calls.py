@@ -1,7 +1,7 @@
-"""hipBLASLt's calls of any kind: from the bench log to a tuning file, and what the next process takes of it.
+"""hipBLASLt's calls of any kind: from the bench log to a tuning file, and what the next process takes from the file.
 
-Random products with epilogues, auxiliary matrices, scales, paddings, batches and workspaces are run and logged; each
-key gets a solution that the heuristic offered for one of its calls, and a fresh process runs them all again.
+Random products with epilogues, auxiliary matrices, scales, paddings, batches and workspaces are run and logged. Each
+key gets a solution that the heuristic offered for a call of that key. A fresh process then runs all calls again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMPUTE_F32, COMPUTE_I32 = 2, 9
 EPILOGUE, BIAS, BIAS_TYPE, AUX, AUX_LD, POINTER_MODE, A_MODE, B_MODE = 2, 3, 4, 10, 11, 13, 31, 32
 SCALES = {"a": 5, "b": 6, "c": 7, "d": 8}
 EPILOGUES = [1, 1, 1, 2, 4, 6, 32, 36, 65536, 65540, 131072]
-"""Of hipblasLtEpilogue_t those without an auxiliary matrix."""
+"""Values of hipblasLtEpilogue_t without an auxiliary matrix."""
 KEPT = [130, 160, 164, 192, 208, 256, 512]
 """RELU_AUX, GELU_AUX, GELU_AUX_BIAS, DGELU, DGELU_BGRAD, BGRADA, BGRADB."""
 TYPES = {
@@ -48,7 +48,7 @@ TYPES = {
 
 
 def call(chance: random.Random, arch: str) -> dict[str, Any]:
-    """As ``drivers/hipblaslt_calls.py`` describes it."""
+    """Return a random call as ``drivers/hipblaslt_calls.py`` describes it."""
     types = chance.choice(TYPES[arch])
     integers = types[0] == I8
     sizes = {"m": chance.choice([17, 32, 64]), "n": chance.choice([1, 32, 33]), "k": chance.choice([32, 40, 64, 1024])}
@@ -85,14 +85,16 @@ def call(chance: random.Random, arch: str) -> dict[str, Any]:
 
 
 def without_workspace(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A call of the same key that is another problem, by its leading dimensions, and gives no workspace."""
+    """Return a call with the same key that is another problem (by its leading dimensions) and offers no workspace."""
     return {**call, "pads": [x + 16 for x in call["pads"]], "workspace": 0}
 
 
 @dataclass(frozen=True)
 class Ran:
-    """The calls that ran, by number: each problem as the log's line names it, and the solutions that were offered with
-    the workspace that each needs (bytes).
+    """Calls that ran, by number.
+
+    ``problems`` holds each problem as the log's line names it. ``needs`` holds the offered solutions with the workspace
+    that each needs (bytes).
     """
 
     problems: Mapping[int, GemmProblem]
@@ -121,7 +123,10 @@ def run(rocm: Rocm, folder: Path, calls: Sequence[object], most: int, settings: 
 
 @pytest.mark.parametrize(("arch", "device"), [("gfx90a", "gfx90a:sramecc+:xnack-"), ("gfx1201", "gfx1201")])
 def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: str, device: str) -> None:
-    """And nothing else, through the whole toolkit; the control is a run whose variable has another name."""
+    """No other call takes a row. This goes through the whole toolkit.
+
+    The control is a run whose variable has another name.
+    """
     calls = [call(random.Random(number), arch) for number in range(sized(300, 6_000))]
     calls += [without_workspace(x) for x in calls[: len(calls) // 3] if x["workspace"]]
     before = run(rocm, tmp_path / "before", calls, 400, {"VGPU_ARCH": device})
@@ -160,7 +165,7 @@ def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: 
     found = {x.problem: x.state for x in coverage(judged, tables["after"]).uses}
     states = Counter((found[text], ran) for text, each in taken.items() for ran in each)
     assert states["miss", True] == states["unknown", True] == 0
-    # A solution that needs a workspace is not taken by a call that offers none; of these none is known.
+    # A call that offers no workspace does not take a solution that needs one. No log states such needs.
     workspaces = {problem.text for n, problem in before.problems.items() if calls[n]["workspace"] == 0}
     assert all(text in workspaces for text, each in taken.items() if found[text] == "hit" and False in each)
     assert states["hit", True] > 20 * states["hit", False]
@@ -174,7 +179,7 @@ def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: 
     effects = {x.effect for x in verify(tables["before"], tables["control"], [judged]).outcomes}
     assert effects == {"not applied"}
 
-    # With what a replay measures, the needed workspace, the run before states what the next one takes.
+    # A replay measures the needed workspace. With it, the run before tells what the next run takes.
     path = tmp_path / "measured.csv"
     rows = [["problem", "solution", "time_us", "workspace_bytes", *target], *([*x, *target.values()] for x in needs)]
     with open(path, "w", encoding="utf-8", newline="") as file_:
@@ -205,13 +210,13 @@ ASKED = [
     for types in ([F16] * 4, [BF16] * 4, [F32] * 4, [F16, F16, F32, F32], [I8] * 4)
     for compute in (0, 2, 4, 5, 6, 9)
 ]
-"""Types and hipblasComputeType_t: 16F, 32F, 32F_FAST_16F, 32F_FAST_16BF, 32F_FAST_TF32, 32I."""
+"""Types, and values of hipblasComputeType_t: 16F, 32F, 32F_FAST_16F, 32F_FAST_16BF, 32F_FAST_TF32, 32I."""
 ONLY_TRACE = {("f16_r", "f32_f16_r"), ("bf16_r", "f32_bf16_r")}
-"""Types of A and compute types that a bench line states as f32_r, and the library looks up as they are."""
+"""Types of A and compute types that a bench line states as f32_r. The library looks them up as they are."""
 
 
 def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Path) -> None:
-    """A row is written from each call's Trace line, and of a bench line that states another key none is taken."""
+    """A row is written from each call's Trace line. A row from a bench line that states another key is never taken."""
     some = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20, "scale": F32}
     calls = [some | {"types": types, "compute": compute} for types, compute in ASKED]
     device = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}
@@ -240,7 +245,7 @@ def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Pa
 
 
 def test_a_product_without_an_algorithm_asks_no_file(rocm: Rocm, tmp_path: Path) -> None:
-    """hipblasLtMatmul may be given no algorithm; the library then chooses by itself, and not from the file."""
+    """hipblasLtMatmul may be called without an algorithm. The library then chooses by itself, and not from the file."""
     plain = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20}
     calls = [plain, plain | {"algorithm": False}]
     device = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}

@@ -1,4 +1,4 @@
-"""hipBLASLt's tuning files: what the real library takes of generated and edited ones, and our reader looks up."""
+"""hipBLASLt's tuning files: the real library and our reader take the same from generated and edited files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.conftest import sized
 
 ARCH = "gfx90a:sramecc+:xnack-"
 TARGET = {"hipblaslt_revision": ""}
-"""Without an arch, of which the library reads nothing: to us a row of another arch is no row to use."""
+"""Target without an arch, because the library does not read the arch. To us a row of another arch is unusable."""
 GIT = "Git Version: "
 DATA = {"f32_r": 0, "f64_r": 1, "f16_r": 2, "i8_r": 3, "i32_r": 10, "bf16_r": 14}
 COMPUTES = {"f32_r": (2, 0), "f32_f16_r": (4, 0), "xf32_r": (6, 0), "f64_r": (7, 1), "i32_r": (9, 10)}
@@ -87,7 +87,7 @@ def asked(call: GemmProblem) -> list[object]:
 
 
 def entry(call: GemmProblem, index: int, columns: Sequence[str]) -> list[str]:
-    """The lines of one entry, as hipblaslt-bench writes them with these columns."""
+    """Return the lines of one entry, as hipblaslt-bench writes them with these columns."""
     cells = dict.fromkeys(columns, "0") | {
         "transA": str(call.trans_a),
         "transB": str(call.trans_b),
@@ -105,7 +105,7 @@ def entry(call: GemmProblem, index: int, columns: Sequence[str]) -> list[str]:
 
 
 def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequence[int]]) -> str:
-    """A file of some entries: several of one key, and indices of other calls, among them."""
+    """Return a file of some entries. Some entries share a key, and some have indices of other calls."""
     random_ = random.Random(seed)
     lines = [GIT]
     columns = random_.choice((TUNING_COLUMNS, NEEDED, WIDE))
@@ -127,14 +127,14 @@ def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]])
 
 
 def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
-    """The problem of the row that serves the call through the C++ object, if one does."""
+    """Return the problem of the row that serves the call through the C++ object. If no row does, return the call."""
     compute = (object_key(call, target) or NO_ROW).rpartition(",")[2]
     return call if compute == NO_ROW else replace(call, compute_type=compute)
 
 
 @pytest.mark.parametrize("through", ["functions", "object"])
 def test_hipblaslt_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path, through: str) -> None:
-    """Also through the C++ object, whose calls have other keys."""
+    """This also holds through the C++ object, whose calls have other keys."""
     every = calls()
     path = tmp_path / "tuning.txt"
     format, count = OVERRIDE_FORMAT, sized(360, 3_600)

@@ -1,4 +1,4 @@
-"""What the real hipBLASLt's logs hold, and what is read of them: settings, threads, and how a process ends."""
+"""The real hipBLASLt's logs, and what our readers find in them: settings, threads, and how a process ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MACHINE = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}
 
 
 def job(rocm: Rocm, folder: Path, threads: int, end: str, **settings: str) -> bytes:
-    """What a job of so many threads writes to standard error; its log files lie in the folder."""
+    """Run a job of ``threads`` threads and return its standard error.  Its log files lie in the folder."""
     path = {"HIPBLASLT_LOG_FILE": str(folder / "hipblaslt_%i.log")}
     words = [json.dumps(x) for x in (CALLS[:threads], TIMES, end)]
     command = [str(rocm.launcher), str(HERE / "drivers/hipblaslt_threads.py"), *words]
@@ -28,7 +28,7 @@ def job(rocm: Rocm, folder: Path, threads: int, end: str, **settings: str) -> by
 
 
 def counts(store: Store, folder: Path) -> dict[str, int]:
-    """Calls by category of the job's log, as ingest reads it."""
+    """Return the calls per category in the job's log, as ingest reads it."""
     (path,) = folder.glob("hipblaslt_*.log")
     ingest([str(path)], store, run="job")
     calls = store.frames()["calls"]
@@ -39,15 +39,17 @@ def counts(store: Store, folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("end", ["exit", "kill"])
 def test_bench_lines_outlive_the_process(rocm: Rocm, store: Store, tmp_path: Path, end: str) -> None:
-    """Profile records are lost with a process that does not end by itself."""
+    """Profile records are lost if the process does not end by itself."""
     job(rocm, tmp_path, 1, end, HIPBLASLT_LOG_MASK="0x60")
     assert counts(store, tmp_path) == {"bench": TIMES} | ({"profile": TIMES} if end == "exit" else {})
 
 
 def test_of_all_categories_in_four_threads_the_profile_counts(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """Bench lines, trace lines and API lines come from source files of the library that have a lock each, and go into
-    one buffer: together they are lost, torn, or written twice, under 31 in some 15 % of the runs.  Each kind alone is
-    exact.  The profile is written at the end.
+    """Together, the categories lose lines; each kind of lines alone is exact.
+
+    Bench lines, trace lines and API lines come from source files of the library with a lock each, and go into one
+    buffer. Together they are lost, torn, or written twice (under mask 31 in some 15 % of the runs).  The profile is
+    written at the end, and is complete.
     """
     lines = Counter(alone(rocm, tmp_path, "32").splitlines())
     assert list(lines.values()) == [TIMES] * 4
@@ -66,7 +68,7 @@ def test_of_all_categories_in_four_threads_the_profile_counts(rocm: Rocm, store:
 
 
 def alone(rocm: Rocm, folder: Path, mask: str) -> bytes:
-    """The log of four threads in a folder of its own."""
+    """Return the log of four threads, written in a folder of its own."""
     folder = folder / mask
     folder.mkdir()
     job(rocm, folder, 4, "exit", HIPBLASLT_LOG_MASK=mask)
@@ -84,7 +86,7 @@ def test_an_empty_level_switches_the_log_off(rocm: Rocm, tmp_path: Path) -> None
 
 
 def test_a_log_that_cannot_be_written_costs_the_job(rocm: Rocm, tmp_path: Path) -> None:
-    """On a full disk products fail and the end aborts; a file that cannot be made is replaced by standard error."""
+    """On a full disk, products fail and the end aborts.  Standard error replaces a file that cannot be made."""
     full = job(rocm, tmp_path, 1, "exit", HIPBLASLT_LOG_MASK="96", HIPBLASLT_LOG_FILE="/dev/full")
     assert b"hipblasLtMatmul returned 6" in full
     assert b"terminate called" in full

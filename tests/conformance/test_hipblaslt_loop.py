@@ -1,6 +1,6 @@
 """The loop with the real hipBLASLt: a job, its log, a replay, the tuning file, the job again, and the proof.
 
-The times of its kernels are planted, so it is known what must come out.  Each product has about a dozen solutions.
+The times of its kernels are planted, so the right result is known.  Each product has about a dozen solutions.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def solutions(loop: Loop) -> dict[int, str]:
-    """The library's, its own choice first, each with the words of its first kernel, and of no other's."""
+    """Return the library's solutions, its own choice first, each with words that fit only its first kernel."""
     lines = loop.run(*loop.job("hipblaslt_job", CALL, 1, 20)).splitlines()
     return {index: launches[0] for index, launches in map(json.loads, lines)}
 
 
 def before(loop: Loop) -> None:
-    """The job under ``capture``, then a replay with the real library's solutions."""
+    """Run the job under ``capture``, then a replay with the real library's solutions."""
     loop.capture("before", loop.job("hipblaslt_job", CALL, CALLS))
     loop.replay("hipblaslt")
 
 
 def test_the_planted_best_is_found_written_used_and_verified(loop: Loop) -> None:
-    """Also where a faster kernel computes wrong values, one hangs, one crashes, and the clock is unsteady."""
+    """This also holds if a faster kernel computes wrong values, others hang or crash, and the clock is unsteady."""
     words = solutions(loop)
     best, *faulty = loop.plant_product(words, better=True)
     before(loop)
@@ -64,7 +64,7 @@ def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
 
 
 def test_a_call_of_a_size_between_is_served_by_the_rows_of_its_ends(loop: Loop) -> None:
-    """Neither end was called with n = 80, and the library has a slow choice of its own there, too."""
+    """Neither size of the rows was called with n = 80, where the library's own choice is slow, too."""
     words = solutions(loop)
     own, best = list(words)[:2]
     times = ((OWN_US, words[own]), (BEST_US, words[best]), (OTHER_US, "Cijk_A"), (2, "PostGSU"))
@@ -81,7 +81,10 @@ def test_a_call_of_a_size_between_is_served_by_the_rows_of_its_ends(loop: Loop) 
 
 
 def test_the_rows_by_which_a_kernel_runs_are_named(loop: Loop) -> None:
-    """Of two rows of one key the library takes the second one where the first is left out: both are guilty."""
+    """The file has two rows of one key.
+
+    If the first row is left out, the library takes the second: both are guilty.
+    """
     index = list(solutions(loop))[1]
     types = {"a_type": "bf16_r", "b_type": "bf16_r", "c_type": "f32_r", "d_type": "f32_r", "compute_type": "f32_r"}
     call = GemmProblem(trans_a="T", trans_b="N", m=96, n=64, k=128, batch_count=1, **types)  # type: ignore[arg-type]

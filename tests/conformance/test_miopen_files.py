@@ -51,7 +51,7 @@ Asked = tuple[str, str, list[int], int, int, int]
 
 
 def asked() -> list[Asked]:
-    """direction, type, [n, c, h, w, k, y, x], pad, stride, groups"""
+    """Return the convolutions, each as (direction, type, [n, c, h, w, k, y, x], pad, stride, groups)."""
     shapes = [([16, 32, 28, 28, 48, 1, 1], 0, 1, 1), ([16, 32, 28, 28, 48, 3, 3], 1, 1, 1)]
     shapes += [([16, 32, 28, 28, 48, 3, 3], 1, 1, 2), ([8, 64, 14, 14, 32, 1, 1], 0, 2, 1)]
     shapes += [([8, 64, 14, 14, 32, 3, 3], 0, 2, 1), ([16, 32, 14, 14, 48, 5, 5], 2, 1, 1)]
@@ -72,7 +72,7 @@ def item(solver: str, direction: str, ms: float) -> str:
 
 
 def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
-    """Records of some problems, with applicable and other solvers, in any order of their times."""
+    """Return records of some problems, with applicable and other solvers, in any order of their times."""
     random_ = random.Random(seed)
     lines = []
     for problem in random_.sample(calls, random_.randrange(4, 16)):
@@ -87,7 +87,7 @@ def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
 
 
 def expected(reading: Reading[Any], call: Problem) -> str | None:
-    """Where Find, by which our reader judges, and the immediate mode differ."""
+    """Name the expected difference between Find, by which our reader judges, and the immediate mode.  None if none."""
     rows = reading.by_key.get(OVERRIDE_FORMAT.key(call, TARGET) or "", ())
     whys = [breach.note.message for row in rows for breach in row.breaches]
     names = {
@@ -103,18 +103,18 @@ def expected(reading: Reading[Any], call: Problem) -> str | None:
 
 
 GEMM, DIRECT = 0, 1
-"""miopenConvFwdAlgorithm_t"""
+"""Values of miopenConvFwdAlgorithm_t."""
 FOUND = {
     "GemmFwdRest:-0.1,0,miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
     f"GemmFwdRest:0.1,{10**17},miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
     f"GemmFwdRest:0.1,{10**22},miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
     "GemmFwdRest:0.1,0,miopenConvolutionFwdAlgoDirect": (GEMM, 0.1),
 }
-"""Beside the naive solver with 0.5 ms: what Find returns in its hybrid modes."""
+"""An item beside the naive solver with 0.5 ms → what Find returns in its hybrid modes."""
 
 
 def test_find_is_as_the_expected_differences_state(rocm: Rocm, tmp_path: Path) -> None:
-    """A negative time and a workspace that nobody has are none to Find; an item's algorithm does not matter to it."""
+    """Find ignores a negative time, and a workspace that no GPU has.  It does not check an item's algorithm."""
     (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
     (tmp_path / "empty").mkdir()
     (tmp_path / "db").mkdir()
@@ -133,7 +133,7 @@ NAMES = {
     FILE: True,
     "gfx942130.HIP.3_5_1.ufdb.txt": False,  # no underscore behind the version
     "gfx942130.HIP.3_5_1_.ufdb": False,
-    "gfx942_304.HIP.3_5_1_.ufdb.txt": False,  # more than 64 CUs are in hexadecimal
+    "gfx942_304.HIP.3_5_1_.ufdb.txt": False,  # more than 64 CUs are written in hexadecimal
     "gfx942130.HIP.3_5_1_abc.ufdb.txt": False,
     "gfx942130.HIP.3_5_0_.ufdb.txt": False,
     "gfx942e4.HIP.3_5_1_.ufdb.txt": False,
@@ -142,13 +142,13 @@ NAMES = {
     "gfx942130.HIP.3_5_1_.fdb.txt": False,
     "gfx942.HIP.3_5_1_.ufdb.txt": False,
     FILE.upper(): False,
-    FILE.replace(".ufdb", ".fusion.ufdb"): False,  # for fusion plans alone
+    FILE.replace(".ufdb", ".fusion.ufdb"): False,  # only for fusion plans
 }
-"""Names of a user find-db, and whether this build on this device opens it."""
+"""Names of a user find-db → whether this build on this device opens it."""
 
 
 def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
-    """A file of any other name is ignored without a word; so our reader has to refuse it."""
+    """MIOpen ignores a file of any other name without a word, so our reader has to refuse it."""
     one = asked()[0]
     data = f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n".encode()
     (tmp_path / "empty").mkdir()
@@ -165,7 +165,7 @@ def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_the_number_in_the_name_of_an_rdna_device(rocm: Rocm, tmp_path: Path) -> None:
-    """It is HIP's count: a Radeon RX 9070 XT of 64 CUs, of which HIP counts 32, opens ``gfx1201_32``."""
+    """The number is HIP's count.  HIP counts 32 for a Radeon RX 9070 XT of 64 CUs, which opens ``gfx1201_32``."""
     one = asked()[0]
     data = f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n".encode()
     (tmp_path / "empty").mkdir()
@@ -184,8 +184,9 @@ def test_the_number_in_the_name_of_an_rdna_device(rocm: Rocm, tmp_path: Path) ->
 
 
 def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Path) -> None:
-    """MIOpen writes them beside those of convolutions, under keys of their own.  Parameters of a fusion's solver stand
-    in the perf-db of convolutions, under the convolution's key.
+    """MIOpen writes these databases beside those for convolutions, under other keys.
+
+    Parameters of a fusion's solver stand in the perf-db of convolutions, under the convolution's key.
     """
     device, norms = "gfx906_60.HIP.3_5_1_", "batchnorm_gfx906_60.HIP.3_5_1_.udb.txt"
     settings = SETTINGS | {"VGPU_ARCH": "gfx906:sramecc+:xnack-", "VGPU_CUS": "60"}
@@ -210,11 +211,14 @@ def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Pat
 
 
 MODES = [("", ""), ("1", ""), ("2", ""), ("3", ""), ("5", ""), ("5", "1"), ("5", "2"), ("3", "3")]
-"""MIOPEN_FIND_MODE and MIOPEN_FIND_ENFORCE, where they are set."""
+"""Values of MIOPEN_FIND_MODE and MIOPEN_FIND_ENFORCE; "" leaves a variable unset."""
 
 
 def test_find_modes_that_pass_over_rows(rocm: Rocm, tmp_path: Path) -> None:
-    """NORMAL (1) and any enforcement from 2 on measure again and overwrite the row; the other modes take it."""
+    """Mode NORMAL (1) and any enforcement from 2 on measure again and overwrite the row.
+
+    The other modes take the row.
+    """
     (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
     for name in ("empty", "db"):
         (tmp_path / name).mkdir()
@@ -251,7 +255,7 @@ def test_miopen_takes_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> None:
         own = found(b"")
 
         def ask(data: bytes) -> list[int | str]:
-            """The solver's number, where it is not the one of the library's own estimate with that time."""
+            """Return the solver's number, or "own" if solver and time equal the library's own estimate."""
             return ["own" if x is None or x == y else x[0] for x, y in zip(found(data), own, strict=True)]
 
         def plain(given: Mapping[int, Sequence[Solution]]) -> bytes:

@@ -1,4 +1,4 @@
-"""Convolutions of random form: the key that the real MIOpen looks up is the one of the command that it logs."""
+"""Convolutions of random form: the key that the real MIOpen looks up is the key of the command that it logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conftest import sized
 SETTINGS = {
     "VGPU_ARCH": "gfx942:sramecc+:xnack-",
     "VGPU_CUS": "304",
-    "VGPU_COMPUTE": "0",  # the key is asked, not what a kernel computes
+    "VGPU_COMPUTE": "0",  # the test asks for keys, and not for a kernel's results
     "MIOPEN_ENABLE_LOGGING_CMD": "1",
     "MIOPEN_LOG_LEVEL": "6",
     "MIOPEN_DEBUG_GCN_ASM_KERNELS": "0",
@@ -26,9 +26,10 @@ _KEY = re.compile(r"Looking for key (\d\S*x\S*) in ")
 
 
 def form(chance: random.Random) -> list[object]:
-    """A call as ``drivers/miopen_keys.py`` describes it: 2-D or 3-D, in groups, transposed, channels last, many 1s.
+    """Return a random call as ``drivers/miopen_keys.py`` describes it.
 
-    Of some each tensor has a layout of its own, or gaps.
+    Calls are 2-D or 3-D, in groups, transposed, channels last, with many 1s. In some calls each tensor has a layout of
+    its own, or gaps.
     """
     axes, transposed, groups = chance.choice([2, 2, 3]), chance.random() < 0.3, chance.choice([1, 1, 2, 4])
     pad, sizes = [[chance.choice(x) for _ in range(axes)] for x in ([0, 1, 2], [1, 2, 3, 5, 7])]
@@ -44,7 +45,10 @@ def form(chance: random.Random) -> list[object]:
 
 
 def test_a_command_has_the_key_that_is_looked_up(rocm: Rocm, tmp_path: Path) -> None:
-    """Sizes of 1 leave a tensor's layout open: the command prints it by the strides, the key by all three tensors."""
+    """Sizes of 1 leave a tensor's layout open.
+
+    The command prints the layout by the strides, the key by all three tensors.
+    """
     calls = [form(random.Random(number)) for number in range(sized(400, 4_000))]
     folders = {f"MIOPEN_{x}": str(tmp_path / x) for x in ("USER_DB_PATH", "CUSTOM_CACHE_DIR")}
     command = [str(rocm.launcher), str(HERE / "drivers/miopen_keys.py")]

@@ -1,7 +1,8 @@
 """The loop with the real MIOpen: Find's times, a slow backward-weight convolution, a replay, a user find-db, the proof.
 
-MIOpen's real Find times its solvers under planted times and writes the user find-db, by which the job runs the naive
-solver for each backward-weight convolution.  Then other times are planted, as if a new build had made one solver fast.
+MIOpen's real Find times its solvers under planted times and writes the user find-db.  By that file the job runs the
+naive solver for each backward-weight convolution.  Then other times are planted, as if a new build had made one solver
+fast.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ SETTINGS = {
 CALLS = 3
 SLOW_US, OTHER_US, BETTER_US, WRONG_US = 3000, 300, 250, 20
 AS_FOUND = [
-    *((SLOW_US, "naive_conv wrw"), (4 * SLOW_US / 3, "Cijk_Alik_Bljk")),  # Bljk: backward weights alone
+    *((SLOW_US, "naive_conv wrw"), (4 * SLOW_US / 3, "Cijk_Alik_Bljk")),  # Bljk: only in backward weights
     *((OTHER_US, "naive_conv"), (4 * OTHER_US / 3, "Cijk_A")),
     *((1, helper) for helper in ("Im2d2Col", "Col2Im", "SubTensorOp")),
 ]
 BETTER, WRONG, CRASHING, HANGING = 32, 48, 64, 80
-"""The output channels of a layer for each of what is planted."""
+"""Output channels of four layers, one per planted behaviour."""
 NAIVE, GEMM = "ConvDirectNaiveConvWrw", "GemmWrwUniversal"
 
 
@@ -38,12 +39,12 @@ def call(direction: str, channels: int) -> list[object]:
 
 
 def product(channels: int) -> str:
-    """The words of the product in a layer's backward-weight GEMM solver."""
+    """Return the words of the product in a layer's backward-weight GEMM solver."""
     return f"Cijk_Alik_Bljk m=144 n={channels}"
 
 
 def fastest(path: Path) -> dict[str, str]:
-    """Output channels of each backward-weight record → its solver with the least time."""
+    """Return output channels → fastest solver, over the backward-weight records of a file."""
     found = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         key, _, items = line.partition("=")
@@ -62,7 +63,10 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def before(loop: Loop, calls: list[list[object]]) -> str:
-    """Real Find, then the job with what it found, both in the run ``before``; the user find-db's path."""
+    """Run the real Find, then the job with Find's results, both as the run ``before``.
+
+    Returns the user find-db's path.
+    """
     loop.plant(AS_FOUND)
     loop.run(*loop.job("miopen_job", calls, 0))
     written = str(loop.folder / "USER_DB_PATH" / FILE)
@@ -72,14 +76,14 @@ def before(loop: Loop, calls: list[list[object]]) -> str:
 
 
 def flagged(loop: Loop) -> set[str]:
-    """Problems that slow-wrw lists with a saving, without any replay."""
+    """Return the problems that slow-wrw lists with a saving, without any replay."""
     loop.logparse("recommend", "--out", "before a replay")
     rows = loop.rows("select problem from findings where analyzer = 'slow-wrw' and saving_us > 0")
     return {row["problem"] for row in rows}
 
 
 def test_a_slow_backward_weight_is_found_written_used_and_verified(loop: Loop) -> None:
-    """Also where the fastest solver of another layer computes wrong values, one crashes and one hangs."""
+    """This also holds if the fastest solvers of other layers compute wrong values, crash or hang."""
     calls = [call(direction, BETTER) for direction in "FBW"]
     calls += [call("W", channels) for channels in (WRONG, CRASHING, HANGING)]
     written = before(loop, calls)

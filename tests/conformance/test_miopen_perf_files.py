@@ -1,4 +1,4 @@
-"""MIOpen's user perf-db: with which parameters the real library builds solvers under generated and edited files."""
+"""MIOpen's user perf-db: parameters with which the real library builds solvers under generated and edited files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = {
     "VGPU_ARCH": "gfx90a:sramecc+:xnack-",
     "VGPU_CUS": "104",
     "MIOPEN_DISABLE_CACHE": "1",
-    "MIOPEN_LOG_LEVEL": "1",  # of edited files it complains in hundreds of lines
+    "MIOPEN_LOG_LEVEL": "1",  # MIOpen complains about edited files in hundreds of lines
     "MIOPEN_DEBUG_GCN_ASM_KERNELS": "0",
     "MIOPEN_DEBUG_CONV_WINOGRAD": "0",  # Debian has no assembler sources
 }
@@ -48,11 +48,11 @@ WORDS = Words(
 
 Pair: TypeAlias = tuple[ConvProblem, str]
 Tried: TypeAlias = tuple[int, str]
-"""The number of a pair, and parameters for it."""
+"""Number of a pair, and parameters for it."""
 
 
 def shipped(rocm: Rocm) -> dict[str, list[str]]:
-    """Parameters of each solver in MIOpen's own perf-db of this GPU; which of them fit a problem is its question."""
+    """Return the parameters of each solver in MIOpen's own perf-db of this GPU. They need not fit a problem."""
     item = re.compile(rf"({PREFIX}\w+):([-0-9,]+)")
     found: dict[str, dict[str, None]] = {PREFIX + name: {} for names in KINDS.values() for name in names}
     with open(rocm.folder / "root/usr/share/miopen/db/gfx90a68.db.txt", encoding="utf-8") as file:
@@ -63,7 +63,7 @@ def shipped(rocm: Rocm) -> dict[str, list[str]]:
 
 
 def generated(seed: int, pairs: Sequence[Pair], texts: Mapping[str, Sequence[str]]) -> str:
-    """Records of some problems, each with parameters of some solvers in any order."""
+    """Return records of some problems, each with parameters of some solvers in any order."""
     random_ = random.Random(seed)
     records: dict[str, list[str]] = {}
     for problem, solver in random_.sample(pairs, random_.randrange(3, len(pairs))):
@@ -74,7 +74,7 @@ def generated(seed: int, pairs: Sequence[Pair], texts: Mapping[str, Sequence[str
 
 
 def plain(pairs: Sequence[Pair], given: Mapping[int, str]) -> bytes:
-    """A file with these parameters of pairs."""
+    """Return a file with these parameters of pairs."""
     records: dict[str, list[str]] = {}
     for number, parameters in given.items():
         problem, solver = pairs[number]
@@ -83,14 +83,14 @@ def plain(pairs: Sequence[Pair], given: Mapping[int, str]) -> bytes:
 
 
 def parameters_of(reading: Reading[Any], pair: Pair) -> str | None:
-    """What our reader finds for a pair; None: nothing."""
+    """Return the parameters that our reader finds for a pair. None if it finds no row."""
     problem, solver = pair
     row = look_up(OVERRIDE_FORMAT, reading, problem, has=lambda solution: solution.id == solver).row
     return None if row is None else row.text.partition(":")[2]
 
 
 def ends(reading: Reading[Any], pairs: Sequence[Pair]) -> bool:
-    """Whether our reader states that one of the pairs may end the process."""
+    """Tell whether our reader states that one of the pairs may end the process."""
     for problem, solver in pairs:
         for row in reading.by_key.get(str(perf_key_of(problem)), ()):
             crashes = any(breach.note.rule == "crash" for breach in row.breaches)
@@ -102,7 +102,7 @@ def ends(reading: Reading[Any], pairs: Sequence[Pair]) -> bool:
 def built(
     ask: Callable[[bytes], Sequence[str | None]], pairs: Sequence[Pair], tried: set[Tried]
 ) -> dict[Tried, str | None]:
-    """What the library builds with these parameters, which stand alone in a well-formed file."""
+    """Return what the library builds with these parameters, each alone in a well-formed file."""
     found: dict[Tried, str | None] = {}
     queues = [sorted(text for number, text in tried if number == at) for at in range(len(pairs))]
     while any(queues):

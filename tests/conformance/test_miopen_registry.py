@@ -6,7 +6,7 @@ from logparse.libraries.miopen.solvers import ID_OF_CODE, SOLVERS, is_registered
 from tests.conformance.rocm import Rocm
 
 CONVOLUTION = 1
-"""``miopen::solver::Primitive::Convolution``"""
+"""``miopen::solver::Primitive::Convolution``."""
 
 
 def test_every_solver_of_the_library_has_its_number_and_algorithm(rocm: Rocm) -> None:

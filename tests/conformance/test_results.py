@@ -1,7 +1,7 @@
-"""Results of the real libraries' solutions against the reference: epilogues, scales, groups, 3-D convolutions.
+"""Results of the real libraries' solutions are right: epilogues, scales, groups, 3-D convolutions.
 
-The virtual GPU computes the kernels, so each result is compared as on a GPU, also the matrix and the vector that an
-epilogue writes besides D.
+The virtual GPU computes the kernels, so each result is compared with the reference as on a GPU. This includes the
+matrix and the vector that an epilogue writes besides D.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.conformance.rocm import Rocm
 
 GFX90A = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-", "VGPU_CUS": "104"}
 GFX1201 = {"VGPU_ARCH": "gfx1201", "VGPU_CUS": "64"}
-"""Of the GPUs that Debian's build is for, the one whose matrix units take 8-bit floats."""
+"""The only GPU in Debian's build whose matrix units take 8-bit floats."""
 KEPT: Mapping[str, Any] = {"aux": True, "aux_type": "f16_r"}
 SUMS: Mapping[str, Any] = {"gradient": True, "bias": True, "bias_type": "f32_r"}
 EPILOGUES: Mapping[str, Mapping[str, Any]] = {
@@ -55,7 +55,7 @@ DEEP = [
     for direction, first, last in [("F", "4-6-14-12", "8-6-14-12"), *((x, "8-6-14-12", "4-6-14-12") for x in "BW")]
     for filter_, pad in (("3x3x3", "1x1x1"), ("1x1x1", "0x0x0"))
 ]
-"""Direction, and the beginning of MIOpen's key, whose first tensor is the image or, backward, the output."""
+"""Direction, and the beginning of MIOpen's key. The key's first tensor is the image or, backward, the output."""
 
 
 def product(kind: str = "f16_r", trans: str = "NN", **fields: Any) -> GemmProblem:
@@ -65,7 +65,7 @@ def product(kind: str = "f16_r", trans: str = "NN", **fields: Any) -> GemmProble
 
 
 def judged(loop: Loop, backend: str, problems: Sequence[Problem], most: int) -> list[list[tuple[float, str]]]:
-    """Per problem the error and the fault of each of the library's first solutions."""
+    """Return, per problem, the error and the fault of each of the library's first solutions."""
     lines = loop.run(*loop.job("checks", backend, [x.text for x in problems], most)).splitlines()
     return [json.loads(line) for line in lines]
 
@@ -77,7 +77,7 @@ def all_right(loop: Loop, backend: str, problems: Sequence[Problem], most: int) 
 
 
 def logged(folder: Path, problems: Sequence[Problem]) -> None:
-    """Each problem is what bench, trace and profile log state of it, and they state no other."""
+    """Check that bench, trace and profile log state each problem, and no other problem."""
     (path,) = folder.glob("hipblaslt_*.log")
     found: dict[str, list[Problem]] = {"bench": [], "trace": [], "profile": []}
     for line in dict.fromkeys(path.read_text(encoding="utf-8").splitlines()):
@@ -90,7 +90,7 @@ def logged(folder: Path, problems: Sequence[Problem]) -> None:
 
 
 def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """And logged as what they are, in three categories."""
+    """The logs also state the right epilogues, in three categories."""
     problems = [product(**fields) for fields in EPILOGUES.values()]
     assert [x.epilogue for x in problems] == list(EPILOGUES)
     written = {"HIPBLASLT_LOG_MASK": "98", "HIPBLASLT_LOG_FILE": str(tmp_path / "hipblaslt_%i.log")}
@@ -99,7 +99,7 @@ def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_a_vector_of_alphas_is_right(rocm: Rocm, tmp_path: Path) -> None:
-    """One factor per row of D, also where K is split, beside a bias and before C is added."""
+    """A factor per row of D is also right if K is split, beside a bias and before C is added."""
     plain: Mapping[str, Any] = {"scale_alpha_vector": True, "beta": "nonzero"}
     bias: Mapping[str, Any] = {"bias": True, "bias_type": "f16_r", "activation": "relu"}
     problems = [product(**plain), product(**plain, **bias, m=32, n=32, k=4096)]
@@ -107,7 +107,7 @@ def test_a_vector_of_alphas_is_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """Of the sum of 4,096 products some solutions split K, and scale what they add up."""
+    """Some solutions split the sum of 4,096 products over K, and scale the partial sums."""
     problems = [product("f8_r", "TN", **fields) for fields in SCALED]
     written = {"HIPBLASLT_LOG_MASK": "98", "HIPBLASLT_LOG_FILE": str(tmp_path / "hipblaslt_%i.log")}
     all_right(Loop(rocm, tmp_path, GFX1201 | written), "hipblaslt", problems, 40)
@@ -115,7 +115,9 @@ def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """3-D, by MIOpen's GEMM solvers (columns of the image in 3-D, or none) and its naive ones."""
+    """3-D convolutions run by MIOpen's GEMM solvers (with columns of the image in 3-D, or without)
+    and its naive solvers.
+    """
     folders = {f"MIOPEN_{name}": str(tmp_path) for name in ("SYSTEM_DB_PATH", "USER_DB_PATH", "CUSTOM_CACHE_DIR")}
     problems = [problem_from_key(f"{key}-0-NCDHW-FP16-{direction}") for direction, key in DEEP]
     all_right(Loop(rocm, tmp_path, MIOPEN | folders), "miopen", problems, 9)
@@ -131,7 +133,7 @@ def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
 def test_a_wrong_kernel_is_found(
     rocm: Rocm, tmp_path: Path, several: Sequence[Mapping[str, Any]], kernel: str, fault: str
 ) -> None:
-    """Also one that spoils nothing but what is written besides D."""
+    """The kernel may also spoil only the results that are written besides D."""
     problems = [product(**fields) for fields in several]
     loop = Loop(rocm, tmp_path, GFX90A | {"VGPU_WRONG": kernel})
     for ((_, text),) in judged(loop, "hipblaslt", problems, 1):

@@ -1,6 +1,6 @@
-"""rocBLAS's override files: which kernels the real library launches under generated and edited ones, and our reader's.
+"""rocBLAS's override files: the real library launches the kernels that our reader finds, in generated and edited files.
 
-Calls with β = 0 only: the library compares β's value, which a problem does not have.
+All calls have β = 0: the library compares β's value, which a problem does not have.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.conftest import sized
 SETTINGS = {
     "VGPU_ARCH": "gfx942:sramecc+:xnack-",
     "VGPU_CUS": "304",
-    "VGPU_COMPUTE": "0",  # which kernels are launched is asked, not what they compute
+    "VGPU_COMPUTE": "0",  # the test asks which kernels are launched, and not for their results
     "ROCBLAS_USE_HIPBLASLT": "0",
 }
 TYPES = [
@@ -35,7 +35,7 @@ TYPES = [
     *(("f32_r", "f32_r", "f32_r"), ("f64_r", "f64_r", "f64_r"), ("i8_r", "i32_r", "i32_r")),
 ]
 SHAPES = [(96, 64, 128, 1, 0), (64, 96, 128, 1, 0), (96, 64, 128, 1, 8), (96, 64, 128, 3, 0)]
-"""m, n, k, batch, and how much larger than tight the leading dimensions are."""
+"""m, n, k, batch, and how much larger the leading dimensions are than tight ones."""
 TRANSPOSES = [("N", "N"), ("T", "N"), ("N", "T")]
 WORDS = Words(
     separator=",",
@@ -78,14 +78,14 @@ def asked(call: GemmProblem) -> list[object]:
 
 
 def row(call: GemmProblem, index: int, strides: bool) -> str:
-    """A row as rocblas-gemm-tune writes it; ``index`` is Tensile's."""
+    """Return a row as rocblas-gemm-tune writes it. ``index`` is Tensile's."""
     sizes = [call.trans_a, call.trans_b, call.m, call.n, call.batch_count, call.k, 1, 0, call.lda, call.ldb, call.ldc]
     more = [call.stride_a, call.stride_b, call.stride_c] if strides else []
     return ",".join(map(str, [*sizes, *more, call.a_type, call.d_type, call.compute_type, index]))
 
 
 def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequence[int]]) -> str:
-    """Rows of some calls: several of one key, and indices of other calls, among them; batches with strides or not."""
+    """Return rows of some calls. Some share a key, some have indices of other calls, and batches may have strides."""
     random_ = random.Random(seed)
     lines = [HEADING] if random_.random() < 0.8 else []
     for _ in range(random_.randrange(2, 17)):
@@ -98,7 +98,7 @@ def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequenc
 
 
 def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]]) -> bytes:
-    """The latest row is tried first."""
+    """Return a file with these solutions, the first one last, because the latest row is tried first."""
     rows = [row(calls[n], -int(x.id) - RESERVED, False) for n, found in given.items() for x in reversed(found)]
     return "\n".join([HEADING, *rows, ""]).encode()
 
@@ -132,7 +132,10 @@ def test_rocblas_launches_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> N
 
 
 def test_both_functions_of_a_product_take_what_is_written(rocm: Rocm, tmp_path: Path) -> None:
-    """``rocblas_sgemm`` and its kind find other rows than ``rocblas_gemm_ex``; coverage knows which there are."""
+    """``rocblas_sgemm``, ``_hgemm`` and ``_dgemm`` find other rows than ``rocblas_gemm_ex``.
+
+    Coverage knows which there are.
+    """
     every = [x for x in calls() if x.batch_count == 1 and x.a_type == x.compute_type]
     path = tmp_path / "override.csv"
     with rocm.driver("rocblas_lookup", SETTINGS) as driver:
@@ -162,7 +165,7 @@ def test_both_functions_of_a_product_take_what_is_written(rocm: Rocm, tmp_path: 
 
 
 def kernel(launches: str | None) -> str | None:
-    """The name of the first kernel; a product through another function has other arguments."""
+    """Return the name of the first kernel. The arguments are left out, because they differ between functions."""
     return launches.split()[0] if launches else None
 
 

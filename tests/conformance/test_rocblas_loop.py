@@ -30,7 +30,9 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def solutions(loop: Loop) -> dict[int, str]:
-    """The library's own choice (0) and those whose launch is of a kernel of their own, with its name."""
+    """Return the names of kernels by solution: the library's own choice (0), and solutions with a
+    kernel of their own.
+    """
     lines = loop.run(*loop.job("rocblas_job", CALL, 0)).splitlines()
     names = {index: launches[0].split()[0] for index, launches in map(json.loads, lines)}
     all_names = list(names.values())
@@ -38,7 +40,9 @@ def solutions(loop: Loop) -> dict[int, str]:
 
 
 def with_kernels(loop: Loop, run: str, sourced: str = "true") -> None:
-    """The job once more for what Tensile prints of its launches, which no log of rocBLAS names, in the same run."""
+    """Run the job once more, so that the run also holds Tensile's lines. rocBLAS's logs do not name
+    the launched kernels.
+    """
     loop.settings["TENSILE_DB"] = "0x40"
     (loop.folder / f"kernels of {run}").write_text(loop.run(*loop.job("rocblas_job", CALL, 2), sourced=sourced))
     del loop.settings["TENSILE_DB"]
@@ -51,7 +55,7 @@ def before(loop: Loop) -> None:
 
 
 def test_the_planted_best_is_found_written_and_used(loop: Loop) -> None:
-    """Also where a faster kernel computes wrong values, one hangs, one crashes, and the clock is unsteady."""
+    """This also holds if a faster kernel computes wrong values, others hang or crash, and the clock is unsteady."""
     names = solutions(loop)
     best, *faulty = loop.plant_product(names, better=True)
     before(loop)
@@ -63,7 +67,7 @@ def test_the_planted_best_is_found_written_and_used(loop: Loop) -> None:
     lines = loop.launches("after", loop.job("rocblas_job", CALL, CALLS), applied)
     assert [line.split()[0] for line in lines] == [names[best]] * CALLS
     with pytest.raises(AssertionError, match=r"(?s)no row can be shown .*TENSILE_DB=0x40"):
-        loop.logparse("verify", "before", "after", str(written))  # rocBLAS's logs do not name what it took
+        loop.logparse("verify", "before", "after", str(written))  # rocBLAS's logs do not name the solution that it took
     with_kernels(loop, "before")
     with_kernels(loop, "after")
     with pytest.raises(AssertionError, match="the same kernel as before ran"):

@@ -1,4 +1,4 @@
-"""What the real rocBLAS and MIOpen write where threads or processes share a log, and what is read of it."""
+"""Logs of the real rocBLAS and MIOpen that threads or processes share, and what our readers find in them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ FIND = MACHINE | {
     "MIOPEN_DEBUG_GCN_ASM_KERNELS": "0",
     "MIOPEN_DEBUG_CONV_WINOGRAD": "0",
 }
-"""Debian's MIOpen lacks the sources of its assembler and Winograd solvers."""
+"""Settings for Debian's MIOpen, which lacks the sources of its assembler and Winograd solvers."""
 
 
 def start(rocm: Rocm, log: Path, settings: dict[str, str], driver: str, *words: object) -> subprocess.Popen[bytes]:
-    """A job that appends its standard error to the log."""
+    """Start a job that appends its standard error to the log."""
     command = [str(rocm.launcher), str(HERE / "drivers" / f"{driver}.py"), *map(json.dumps, words)]
     with open(log, "ab") as file:
         return subprocess.Popen(command, env=rocm.environment(settings), stdout=subprocess.DEVNULL, stderr=file)
@@ -40,7 +40,9 @@ def read(log: Path, store: Store) -> Store:
 
 
 def test_rocblas_writes_each_call_once(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """In each layer that is read, from four threads, on standard error, among the lines of the trace layer."""
+    """Each layer that is read has each call once, from four threads, on standard error, among lines
+    of the trace layer.
+    """
     log = tmp_path / "stderr"
     settings = MACHINE | {"ROCBLAS_LAYER": "7", "ROCBLAS_USE_HIPBLASLT": "0"}
     assert start(rocm, log, settings, "rocblas_threads", GEMMS, TIMES).wait(300) == 0
@@ -68,7 +70,7 @@ def test_a_file_that_rocblas_cannot_open_costs_the_job(rocm: Rocm, tmp_path: Pat
 
 @pytest.mark.parametrize("named", [False, True], ids=["no thread is named", "each line names its thread"])
 def test_times_of_miopen_stay_with_their_problem(rocm: Rocm, tmp_path: Path, named: bool) -> None:
-    """Two processes find at once; where a line does not name its thread, it may be left out."""
+    """Two processes find at once. If a line does not name its thread, its time may be left out."""
 
     def found(*groups: list[int]) -> set[tuple[object, ...]]:
         name = "_".join(f"{height}" for heights in groups for height in heights)
@@ -91,8 +93,9 @@ def test_times_of_miopen_stay_with_their_problem(rocm: Rocm, tmp_path: Path, nam
 
 
 def test_processes_share_a_user_find_db(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """Four find at once, also the same convolution: every record is there once, also beside the lock of a process that
-    was killed.
+    """Four processes find at once, one convolution in all of them. Every record is there once.
+
+    A lock that a killed process left behind changes nothing.
     """
     folder = tmp_path / "db"
     lock = folder / "miopen-lockfiles" / "gfx942130.HIP.3_5_1_.ufdb.txt.lock.fslock"

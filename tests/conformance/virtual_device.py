@@ -1,8 +1,8 @@
-"""The virtual GPU that is loaded into this process (``virtual_gpu/``), as a device of the replay, and backends on it.
+"""The virtual GPU (``virtual_gpu/``) in this process, as a device of the replay, and backends on it.
 
-Libraries launch their kernels on it through the HIP runtime's functions, and operands are the host's memory.  Its
-streams and events are reached through the same functions, by as much of ``torch.cuda`` as measuring needs: torch is not
-built for that device.
+Libraries launch their kernels on it through the HIP runtime's functions.  Operands are in the host's memory.  The same
+functions serve its streams and events, as a replacement for the parts of ``torch.cuda`` that measuring needs, because
+torch is not built for that device.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ONE = _Dim3(1, 1, 1)
 
 
 class Event:
-    """``torch.cuda.Event`` over HIP's functions, on the one stream."""
+    """``torch.cuda.Event`` over HIP's functions, on the only stream."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime, self._event = runtime, ctypes.c_void_p()
@@ -42,29 +42,32 @@ class Event:
         self._runtime.ask("hipEventDestroy", self._event)
 
     def record(self) -> None:
-        """Enqueue it."""
+        """Enqueue the event."""
         self._runtime.ask("hipEventRecord", self._event, self._runtime.stream)
 
     def query(self) -> bool:
-        """Whether the device has reached it."""
+        """Return True if the device has reached the event."""
         status = self._runtime.hip.hipEventQuery(self._event)
         if status not in (0, _NOT_READY):
             raise RuntimeError(f"hipEventQuery returned {status}")
         return bool(status == 0)
 
     def synchronize(self) -> None:
-        """Wait for it."""
+        """Wait for the event."""
         self._runtime.ask("hipEventSynchronize", self._event)
 
     def elapsed_time(self, end: Event) -> float:
-        """From this one to another, ms."""
+        """Return the time from this event to another, ms."""
         ms = ctypes.c_float()
         self._runtime.ask("hipEventElapsedTime", ctypes.byref(ms), self._event, end._event)
         return ms.value
 
 
 class Runtime:
-    """The HIP runtime of this process, and a stream of it.  Raises RuntimeError with function and status."""
+    """The HIP runtime of this process, with one stream.
+
+    Raises RuntimeError with function and status if a call fails.
+    """
 
     def __init__(self, process: ctypes.CDLL) -> None:
         self.hip: Any = process
@@ -81,7 +84,7 @@ class Runtime:
             raise RuntimeError(f"{function} returned {status}")
 
     def sleep(self, cycles: int) -> None:
-        """Hold the device, as ``torch.cuda._sleep``: a kernel that spins."""
+        """Hold the device with a kernel that spins, as ``torch.cuda._sleep`` does."""
         count = ctypes.c_int64(cycles)
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(count))
         self.ask("hipLaunchKernel", self._spin, ONE, ONE, arguments, ctypes.c_size_t(0), self.stream)
@@ -117,7 +120,7 @@ class VirtualDevice(TorchDevice):
 
 
 def _over_virtual_gpu(kind: BackendType) -> BackendType:
-    """The backend, which opens its device on the virtual GPU; to be opened in a process of its own."""
+    """Return the backend with its device on the virtual GPU. Open it in a process of its own."""
 
     def opened(place: Place) -> Backend:
         device_backend.torch_device = cache(VirtualDevice)

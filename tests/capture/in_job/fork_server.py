@@ -1,10 +1,10 @@
-"""Runs programs in children of a process that has imported torch once: plain, or observed as a job is.
+"""Run programs in children of a process that has imported torch once, plain or under the observer.
 
-Reads one request a line from standard input, and answers each with the exit code::
+Reads one request per line from standard input, and answers each with the exit code::
 
     {"program": "…/p.py", "folder": "…", "observer": "…/in_job", "environ": {"LOGPARSE_TRACE_DIR": "…"}}
 
-A child runs in ``folder/cwd``; its output goes to ``folder/stdout`` and ``folder/stderr``.
+A child runs in ``folder/cwd``. Its output goes to ``folder/stdout`` and ``folder/stderr``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def exit_code(request: dict[str, Any]) -> int:
 
 
 def ended(child: int) -> int | str:
-    """The exit code of a child; negative: the signal that killed it."""
+    """Wait for a child and return its exit code. A negative code is the signal that killed it."""
     until = time.monotonic() + _LIMIT_S
     while time.monotonic() < until:
         found, status = os.waitpid(child, os.WNOHANG)

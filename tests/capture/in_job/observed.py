@@ -1,4 +1,4 @@
-"""Runs a program plain and observed, in children of one process that has imported torch."""
+"""Run a program plain and observed, in children of one process that has imported torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.capture.observing import Behaviour, behaviour_of
 
 @dataclass(frozen=True)
 class Ran:
-    """What a program did, and what the observer has left about it."""
+    """Behaviour of a program, and the files that the observer has left about it."""
 
     behaviour: Behaviour
     units: list[dict[str, Any]] = field(default_factory=list)
@@ -23,9 +23,9 @@ class Ran:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many units of each sort the process made.  Processes without units are left out.
+        """Number of units of each sort. Processes without units are left out.
 
-        Because Dynamo starts some: the compile workers of PyTorch 2.8 import torch, with the job's ``sys.path``.
+        Dynamo starts such processes: the compile workers of PyTorch 2.8 import torch with the job's ``sys.path``.
         """
         return {
             x["logparse_units"]: sum(kind["count"] for kind in x["kinds"].values()) for x in self.units if x["kinds"]
@@ -37,7 +37,7 @@ class Ran:
 
 
 class Server:
-    """A process that has imported torch, and runs programs in children of its own."""
+    """A process that has imported torch, and runs programs in its children."""
 
     def __init__(self) -> None:
         program = str(Path(__file__).with_name("fork_server.py"))
@@ -55,7 +55,7 @@ class Server:
         return self._process.stdout.readline().strip()
 
     def run(self, program: Path, folder: Path, observed: bool, environ: dict[str, str]) -> Ran:
-        """Run it in a folder of its own below ``folder``."""
+        """Run a program in a folder of its own below ``folder``."""
         here = folder / ("observed" if observed else "plain")
         (here / "cwd").mkdir(parents=True)
         logs = here / "logs"
@@ -81,7 +81,7 @@ class Server:
         return Ran(found, units, sorted(logs.glob("trace_*.json.gz")))
 
     def both(self, program: Path, folder: Path, **environ: str) -> tuple[Ran, Ran]:
-        """A plain run and an observed one."""
+        """Run the program plain, then observed."""
         return self.run(program, folder, False, environ), self.run(program, folder, True, environ)
 
     def close(self) -> None:

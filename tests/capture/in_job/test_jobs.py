@@ -44,7 +44,7 @@ for number in range({{steps}}):
 
 
 def traced(folder: Path, steps: int) -> tuple[str, str]:
-    """What a job prints of so many steps, every fourth of another size."""
+    """Return the output of a job of ``steps`` steps. Every fourth step has another size."""
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(folder), "LOGPARSE_TRACE_UNITS": "2"}
     return output_of([sys.executable, "-c", STEPS.format(steps=steps)], environ)
@@ -125,7 +125,7 @@ while time.monotonic() < end and not glob.glob(os.environ["LOGPARSE_TRACE_DIR"] 
 
 
 def test_a_window_of_time_begins_once_the_profiler_has_started(tmp_path: Path) -> None:
-    """On a GPU its first start takes seconds: windows had ended before they began, and held no kernel."""
+    """On a GPU, the profiler's first start takes seconds. Windows used to end before they began, and held no kernel."""
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.5"}
     output_of([sys.executable, "-c", FUNCTIONS], environ)
@@ -156,7 +156,7 @@ print("ended")
 
 
 def test_a_window_of_time_never_begins_within_a_backward_pass(tmp_path: Path) -> None:
-    """Its operators are the profiler's only in part, which ended the job by a signal."""
+    """The profiler sees only some operators of such a pass. That used to end the job by a signal."""
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.2"}
     assert output_of([sys.executable, "-c", BACKWARD], environ) == ("ended", "")

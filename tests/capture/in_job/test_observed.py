@@ -1,7 +1,7 @@
 """Programs of every kind behave the same under the observer, and the observer has seen their units.
 
-The first letter of a name is its kind: c compile, d export and graphs, e own hooks and profilers, f copies and files,
-g units, h process, k devices (a class that stands for a GPU's events).
+The first letter of a name is its kind: c compile, d export and graphs, e own hooks and profilers, f copies and files, g
+units, h process, k devices (a class stands in for a GPU's events).
 """
 
 from __future__ import annotations
@@ -549,7 +549,7 @@ UNITS = {
     "h_own_call": ("module", 12),
     "h_a_second_copy_of_the_observer": ("optimizer", 12),
 }
-"""The sort and the number of units that the observer must have counted; each of these jobs has a trace."""
+"""Sort and number of units that the observer must have counted. Each job here has a trace."""
 
 
 @pytest.fixture(scope="module")
@@ -622,7 +622,7 @@ def test_compiled_functions_alone_have_a_sentence(server: Server, tmp_path: Path
 
 
 def test_a_difference_is_found(server: Server, tmp_path: Path) -> None:
-    """The law's own test: the function that compares sees each of the things that it compares."""
+    """The function that compares sees each of the differences that it compares. This tests the test."""
     program = tmp_path / "p.py"
     program.write_text(
         "import os, sys\nif 'LOGPARSE_TRACE_DIR' in os.environ:\n"
@@ -656,7 +656,7 @@ def test_a_job_under_a_python_profiler_sees_one_function_of_ours(server: Server,
 
 
 def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(server: Server, tmp_path: Path) -> None:
-    """On a GPU the first call took longer than the observer waits for units, and no unit was timed any more."""
+    """On a GPU the first call used to take longer than the observer waits for units. After that, no unit was timed."""
     program = tmp_path / "p.py"
     program.write_text(
         NET + TRAIN + "import sys\ninstall = sys.modules.get('logparse_in_job.install')\n"
@@ -673,11 +673,13 @@ def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(s
 
 SHARED = Path(os.environ.get("LOGPARSE_PROGRAMS") or ROOT.parent / "shared" / "programs")
 SEEN_BY_PROFILERS = {"e07_cprofile", "e08_settrace"}
-"""Python's own profiler and tracer see our functions (docs/measurement.md)."""
+"""Programs with Python's own profiler or tracer. Both see our functions (docs/measurement.md)."""
 TIMES_OF_ITS_OWN = {"i02_deepcopy_turns", "m_overhead"}
-"""These print times on standard error."""
+"""Programs that print times on standard error."""
 SAVES = {"b_jitload", "d03_export_first"}
-"""These save files: one names our frame in its debug information (docs/measurement.md), one holds the time."""
+"""Programs that save files: one file names our frame in its debug information
+(docs/measurement.md), one holds the time.
+"""
 
 
 @pytest.mark.nightly

@@ -18,7 +18,10 @@ UNIT_US = 50_000.0
 
 
 def brute_confidence(count: int, rank: int) -> float:
-    """Of the interval between the ``rank``-th Walsh averages from both ends, by all signs of ``count`` values."""
+    """Return the confidence of the interval between the ``rank``-th Walsh averages from both ends.
+
+    It is counted over all signs of ``count`` values.
+    """
     below = 0
     for signs in itertools.product((0, 1), repeat=count):
         below += sum(place for place, sign in enumerate(signs, 1) if sign) < rank
@@ -50,7 +53,7 @@ def test_a_long_block_moves_the_interval_little() -> None:
 
 
 def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.Times]) -> str:
-    """The states of the next blocks: on (B), as it is (A), and on of a control (c)."""
+    """Return the states of the next blocks as letters: B on, A as the job is, c on in a control."""
     out = ""
     for _ in range(blocks):
         block = comparison.next
@@ -60,7 +63,7 @@ def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.T
 
 
 def steady(ratio: float = 1.0, noise: Callable[[], float] = lambda: 0.0) -> Callable[[Block], pairs.Times]:
-    """Units of one kind, that many times as long where it is on."""
+    """Return a function that makes units of one kind. With the action on, they take ``ratio`` times as long."""
 
     def times(block: Block) -> pairs.Times:
         acts = block.on and not block.control
@@ -73,7 +76,7 @@ def test_the_order_is_abba_and_baab_with_a_control_every_third() -> None:
     comparison = Comparison(UNIT_US)
     assert comparison.next == Block(True, False, 7), "the first visit, until its times have settled"
     assert states(comparison, 1, steady()) == "B"
-    comparison._floor = 0.5  # so that nothing is decided
+    comparison._floor = 0.5  # then nothing is decided
     quads = states(comparison, 24, steady())
     assert [quads[i : i + 4] for i in range(0, 24, 4)] == ["ABBA", "BAAB", "AccA", "BAAB", "ABBA", "cAAc"]
     assert len(comparison.control) == 4
@@ -129,7 +132,7 @@ def test_units_that_are_never_alike_end_it() -> None:
 
 
 def run(ratio: float, noise: float, seed: int) -> tuple[Comparison, Interval]:
-    """A trial to its end; the noise is that of single units and of whole blocks alike."""
+    """Run a trial to its end. Single units and whole blocks have the same noise."""
     draw = random.Random(seed)
     comparison = Comparison(UNIT_US)
     while not comparison.done:
@@ -150,7 +153,7 @@ def test_what_is_clear_is_decided_soon_and_rightly(ratio: float, noise: float, m
 
 
 def test_no_effect_is_seldom_one() -> None:
-    """All looks together are wrong in 5 % at most."""
+    """All looks together are wrong in at most 5 % of the trials."""
     wrong, count = 0, sized(100, 1000)
     for seed in range(count):
         comparison, found = run(1.0, 0.03, seed + 1000)
@@ -170,10 +173,10 @@ def test_controls_widen_the_interval() -> None:
     ("found", "decided"),
     [
         (Interval(-0.3, -0.33, -0.27), True),
-        (Interval(-0.3, -0.4, -0.2), False),  # faster, and not known well enough
+        (Interval(-0.3, -0.4, -0.2), False),  # faster, but not known well enough
         (Interval(0.1, 0.0, 0.2), True),
         (Interval(-0.01, -0.1, 0.08), False),
-        (Interval(-0.012, -0.03, 0.005), True),  # at the floor, and narrow
+        (Interval(-0.012, -0.03, 0.005), True),  # at the floor, but narrow
     ],
 )
 def test_when_it_is_decided(found: Interval, decided: bool) -> None:

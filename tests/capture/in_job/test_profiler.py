@@ -1,4 +1,4 @@
-"""A window's profiler by itself."""
+"""The profiler of a window, alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 
 def test_no_gpu_is_asked_for_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CUDA build of PyTorch without a GPU would warn, in the job."""
+    """A CUDA build of PyTorch without a GPU would otherwise warn in the job."""
     from logparse.capture.in_job.logparse_in_job import ordinary, profiler
 
     profile = profiler.Profile()

@@ -1,6 +1,6 @@
-"""Open ranges of ``record_function``: which ones are found, and that nothing else is referred to meanwhile.
+"""Open ranges of ``record_function`` are found, and no other object is referred to meanwhile.
 
-Run in a process of its own: torch takes two seconds, and is no dependency of the tests.
+The test runs in a process of its own, because torch takes two seconds and is no dependency of the tests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ PROGRAM = """
 
 
 def test_ranges_are_found_without_a_reference_to_other_objects() -> None:
-    """Another thread's ``tuple(generator)`` raised SystemError: the tuple was referred to while it was built."""
+    """Another thread's ``tuple(generator)`` raised SystemError, because the tuple was referred to
+    while it was built.
+    """
     path = {"PYTHONPATH": str(with_overrides.FOLDER)}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PROGRAM)], env=path, capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""Trials of several ranks: all of them switch after the same unit, and a rank that does not come ends the trial."""
+"""Trials of several ranks: all ranks switch after the same unit, and a missing rank ends the trial."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.capture.observing import ENVIRON
 
 
 class Store:
-    """The store of a job, within one process."""
+    """The store of a distributed job, within one process."""
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
@@ -101,7 +101,7 @@ dist.destroy_process_group()
 
 
 def test_two_ranks_switch_after_the_same_unit(tmp_path: Path) -> None:
-    """A setting is tried; a change of a model that DistributedDataParallel wraps is refused, in both."""
+    """A setting is tried. A change of a model that DistributedDataParallel wraps is refused in both ranks."""
     pytest.importorskip("torch")
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"
     program.write_text(PROGRAM + TOGETHER)

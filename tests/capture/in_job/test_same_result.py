@@ -1,4 +1,4 @@
-"""Whether an action computes the same: rounding is, a wrong formula is not."""
+"""Does an action compute the same? Other rounding counts as the same, a wrong formula does not."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from logparse.capture.in_job.logparse_in_job.same_result import Comparison, NotR
 
 
 def compare(model: Any, inputs: tuple[Any, ...], change: Any, roundoff: float = 0.0, **kwargs: Any) -> Any:
-    """Compare a model with what ``change(True)`` makes of it; ``change(False)`` takes it back."""
+    """Compare a model with the model after ``change(True)``. ``change(False)`` takes the change back."""
     call = call_of(model, inputs, kwargs)
     return Comparison(call, roundoff).compare(lambda: change(True), lambda: change(False))
 
 
 class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """Linear layers with a factor and another order of sums, to plant faults of any size."""
+    """Linear layers with a factor and another order of sums, in which faults of any size can be planted."""
 
     def __init__(self, depth: int = 4) -> None:
         super().__init__()
@@ -80,7 +80,10 @@ def test_everything_is_as_it_was() -> None:
 
 
 def test_it_runs_as_the_job_does() -> None:
-    """Autocast, no gradients, keyword arguments; an input that the job changes later was copied."""
+    """The comparison runs with autocast, without gradients, and with keyword arguments.
+
+    An input that the job changes later was copied.
+    """
     model, x = Scaled(), torch.randn(8, 64)
     seen: list[Any] = []
     model.layers[0].register_forward_hook(lambda module, inputs, out: seen.append((out.dtype, float(inputs[0].sum()))))

@@ -1,4 +1,4 @@
-"""The settling rule on properties, on a plain computation of its formula, and on simulated times at fixed seeds."""
+"""The settling rule: its properties, a plain computation of its formula, and simulated times at fixed seeds."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ LONG = 199
 SERIES = 300
 
 Course = Callable[[random.Random, int, int], float]
-"""The time of a unit, without noise: from its number and the number of units."""
+"""Time of a unit without noise, from its number and the number of units."""
 
 times = st.lists(st.floats(1e-3, 1e9), max_size=120)
 repeating = st.lists(st.integers(1, 6), min_size=LEAST, max_size=250)
-"""Lists with many equal times; from 80 on a batch has more than one time."""
+"""Lists with many equal times. From 80 times on, a batch has more than one time."""
 
 
 def by_the_formula(values: Sequence[float]) -> bool:
-    """The docstring's definition, word by word, in exact numbers."""
+    """Compute the definition in ``settled``'s docstring word by word, in exact numbers."""
     ranks = [
         Fraction(sum(other < value for other in values)) + Fraction(values.count(value) - 1, 2) for value in values
     ]
@@ -45,7 +45,7 @@ def by_the_formula(values: Sequence[float]) -> bool:
 
 
 def share(course: Course, count: int, noise: float = 0.02) -> float:
-    """Share of series that count as settled, with lognormal noise around a course."""
+    """Return the share of series that count as settled, with lognormal noise around a course."""
     source = random.Random(f"{count} {noise}")
     series = (
         [course(source, unit, count) * math.exp(source.gauss(0, noise)) for unit in range(count)] for _ in range(SERIES)
@@ -112,10 +112,10 @@ def test_times_that_are_not_finite_never_settle(bad: float) -> None:
 @pytest.mark.parametrize("warm_up", [3, 10, 40])
 def test_equal_times_after_a_warm_up_settle_once_they_are_more_than_half(warm_up: int) -> None:
     values = [30.0] * warm_up + [1.0] * 200
-    seen = warm_up * 3 // 2 + 1  # so few times after the warm-up's end are not seen: they are within the last quarter
+    seen = warm_up * 3 // 2 + 1  # fewer times after the warm-up are not seen, because they lie in the last quarter
     answers = [settled(values[:count]) for count in range(seen, len(values))]
     first = seen + answers.index(True)
-    assert 2 * warm_up < first <= 2 * warm_up + 4  # a batch may lie across the warm-up's end
+    assert 2 * warm_up < first <= 2 * warm_up + 4  # a batch may lie across the end of the warm-up
     assert all(answers[first - seen :])
 
 

@@ -1,4 +1,4 @@
-"""What happens when a job's Python starts, and when it executes torch: with a torch of the test's own."""
+"""A job's Python starts, and later executes torch. The torch here is the test's own."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_module_of_the_files_can_be_imported_by_its_name(environ: dict[str, st
 
 
 def pythons() -> list[str]:
-    """Each Python of this machine from 2.7 on, by its path."""
+    """Return the path of each Python of this machine from 2.7 on."""
     folders = sorted(Path.home().glob(".pyenv/versions/*/bin"))
     folders += [Path(x) for x in (*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin") if x]
     found = {}
@@ -91,7 +91,10 @@ def pythons() -> list[str]:
 
 @pytest.mark.parametrize("python", pythons())
 def test_any_python_starts_as_without_us(python: str, environ: dict[str, str], tmp_path: Path) -> None:
-    """Also one that a job starts as a child, of another version: it loses nothing of its own, and prints nothing."""
+    """This also holds for a Python of another version that a job starts as a child.
+
+    It loses none of its own modules, and prints nothing.
+    """
     code = "import sys; print(sys.modules['sitecustomize'].__file__)"
     assert output_of(code, environ, python).endswith(("sitecustomize.py", "sitecustomize.pyc"))
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.own = 'kept'\nsys.path.append('added')\n")
@@ -109,7 +112,10 @@ def test_any_python_starts_as_without_us(python: str, environ: dict[str, str], t
 
 @pytest.mark.parametrize("python", [sys.executable, *pythons()])
 def test_a_python_that_starts_imports_little_for_us(python: str, environ: dict[str, str], tmp_path: Path) -> None:
-    """Every child of the job pays for it, also one without torch: ``typing`` alone took longer than all of this."""
+    """Every child of the job pays for our imports, even a child without torch.
+
+    ``typing`` alone took longer than all of them now.
+    """
     code = "import sys; print(' '.join(sys.modules))"
     plain = set(output_of(code, {**environ, "PYTHONPATH": str(tmp_path)}, python).split())
     observed = set(output_of(code, environ, python).split())

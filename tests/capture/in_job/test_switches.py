@@ -1,4 +1,4 @@
-"""What switches an action on and off in a running job: as ``apply.py`` does it, and back to the last bit."""
+"""Switches turn an action on and off in a running job: on as ``apply.py`` does it, and off to the last bit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class NewGELUActivation(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """GELU written out, named as transformers does."""
+    """GELU written out, with the name that transformers gives it."""
 
     def forward(self, x: Any) -> Any:
         return 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
@@ -66,11 +66,11 @@ CHANGES: Mapping[str, tuple[tuple[Python, ...], str]] = {
     "fused_epilogue": ((Python("model = fuse_epilogues(model, ('tanh',))"),), "epilogue"),
     "fused_gelu_tanh": ((Python("model = fuse_epilogues(model, ('none', 'tanh'))"),), "epilogue"),
 }
-"""Lines of ``apply.py`` that change a model, and the module whose definitions it has for them."""
+"""Lines of ``apply.py`` that change a model, and the module with the definitions that they need."""
 
 
 def trained(steps: int = 2) -> tuple[Any, Any]:
-    """A model that has made some steps, with gradients and optimizer state."""
+    """Return a model after some steps, with gradients and optimizer state."""
     torch.manual_seed(0)
     net = Net()
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
@@ -90,7 +90,7 @@ def step(net: Any, optimizer: Any) -> float:
 
 
 def look(net: Any, optimizer: Any) -> dict[str, Any]:
-    """Everything that can be seen of a model and its optimizer: objects, bytes, layouts, hooks, attributes."""
+    """Return everything that can be seen of a model and its optimizer: objects, bytes, layouts, hooks, attributes."""
     found: dict[str, Any] = {}
 
     def tensor(name: str, x: Any) -> None:
@@ -113,7 +113,7 @@ def look(net: Any, optimizer: Any) -> dict[str, Any]:
 
 
 def applied(name: str, net: Any, folder: Path) -> Any:
-    """The model as ``apply.py`` changes it."""
+    """Return the model as ``apply.py`` changes it."""
     lines, of = CHANGES[name]
     action = next(x for x in ACTIONS if x.name == name)
     application = Application(line="", model=lines, helpers=(definitions(of),))
@@ -127,7 +127,7 @@ def applied(name: str, net: Any, folder: Path) -> Any:
 
 
 def form(net: Any) -> dict[str, Any]:
-    """How a model looks without what is an object of its own in each copy."""
+    """Return the form of a model, without the objects that each copy of it has for itself."""
     out: dict[str, Any] = {}
     for name, x in net.named_modules():
         hooks = [[getattr(h, "__name__", type(h).__name__) for h in getattr(x, k).values()]
@@ -155,7 +155,10 @@ def test_on_is_what_apply_does_and_off_restores_every_bit(name: str, tmp_path: P
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_model_that_trains_while_it_is_on_keeps_what_it_learned(name: str) -> None:
-    """The run that was never switched is the witness: same losses, and same numbers at the end, up to rounding."""
+    """The run that was never switched is the reference.
+
+    Losses are the same, and so are the numbers at the end, up to rounding.
+    """
     plain, of_plain = trained()
     net, optimizer = trained()
     switch = made(name)
@@ -192,7 +195,9 @@ def test_the_optimizer_has_the_layout_of_its_parameters_while_it_is_on() -> None
 
 
 def test_what_the_job_does_meanwhile_stays() -> None:
-    """Its own hooks, the mode of modules that had a stand-in, and state that began while the action was on."""
+    """These are its own hooks, the mode of modules that had a stand-in, and state that began while
+    the action was on.
+    """
     net, _ = trained()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     switch = made("channels_last+fused_epilogue+padded_output")
@@ -260,7 +265,7 @@ def test_of_several_none_is_on_where_one_is_refused() -> None:
 
 @pytest.fixture
 def flags() -> Iterator[list[Any]]:
-    """The settings of PyTorch that switches change, which are as they were after the test."""
+    """PyTorch's settings that switches change. They are restored after the test."""
     known = [
         settings.Flag("backends.cuda.matmul.allow_tf32"),
         settings.Flag("backends.cudnn.benchmark"),
@@ -332,7 +337,7 @@ def test_the_kernel_of_a_cpu_is_forbidden_and_allowed_again() -> None:
 
 
 class FakeTunable(SimpleNamespace):
-    """TunableOp's state without a GPU."""
+    """State of TunableOp without a GPU."""
 
     def __init__(self, takes: bool = True, on: bool = False) -> None:
         super().__init__(read=[], on=on, tuning=True, takes=takes)
@@ -424,7 +429,7 @@ def test_every_action_can_be_switched() -> None:
 
 
 def test_apply_holds_definitions_that_need_torch_alone() -> None:
-    """All modules of ``changes`` share the one module ``apply.py``: no name is defined twice."""
+    """All modules of ``changes`` share the one module ``apply.py``, so no name may be defined twice."""
     names: list[str] = []
     template = (ROOT / "analyzers/recommend/assets/apply.py.in").read_text(encoding="utf-8")
     there = {"torch", *re.findall(r"^import (\w+)$", template, re.MULTILINE)}

@@ -1,4 +1,4 @@
-"""Trials in small programs of our own: what is tried, what ends it, and that nothing stays switched."""
+"""Trials in small programs of our own: actions that are tried, reasons that end a trial, and no action left on."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def state():
     return [x.stride() for x in kept if x is not None], len(model._forward_pre_hooks)
 
 """
-"""A unit takes half the time in channels_last.  Each test adds what its job does."""
+"""A job whose units take half the time in channels_last.  Each test adds what its job does."""
 PLAIN = "([(27, 9, 3, 1), (27, 9, 3, 1), (27, 9, 3, 1)], 0)"
 
 
@@ -157,7 +157,7 @@ def test_another_result_is_not_offered(run: Any) -> None:
 
 
 def test_dropout_does_not_make_a_result_another(run: Any) -> None:
-    """Its mask depends on the layout: the results are then compared without it."""
+    """The mask of a dropout depends on the layout.  The results are then compared without the dropout."""
     ran = run("model.insert(1, torch.nn.Dropout(0.5))\nfor _ in range(80): step()\nprint(is_on())", "channels_last")
     assert ran.one.seen[0].same is not None
     assert ran.one.seen[0].same[2] == "output and gradients, in evaluation mode"
@@ -215,7 +215,10 @@ def test_an_exception_while_it_is_on_reaches_the_job_with_nothing_switched(
 
 
 def test_an_exception_outside_of_modules_is_named_and_stays_the_job_s(tmp_path: Path) -> None:
-    """A job that checks its parameters' strides.  Python tells what ended a process only where it is the whole one."""
+    """The job checks its parameters' strides.
+
+    Python tells the reason of a process's end only if the program is the whole process.
+    """
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"
     check = "    assert model[0].weight.is_contiguous(), 'the layout'"
     program.write_text(f"{PROGRAM}\nfor _ in range(100):\n    step()\n{check}\n")
@@ -284,7 +287,7 @@ def test_a_checkpoint_in_the_middle_holds_nothing_of_a_trial(run: Any) -> None:
 
 
 def test_what_was_asked_for_is_gone(server: Server, tmp_path: Path) -> None:
-    """A process that outlives the trial which started it."""
+    """A process may outlive the trial that started it."""
     program = tmp_path / "job.py"
     program.write_text(PROGRAM + "for _ in range(30): step()\nprint(state())")
     plain, tried = server.both(program, tmp_path, LOGPARSE_TRACE_UNITS="0", LOGPARSE_TRY=str(tmp_path / "none"))

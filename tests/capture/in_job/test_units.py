@@ -1,4 +1,4 @@
-"""Which units a job makes, and when windows are traced: without PyTorch."""
+"""Which units a job makes, and when windows are traced. No PyTorch is needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def series_of(count: int, us: float = 1.0, name: str = "a") -> Series:
 
 
 def test_units_settle_by_their_kinds() -> None:
-    """A server of several batch sizes got no trace in 84 requests: its times differ for good."""
+    """A server of several batch sizes got no trace in 84 requests, because the times of its sizes always differ."""
     series = series_of(35, 1.0, "1")
     for _ in range(25):
         series.add_time(series.add("16"), 16.0)
@@ -29,7 +29,7 @@ def test_tracing_begins_at_the_latest_after_some_units() -> None:
     series = Series()
     for number in range(200):
         assert series.ready() == ""
-        series.add_time(series.add("a"), float(1 + number))  # each takes longer than the one before
+        series.add_time(series.add("a"), float(1 + number))  # each unit takes longer than the one before
     assert series.ready().startswith("not settled after 200 units")
 
 
@@ -75,7 +75,7 @@ def test_what_is_gone_leads_no_more() -> None:
 
 
 def windows_of(units: int, plan: Windows) -> list[tuple[int, int]]:
-    """The number of each window and the unit after which it begins; each ends when its units are done."""
+    """Return the number of each window, and the unit after which it begins. A window ends when its units are done."""
     series, out, ends = Series(), [], 0
     for number in range(1, units + 1):
         series.add_time(series.add("a"), 5e4)
@@ -138,7 +138,9 @@ class Store(dict[str, bytes]):
 
 
 def test_ranks_trace_the_same_units_however_far_ahead_a_host_is() -> None:
-    """A rank that was four units ahead traced other units than its neighbour, for whose profiler it waited."""
+    """A rank that was four units ahead used to trace other units than its neighbour, while it
+    waited for that profiler.
+    """
     store = Store()
 
     def begins(rank: int, count: int) -> list[tuple[int, int]]:

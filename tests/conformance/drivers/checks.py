@@ -1,7 +1,8 @@
 """How a backend of the replay judges the results of the real library's solutions.
 
-``checks.py BACKEND PROBLEMS MOST``: of each problem (texts, a JSON list) the first so many solutions.  Prints a JSON
-value per problem: of each solution its relative error and what is wrong with its results (empty: nothing).
+``checks.py BACKEND PROBLEMS MOST`` checks the first MOST solutions of each problem (PROBLEMS: a JSON list of texts).
+It prints a JSON value per problem, with the relative error of each solution and the fault of its results (empty: no
+fault).
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What the replay's clock measures of a kernel that launches on the virtual GPU, with its hold and without.
+"""The replay's clock measures a kernel that launches on the virtual GPU, with its hold and without it.
 
-``events.py KERNEL COUNT``: prints the mean time of so many launches (µs), then what comes of the same where nothing
-holds the device.
+``events.py KERNEL COUNT`` prints the mean time of COUNT launches (µs). Then it prints the result of the same launches
+while nothing holds the device.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Answers from child processes: what a library reads once per process is read anew in each."""
+"""Answers from child processes. A library reads some files once per process, so each child reads them anew."""
 
 import json
 import os
@@ -6,8 +6,9 @@ import traceback
 
 
 def forked(answer):
-    """What ``answer`` returns, from a child process; where that ends without, ``{"ended": its exit status}``, negative
-    for a signal.
+    """Return the result of ``answer`` from a child process.
+
+    If the child ends without a result, return ``{"ended": its exit status}``. A negative status is a signal.
     """
     read, write = os.pipe()
     child = os.fork()

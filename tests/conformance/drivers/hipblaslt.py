@@ -8,7 +8,7 @@ TRANS_A, TRANS_B, WORKSPACE, BATCH_COUNT, BATCH_STRIDE = 0, 1, 1, 0, 1
 RESULT_BYTES, WORKSPACE_BYTES = 56, 32 << 20
 TYPES = "NS_8GemmTypeE18hipblasOperation_tS2_11hipDataTypeS3_S3_S3_20hipblasComputeType_t"
 GET_ALL = f"_ZN13hipblaslt_ext11getAllAlgosEPv{TYPES}RSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS6_EE"
-"""hipblaslt_ext::getAllAlgos: loads the kernels of these types without reading the override file."""
+"""hipblaslt_ext::getAllAlgos.  It loads the kernels of the given types without reading the override file."""
 POINTERS = "PvP27hipblasLtMatmulDescOpaque_tPKvS5_P29hipblasLtMatrixLayoutOpaque_tS5_S7_S5_S5_S7_S1_S7_"
 CONSTRUCT = f"_ZN13hipblaslt_ext4GemmC1E{POINTERS}"
 RESULTS = "RSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS5_EE"
@@ -16,11 +16,11 @@ GET_HEURISTIC = f"_ZN13hipblaslt_ext12GemmInstance16algoGetHeuristicEiRKNS_14Gem
 PREFERENCE = "_ZN13hipblaslt_ext14GemmPreferenceC1Ev"
 SET_WORKSPACE = "_ZN13hipblaslt_ext14GemmPreference20setMaxWorkspaceBytesEm"
 OBJECT_BYTES = 1024
-"""More than either object has: in hipBLASLt 1.2, less than 100."""
+"""Bytes for a C++ object.  Both objects have less than 100 bytes in hipBLASLt 1.2."""
 
 
 class Gemm:
-    """``hipblaslt_ext::Gemm``, the C++ object that rocBLAS makes of a product; it only asks for solutions here."""
+    """``hipblaslt_ext::Gemm``, the C++ object that rocBLAS makes of a product.  Here it only asks for solutions."""
 
     def __init__(self, library, described):
         self.lt = library.lt
@@ -32,7 +32,10 @@ class Gemm:
         library.lt[CONSTRUCT](*arguments)
 
     def heuristic(self, most):
-        """The heuristic's results; the object and what it returns are left to the process's end."""
+        """Return the heuristic's results.
+
+        The object and the results are not freed before the process ends.
+        """
         preference, found = ctypes.create_string_buffer(OBJECT_BYTES), (ctypes.c_void_p * 3)()
         self.lt[PREFERENCE](preference)
         self.lt[SET_WORKSPACE](preference, ctypes.c_size_t(WORKSPACE_BYTES))
@@ -43,7 +46,7 @@ class Gemm:
 
 
 ONE, MEMORY = ctypes.create_string_buffer(struct.pack("<fI", 1, 0x3FF00000)), ctypes.create_string_buffer(16)
-"""A scalar that is 1 as a float, about 1 as a double, and not 0 as an integer; memory that nothing reads."""
+"""A scalar that is 1 as a float, about 1 as a double, and not 0 as an integer; and memory that nothing reads."""
 
 
 def value_of(word):
@@ -51,7 +54,7 @@ def value_of(word):
 
 
 class Library:
-    """A handle, and what C calls return as Python values.  Raises RuntimeError with the status."""
+    """A handle, and the results of C calls as Python values.  Raises RuntimeError with the status if a call fails."""
 
     def __init__(self) -> None:
         self.lt = ctypes.CDLL("libhipblaslt.so.1")
@@ -64,13 +67,13 @@ class Library:
             raise RuntimeError(f"{function} returned {status}")
 
     def load(self, call):
-        """Load the kernels of these types; which of them fit the call is another question."""
+        """Load the kernels of the call's types.  Not all of them fit the call."""
         trans_a, trans_b, *_, types, compute, _ = call
-        vector = (ctypes.c_void_p * 3)()  # an empty std::vector; what it gets is left to the process's end
+        vector = (ctypes.c_void_p * 3)()  # an empty std::vector, whose contents are not freed before the process ends
         self.lt[GET_ALL](self.handle, 1, OPERATIONS[trans_a], OPERATIONS[trans_b], *types, compute, vector)
 
     def describe(self, call):
-        """The call's descriptor, layouts and preference."""
+        """Return the call's descriptor, layouts and preference."""
         trans_a, trans_b, m, n, k, batch, types, compute, scale = call
         operation = ctypes.c_void_p()
         self.ask("hipblasLtMatmulDescCreate", ctypes.byref(operation), compute, scale)
@@ -95,7 +98,7 @@ class Library:
         return operation, *layouts, preference
 
     def found(self, described, most, through="functions"):
-        """Indices of the heuristic's solutions, asked through the C functions or the C++ ``object``."""
+        """Return the indices of the heuristic's solutions, asked through the C functions or the C++ ``object``."""
         try:
             results = Gemm(self, described).heuristic(most) if through == "object" else self.heuristic(described, most)
             return [int.from_bytes(bytes(x[:4]), "little", signed=True) for x in results]
@@ -103,15 +106,17 @@ class Library:
             return []
 
     def heuristic(self, described, most):
-        """The heuristic's results, as a product takes them: the library's own choice first."""
+        """Return the heuristic's results as a product takes them: the library's own choice first."""
         results, count = (ctypes.c_uint8 * (RESULT_BYTES * most))(), ctypes.c_int()
         arguments = (self.handle, *described, most, results, ctypes.byref(count))
         self.ask("hipblasLtMatmulAlgoGetHeuristic", *arguments)
         return [results[at * RESULT_BYTES : (at + 1) * RESULT_BYTES] for at in range(count.value)]
 
     def run(self, call, times, most=1):
-        """Run the call so often with each of the heuristic's solutions (the first alone, as a job does); their indices
-        and launches.
+        """Run the call ``times`` times with each of the heuristic's first ``most`` solutions. A job runs only the first
+        one.
+
+        Yields the index and the launches of each solution.
         """
         m, n, k, batch = call[2:6]
         operation, *layouts, preference = self.describe(call)

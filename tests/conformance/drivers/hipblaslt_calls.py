@@ -1,10 +1,17 @@
-"""Products of any kind through the real hipBLASLt, one after the other: what its heuristic offers and its log names.
+"""Products of any kind through the real hipBLASLt, one after the other: the heuristic's offers, and names in the log.
 
-``hipblaslt_calls.py MOST``; standard input: calls (JSON), each an object with ``trans``, ``m``, ``n``, ``k``,
-``batch``, ``types`` of A, B, C and D, ``compute``, ``scale``, ``beta``, ``workspace`` (bytes), ``pads`` (how much
-larger than tight each leading dimension is), ``broadcast`` (A's batch stride is 0), ``attributes`` and ``pointers`` of
-the descriptor; where ``algorithm`` is false the product is given none.  Prints a JSON value per call: the first MOST
-solutions of the heuristic, each with the workspace that it needs (bytes), none where the call was refused.
+``hipblaslt_calls.py MOST`` reads calls (JSON) from standard input.  Each call is an object with these keys:
+
+- ``trans``, ``m``, ``n``, ``k``, ``batch``, ``compute``, ``scale``, ``beta``.
+- ``types``: of A, B, C and D.
+- ``workspace``: in bytes.
+- ``pads``: how much larger each leading dimension is than a tight one.
+- ``broadcast``: A's batch stride is 0.
+- ``attributes`` and ``pointers`` of the descriptor.
+- ``algorithm``: if false, the product is given no algorithm.
+
+Prints a JSON value per call: the first MOST solutions of the heuristic, each with the workspace that it needs (bytes).
+The list is empty if the call was refused.
 """
 
 import ctypes

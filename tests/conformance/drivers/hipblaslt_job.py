@@ -1,8 +1,8 @@
 """A job: products through the real hipBLASLt, as a training step makes them.
 
-``hipblaslt_job.py CALL TIMES [MOST]``: the call (JSON, as ``hipblaslt_lookup.py`` describes it) so often, with each of
-the heuristic's first MOST solutions (default 1: the library's own choice).  Prints a JSON value per solution: its index
-and the launches of one product.
+``hipblaslt_job.py CALL TIMES [MOST]`` makes the call (JSON, as ``hipblaslt_lookup.py`` describes it) TIMES times with
+each of the heuristic's first MOST solutions (default 1: the library's own choice).  It prints a JSON value per
+solution: its index and the launches of one product.
 """
 
 import json

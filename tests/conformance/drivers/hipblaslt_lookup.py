@@ -1,15 +1,15 @@
 """Which solution the real hipBLASLt takes for each call under each tuning file, by its public heuristic.
 
-Runs in the ROCm Python (``rocm.Rocm``), where ctypes finds the real library over the virtual GPU.  The library reads
-``HIPBLASLT_TUNING_OVERRIDE_FILE`` once per process, at the first heuristic; so this process loads all kernels and then
+Runs in the ROCm Python (``rocm.Rocm``), where ctypes finds the real library over the virtual GPU. The library reads
+``HIPBLASLT_TUNING_OVERRIDE_FILE`` once per process, at the first heuristic.  So this process loads all kernels and then
 forks for each question, which takes milliseconds.
 
 Questions and answers are JSON values, one per line.  The first question lists the calls, each as ``[trans_a, trans_b,
-m, n, k, batch, [hipDataType of a, b, c, d], compute, scale]``; its answer is the library's version.  Then:
+m, n, k, batch, [hipDataType of a, b, c, d], compute, scale]``.  Its answer is the library's version.  Then:
 
-* ``["solutions", N, through]``: per call the first N solutions of the heuristic, its own choice first, asked through
-  the C ``functions`` or the C++ ``object``
-* ``["file", path, through]``: the solution taken for each call under that tuning file; null where there is none
+* ``["solutions", N, through]``: per call the first N solutions of the heuristic, its own choice first.  They are asked
+  through the C ``functions`` or the C++ ``object``.
+* ``["file", path, through]``: the solution taken for each call under that tuning file; null if none is taken.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """A job: products through the real hipBLASLt in several threads at once.
 
-``hipblaslt_threads.py CALLS TIMES END``: each call (JSON, as ``hipblaslt_lookup.py`` describes it) so often in a thread
-of its own; END is how the process ends then: ``"exit"`` or ``"kill"``.
+``hipblaslt_threads.py CALLS TIMES END`` makes each call (JSON, as ``hipblaslt_lookup.py`` describes it) TIMES times in
+a thread of its own. END is how the process then ends: ``"exit"`` or ``"kill"``.
 """
 
 import json

@@ -47,18 +47,18 @@ class Convolution:
         self.convolution, self.tensors, self.names, self.find_names = convolution, made, immediate, find
 
     def described(self, names=None):
-        """Two tensors, the convolution, the third tensor."""
+        """Return two tensors, the convolution, and the third tensor."""
         first, second, last = (self.tensors[name] for name in names or self.names)
         return first, second, self.convolution, last
 
     def with_memory(self, memory, names):
-        """As ``described``, each tensor with its memory."""
+        """Return the arguments of ``described``, with each tensor's memory behind it."""
         first, second, last = ((self.tensors[name], memory[name]) for name in names)
         return *first, *second, self.convolution, *last
 
 
 class Library:
-    """A handle, and what C calls return as Python values.  Raises RuntimeError with the status."""
+    """A handle, and the results of C calls as Python values.  Raises RuntimeError with the status if a call fails."""
 
     def __init__(self):
         self.miopen = ctypes.CDLL("libMIOpen.so.1")
@@ -87,7 +87,7 @@ class Library:
         return tensor
 
     def solutions(self, one, most=MOST):
-        """Immediate mode's solutions, the library's own choice first."""
+        """Return immediate mode's solutions, the library's own choice first."""
         found, count = (Solution * most)(), ctypes.c_size_t()
         arguments = (self.handle, *one.described(), ctypes.c_size_t(most), ctypes.byref(count), found)
         if self.miopen[f"miopenConvolution{one.word}GetSolution"](*arguments):
@@ -95,7 +95,10 @@ class Library:
         return found[: count.value]
 
     def run(self, one, times):
-        """As PyTorch without ``benchmark``: compile the first solution and run it so often; its number and launches."""
+        """Compile the first solution and run it ``times`` times, as PyTorch does without ``benchmark``.
+
+        Returns its number and its launches.
+        """
         (first, *_) = self.solutions(one)
         solver = ctypes.c_uint64(first.solver)
         self.ask(f"miopenConvolution{one.word}CompileSolution", self.handle, *one.described(), solver)
@@ -107,7 +110,10 @@ class Library:
         return first.solver, self.launched().decode().splitlines()
 
     def find(self, one):
-        """As PyTorch with ``benchmark``: time all solvers, which writes the user find-db; (algorithm, ms) of each."""
+        """Time all solvers, as PyTorch does with ``benchmark``. This writes the user find-db.
+
+        Returns the algorithm and the time (ms) of each.
+        """
         memory, results, count = self.memory(one), (Found * MOST)(), ctypes.c_int()
         counted = (MOST, ctypes.byref(count), results, memory["workspace"], ctypes.c_size_t(WORKSPACE_BYTES), False)
         operands = one.with_memory(memory, one.find_names)
@@ -115,7 +121,7 @@ class Library:
         return [(x.algorithm, x.time) for x in results[: count.value]]
 
     def memory(self, one):
-        """Tensors of the convolution, and a workspace."""
+        """Return memory for the convolution's tensors, and a workspace."""
         sizes = one.bytes | {"workspace": WORKSPACE_BYTES}
         buffers = {name: (ctypes.c_uint8 * size)() for name, size in sizes.items()}
         return {name: ctypes.c_void_p(ctypes.addressof(x)) for name, x in buffers.items()} | {"held": buffers}

@@ -1,11 +1,11 @@
-"""What the real MIOpen's Find returns for a convolution under each user find-db.
+"""Results of the real MIOpen's Find for a convolution under each user find-db.
 
-Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU.  MIOpen reads its databases once per process, so the
+Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. MIOpen reads its databases once per process, so the
 process forks for each question.
 
 Questions and answers are JSON values, one per line.  The first question is the convolution, as ``miopen.py`` describes
-it; its answer is the library's version.  Then ``["folder", path, settings]``: the algorithm and the time (ms) of each
-result of ``miopenFindConvolution…Algorithm`` with MIOPEN_USER_DB_PATH there and these variables.
+it.  Its answer is the library's version.  Then ``["folder", path, settings]`` asks for the algorithm and the time (ms)
+of each result of ``miopenFindConvolution…Algorithm``, with MIOPEN_USER_DB_PATH there and these variables.
 """
 
 import json
@@ -23,7 +23,8 @@ def main():
 
     def answer(folder, settings):
         os.environ.update(settings, MIOPEN_USER_DB_PATH=folder)
-        return library.find(Convolution(library, call))  # its descriptor reads MIOPEN_FIND_MODE
+        # made here, because the convolution's descriptor reads MIOPEN_FIND_MODE
+        return library.find(Convolution(library, call))
 
     for line in sys.stdin:
         _, *asked = json.loads(line)

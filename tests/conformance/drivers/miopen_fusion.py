@@ -1,7 +1,7 @@
-"""A fusion plan or a batch normalisation through the real MIOpen, which writes databases of their own for them.
+"""A fusion plan or a batch normalisation through the real MIOpen, which writes databases of their own for both.
 
-``miopen_fusion.py plan``: a convolution and a batch normalisation at inference, compiled as one plan.
-``miopen_fusion.py norm``: the forward batch normalisation of a training step.
+``miopen_fusion.py plan`` compiles a convolution and a batch normalisation at inference as one plan. ``miopen_fusion.py
+norm`` runs the forward batch normalisation of a training step.
 """
 
 import ctypes

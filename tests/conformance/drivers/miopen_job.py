@@ -1,9 +1,9 @@
 """A job: convolutions through the real MIOpen, as a training step of PyTorch makes them.
 
-``miopen_job.py CALLS TIMES``: each call (JSON, as ``miopen.py`` describes them) so often with the solver that
-immediate mode takes.  ``miopen_job.py CALLS 0``: MIOpen's Find of each, as with ``torch.backends.cudnn.benchmark``: it
-writes the user find-db.  Prints a JSON value per call: the solver's number and the launches of one convolution, or what
-Find timed.
+``miopen_job.py CALLS TIMES`` makes each call (JSON, as ``miopen.py`` describes them) TIMES times with the solver that
+immediate mode takes.  ``miopen_job.py CALLS 0`` runs MIOpen's Find for each call, as with
+``torch.backends.cudnn.benchmark``.  Find writes the user find-db.  Both print a JSON value per call: the solver's
+number and the launches of one convolution, or Find's times.
 """
 
 import json

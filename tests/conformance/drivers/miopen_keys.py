@@ -1,9 +1,10 @@
-"""Convolutions of any form through the real MIOpen's immediate mode; its log names the key and the command of each.
+"""Convolutions of any form through the real MIOpen's immediate mode. Its log names the key and the command of each.
 
-Standard input: calls (JSON), each ``[direction, type, layouts, gaps, transposed, groups, n, c, k, sizes, filter, pad,
-stride, dilation]``, the last five with an entry per axis, ``layouts`` and ``gaps`` of image, weights and output: of how
-many of its inner axes a tensor is twice as wide in memory (0: none).  A line ``CALL number`` on standard error stands
-before the log of each; a call that the library refuses has its status there.
+Standard input holds calls (JSON), each ``[direction, type, layouts, gaps, transposed, groups, n, c, k, sizes, filter,
+pad, stride, dilation]``.  The last five have an entry per axis.  ``layouts`` and ``gaps`` have an entry each for image,
+weights and output.  A gap is the number of the inner axis at which a tensor is twice as wide in memory (0: no gap).  A
+line ``CALL number`` on standard error stands before the log of each call.  If the library refuses a call, its status is
+there.
 """
 
 import ctypes
@@ -23,7 +24,7 @@ class Run:
         self.ask = self.library.ask
 
     def tensor(self, kind, layout, gap, sizes):
-        """A tensor: its descriptor and memory."""
+        """Return the descriptor and the memory of a tensor."""
         axes = list(range(len(sizes)))
         strides, stride = [0] * len(sizes), 1
         for inner, axis in enumerate(reversed([0, *axes[2:], 1] if layout.endswith("C") else axes), 1):

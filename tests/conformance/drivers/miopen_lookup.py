@@ -1,12 +1,12 @@
 """Which solver the real MIOpen takes for each convolution under each user find-db, by its immediate mode.
 
-Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU.  MIOpen reads its databases once per process, so the
+Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. MIOpen reads its databases once per process, so the
 process forks for each question.
 
 Questions and answers are JSON values, one per line.  The first question lists the convolutions, as ``miopen.py``
-describes them; its answer is the library's version.  Then ``["folder", path]``: per convolution the solver's number
-and the time (ms) of the first of ``miopenConvolution…GetSolution`` with MIOPEN_USER_DB_PATH there; null where there is
-none.
+describes them.  Its answer is the library's version.  Then ``["folder", path]`` asks for the first solution of
+``miopenConvolution…GetSolution`` per convolution, with MIOPEN_USER_DB_PATH there: the solver's number and the time
+(ms), or null if there is no solution.
 """
 
 import json

@@ -1,12 +1,12 @@
-"""With which parameters the real MIOpen builds solvers under each user perf-db.
+"""Parameters with which the real MIOpen builds solvers under each user perf-db.
 
-Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU, whose hiprtc states the options of what it is to compile:
-a solver's parameters are among them.  MIOpen reads its databases once per process, so the process forks for each
+Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. Its hiprtc states the options of each compilation, and a
+solver's parameters are among them.  MIOpen reads its databases once per process, so the process forks for each
 question.
 
 Questions and answers are JSON values, one per line.  The first question lists pairs of a convolution, as ``miopen.py``
-describes it, and a solver's number; its answer is the library's version.  Then ``["folder", path]``: per pair a digest
-of what is compiled for it with MIOPEN_USER_DB_PATH there; null where the solver is refused.
+describes it, and a solver's number.  Its answer is the library's version.  Then ``["folder", path]`` asks for a digest
+per pair of everything that is compiled for it, with MIOPEN_USER_DB_PATH there; null if the solver is refused.
 """
 
 import ctypes

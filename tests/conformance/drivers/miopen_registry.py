@@ -1,8 +1,9 @@
 """The real MIOpen's registry of solvers: number, name, primitive and algorithm of each.
 
-Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU.  The registry has no C interface, so the exported methods
+Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. The registry has no C interface, so the exported methods
 of ``miopen::solver::Id`` are called by their mangled names.  The only question is the largest number to ask for, as
-JSON; the answer lists ``[number, name, primitive, algorithm]``, of solvers of other primitives algorithm -1.
+JSON. The answer lists ``[number, name, primitive, algorithm]``.  The algorithm is -1 if the primitive is no
+convolution.
 """
 
 import ctypes

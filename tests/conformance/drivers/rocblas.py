@@ -54,10 +54,10 @@ class Library:
             return []
         found = (ctypes.c_int * count.value)()
         ask(*self.arguments(call), BY_INDEX, 0, found, ctypes.byref(count))
-        return sorted(found)  # the library lists them in no order
+        return sorted(found)  # sorted, because the library lists them in no order
 
     def run_plain(self, call):
-        """A single product through ``rocblas_hgemm``, ``_sgemm`` or ``_dgemm``."""
+        """Run a single product through ``rocblas_hgemm``, ``_sgemm`` or ``_dgemm``."""
         _, *sizes, a, a_type, lda, b, _, ldb, beta, c, c_type, ldc, _, _, _, _ = self.arguments(call)
         del a_type, c_type
         letter = {"f16_r": "h", "f32_r": "s", "f64_r": "d"}[call[9]]

@@ -1,8 +1,8 @@
 """A job: products through the real rocBLAS, as a training step makes them.
 
-``rocblas_job.py CALL TIMES``: the call (JSON, as ``rocblas.py`` describes it) so often, by the library's own choice.
-``rocblas_job.py CALL 0``: once with its own choice (index 0), then with each solution that it lists.  Prints a JSON
-value per solution: its index and the launches of one product.
+``rocblas_job.py CALL TIMES`` makes the call (JSON, as ``rocblas.py`` describes it) TIMES times by the library's own
+choice.  ``rocblas_job.py CALL 0`` makes it once by the library's own choice (index 0), and then once with each solution
+that the library lists.  It prints a JSON value per solution: its index and the launches of one product.
 """
 
 import json

@@ -1,17 +1,18 @@
 """Which kernels the real rocBLAS launches for each call under each override file, through ``rocblas_gemm_ex``.
 
-Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU, which names what was launched.  rocBLAS reads
-``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH`` once per process, with its kernels; so the process forks for each question.
+Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU, which names the launched kernels. rocBLAS reads
+``ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH`` once per process, together with its kernels.  So the process forks for each
+question.
 
 Questions and answers are JSON values, one per line.  The first question lists the calls, each as ``[trans_a, trans_b,
-m, n, k, batch, [lda, ldb, ldc], [stride_a, stride_b, stride_c], beta, a_type, d_type, compute_type]``; its answer is
+m, n, k, batch, [lda, ldb, ldc], [stride_a, stride_b, stride_c], beta, a_type, d_type, compute_type]``.  Its answer is
 the library's version.  Then:
 
-* ``["solutions"]``: per call the indices that the library lists
-* ``["launched", [[call, index], …]]``: per pair the launches of that solution (0: the library's choice); null where it
-  is refused
-* ``["file", path]``: the launches of each call under that override file
-* ``["plain", path]``: those of each call through ``rocblas_sgemm`` and its kind
+* ``["solutions"]``: per call the indices that the library lists. * ``["launched", [[call, index], …]]``: per pair the
+launches of that solution (0: the library's choice); null if the
+  solution is refused.
+* ``["file", path]``: the launches of each call under that override file. * ``["plain", path]``: the launches of each
+call through ``rocblas_sgemm``, ``_hgemm`` or ``_dgemm``, under that file.
 """
 
 import json
@@ -33,7 +34,8 @@ def main():
         if kind == "launched":
             return [library.run(calls[number], index) for number, index in about]
         os.environ["ROCBLAS_TENSILE_GEMM_OVERRIDE_PATH"] = about
-        for call in calls:  # kernels are loaded as calls need them, and an index of what is not loaded is passed over
+        # a first round loads the kernels that calls need, because the library passes over an index that is not loaded
+        for call in calls:
             library.run(call, 0)
         return [library.run_plain(call) if kind == "plain" else library.run(call, 0) for call in calls]
 

@@ -1,6 +1,7 @@
 """A job: products through the real rocBLAS in several threads at once.
 
-``rocblas_threads.py CALLS TIMES``: each call (JSON, as ``rocblas.py`` describes it) so often in a thread of its own.
+``rocblas_threads.py CALLS TIMES`` makes each call (JSON, as ``rocblas.py`` describes it) TIMES times in a thread of its
+own.
 """
 
 import json
