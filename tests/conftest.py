@@ -14,7 +14,7 @@ from multiprocessing import active_children, forkserver
 from pathlib import Path
 from typing import Any
 
-# Two workers share the cores: threads of matrix products that spin while they wait would take them from each other.
+# Two workers share the cores.  Threads of matrix products that spin while they wait would take the cores from them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
@@ -28,23 +28,26 @@ from logparse.store.database import shared_database
 from tests import cpu
 from tests.golden import OPTION, Goldens
 
-# A shell's background job ignores SIGINT, under nohup SIGHUP too, and so would the processes that tests start and end.
+# A shell's background job ignores SIGINT, and under nohup SIGHUP, too.  Without this, so would the processes that tests
+# start and end.
 for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(ignored) is signal.SIG_IGN:
         signal.signal(ignored, handler)
 
 COSTLIEST = 40 if "LOGPARSE_CPU" in os.environ else 5
 NIGHTLY = "LOGPARSE_NIGHTLY" in os.environ
-"""Whether this is ``make nightly``, all tests at full size."""
+"""True in ``make nightly``, which runs all tests at full size."""
 
-# No deadline: a shared machine is slow at moments.
+# No deadline, because a shared machine is slow at moments.
 settings.register_profile("ci", max_examples=15, deadline=None)
 settings.register_profile("nightly", max_examples=1000, deadline=None)
 settings.load_profile("nightly" if NIGHTLY else "ci")
 
 
 def sized(small: int, full: int) -> int:
-    """The size of a test that repeats something: rounds, runs, examples."""
+    """Return the size of a test that repeats something (rounds, runs, examples): ``full`` in ``make nightly``, else
+    ``small``.
+    """
     return full if NIGHTLY else small
 
 
@@ -56,9 +59,9 @@ SAMPLE_FILES = sorted(
     if path.is_file() and path.parent != SAMPLES and path.suffix not in (".md", ".pyc")
     if "device_name=" not in path.name
 )
-"""What ``sample_logs`` holds for ``ingest``: all but its scripts, descriptions, and tables that only ``lint`` reads."""
+"""Files of ``sample_logs`` for ``ingest``, without scripts, descriptions, and tables that only ``lint`` reads."""
 CORPUS = Path(os.environ.get("LOGPARSE_CORPUS") or ROOT.parent / "shared" / "corpus")
-"""Real files to read, where they are."""
+"""Folder of real files.  It may be missing."""
 
 needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of real files is not here")
 
@@ -69,7 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Goldens:
-    """Comparisons with reviewed files.  What ``--renew-goldens`` changes is named at the end of the run."""
+    """Comparisons with reviewed files.  The end of the run names the files that ``--renew-goldens`` changed."""
 
     def note(path: Path) -> None:
         request.node.user_properties.append(("golden", str(path.relative_to(ROOT))))
@@ -79,7 +82,10 @@ def golden(request: pytest.FixtureRequest) -> Goldens:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread_of_duckdb() -> None:
-    """Stores of tests hold some hundred rows: a second thread costs CPU and saves no time."""
+    """Let DuckDB use one thread.
+
+    The tests' stores hold some hundred rows, so a second thread costs CPU and saves no time.
+    """
     shared_database().execute("set threads = 1")
 
 
@@ -90,10 +96,10 @@ def store(tmp_path: Path) -> Store:
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Store], None]) -> Store:
-    """This worker's copy of a store that the first worker of a run to need it has made."""
+    """Return this worker's copy of a store.  The first worker of a run that needs the store makes it."""
     shared = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent  # workers have folders of their own in it
+        shared = shared.parent  # each worker has its own folder inside the parent
     made = shared / name
     with (shared / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -106,7 +112,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Store]
 
 @pytest.fixture(scope="session")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """All sample logs as one run; for reading only.  It is compacted, as most tests wait for its reading."""
+    """All sample logs as one run, for reading only.  It is compacted, because most tests wait for its reading."""
 
     def make(store: Store) -> None:
         assert {result.state for result in ingest([str(SAMPLES)], store, run="samples", jobs=1)} == {"new"}
@@ -117,14 +123,14 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def cluster() -> None:
-    """Ray with two workers, for all tests of a group; executors find themselves connected."""
+    """Ray with two workers, for all tests of a group.  Executors find that they are connected."""
     start_cluster()
 
 
 def start_cluster() -> None:
-    """Start Ray, unless it runs.  It ends with the tests of its group (``pytest_runtest_teardown``).
+    """Start Ray, unless it runs. It ends with the tests of its group (``pytest_runtest_teardown``).
 
-    Where RAY_ADDRESS is one of Ray's client ports, it is that cluster (``tests/executors/test_ray_client.py``).
+    If RAY_ADDRESS is an address of Ray's client port, connect to that cluster (``tests/executors/test_ray_client.py``).
     """
     import ray
 
@@ -135,8 +141,8 @@ def start_cluster() -> None:
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # it kills workers where other programs fill the memory
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):  # credentials are the nodes' own
+        patch.setenv("RAY_memory_monitor_refresh_ms", "0")  # it kills workers if other programs fill the memory
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):  # each node has its own credentials
             patch.setenv(name, "testing")
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -153,7 +159,10 @@ def start_cluster() -> None:
 
 
 def _serve_with(*modules: str) -> None:
-    """Processes are forked from a server that has imported these modules.  A running one imports nothing more."""
+    """Fork processes from a server that has imported these modules.
+
+    A server that runs already imports nothing more.
+    """
     for child in active_children():
         child.join()
     forkserver._forkserver._stop()  # type: ignore[attr-defined]
@@ -162,17 +171,17 @@ def _serve_with(*modules: str) -> None:
 
 @pytest.fixture(scope="session")
 def torch_processes() -> None:
-    """Processes that measure find PyTorch imported: of another server's each would import it for 2 s."""
+    """Server with PyTorch imported, for processes that measure.  Without it, each would import PyTorch for 2 s."""
     _serve_with("torch", "analyzers.replay.worker", "logparse.libraries.all_backends")
 
 
 @pytest.fixture(scope="session")
 def measuring_processes() -> None:
-    """Processes that measure find all but PyTorch imported: of another server's each would import it for 0.5 s."""
+    """Server with all imports but PyTorch, for processes that measure.  Without it, each would import for 0.5 s."""
     _serve_with("analyzers.replay.worker", "logparse.libraries.all_backends")
 
 
-# ``make test`` leaves out what is marked as nightly and counts it (with xdist each worker sees all tests).
+# ``make test`` leaves out tests marked as nightly and counts them.  With xdist, each worker sees all tests.
 
 _LEFT = pytest.StashKey[int]()
 _CPU = pytest.StashKey[dict[str, float]]()
@@ -207,11 +216,11 @@ LONGEST = [
     "tests/analyzers/explore/test_analysis.py",
     "tests/analyzers/overrides/test_bisect.py",
 ]
-"""Groups that take longest, which workers begin with: one of them at the end would keep a single core busy."""
+"""Groups that take longest.  Workers begin with them, because a long group at the end would keep a single core busy."""
 _GROUPS = {"browser", "cluster", "torch_processes"}
-"""Fixtures that are made once in a run: with ``--dist loadgroup`` one worker gets all tests that use one of them.
+"""Fixtures that are made once in a run. With ``--dist loadgroup``, one worker gets all tests that use one of them.
 
-It also gets the other tests of a file together, which share what the file's fixtures make.
+Other tests are grouped by file: one worker gets all of them, and they share what the file's fixtures make.
 """
 
 
@@ -223,7 +232,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in left]
     for item in items:
         shared = _GROUPS.intersection(getattr(item, "fixturenames", ()))
-        if not item.get_closest_marker("xdist_group"):  # several groups of a test would be a group of their own
+        # pytest-xdist would treat several groups of a test as a group of its own
+        if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(min(shared, default=item.nodeid.partition("::")[0])))
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(_group(item), len(place)))
@@ -233,7 +243,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-    """The cluster ends with its group: an idle one takes a tenth of a core from the tests that follow."""
+    """End the cluster with its group.  An idle cluster takes a tenth of a core from the tests that follow."""
     yield
     ray = sys.modules.get("ray")
     if ray is not None and ray.is_initialized() and (nextitem is None or _group(nextitem) != "cluster"):
@@ -247,7 +257,10 @@ def _group(item: pytest.Item) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What collecting makes and imports stays: to look for cycles in it took a third of its time, and more later."""
+    """Switch garbage collection off while tests are collected.
+
+    All objects of this phase stay.  Looking for cycles among them took a third of its time, and more time later.
+    """
     gc.disable()
     try:
         return (yield)
@@ -257,7 +270,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """pytest-xdist appends the group to the id of a test; a version that cannot would start everything twice."""
+    """Check that pytest-xdist appended the group to each test's id.
+
+    A version that cannot would start everything twice.
+    """
     if getattr(session.config.option, "loadgroup", False):
         lost = [x.nodeid for x in session.items if x.get_closest_marker("xdist_group") and "@" not in x.nodeid]
         if lost:
@@ -266,7 +282,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """The CPU of each test, also of its fixtures, goes to its group's sum; a child counts when it has ended."""
+    """Add the CPU of each test and its fixtures to its file's sum.  A child process counts when it has ended."""
     before = cpu.ended()
     try:
         return (yield)
@@ -283,15 +299,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         config.workeroutput["left"] = config.stash.get(_LEFT, 0)
         config.workeroutput["cpu"] = {**config.stash.get(_CPU, {}), "": cpu.spent()}
     else:
-        own = sum(os.times()[:2]) if config.pluginmanager.hasplugin("dsession") else cpu.spent()  # workers tell theirs
+        # workers report their own CPU
+        own = sum(os.times()[:2]) if config.pluginmanager.hasplugin("dsession") else cpu.spent()
         config.stash[_TOTAL] = config.stash.get(_TOTAL, 0.0) + own
-        gc.unfreeze()  # or DuckDB's module reports at the end what nothing has freed
+        gc.unfreeze()  # otherwise DuckDB's module reports objects that nothing has freed
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A worker's process ends after its exit functions: to free all that thousands of tests imported takes seconds."""
+    """End a worker's process after its exit functions.  To free all that thousands of tests imported takes seconds."""
     if hasattr(config, "workeroutput"):
-        atexit.register(os._exit, 0)  # registered first, so called last
+        atexit.register(os._exit, 0)  # registered first, so it is called last
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -321,8 +338,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"left to `make nightly`: {left}")
 
 
-# In CI a browser, torch or binding that is missing is a failure: a skip there would be a check that never ran.
-# Only the corpus may be absent.
+# In CI a missing browser, torch or binding is a failure, because a skip there would be a check that never ran.  Only
+# the corpus may be absent.
 
 
 def _unwanted_skip(report: pytest.TestReport | pytest.CollectReport) -> bool:

@@ -1,6 +1,7 @@
-"""CPU that tests take: seconds of this process, of children that have ended, and of those that still run.
+"""CPU that tests take: seconds of this process, of ended children, and of children that still run.
 
-Wall time says little on a machine that others use.  CPU depends on the processor, so it stands beside a yardstick.
+Wall time says little on a machine that others use.  CPU time depends on the processor, so a yardstick is shown beside
+it.
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ from pathlib import Path
 
 
 def spent() -> float:
-    """User and system seconds of this process and of its children so far, also of living ones (Linux)."""
+    """Return the user and system seconds of this process and of its children so far, including living ones (Linux)."""
     times = os.times()
     return sum(times[:4]) + sum(map(_seconds, _descendants(os.getpid())))
 
 
 def ended() -> float:
-    """As ``spent``, without the children that still run: cheap enough to be asked around every test."""
+    """Return the seconds of ``spent`` without children that still run.
+
+    This is cheap enough to ask around every test.
+    """
     return sum(os.times()[:4])
 
 
 def yardstick_us() -> float:
-    """CPU of ``sum(range(10000))`` in µs, the best of some rounds: how fast this processor is now."""
+    """Return the CPU time of ``sum(range(10000))`` in µs, the best of some rounds.
+
+    It shows how fast this processor is now.
+    """
     count = 200
     rounds = timeit.repeat("sum(range(10000))", timer=time.process_time, number=count, repeat=10)
     return min(rounds) / count * 1e6
@@ -42,9 +49,9 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _seconds(pid: int) -> float:
-    """Those of a process and of its children that have ended: fields 14 to 17 of proc(5)'s ``stat``."""
+    """Return the seconds of a process and of its ended children: fields 14 to 17 of proc(5)'s ``stat``."""
     try:
         _, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-    except OSError:  # it has ended since
+    except OSError:  # the process has ended since
         return 0.0
     return sum(map(int, rest.split()[11:15])) / os.sysconf("SC_CLK_TCK")

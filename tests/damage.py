@@ -37,14 +37,16 @@ PIECES: tuple[bytes, ...] = (
     ),
     *(b"null", b"hipblaslt-bench ", b"[HIPBLASLT]", b"- { function: matmul", b"MIOpen(HIP): ", b"GemmTunableOp_"),
 )
-"""What is put into the middle of real text: control bytes, marks of every grammar, texts in place of numbers, numbers
-that are too large (one in Arabic digits, one for Python's own limit of 4,300), beginnings of other languages.
+"""Pieces that are put into real text.
+
+They are control bytes, marks of every grammar, texts in place of numbers, beginnings of other languages, and numbers
+that are too large. One number is in Arabic digits, and one exceeds Python's own limit of 4,300 digits.
 """
 
 
 @cache
 def seeds() -> Mapping[str, Sequence[tuple[str, bytes]]]:
-    """Per format: names and contents of samples that are (files) or hold (lines, blocks) something of it."""
+    """Return, per format, names and contents of samples: whole files, or the lines or blocks that the format reads."""
     out: dict[str, list[tuple[str, bytes]]] = {format.name: [] for format in FORMATS}
     for path in SAMPLE_FILES:
         file = InputFile(str(path))
@@ -69,7 +71,7 @@ def _of(format: Format, name: str, data: bytes) -> Iterator[bytes]:
 
 @st.composite
 def damaged(draw: st.DrawFn, format: Format) -> tuple[str, bytes]:
-    """A sample's name and its content with a few cuts, copies, changed bytes and strange pieces."""
+    """Draw a sample's name and its content with a few cuts, copies, changed bytes and strange pieces."""
     name, data = draw(st.sampled_from(seeds()[format.name]))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(data)))
@@ -91,13 +93,16 @@ NUMBERS: tuple[bytes, ...] = (
     *(b"0", b"-1", b"-2.5", b"2147483648", b"9223372036854775807", b"9223372036854775808"),
     *(b"1e308", b"NaN", b"Infinity", b""),
 )
-"""What stands in place of a number: at the ends of the ranges that types have, beyond them, and none."""
+"""Texts to put in place of a number: the ends of the types' ranges, numbers beyond them, and no number."""
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _MEMBER = re.compile(rb'"([\w ]{1,40})"\s*:\s*-?\d')
 
 
 def other_numbers(data: bytes, random: Random, count: int) -> Iterator[bytes]:
-    """A file with other numbers: each of ``NUMBERS`` in ``count`` places, of JSON also in all members of one name."""
+    """Yield a file with other numbers: each of ``NUMBERS`` in ``count`` places.
+
+    In JSON, each number also replaces the values of all members of one name.
+    """
     if data.startswith(b"SQLite"):
         yield from _other_columns(data, random, count)
         return

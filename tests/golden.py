@@ -1,7 +1,7 @@
 """Goldens: reviewed files that tests compare with what the program makes.
 
-``make goldens`` (``pytest --renew-goldens``) runs the tests that have the fixture ``golden``, and no others.  They
-write what differs and remove what is left over; then review the diff.
+``make goldens`` (``pytest --renew-goldens``) runs only the tests with the fixture ``golden``.  They write the files
+that differ, and remove the files that no test makes.  Then review the diff.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ HINT = "after a wanted change: make goldens, then review the diff"
 
 
 class Goldens:
-    """Compares with goldens, or renews them; ``on_write`` gets the path of each that was written or removed."""
+    """Comparison with goldens, or their renewal.
+
+    ``on_write`` gets the path of each file that was written or removed.
+    """
 
     def __init__(self, renew: bool, on_write: Callable[[Path], object]) -> None:
         self._renew, self._on_write = renew, on_write
 
     def check(self, path: Path, made: str | bytes) -> None:
-        """Assert that the file holds what was made: text as UTF-8, or bytes."""
+        """Assert that the file holds ``made``: text as UTF-8, or bytes."""
         is_text = isinstance(made, str)
         if self._renew and not (path.is_file() and _read(path, is_text) == made):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +34,9 @@ class Goldens:
         assert made == reviewed, f"{path.name}; {HINT}"
 
     def check_names(self, folder: Path, wanted: Iterable[Path], pattern: str = "*") -> None:
-        """Assert that these are the files of a folder that match the pattern: no golden is left over."""
+        """Assert that the files of a folder that match the pattern are the wanted ones, so that no
+        golden is left over.
+        """
         wanted = set(wanted)
         if self._renew:
             for path in _files(folder, pattern) - wanted:

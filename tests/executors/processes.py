@@ -1,4 +1,4 @@
-"""Looking at the processes of this machine."""
+"""Find processes of this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from pathlib import Path
 
 
 def processes(words: bytes, *, ours: bool = True) -> list[int]:
-    """Processes with these words in their command line; ``ours``: only below this one (tests run beside tests)."""
+    """Return the processes with these words in their command line.
+
+    With ``ours``, only processes below this one count, because other tests run at the same time.
+    """
     found, parents = [], {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

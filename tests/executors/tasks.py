@@ -1,4 +1,4 @@
-"""Functions that workers run in the tests; most leave a trace in a folder."""
+"""Functions that workers run in the tests. Most of them leave a trace in a folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logparse.executors.executor import Resources, report
 
 
 def plenty(item: object) -> Resources:
-    """So much work that it pays to start processes."""
+    """Return so much work that it pays to start processes."""
     return Resources(weight=1e9)
 
 
@@ -27,7 +27,7 @@ def fail_odd(number: int) -> int:
 
 
 def die_once(path: str) -> str:
-    """Killed at the first try, as by the system for lack of memory."""
+    """Kill the process at the first try, as the system does for lack of memory."""
     mark = Path(path)
     if mark.name.startswith("mortal") and not mark.exists():
         mark.touch()
@@ -42,7 +42,7 @@ def die(number: int) -> int:
 
 
 def stay(path: str) -> None:
-    """Run until killed; the file holds its process id."""
+    """Run until killed. The file holds the process id."""
     Path(path + ".part").write_text(str(os.getpid()))
     os.replace(path + ".part", path)
     while True:

@@ -1,4 +1,7 @@
-"""Both executors keep one contract: results as they end, failures alone, the dead tried again, nothing left behind."""
+"""Both executors keep one contract.
+
+Results come as tasks end, failures stay alone, dead tasks are tried again, and nothing is left behind.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,7 @@ def test_leaving_early_ends_what_runs(executor: Executor, tmp_path: Path) -> Non
 
     def items() -> Iterator[str]:
         yield from tasks
-        while not begun():  # on Ray, where there is room for more
+        while not begun():  # on Ray, which may have room for more tasks
             time.sleep(0.05)
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Logs through a Ray cluster: the same views as without, whatever dies on the way."""
+"""Logs through a Ray cluster: the views are the same as without Ray, whichever process dies on the way."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, o
 
 
 def _kill_one(but: list[int]) -> list[int]:
-    """SIGKILL to a process of Ray that runs one of our tasks."""
+    """Kill a process of Ray that runs one of our tasks (SIGKILL)."""
     for pid in processes(b"ray::_run"):
         if pid not in but:
             os.kill(pid, signal.SIGKILL)
@@ -84,7 +84,7 @@ def _kill_one(but: list[int]) -> list[int]:
 
 
 def committed(path: Path) -> int:
-    """Files whose commit is whole; a part that is written already need not be."""
+    """Return the number of files whose commit is whole. Parts that are written already may lack one."""
     with contextlib.suppress(StoreError):
         return len(open_store(path).sources())
     return 0
@@ -93,11 +93,11 @@ def committed(path: Path) -> int:
 def test_what_no_node_is_left_for_is_named_and_the_repeat_completes(
     tmp_path: Path, on_ray: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ray keeps a task for which no node has the cores, and the ingest stood still."""
+    """Ray keeps a task for which no node has the cores. The ingest used to stand still."""
     monkeypatch.setattr("logparse.executors.ray._NODE_SECONDS", 0.5)
     for number in range(3):
         (tmp_path / f"log_{number}.log").write_text(bench(number + 1))
-    nodes = [[64, 2], [64, 2], [2]]  # the cores of the nodes, each time that they are asked for; one dies
+    nodes = [[64, 2], [64, 2], [2]]  # the cores of the nodes at each request; one node dies
 
     def alive() -> list[dict[str, Any]]:
         return [{"Alive": True, "Resources": {"CPU": x}} for x in (nodes.pop(0) if len(nodes) > 1 else nodes[0])]
@@ -135,7 +135,7 @@ class _Ray:
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(os.environ.get("RAY_ADDRESS")), reason="a cluster of its own is killed")
 def test_a_node_that_dies_leaves_its_files_to_another(tmp_path: Path) -> None:
-    """In a process of its own: a program has one cluster."""
+    """The test runs in a process of its own, because a program has one cluster."""
     for number in range(8):
         (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(1, 4000)))
     script = tmp_path / "dying.py"
@@ -184,7 +184,7 @@ for x in ingest(["{folder}/log_*.log"], store, executor=logparse.executors.ray.R
 @pytest.mark.nightly
 def test_a_file_that_fails_fails_alone(on_ray: Executor, store: Store, tmp_path: Path) -> None:
     damaged = bytearray(gzip.compress(bench(*range(64)).encode()))
-    damaged[-8] ^= 0xFF  # its checksum
+    damaged[-8] ^= 0xFF  # byte of the checksum
     (tmp_path / "damaged.log.gz").write_bytes(damaged)
     (tmp_path / "good.log").write_text(bench(64))
     results = ingest([str(tmp_path / "*.log*")], store, executor=on_ray)
@@ -208,13 +208,13 @@ def test_logs_and_store_in_a_bucket(s3: Any, options: str, on_ray: Executor) -> 
 def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command finds no cluster: it starts one, which ends with it."""
+    """The command finds no cluster, so it starts one, which ends with the command."""
     files, problems = 40, 400
     for number in range(files):
         (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(1, problems)))
     command = [sys.executable, "-m", "logparse", "ingest", "--engine", "ray", "--store", str(tmp_path / "s")]
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as folder:  # sockets: the path must be short
+    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp") as folder:  # sockets need a short path
         monkeypatch.setenv("RAY_TMPDIR", folder)
         child = subprocess.Popen([*command, str(tmp_path / "log_*.log")], cwd=ROOT, stdout=-3)
         wait_until(lambda: child.poll() is not None or committed(tmp_path / "s"))

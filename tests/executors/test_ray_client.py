@@ -1,4 +1,4 @@
-"""``--engine ray://HOST:PORT``: a cluster that is reached through Ray's client port, as from outside of it."""
+"""``--engine ray://HOST:PORT`` reaches a cluster through Ray's client port, as from outside of the cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """What ``ray start --head`` runs at port 10001, for the cluster of the tests; a port that nothing else uses."""
+    """Address of a client port like the one that ``ray start --head`` opens at 10001, for the tests' cluster.
+
+    Nothing else uses this port.
+    """
     import ray
 
     start_cluster()
@@ -61,7 +64,7 @@ def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> N
     for number in range(3):
         (tmp_path / f"hipblaslt_{number}.log").write_text(bench(64, 32))
     command = [sys.executable, "-m", "logparse", "ingest", "--engine", address, "--store", str(tmp_path / "s")]
-    for state in ("new", "unchanged")[: sized(1, 2)]:  # each has a process of its own at the port, and workers
+    for state in ("new", "unchanged")[: sized(1, 2)]:  # each run has a process of its own at the port, and workers
         done = run([*command, str(tmp_path / "*.log")], COLUMNS="300")
         assert done.returncode == 0, done.stderr
         assert done.stdout.count(f" {state} ") == 3
@@ -72,7 +75,9 @@ def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> N
 
 @pytest.mark.nightly
 def test_the_contract_holds_through_a_client(address: str) -> None:
-    """Results, failures, deaths, cancelled tasks, ranges, and the actors of a replay: the same tests, from outside."""
+    """The contract's own tests run from outside: results, failures, deaths, cancelled tasks,
+    ranges, a replay's actors.
+    """
     options = ["-q", "-n0", "-p", "no:cacheprovider", "-k", "not local", "-x"]
     command = [sys.executable, "-m", "pytest", *options, *CONTRACT]
     done = run(command, RAY_ADDRESS=address)

@@ -3,9 +3,9 @@
     python -m tests.fuzz.fuzz_lines hipblaslt-log -max_total_time=300
     python -m tests.fuzz.fuzz_lines stream -runs=100000 -max_len=8192
 
-The first word is a format of lines or blocks, or ``stream``: all of them at once, through the counting of distinct
-lines, held to the law that no line is lost.  What follows is libFuzzer's.  Real lines of the samples are the corpus to
-begin with, marks of the grammars the dictionary.  Exit code 0: nothing raised.
+The first word is a format of lines or blocks, or ``stream``.  ``stream`` takes all formats at once, through the
+counting of distinct lines, and checks that no line is lost.  The other words are libFuzzer's options.  The first corpus
+is real lines of the samples.  The dictionary is marks of the grammars.  Exit code 0 means that nothing raised an error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def block(format: BlockFormat) -> Target:
 
 
 def stream(data: bytes) -> None:
-    """Native and plain counting (where the former is built) give the same, and no line is lost."""
+    """Check that native counting, if it is built, and plain counting give the same, and that no line is lost."""
     seen = []
     for native in ("1", "0"):
         os.environ["LOGPARSE_NATIVE"] = native
@@ -71,7 +71,7 @@ def stream(data: bytes) -> None:
 
 
 def corpus(name: str, folder: Path) -> None:
-    """Real text for libFuzzer to begin with."""
+    """Write real text for libFuzzer to begin with."""
     found = seeds()
     texts = found[name] if name in found else [seed for format in FORMATS for seed in found[format.name]]
     if name not in found:
@@ -81,7 +81,7 @@ def corpus(name: str, folder: Path) -> None:
 
 
 def dictionary(path: Path) -> None:
-    """The pieces as libFuzzer writes them: every byte in hex."""
+    """Write the pieces in libFuzzer's form: every byte in hex."""
     words = [f'p{n}="{"".join(f"{chr(92)}x{byte:02x}" for byte in piece)}"' for n, piece in enumerate(PIECES)]
     path.write_text("\n".join(words) + "\n")
 

@@ -1,6 +1,6 @@
-"""Coverage-guided fuzzing: a short run over all line languages at once, in ``make nightly`` a longer one of each.
+"""Coverage-guided fuzzing: a short run over all line languages at once, and in ``make nightly`` a longer one for each.
 
-Runs of hours are made by hand (see ``fuzz_lines``).
+Runs of hours are started by hand (see ``fuzz_lines``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A byte order mark at the start of a file changes nothing of what is read in it."""
+"""A byte order mark at the start of a file does not change what is read from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VIEWS = {
 
 
 def read(store: Store) -> dict[str, Counter[str]]:
-    """The rows of each view, without where they are from."""
+    """Return the rows of each view, without their places."""
     with store.reading() as con:
         return {
             view: Counter(map(repr, con.execute(f"select {names} from {view}").fetchall()))
@@ -45,7 +45,7 @@ def test_with_a_mark_every_sample_is_read_as_without(tmp_path: Path) -> None:
             copy = folder / path.relative_to(SAMPLES)
             copy.parent.mkdir(parents=True, exist_ok=True)
             if path.stem.startswith("tunableop_results_bom"):
-                copy.write_bytes(path.read_bytes())  # has one
+                copy.write_bytes(path.read_bytes())  # has a mark already
             elif path.suffix == ".gz":
                 copy.write_bytes(gzip.compress(mark + gzip.decompress(path.read_bytes())))
             else:
@@ -92,7 +92,7 @@ def test_standard_input_may_begin_with_a_mark(store: Store, monkeypatch: pytest.
 
 
 def test_a_short_first_line_is_read_once(store: Store, tmp_path: Path) -> None:
-    """A line shorter than what is peeked at came twice when the file had grown."""
+    """The first line used to come twice after the file had grown, if it was shorter than the bytes read in advance."""
     (tmp_path / "a.log").write_text("ab\n")
     ingest([str(tmp_path / "a.log")], store)
     (tmp_path / "a.log").write_text("ab\n" + bench(64))

@@ -1,4 +1,4 @@
-"""Both counters give the same, on anything; and nothing shows how a stream was cut or who counted it."""
+"""Both counters give the same for any bytes. The result does not show how a stream was cut or who counted it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
 
 
 def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
-    """What a counter returns for each block, and its entries with their cells in a form that knows no numbers."""
+    """Return a counter's result for each block, and its entries with their cells in a form without
+    the entries' numbers.
+    """
     counter = new_counter(*MARKERS, native=is_native)
     said: list[object] = [counter.count(block, at) for block, at in blocks(io.BytesIO(data), size=size)]
     entries, places, cells = counter.take()
@@ -112,7 +114,7 @@ def test_they_do_on_long_lines(head: bytes, length: int) -> None:
 
 @given(st.lists(PIECES, max_size=12).map(b"".join).map(lambda text: text.replace(b"\n", b"")))
 def test_a_line_is_cut_where_its_reader_would_split_it(line: bytes) -> None:
-    """``pieces`` returns the same for the torn part and the record alone as for the whole line."""
+    """``pieces`` returns the same for the torn text and the record alone as for the whole line."""
     reader = LineReader(STREAMS, native=False)
     counter = reader._counters[0]
     assert isinstance(counter, PlainCounter)
@@ -156,7 +158,7 @@ def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
 def test_ranges_of_a_file_are_counted_as_blocks_of_it(
     data: bytes, held: int, size: int, piece: int, known: int
 ) -> None:
-    """Whatever the ranges, pieces and what was read before, and however little may be held at a time."""
+    """This holds for any ranges, pieces and bytes read before, and for any small limit on memory."""
     start = data.find(b"\n", known) + 1
     with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
         file.write(data)
@@ -187,7 +189,7 @@ def test_a_file_that_became_shorter_is_an_error() -> None:
 
 @given(st.text(alphabet="0x1aFgX =\n", max_size=60).map(str.encode))
 def test_a_mask_is_stable(text: bytes) -> None:
-    """Masking what is masked changes nothing, and no mask grows a line."""
+    """Masking a masked line changes nothing, and no mask makes a line longer."""
     once = masked(text)
     assert len(once) <= len(text)
     if b"0x@" in once:
@@ -198,11 +200,11 @@ def test_a_mask_is_stable(text: bytes) -> None:
 
 
 def real_lines() -> bytes:
-    """Some lines of every sample and corpus file, whole and damaged, application output between them."""
+    """Return some lines of every sample and corpus file, whole and damaged, with application output between them."""
     folders = [SAMPLES, *([CORPUS] if CORPUS.is_dir() else [])]
     out: list[bytes] = []
     paths = (p for folder in folders for p in sorted(folder.rglob("*")) if p.is_file())
-    # The name decides, so a file that is added later does not exchange all others.
+    # The choice goes by the name, so that a file that is added later does not exchange all others.
     for path in (p for p in paths if zlib.crc32(p.name.encode()) % sized(3, 1) == 0):
         data = path.read_bytes()
         data = (
@@ -264,7 +266,7 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_block_readers_follow_in_order(threads: int) -> None:
-    """A table whose rows, which bear no marker, lie in different blocks, and foreign lines after its end."""
+    """The rows of a table bear no marker. They lie in different blocks, with foreign lines after the table's end."""
     row = b"N,N,320,588,1,4096,1,0,320,6144,320,f32_r,f32_r,f32_r,3788\n"
     text = b"nobody\n" + (HEADING.encode() + b"\n" + row * 50 + b"\n" + b"nobody\n" * 50) * 20
     reader = LineReader(STREAMS, threads)

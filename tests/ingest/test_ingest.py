@@ -1,4 +1,4 @@
-"""Files into a store: identity, growth, weights, and that a killed ingest loses and doubles nothing."""
+"""Files into a store: identity, growth and weights. A killed ingest neither loses nor doubles anything."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_grown_log_gives_what_one_reading_of_it_gives(
 def test_a_last_line_longer_than_a_piece_is_known_again(
     store: Store, tmp_path: Path, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counters hash whole lines only; the hash of the file is that of all its bytes, whoever reads it."""
+    """Counters hash whole lines only. The hash of the file must cover all its bytes, whoever reads it."""
     monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", 0)
     for module in ("lines", "input_file"):
         monkeypatch.setattr(f"logparse.ingest.{module}.PIECE_BYTES", 1024)
@@ -157,7 +157,7 @@ def test_a_changed_prefix_is_a_new_source(store: Store, tmp_path: Path) -> None:
 
 
 def test_workload_takes_one_category_and_no_tool(store: Store, tmp_path: Path) -> None:
-    """MASK=255 logs one launch in several categories; a benchmark's own lines weigh nothing."""
+    """MASK=255 logs one launch in several categories. A benchmark's own lines have no weight."""
     log = tmp_path / "mixed_1.log"
     tool = BENCH.format(m=64, i=65) + "--rotating 512 --cold_iters 2 --iters 10 "
     log.write_text(bench(64, 64, 64) + TRACE.format(s=1, pid=1) + "\n" + tool + "\n")
@@ -221,7 +221,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 
 
 def noise(count: int) -> str:
-    """Lines that do not compress, so that a cut is in the middle of them."""
+    """Return lines that do not compress, so that a cut falls in the middle of them."""
     return "".join(f"{random.Random(number).getrandbits(2000):x}\n" for number in range(count))
 
 
@@ -262,7 +262,7 @@ def test_of_a_cut_table_the_whole_rows_stay(store: Store, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
 def test_a_damaged_archive_fails_alone(store: Store, tmp_path: Path, kind: str) -> None:
-    """Its checksum shows that what could be decompressed may be wrong."""
+    """The archive's checksum shows that the decompressed bytes may be wrong."""
     data = bytearray(PACKED[kind](noise(50).encode() + bench(*range(1, 64)).encode()))
     data[len(data) // 2] ^= 0xFF
     (tmp_path / f"damaged.log.{kind}").write_bytes(data)
@@ -403,7 +403,7 @@ def test_workers_and_one_process_give_the_same_views(tmp_path: Path, monkeypatch
 @pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to see the peak")
 def test_memory_is_bounded_when_every_line_is_distinct(tmp_path: Path) -> None:
-    """200,000 distinct messages and 10,000 distinct calls: all at once in memory they are more than the bound."""
+    """Together, 200,000 distinct messages and 10,000 distinct calls need more memory than the bound."""
     with (tmp_path / "distinct.log").open("w") as log:
         for number in range(200_000):
             log.write(
@@ -413,7 +413,7 @@ def test_memory_is_bounded_when_every_line_is_distinct(tmp_path: Path) -> None:
                 log.write(BENCH.format(m=number + 1, i=number) + "\n")
     code = (
         "import sys\nfrom logparse.cli import app\napp(sys.argv[1:], standalone_mode=False)\n"
-        # not ru_maxrss: that survives exec, and would be the test runner's own size
+        # not ru_maxrss, because that survives exec, and would be the test runner's own size
         "print(next(int(x.split()[1]) >> 10 for x in open('/proc/self/status') if x.startswith('VmHWM')))"
     )
     command = ["ingest", str(tmp_path / "distinct.log"), "--store", str(tmp_path / "s")]
@@ -426,7 +426,7 @@ def test_memory_is_bounded_when_every_line_is_distinct(tmp_path: Path) -> None:
 
 
 def below(pid: str) -> list[str]:
-    """The processes that a process and its children started."""
+    """Return the descendants of a process."""
     with suppress(OSError):
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [*children, *(x for child in children for x in below(child))]
@@ -441,7 +441,8 @@ def test_an_interrupt_ends_workers(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "logparse", "ingest", "--store", str(tmp_path / "s"), "--jobs", "2"]
     child = subprocess.Popen([*command, str(tmp_path / "log_*.log")], cwd=ROOT, stdout=-3, stderr=-3)
     workers: list[str] = []
-    while len(workers) < 4 and child.poll() is None:  # two, the server that forks them, multiprocessing's tracker
+    # two workers, the server that forks them, and multiprocessing's tracker
+    while len(workers) < 4 and child.poll() is None:
         time.sleep(0.05)
         workers = below(str(child.pid))
     time.sleep(0.5)
@@ -483,7 +484,7 @@ def test_kill_at_random_moments_loses_and_doubles_nothing(tmp_path: Path) -> Non
             store.sweep(older_than_s=0)
             assert all(n <= expected[m] for m, n in counts(store).items())
             for row in store.sources()["path"]:
-                if rng.random() < 0.5:  # else the store is complete after the first few rounds
+                if rng.random() < 0.5:  # otherwise the store would be complete after the first few rounds
                     store.forget(row)
     assert subprocess.run(command, cwd=ROOT, stdout=-3, check=False).returncode == 0
     assert counts(open_store(tmp_path / "s")) == expected
@@ -610,7 +611,7 @@ def test_unreadable_parts_of_the_disk_are_reported(store: Store, tmp_path: Path)
 
 @needs_corpus
 def test_conservation_on_every_file_of_the_corpus(store: Store) -> None:
-    """Those of the samples: ``tests/test_goldens.py``."""
+    """The samples are tested in ``tests/test_goldens.py``."""
     files = [path for path in CORPUS.rglob("*") if path.is_file() and path.stat().st_size < sized(200_000, 1 << 40)]
     results = ingest(list(map(str, files)), store, jobs=1)
     assert [(result.path, result.error) for result in results if result.state != "new"] == []

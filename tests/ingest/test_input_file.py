@@ -1,4 +1,4 @@
-"""Hashes of files, by which they are known again."""
+"""Hashes of files, by which ingest recognises a file."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def test_the_hash_of_a_file_from_those_of_its_pieces(tmp_path: Path) -> None:
 
 
 def test_the_real_piece_is_what_stores_hold() -> None:
-    """Changing it makes every large file of every store a new one."""
+    """Another size of a piece would make every large file of every store a new one."""
     assert PIECE_BYTES == 4 << 20

@@ -1,4 +1,4 @@
-"""The fast path: what is masked, what is counted, what is torn, and that nothing is lost."""
+"""The fast path: masked text, counted lines, torn lines, and no lost line."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ COLOURED += ["tunableop/tunableop_verbose.log", "hipblaslt/profile_4242.log", "m
 @pytest.mark.parametrize("native", ["0", "1"])
 @pytest.mark.parametrize("sample", COLOURED)
 def test_lines_in_colour_are_read_as_without(sample: str, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a terminal, ``script`` or ``kubectl`` recorded: no line becomes a reject, a split or a foreign one."""
+    """A terminal, ``script`` or ``kubectl`` recorded the lines. No line becomes a reject, a split or a foreign line."""
     monkeypatch.setenv("LOGPARSE_NATIVE", native)
     lines = (SAMPLES / sample).read_bytes().splitlines()
     coloured = (b"\x1b[2m\x1b[38;5;214m" + line + b"\x1b[0m\x1b[K" if line else line for line in lines)
@@ -120,9 +120,9 @@ def test_lines_in_colour_are_read_as_without(sample: str, native: str, monkeypat
 @pytest.mark.parametrize(
     "line",
     [
-        b"MIOpenDriver\x1b[m conv -F 1",  # a record without the colour, by a marker that stands there with it
+        b"MIOpenDriver\x1b[m conv -F 1",  # its marker stands there with the colour, and the record without it
         b"MIOpen(HIP)M\x1b[mIOpenDriver convfp16 -n 8",
-        b"[WARNING] MIOpen(HIP)cached algoI\x1b[md",  # its marker is there without the colour only
+        b"[WARNING] MIOpen(HIP)cached algoI\x1b[md",  # its marker appears only without the colour
     ],
 )
 def test_a_colour_inside_a_record_is_one_line(line: bytes, native: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Numbers that cannot be, in the files of every format: each line is still counted, and every verb still answers."""
+"""Impossible numbers in the files of every format: each line is still counted, and every verb still answers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ IN_RANGE = {
     "gemm_problems": " and ".join(f"({x} is null or {x} > 0)" for x in ("m", "n", "k", "batch_count")),
     "conv_problems": " and ".join(f"({x} is null or {x} > 0)" for x in ("n", "c", "h", "w", "k", "groups")),
 }
-"""SQL of what holds of each row of a view."""
+"""SQL condition that holds for each row of a view."""
 
 
 def mutants(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Files of these formats with other numbers, and their names."""
+    """Yield names and contents of files of the formats ``names``, with other numbers."""
     random = Random(49)
     done = set()
     for format in names:
@@ -45,7 +45,10 @@ def mutants(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def answers(store: Store, folder: Path) -> None:
-    """Every verb that people begin with answers; one with nothing to say may end with 1, never with an exception."""
+    """Check that every verb that people begin with answers.
+
+    A verb with nothing to say may end with 1, but never with an exception.
+    """
     for words in (("top",), ("top", "--by", "time"), ("status",), ("recommend", "--out", str(folder / "overrides"))):
         out = run(*words, "--store", store.url)
         assert out.returncode in (0, 1, 3), (words, out.stderr)
@@ -70,7 +73,7 @@ def test_every_number_may_be_wrong(tmp_path: Path, names: Sequence[str]) -> None
 @pytest.mark.parametrize("name", ["traces/job.trace.json", "graph/decode.trace.json"])
 @pytest.mark.parametrize("member", ["dur", "ts"])
 def test_all_times_of_a_trace_may_be_wrong(tmp_path: Path, name: str, member: str) -> None:
-    """A job of which nothing takes time divided by zero."""
+    """A job whose kernels take no time used to divide by zero."""
     for number in NUMBERS[:-1] if NIGHTLY else (b"0", b"-2.5", b"9223372036854775808"):
         trace = json.loads((SAMPLES / name).read_bytes())
         for event in trace["traceEvents"]:

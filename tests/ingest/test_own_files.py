@@ -1,4 +1,4 @@
-"""Files that logparse wrote are no logs: an ingest of their folder leaves them out, unless somebody changed them."""
+"""An ingest of a folder leaves out the files that logparse wrote, unless somebody changed them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_overrides_do_not_count_as_measurements_of_the_next_run(tmp_path: Path, 
 
 @pytest.mark.parametrize("change", ["rows", "name"])
 def test_what_its_library_changed_is_read(tmp_path: Path, store: Store, change: str) -> None:
-    """MIOpen adds what it finds to the find-db that it was given; a file that was renamed alone is still ours."""
+    """MIOpen adds its results to the find-db that it was given. A file that was only renamed is still ours."""
     [made] = write([Emission("tunableop_results0.csv", RESULTS.read_bytes(), Shell())], tmp_path)
     if change == "rows":
         row = "GemmTunableOp_Half_NN,nn_64_64_64_ld_64_64_64,Default,0.01\n"
@@ -54,7 +54,7 @@ def test_what_its_library_changed_is_read(tmp_path: Path, store: Store, change: 
 
 
 def test_an_answer_in_a_file_is_no_log(tmp_path: Path, store: Store) -> None:
-    """A table of problems with calls, as of ``recommend -o``, was read as the user's own table."""
+    """A table of problems with calls (``recommend -o``) used to be read as the user's own table."""
     ingest([str(LOG)], store, run="r")
     table = pa.Table.from_pandas(store.query("select problem, calls from workload"))
     out = tmp_path / "out"

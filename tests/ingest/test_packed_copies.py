@@ -1,4 +1,4 @@
-"""A packed copy beside a file changes no sum of the run; a packed file of another content is read."""
+"""A packed copy beside a file changes no sum of the run. A packed file with another content is read."""
 
 from __future__ import annotations
 

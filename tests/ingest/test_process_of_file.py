@@ -1,4 +1,4 @@
-"""The process of a log: what its name may hold, what the user states, and what neither may change."""
+"""The process of a log, from its name or as the user states it. What the log itself states is never changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NONE = [
         (["hipblaslt_4242.log", "trace_4242.txt", "4243.log", "job.log.4244", "job_7"], [4242, 4242, 4243, 4244, 7]),
         (["Llama-2-70B_588.log", "cublaslt_mask31_588.log"], [588, 588]),
         (["pid=77.log", "x_pid78_y.log", "rank-3.err", "a.rank12.b.log"], [77, 78, 3, 12]),
-        (["rank0_2026.log", "rank1_2026.log"], [0, 1]),  # the date is the same in all
+        (["rank0_2026.log", "rank1_2026.log"], [0, 1]),  # the date is the same in all names
         (["rank0_4242.log", "rank1_4243.log"], [4242, 4243]),
         (["rank0_4242.log", "rank0_4243.log"], [4242, 4243]),
     ],
@@ -55,7 +55,7 @@ def processes(store: Store) -> list[tuple[object, object]]:
     [
         (None, [(5, "name"), (4242, "prefix")]),
         ("none", [(0, ""), (4242, "prefix")]),
-        ("9", [(9, "option"), (4242, "prefix")]),  # what a line states holds
+        ("9", [(9, "option"), (4242, "prefix")]),  # a process that a line states stays
     ],
 )
 def test_the_user_states_it(store: Store, tmp_path: Path, pid: str | None, wanted: list[tuple[int, str]]) -> None:

@@ -40,7 +40,7 @@ def by_name(format: Format) -> str:
 
 
 def sound(outcome: Outcome, length: int) -> None:
-    """An outcome that ingest can count and place."""
+    """Check that ingest can count and place an outcome."""
     assert outcome.unit in UNITS
     assert outcome.lines >= 0
     for record in outcome.records:
@@ -92,7 +92,8 @@ def test_a_damaged_stream_is_one_outcome_per_line(format: BlockFormat) -> None:
 @pytest.mark.parametrize("format", FILE_FORMATS, ids=by_name)
 def test_a_damaged_file_is_accounted_for(format: FileFormat) -> None:
     counts = [(_read(format, *seed), len(list(Memory(seed[1], "").lines()))) for seed in seeds()[format.name]]
-    counts_lines = all(units == lines for units, lines in counts) and max(counts) > (1, 1)  # (1, 1): the file is one
+    # (1, 1): the file is one unit
+    counts_lines = all(units == lines for units, lines in counts) and max(counts) > (1, 1)
 
     @fuzz
     @given(damaged(format))
@@ -116,7 +117,7 @@ def _read(format: FileFormat, name: str, data: bytes) -> int:
 
 @pytest.mark.parametrize("format", FORMATS, ids=by_name)
 def test_damaged_text_is_ingested_and_conserved(format: Format) -> None:
-    """Through the whole path: what a reader makes of odd numbers must fit the store's columns."""
+    """The whole path is tested, because a reader's result for odd numbers must fit the store's columns."""
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(f"{folder}/store", create=True)
 
@@ -130,7 +131,7 @@ def test_damaged_text_is_ingested_and_conserved(format: Format) -> None:
             path = Path(folder, name)
             path.write_bytes(data)
             (result,) = ingest([str(path)], store)
-            # Damage may complete the first bytes of an archive or of UTF-16, which is refused by name.
+            # Damage may make the first bytes of an archive or of UTF-16. Such a file is refused by name.
             refused = any(kind in result.error for kind in ("damaged compressed", *_UNREAD))
             assert result.state in ("new", "grown", "unchanged") or refused, result.error
             path.unlink()
@@ -148,7 +149,7 @@ FOUND = [
         "├──found better instance id=1. -0.00.562336ms. Default min 1 max 1 mean 1 std 1\n",
     )
 ]
-"""What fuzzing by hand found."""
+"""Texts that raised errors in fuzzing by hand."""
 
 
 @pytest.mark.parametrize(("name", "text"), FOUND)
@@ -183,7 +184,7 @@ def test_a_long_line_with_records_in_it_is_read(store: Store, tmp_path: Path) ->
 
 
 class Failing(pafs.FileSystemHandler):  # type: ignore[misc]
-    """This machine's disk, until the given number of writes has been done: then it is full."""
+    """This machine's disk, which is full after the given number of writes."""
 
     def __init__(self, writes: int) -> None:
         self.disk = pafs.LocalFileSystem()
@@ -348,7 +349,7 @@ def test_a_file_whose_bytes_cannot_be_read_fails_alone(store: Store, tmp_path: P
 
 @contextlib.contextmanager
 def _open_folder() -> Iterator[Path]:
-    """A folder that other users may enter (pytest's own are closed to them)."""
+    """A folder that other users may enter. pytest's own folders are closed to them."""
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o777)
         yield Path(name)

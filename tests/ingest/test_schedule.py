@@ -1,4 +1,4 @@
-"""What is read next: each file once, large ones first, whatever becomes of the tasks."""
+"""The order of reading: each file once, large files first, whatever happens to the tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logparse.ingest.schedule import MANY, SMALL_BYTES, Ingested, JointTask, Sch
 
 
 def read(task: Task | JointTask) -> Ingested | Several:
-    """As a worker without a fault."""
+    """Return the results of a worker without a fault."""
     if isinstance(task, Task):
         return Ingested(task.path, "new")
     return Several(tuple(Ingested(one.path, "new") for one in task), pa.table({}))

@@ -1,4 +1,4 @@
-"""What ``sort | uniq -c`` makes of a log: the number before a line is its count, and in a log itself it is not."""
+"""Tables that ``sort | uniq -c`` makes of a log: the number before a line is its count. In a log itself it is not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def records(read: Read) -> Counter[tuple[str, str]]:
 
 
 def uniq(data: bytes, times: int) -> bytes:
-    """As ``sort | uniq -c`` writes it, of the lines ``times`` times."""
+    """Return the table that ``sort | uniq -c`` writes if each line came ``times`` times."""
     counts = Counter(line for line in data.split(b"\n") if line.strip())
     return b"".join(b"%7d %s\n" % (count * times, line) for line, count in sorted(counts.items()))
 
@@ -90,7 +90,7 @@ def test_without_a_count_a_typed_line_is_the_tools(store: Store, tmp_path: Path)
 
 @pytest.mark.parametrize("digits", ["2", "     12", "3554432"])
 def test_digits_of_a_torn_line_are_no_count(store: Store, tmp_path: Path, digits: str) -> None:
-    """hipBLASLt's threads tear lines of their logs (``data=33554432``), and what is left looks like a count."""
+    """hipBLASLt's threads tear lines of their logs (``data=33554432``), and the remaining digits look like a count."""
     text = f"{TYPED}\n{digits} {TYPED}\n{TYPED}\n"
     assert calls(store, tmp_path, text) == [(3, False)]
     (source,) = store.sources().itertuples()
@@ -103,13 +103,13 @@ def test_a_thread_before_miopens_prefix_is_no_count(store: Store, tmp_path: Path
 
 @pytest.mark.parametrize("form", ["{:6}\t{}\n", "{}\t{}\n", "{:7} {}\n"])
 def test_line_numbers_are_no_counts(store: Store, tmp_path: Path, form: str) -> None:
-    """``cat -n`` (also of blank lines), ``nl`` and what is copied out of ``less -N``."""
+    """``cat -n`` (which also counts blank lines), ``nl``, and lines copied from ``less -N`` number lines."""
     lines = ["of 3 lines, two empty", "", "", TYPED, LOGGED, TYPED, TYPED, LOGGED]
     text = "".join(form.format(number, line) for number, line in enumerate(lines, start=98))
     assert calls(store, tmp_path, text) == [(2, False), (3, False)]
 
 
 def test_counts_in_ascending_order_are_counts(store: Store, tmp_path: Path) -> None:
-    """``sort | uniq -c | sort -n`` of a small log, whose counts may rise by one."""
+    """The counts come from ``sort | uniq -c | sort -n`` on a small log. They may rise by one from line to line."""
     text = f"      1 {LOGGED}\n      2 {DRIVER}\n      3 {TYPED}\n"  # the first two are one call
     assert calls(store, tmp_path, text) == [(3, False), (3, False)]

@@ -1,4 +1,4 @@
-"""Reading without a store: a source held in memory, a stream, and the laws that hold of what comes out."""
+"""Read without a store: sources in memory, streams, and laws that every result must obey."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
-    """How often a distinct line stood at each clock text and third bracket."""
+    """Return how often a distinct line stood at each place (clock text and third bracket)."""
     out: dict[Place, int] = {}
     for number, count in zip(entry.numbers.tolist(), entry.counts.tolist(), strict=True):
         out[read.places[number]] = out.get(read.places[number], 0) + count
@@ -30,7 +30,7 @@ def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
 
 @dataclass
 class Memory:
-    """A source that is only here; a temporary copy where a format needs a path."""
+    """A source in memory. It makes a temporary copy if a format needs a path."""
 
     data: bytes
     name: str = "sample"
@@ -68,14 +68,14 @@ def head(source: Memory) -> Head:
 
 
 def outcomes(format: FileFormat, source: Source | bytes | Path) -> list[Outcome]:
-    """What a whole file becomes; a compressed one is opened as ingest opens it."""
+    """Return the outcomes of a whole file. A compressed file is opened as ingest opens it."""
     if isinstance(source, bytes):
         source = Memory(source)
     return list(format.read(InputFile(str(source)) if isinstance(source, Path) else source))
 
 
 def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list[Record]]:
-    """What became of each line (None: not ours), as ingest shows lines to one block format, and the leftovers."""
+    """Return the outcome of each line (None: not ours), and the leftovers. Lines are shown as ingest shows them."""
     reader = format.begin()
     taken = [
         reader.take(line) if reader.awake or any(m in line.text.encode() for m in format.markers) else None
@@ -85,7 +85,10 @@ def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list
 
 
 def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -> tuple[list[Record], Counter[str]]:
-    """Every record, those of blocks first, and the units; distinct lines are counted as often as they stand there."""
+    """Return every record, the blocks' records first, and the units.
+
+    A distinct line counts as often as it stands there.
+    """
     data = data.encode() if isinstance(data, str) else data
     reader = LineReader(formats, head=data)
     reader.feed(data, 0)
@@ -100,7 +103,7 @@ def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -
 
 
 def units_of(read: Read) -> Counter[str]:
-    """How many lines (and torn pieces) ended as what: the law of ingest is that they add up to ``lines + splits``."""
+    """Count lines (and torn pieces) by unit. The law of ingest: the counts add up to ``lines + splits``."""
     units = Counter({"foreign": read.foreign, "blank": read.blank})
     for line in read.claimed:
         units[line.outcome.unit] += line.outcome.lines
@@ -110,7 +113,7 @@ def units_of(read: Read) -> Counter[str]:
 
 
 def check_conservation(store: Store) -> None:
-    """Every line of every source, and every piece of a torn one, is counted as exactly one unit."""
+    """Check that every line of every source, and every piece of a torn line, is counted as exactly one unit."""
     for row in store.sources().itertuples():
         assert row.lines + row.splits == sum(getattr(row, f"{unit}_lines") for unit in UNITS), row.path
 

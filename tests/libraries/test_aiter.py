@@ -1,4 +1,4 @@
-"""aiter's tables: header generations, the swap to column-major, statuses."""
+"""aiter's tables: header generations, the change to column-major, statuses."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ TARGET = {"arch": "gfx942:sramecc+:xnack-", "cu_count": "304"}
 
 
 def overrides(name: str) -> list[Override]:
-    """Every measured row of a table as an override with the kernel's name that the row gives."""
+    """Return every measured row of a table as an override, with the kernel's name from the row."""
     found = read(name)
     kernels = {r.solution: r.kernel_name for r in found if isinstance(r, SolutionName)}
     return [
@@ -143,7 +143,7 @@ def overrides(name: str) -> list[Override]:
 
 
 def test_text_to_object_to_text() -> None:
-    """All but err_ratio, tflops and bw, which are computed, are written as they were read."""
+    """All columns are written as they were read, except for err_ratio, tflops and bw, which are computed."""
     lines = (FOLDER / "aiter_bf16_tuned_gemm.csv").read_text().splitlines()
     wanted = [line.split(",")[:15] for line in (lines[1], lines[2])]
     (file,) = aiter.write(overrides("aiter_bf16_tuned_gemm.csv")[:2], TARGET)

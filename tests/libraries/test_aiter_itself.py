@@ -1,8 +1,8 @@
-"""aiter's own tuners and look-ups, of its wheel on PyPI, against our reader and writer of its tables and lines.
+"""aiter's own tuners and look-ups, from its wheel on PyPI, against our reader and writer of its tables and lines.
 
-``make test`` fetches the wheel, or ``AITER_WHEEL`` names it.  aiter itself needs ROCm and a GPU to be imported, so its
-modules that write and read files run as they are and the rest is replaced: the GPU's facts, the kernels and their
-timing (the times are invented here), the compiled padding of M (none), and the base package.
+``make test`` fetches the wheel, or ``AITER_WHEEL`` names it. aiter itself needs ROCm and a GPU to be imported. So its
+modules that write and read files run unchanged, and the rest is replaced: the GPU's facts, the kernels and their timing
+(the times are invented here), the compiled padding of M (no padding), and the base package.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SHAPES = [
 
 
 class Aiter:
-    """aiter's modules by their names, and the lines that they log."""
+    """aiter's modules by name, and the lines that they log."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._patch, self._folder, self.lines = patch, folder, list[str]()
@@ -136,7 +136,9 @@ def _without_device(function: Any) -> Any:
 
 
 class Timed:
-    """In place of gradlib's ``Gemm``, which runs on a GPU: two right solutions and a faster one with wrong values."""
+    """Replacement for gradlib's ``Gemm``, which runs on a GPU: two right solutions, and a faster
+    one with wrong values.
+    """
 
     def __init__(self, *shape: object, indtype: object, outdtype: object, scaleAB: bool, **_: object) -> None:  # noqa: N803
         self._of = (*shape[:4], str(indtype), str(outdtype), scaleAB)
@@ -149,7 +151,7 @@ class Timed:
         ]
 
     def cleanup(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resource is in use."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""aiter's lines in a server's log: real and invented ones, processes, what is to be tuned, damage."""
+"""aiter's lines in a server's log: real and invented lines, processes, shapes to tune, damage."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_calls_are_those_of_the_process_that_the_line_names(store: Store) -> Non
 
 
 def test_a_call_links_to_the_row_that_serves_it(store: Store) -> None:
-    """The log's shape and the tuned table's are one problem but for what only one of them states."""
+    """The log's shape and the tuned table's are one problem, except for fields that only one of them states."""
     table = SAMPLES / "tables" / "aiter_bf16_tuned_gemm.csv"
     (row, *_) = [line.split(",") for line in table.read_text().splitlines()[1:]]
     ingest([str(table), str(SAMPLE)], store, run="job")
@@ -88,7 +88,7 @@ BF16 = "shape is M:{}, N:2, K:3 dtype='torch.bfloat16'"
 
 
 def test_every_shape_is_written_whatever_its_line_states() -> None:
-    """A type that only some lines state makes a second file: a tuner reads one set of columns."""
+    """A type that only some lines state makes a second file, because a tuner reads one set of columns."""
     miss = MISS.format("a8w8_tuned_gemm.csv")
     lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]
     first, second = aiter_log.untuned(lines).files

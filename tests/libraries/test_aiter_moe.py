@@ -1,4 +1,4 @@
-"""aiter's fused MoE: tables, and the untuned table of what a server ran by default."""
+"""aiter's fused MoE: tables, and the untuned table of shapes that a server ran by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job's processes applied, read into facts; what is damaged is rejected."""
+"""Marks of actions that a job's processes applied become facts. Damaged marks are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one machine measured, for another: nothing private leaves, and what arrives is what was measured."""
+"""One machine's measurements for another: nothing private leaves, and every measurement arrives unchanged."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_none_is_a_counted_reject(change: dict[str, object]) -> None:
 
 
 def test_a_damaged_text_that_reads_as_a_problem_is_a_reject() -> None:
-    """A cut in the middle made a number of a type, which ended the ingest."""
+    """A cut in the middle used to make a number of a type, which ended the ingest."""
     text = gemm(64).text
     cut = text[: text.index("compute=") + 8] + "on=?,0" + text[text.index(" aux=") :]
     name, data = bundle.dump({}, [], {text: 3})

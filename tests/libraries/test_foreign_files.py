@@ -1,4 +1,4 @@
-"""Files of known tools that are not read: each is named, with what to capture in its place."""
+"""Files of known tools that are not read: a message names the tool, and what to capture instead."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_no_file_that_is_read_is_called_foreign() -> None:
     for path in SAMPLE_FILES:
         head = Head(path.name, path.read_bytes()[: 1 << 16])
         if path.suffix == ".db":
-            continue  # which tables a database has may stand beyond its head, and ingest asks for foreign files alone
+            continue  # a database's tables may stand beyond its head, and ingest asks only for foreign files
         if any(isinstance(x, FileFormat) and x.recognise(head) for x in FORMATS):
             assert advice(head) is None, path
 

@@ -1,4 +1,4 @@
-"""What trials in a job found, read into facts and back; what is damaged is rejected."""
+"""Results of trials in a job become facts, and can be read back. Damaged results are rejected."""
 
 from __future__ import annotations
 

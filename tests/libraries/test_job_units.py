@@ -1,4 +1,4 @@
-"""units_PID.json: counts and times of units of work, read into facts; what is damaged is rejected."""
+"""units_PID.json: counts and times of units of work become facts. Damaged files are rejected."""
 
 from __future__ import annotations
 

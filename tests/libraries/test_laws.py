@@ -1,4 +1,4 @@
-"""Laws of every format: one spelling of names, and what counts as measured."""
+"""Laws of every format: one spelling of names, and which lines count as measured."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_an_unknown_name_is_refused() -> None:
 
 TABLES = [x for x in FORMATS if isinstance(x, FileFormat)]
 COUNTED: Mapping[str, set[type]] = {"measurement": {Measurement, Kernel}, "call": {Call}}
-"""The records that a line of these units gives."""
+"""Types of records that a line of a unit must give."""
 
 
 def test_a_line_of_a_table_counts_as_measured_or_called_where_it_gives_a_record() -> None:
-    """Headers and the like are of no time: what ``ingest`` and ``status`` count are measurements."""
+    """Headers and the like have no time. ``ingest`` and ``status`` must count measurements only."""
     counted = set()
     for path in SAMPLE_FILES:
         source = from_file(path)

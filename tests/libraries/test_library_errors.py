@@ -1,4 +1,4 @@
-"""What rocBLAS, hipBLASLt and MIOpen print by themselves: the sample, real lines, prose, and what is remarked."""
+"""Messages that rocBLAS, hipBLASLt and MIOpen print by themselves: the sample, real lines, prose, and remarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fused-MoE tables and the lines about them: real and invented ones, damage."""
+"""Fused-MoE tables and log lines about them: real tables, invented tables, damage."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def test_lines_that_users_posted() -> None:
         ("E=128,N=1024,device_name=AMD_Instinct_MI325X,dtype=fp8_w8a8", "not found"),
         ("E=384,N=256,device_name=AMD_Instinct_MI350X_VF,dtype=int4_w4a16", "not found"),
     ]
-    # two warnings are broken over two lines: the first half names no table
+    # Two warnings are broken over two lines: the first half names no table.
     assert len([one for one in found if not one[0]]) == 2
 
 
 def test_tables_and_lines_of_flydsl() -> None:
-    """vLLM's other backend for fused MoE: a table that was used was counted as missing."""
+    """FlyDSL is vLLM's other backend for fused MoE. A table that was used used to count as missing."""
     name = "E=384,N=256,device_name=AMD_Instinct_MI350X,dtype=int4_w4a16,backend=flydsl"
     used = f"INFO [fused_flydsl_moe.py:99] Using tuned FlyDSL MoE config from /vllm/configs/{name}.json"
     missed = "WARNING Using default FlyDSL MoE config. Performance might be sub-optimal! Config file not found at "

@@ -1,4 +1,7 @@
-"""Which times are evidence, and which files are logs of the job: stated by the formats, stored, read without a list."""
+"""Formats state which times are evidence and which files are logs of the job.
+
+Stores keep that, and no reader has a list.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def read_row(row: Row) -> Iterator[Record]:
     problem = GemmProblem(m=row.whole("m"), n=row.whole("n"), k=row.whole("k"), batch_count=1)
     solution = Solution("mytuner", row["kernel"])
     yield Measurement(problem=problem, solution=solution, origin="mytuner", status="ok", time_us=row.real("us"))
-    if solution.id == "slow":  # the program runs it
+    if solution.id == "slow":  # the program runs this solution by default
         default = Solution("torch", "Default")
         yield Measurement(problem=problem, solution=default, origin="mytuner", status="ok", time_us=row.real("us"))
 
@@ -65,7 +68,7 @@ def read_row(row: Row) -> Iterator[Record]:
 def test_times_of_a_new_format_are_compared_if_it_states_that_they_are_evidence(
     evidence: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No reader has a list of formats in which its name is missing."""
+    """No reader has a list of formats in which a new format's name would be missing."""
     format = TableFormat(
         name="mytuner",
         about="times",
@@ -86,7 +89,8 @@ def test_a_store_of_an_earlier_version_is_read_by_the_names_of_its_origins(tmp_p
     problem, solution = GemmProblem(m=1, n=2, k=3, batch_count=1), Solution("torch", "Default")
     store = open_store(tmp_path / "store", create=True)
     rows = [Measurement(problem=problem, solution=solution, origin=x, status="ok", time_us=1.0) for x in ("aiter", "x")]
-    record(store, rows, run="r", name="old", format="aiter")  # which states nothing of its origins
+    # a source of an earlier version states nothing about its origins
+    record(store, rows, run="r", name="old", format="aiter")
     found = store.measurements()
     assert found["evidence"].isna().all()
     assert dict(zip(found["origin"], is_evidence(found), strict=True)) == {"aiter": True, "x": False}

@@ -1,4 +1,4 @@
-"""Patterns that are compiled at their first use."""
+"""Patterns are compiled at their first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anyone's table."""
+"""A table that anyone may write."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_what_is_in_the_cells_is_what_is_read(problem: GemmProblem, time_us: flo
 
 
 def test_the_machine_of_a_file() -> None:
-    """One file is of one machine: a row of another one is rejected, not mixed in."""
+    """A file belongs to one machine. A row of another machine is rejected."""
     found = read(
         "m,n,k,a_type,solution,time_us,arch,cu_count,hipblaslt_version\n"
         "8,8,8,f16_r,hipblaslt:1,5.0,gfx942,304.0,1201\n"
@@ -138,7 +138,10 @@ def test_the_example_of_the_docstring_is_recommended(store: Store, tmp_path: Pat
 
 
 def test_published_measurements_give_their_own_gain(store: Store, tmp_path: Path) -> None:
-    """338 shapes with the times of four solutions and their calls: the ceiling is their call-weighted gain."""
+    """The table has 338 shapes with the times of four solutions and their calls.
+
+    Their call-weighted gain is the ceiling.
+    """
     draw = random.Random(7)
     lines, before, after = ["m,n,k,a_type,solution,time_us,calls,arch,cu_count"], 0.0, 0.0
     for index in range(338):
@@ -155,4 +158,4 @@ def test_published_measurements_give_their_own_gain(store: Store, tmp_path: Path
     assert found.ceiling.share == pytest.approx(1 - after / before, abs=0.003)
     listed = sum(x.saving_us or 0.0 for x in found.findings)
     assert listed <= found.ceiling.saving_us * (1 + 1e-9)
-    assert listed == pytest.approx(before - after, rel=0.15)  # all but what is below the floor
+    assert listed == pytest.approx(before - after, rel=0.15)  # all gains but those below the floor

@@ -37,7 +37,7 @@ FORMATS: dict[str, tuple[BlockFormat, Path]] = {
 
 
 def read(format: BlockFormat, lines: list[str]) -> tuple[Counter[str], Counter[str]]:
-    """Units and records; lines are shown as ingest shows them."""
+    """Return units and records. Lines are shown as ingest shows them."""
     reader = format.begin()
     units: Counter[str] = Counter()
     records: Counter[str] = Counter()
@@ -91,7 +91,7 @@ def test_a_clock_alone_takes_no_word_of_the_line(text: str) -> None:
 
 @given(st.lists(st.integers(0, 3), min_size=20, max_size=600), st.sampled_from(MARKS))
 def test_ranks_in_one_stream_are_read_apart(order: list[int], mark: str) -> None:
-    """However their lines are mixed, four ranks that tune the same keys give four times what one gives."""
+    """Four ranks that tune the same keys give four times the records of one rank, however their lines are mixed."""
     left = {rank: iter(VERBOSE) for rank in range(4)}
     mixed = [f"{mark.format(rank)}{line}" for rank in order if (line := next(left[rank], None)) is not None]
     mixed += [f"{mark.format(rank)}{line}" for rank in range(4) for line in left[rank]]
@@ -156,7 +156,7 @@ def test_the_process_of_a_record_line_is_its_worker(format: LineFormat, line: st
 
 @pytest.mark.parametrize("mark", MARKS)
 def test_tables_of_two_ranks_line_by_line(mark: str) -> None:
-    """Each has its own header; the damaged row of one of them is placed behind the mark."""
+    """Each rank has its own header. The damaged row of one rank is placed behind the mark."""
     lines = (SAMPLES / "tables" / "rocblas.log").read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("transA,"))
     table = [line for line in lines[start:] if line[:1] in "NTt"]

@@ -45,7 +45,7 @@ def test_strided_batched_with_one_precision() -> None:
 
 @pytest.mark.parametrize("end", [" --atomics_allowed", " --atomics_not_allowed", " "])
 def test_the_mode_of_atomics_ends_a_line_without_a_value(end: str) -> None:
-    """PyTorch allows atomics, and rocBLAS 4 and later then ends each line with it."""
+    """PyTorch allows atomics. rocBLAS 4 and later then ends each line with this option."""
     assert call(LOG[0] + end) == call(LOG[0])
 
 
@@ -154,7 +154,7 @@ SINGLE = (
 
 
 def test_a_product_that_two_functions_compute_has_a_row_for_each() -> None:
-    """Both found by rocBLAS 5.2: ``tests/conformance/test_rocblas_files.py``."""
+    """rocBLAS 5.2 finds both rows: ``tests/conformance/test_rocblas_files.py``."""
     call, message = rocblas.read_bench(SINGLE).records
     assert isinstance(call, Call)
     assert message == Message(category="rocblas_bench", function=rocblas.PLAIN, text=call.problem.text)
@@ -228,7 +228,7 @@ def test_the_real_library_logs_the_same_calls_in_both() -> None:
 
 @pytest.mark.parametrize("count", ["9" * 5001, "-1", "\N{ARABIC-INDIC DIGIT THREE}", "x"])
 def test_a_count_of_calls_that_is_none_is_a_reject(count: str) -> None:
-    """Python's ``int`` raises at some thousand digits, which ended the ingest of the file."""
+    """Python's ``int`` raises an error at some thousand digits. That used to end the ingest of the file."""
     line = f'{{ rocblas_function: "rocblas_dgemv", M: 1, N: 1, call_count: {count} }}'
     assert rocblas.read_profile(line).unit == "reject"
     assert rocblas.read_profile(line.replace(count, "3")).unit == "message"

@@ -1,4 +1,4 @@
-"""The kind of tables: every line is one unit, whatever stands in it, and a reject says where and why."""
+"""The kind of formats for tables: every line is one unit, whatever it holds, and a reject says where and why."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FORMAT = TableFormat(
 
 
 def read(text: str, format: TableFormat = FORMAT) -> tuple[dict[str, int], list[Record], list[tuple[int, int, str]]]:
-    """Lines by unit, the records but rejects, and of each reject its place, length and reason."""
+    """Return lines by unit, the records without rejects, and place, length and reason of each reject."""
     units, records, rejects = Counter[str](), list[Record](), list[tuple[int, int, str]]()
     for outcome in format.read(Memory(text.encode(), "x.csv")):
         units[outcome.unit] += outcome.lines

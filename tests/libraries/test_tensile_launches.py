@@ -1,4 +1,4 @@
-"""Launches that Tensile prints with their arguments: which kernel each product of rocBLAS ran."""
+"""Launches that Tensile prints with their arguments: they tell which kernel each product of rocBLAS ran."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_each_product_is_a_call_with_its_kernel() -> None:
 
 
 def test_the_call_has_the_key_of_its_row_in_an_override_file() -> None:
-    """The whole problem is printed: also the output's strides of a product whose slices another kernel adds up."""
+    """The whole problem is printed, even the output's strides of a product whose slices another kernel adds up."""
     one, _, split, _ = calls()
     assert rocblas.key(one.problem, TARGET) == "T,T,96,64,1,128,1,0,128,64,96,bf16_r,bf16_r,f32_r"
     assert isinstance(split.problem, GemmProblem)

@@ -1,4 +1,6 @@
-"""TransformerEngine's hipBLASLt cache: which rows a build keeps, for which call, and what it refuses whole."""
+"""TransformerEngine's hipBLASLt cache: rows that a build keeps, calls that they serve, and files
+that a build refuses.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,16 @@ REAL = CORPUS / "serving/primus_te_hipblaslt_algo-v26.3.csv"
 
 
 def judged(*lines: str, header: str = HEADER, **target: str) -> dict[int | None, str]:
-    """Line → rules of the notes on a file of these lines, without the remark about its header."""
+    """Return line → rule of its note, for a file with this header and these lines.
+
+    Remarks of severity info are left out.
+    """
     file = TE.inspect("x.csv", "\n".join([header, *lines, ""]).encode(), TARGET | target)
     return {x.line: x.rule for x in file.notes if x.severity != "info"}
 
 
 def changed(**cells: str) -> str:
-    """The plain row with other cells."""
+    """Return the ordinary row with other cells."""
     return ",".join(cells.get(name, x) for name, x in zip(HEADER.split(","), ROW.split(","), strict=True))
 
 
@@ -64,7 +69,7 @@ def test_what_a_build_keeps() -> None:
         ({"comp": "f16"}, "words"),
         ({"m": ""}, "words"),
         ({"m": "9" * 30}, "words"),
-        ({"algo_id": "\x1c34"}, "words"),  # white space to Python's `re`, and neither to C nor to `int`
+        ({"algo_id": "\x1c34"}, "words"),  # white space to Python's `re`, but neither to C nor to `int`
         ({"scale": "bfloat16"}, "scale"),
         ({"ws_min": "9", "ws_max": "8"}, "workspace"),
         ({"aidx": "-1"}, "index"),

@@ -1,4 +1,4 @@
-"""hipblaslt-bench command lines of every version, typed ones, torn ones, and the command writer."""
+"""hipblaslt-bench command lines: lines of every version, typed lines, torn lines, and the command writer."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ def test_documented_defaults_of_a_typed_command() -> None:
     assert isinstance(problem, GemmProblem)
     assert (problem.m, problem.n, problem.k, problem.ldd, problem.d_type) == (128, 128, 128, 128, "f32_r")
     assert (problem.trans_a, problem.compute_type, problem.beta, read.solution) == ("N", "f32_r", "zero", None)
-    assert gemm("$ hipblaslt-bench -m 8 -n 8 -k 8 -v").a_type is None  # no precision given, and the default has changed
+    # the line gives no precision, and the default has changed
+    assert gemm("$ hipblaslt-bench -m 8 -n 8 -k 8 -v").a_type is None
 
 
 def test_a_typed_layout_is_raised_to_the_least_one_as_the_tool_does() -> None:
@@ -273,7 +274,9 @@ def test_command_of_every_sample_reads_back(path: Path) -> None:
 
 
 def test_scales_of_c_and_d_have_a_value_for_the_tool() -> None:
-    """hipblaslt-bench of ROCm 7.2.4 ends with "Invalid value for --scaleD" at the bare flag that the library logs."""
+    """The library logs a bare ``--scaleD``, at which hipblaslt-bench of ROCm 7.2.4 ends: "Invalid
+    value for --scaleD".
+    """
     one = sample("bench_rotating.log")[0].problem
     assert isinstance(one, GemmProblem)
     command = bench.command(replace(one, scale_c="none", scale_d="scalar"))
@@ -296,7 +299,10 @@ def test_options_of_adaptive_timing_cost_no_call(more: str) -> None:
 
 @pytest.mark.parametrize("kind", ["f4_r", "f6_r", "bf6_r"])
 def test_a_type_that_only_runs_in_blocks_is_not_unscaled(kind: str) -> None:
-    """Builds of 2026 log no scale of it: unknown, with a remark, and the tool's command has one."""
+    """Builds of 2026 log no scale for such a type.
+
+    The scale is unknown, with a remark, and the tool's command has one.
+    """
     line = texts.bench(Launch()).replace("--a_type bf16_r --b_type bf16_r", f"--a_type {kind} --b_type {kind}")
     read, message = bench.read(line).records
     assert isinstance(read, Call)

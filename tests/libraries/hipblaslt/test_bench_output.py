@@ -15,7 +15,10 @@ from tests.libraries.hipblaslt.texts import SAMPLES
 
 
 def read(lines: Iterable[str]) -> tuple[Counter[str], list[Record]]:
-    """Units and records, lines offered as ingest offers them: those with a marker, and all while awake."""
+    """Return units and records of lines.
+
+    Lines are offered as ingest offers them: lines with a marker, and all lines while the reader is awake.
+    """
     format, reader = bench_output.FORMAT, bench_output.FORMAT.begin()
     units, out = Counter[str](), list[Record]()
     for number, text in enumerate(lines):
@@ -50,7 +53,7 @@ def test_221_complete_outputs() -> None:
         "device": "AMD Instinct MI350X",
         "arch": "gfx950:sramecc+:xnack-",
     }
-    # the tool ran what its command line asked for, leading dimensions included
+    # The tool ran what its command line asked for, leading dimensions included.
     for asked, got in zip(calls, measured, strict=True):
         a, g = asked.problem, got.problem
         assert isinstance(a, GemmProblem)
@@ -202,8 +205,8 @@ def test_adaptive_timing_states_its_spread_and_whether_it_settled() -> None:
         ("AMD Radeon VII gfx906:sramecc+:xnack-", 6.3, "2,727 Tflop/s: "),
         ("AMD Radeon VII gfx906:sramecc+:xnack-", 1500.0, ""),
         ("AMD Instinct MI300X gfx942:sramecc+:xnack-", 4.0, "4,295 Tflop/s: MI300X does less than 2,876"),
-        ("AMD Instinct MI355X gfx950:sramecc+:xnack-", 4.0, ""),  # its 4-bit rate
-        ("AMD Radeon Graphics gfx1999", 6.3, ""),  # no peak of it is known
+        ("AMD Instinct MI355X gfx950:sramecc+:xnack-", 4.0, ""),  # below the device's 4-bit rate
+        ("AMD Radeon Graphics gfx1999", 6.3, ""),  # the peak of this device is unknown
         ("AMD Radeon Graphics gfx1999", 0.2, "85,899 Tflop/s: any device does less than"),
     ],
 )

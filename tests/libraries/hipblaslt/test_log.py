@@ -1,4 +1,6 @@
-"""Prefixed lines: Trace against the bench line of the same call, messages, torn lines, cuBLASLt's differences."""
+"""Prefixed lines: a Trace line against the bench line of the same call, messages, torn lines,
+cuBLASLt's differences.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ UNSTATED += ("compute_input_a_type", "compute_input_b_type", "sm_count")
 
 
 def check_trace(launch: Launch) -> None:
-    """What hipBLASLt's Trace does not print is unknown; the rest is as the bench line states it, and joins with it."""
+    """Check that a Trace line leaves unknown what hipBLASLt does not print there.
+
+    All other fields are the same as in the bench line, and the two problems are linked.
+    """
     trace, whole = problem(log.read, texts.trace(launch)), problem(bench.read, texts.bench(launch))
     assert {getattr(trace, x) for x in UNSTATED} == {None}
     assert replace(trace, **{x: getattr(whole, x) for x in UNSTATED}).text == whole.text

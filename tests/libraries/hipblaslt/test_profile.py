@@ -1,4 +1,6 @@
-"""Profile records: the corpus against an independent bench writer, grouped, extended, broken and damaged ones."""
+"""Profile records: the corpus against an independent bench writer, and grouped, extended, broken
+and damaged records.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def records(name: str) -> list[str]:
 
 
 def as_bench(record: str) -> str:
-    """A record as the bench line of the same call, by string work of its own."""
+    """Write a record as the bench line of the same call. The function works on strings, without our readers."""
     pairs = dict(re.findall(r"(\w+): ([^,} ]+)", record))
     words = [f"-{x.lower()} {pairs[x]}" for x in "MNK"]
     words += [f"--{x} {pairs[x]}" for x in ("lda", "ldb", "ldc", "ldd", "stride_a", "stride_b", "stride_c", "stride_d")]
@@ -70,7 +72,7 @@ def test_pytorch_signatures_are_not_ours() -> None:
 
 
 def stated(text: str) -> str:
-    """The text as of a record that also states the scale of D and the swizzles, which are not set."""
+    """Return the text of a record that also states the scale of D and the swizzles, which are not set."""
     return text.replace("scale=-,-,-,?", "scale=-,-,-,-").replace("swizzle=?,?", "swizzle=-,-")
 
 

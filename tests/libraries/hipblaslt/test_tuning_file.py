@@ -1,4 +1,4 @@
-"""Tuning files: both layouts read and written, keys of the library, what must not be written."""
+"""Tuning files: both layouts are read and written, keys are the library's, and some rows must not be written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def overrides(data: bytes) -> list[Override]:
 
 
 def same_but_rounding(one: bytes, other: bytes) -> None:
-    """Equal cell by cell; Gflops and GB/s are recomputed from a time of six digits."""
+    """Compare files cell by cell.
+
+    Gflops and GB/s may differ by rounding, because they come from a time of six digits.
+    """
     for a, b in zip(one.decode().split("\n"), other.decode().split("\n"), strict=True):
         x, y = a.split(","), b.split(",")
         assert x[:31] + x[33:] == y[:31] + y[33:]
@@ -111,7 +114,10 @@ def gemm() -> GemmProblem:
 
 
 def test_c_type_is_ds_where_beta_is_zero() -> None:
-    """Also of 8 bits: the library has no solution for another (``tests/conformance/test_hipblaslt_calls.py``)."""
+    """This holds for 8 bits, too.
+
+    The library has no solution for another C (``tests/conformance/test_hipblaslt_calls.py``).
+    """
     for d_type in ("bf16_r", "f8_fnuz_r", "i8_r"):
         whole = replace(gemm(), c_type=d_type, d_type=d_type)
         stored = problem_from_text(whole.text)
@@ -128,7 +134,10 @@ def test_what_6_4_would_drop() -> None:
 
 
 def test_a_call_of_16_bit_compute_type_is_looked_up_as_it_runs() -> None:
-    """A Trace line states what was asked for; a bench line of the same call states f32_r, as which it is looked up."""
+    """A Trace line states the type that was asked for.
+
+    A bench line of the same call states f32_r, the type of the look-up.
+    """
     asked = replace(gemm(), compute_type="f16_r")
     assert tuning_file.key(asked, NEW) == tuning_file.key(gemm(), NEW) == tuning_file.key(asked, {})
     assert str(tuning_file.key(asked, OLD)).endswith(",f16_r")

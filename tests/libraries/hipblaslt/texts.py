@@ -1,4 +1,4 @@
-"""Writes lines as the library does, from its grammar and not from the readers: the other half of the pair tests."""
+"""Write lines as the library does, from its grammar and not from the readers: the other half of the pair tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SAMPLES = conftest.SAMPLES / "hipblaslt"
 
 
 class Launch(NamedTuple):
-    """One launch by what the API was called with: trans, sizes, types and the epilogue's name."""
+    """One launch by the API's arguments: transpositions, sizes, types and the epilogue's name."""
 
     ta: str = "T"
     tb: str = "N"
@@ -27,7 +27,7 @@ class Launch(NamedTuple):
     alpha_vector: bool = False
 
 
-# epilogue -> activation, bias source, use_e, gradient, as the library's source derives the bench flags
+# epilogue → activation, bias source, use_e, gradient: the library's source derives the bench flags in this way
 FLAGS: dict[str, tuple[str, str, bool, bool]] = {
     "DEFAULT": ("none", "", False, False),
     "RELU": ("relu", "", False, False),
@@ -57,14 +57,14 @@ COMPUTES = {"f32_r": "COMPUTE_32F", "xf32_r": "COMPUTE_32XF", "f64_r": "COMPUTE_
 
 
 def _layouts(x: Launch) -> list[tuple[int, int, int]]:
-    """Rows, columns, leading dimension of A, B, C, D."""
+    """Return rows, columns and leading dimension of A, B, C and D."""
     a = (x.m, x.k) if x.ta == "N" else (x.k, x.m)
     b = (x.k, x.n) if x.tb == "N" else (x.n, x.k)
     return [(*a, a[0]), (*b, b[0]), (x.m, x.n, x.m), (x.m, x.n, x.m)]
 
 
 def trace(x: Launch) -> str:
-    """The Trace line as ingest hands it on: no clock, no process, addresses masked."""
+    """Return the Trace line as ingest passes it on: without clock and process, with masked addresses."""
     types = (x.a, x.a, x.d, x.d)
     words = []
     for name, type_, (rows, cols, ld) in zip("ABCD", types, _layouts(x), strict=True):
@@ -80,7 +80,7 @@ def trace(x: Launch) -> str:
 
 
 def bench(x: Launch) -> str:
-    """The bench line (ROCm 7.0 form) of the same launch."""
+    """Return the bench line of the same launch, in the form of ROCm 7.0."""
     activation, source, use_e, gradient = FLAGS[x.epilogue]
     words = [f"hipblaslt-bench --api_method c -m {x.m} -n {x.n} -k {x.k}"]
     words += [f"--ld{name} {ld}" for name, (_, _, ld) in zip("abcd", _layouts(x), strict=True)]

@@ -1,4 +1,4 @@
-"""A stream through the formats of MIOpen."""
+"""Read a stream through the formats of MIOpen."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_long_flags_and_the_drivers_defaults() -> None:
 
 
 def test_a_command_without_the_drivers_name() -> None:
-    """As lists of iree-org/iree-turbine hold them; words in front make it another program's line."""
+    """Lists of iree-org/iree-turbine hold such commands. With words in front, the line belongs to another program."""
     line = "convfp16 " + ARGS
     assert read(f"{line}\n") == read(f"MIOpenDriver {line}\n")
     for other in (f"a {line}", f"#{line}", line.replace("-n 64 ", ""), "conv -n layers"):
@@ -90,7 +90,7 @@ VOLUME = (
 
 
 def test_a_command_without_the_drivers_name_has_the_dimensions_of_its_layouts_and_runs_forward() -> None:
-    """As in iree-turbine's driver; MIOpen's throws at such layouts, and runs all directions."""
+    """iree-turbine's driver does so. MIOpen's driver refuses such layouts, and runs all directions."""
     (call,) = driver.read(f"convbfp16 {VOLUME}").records
     assert isinstance(call, Call)
     assert [call] == list(driver.read(f"MIOpenDriver convbfp16 {VOLUME} --spatial_dim 3 -F 1").records)
@@ -201,7 +201,7 @@ def test_the_training_log() -> None:
     calls = Counter(
         (c.category, c.problem.direction) for c in records if isinstance(c, Call) if isinstance(c.problem, ConvProblem)
     )
-    # 39 convolutions per step and direction, six steps; the first layer has no gradient of its input.
+    # 39 convolutions per step and direction, six steps. The first layer has no gradient of its input.
     assert calls == {
         ("miopen_cmd", "F"): 39 * 6, ("miopen_cmd", "W"): 39 * 6, ("miopen_cmd", "B"): 38 * 6,
         ("miopen_find", "F"): 15, ("miopen_find", "W"): 15, ("miopen_find", "B"): 14,
@@ -244,7 +244,7 @@ def only(text: str) -> ConvProblem:
 
 
 def test_values_as_the_driver_takes_them() -> None:
-    """Layouts in any case, no groups for one group."""
+    """The driver takes layouts in any case, and 0 groups as one group."""
     plain = only(TYPED)
     assert only(f"{TYPED} -g 0") == plain
     assert (only(f"{TYPED} --in_layout nhwc").in_layout, plain.in_layout) == ("NHWC", "NCHW")
@@ -266,7 +266,7 @@ SIZES = "MIOpenDriver convfp16 -n 2 -c 16 -H 12 -W 12 -k 8"
     ],
 )
 def test_the_key_is_the_one_that_the_library_looks_for(command: str, key: str) -> None:
-    """Keys of MIOpenDriver of ROCm 7.2.4 (MIOpen 3.5.1) over a virtual GPU, log level 6, 2026-11-22."""
+    """The keys come from MIOpenDriver of ROCm 7.2.4 (MIOpen 3.5.1) over a virtual GPU, log level 6, 2026-11-22."""
     assert key_of(only(f"{SIZES} {command}")) == key
 
 
@@ -323,8 +323,9 @@ def test_the_key_is_the_one_that_the_library_looks_for(command: str, key: str) -
     ],
 )
 def test_sizes_of_1_leave_the_layout_to_the_other_tensors(command: str, key: str) -> None:
-    """Commands and keys of MIOpen 3.5.1 (``tests/conformance/test_miopen_keys.py``): the first four are of tensors that
-    are all NHWC, the last one's have no layout in common.
+    """Commands and keys come from MIOpen 3.5.1 (``tests/conformance/test_miopen_keys.py``).
+
+    In the first four commands all tensors are NHWC. In the last one the tensors have no layout in common.
     """
     assert key_of(only(f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {command}")) == key
 
@@ -351,7 +352,7 @@ def test_vectors_of_channels_and_padding_modes_are_rejected(flags: str, why: str
 
 
 def test_letters_of_iree_turbine() -> None:
-    """FHWC and NHWF are NHWC of the weights, whose first axis are the filters, and of the output."""
+    """For the weights, whose first axis is the filters, FHWC means NHWC. For the output, NHWF means NHWC."""
     sizes = "convbfp16 -n 16 -c 32 -H 192 -W 128 -k 40 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1"
     own = only(f"{sizes} --in_layout NHWC --fil_layout FHWC --out_layout NHWF")
     assert own == only(f"{sizes} --in_layout NHWC --fil_layout NHWC --out_layout NHWC")

@@ -36,12 +36,12 @@ CORPUS, SAMPLES = conftest.CORPUS / "miopen", conftest.SAMPLES / "miopen"
 
 
 READERS = ("0", "1") if native_reader() else ("0",)
-"""Values of ``LOGPARSE_NATIVE``."""
+"""Values of ``LOGPARSE_NATIVE``: the native reader is tested if it is built."""
 needs_native = pytest.mark.skipif(len(READERS) == 1, reason="the native reader was not built")
 
 
 def rows_of(outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Measurements as plain rows, whether they came as columns or as nouns."""
+    """Return measurements as plain rows, whether they came as columns or as nouns."""
     rows: list[dict[str, Any]] = []
     for outcome in outcomes:
         if outcome.tables:
@@ -72,7 +72,7 @@ def rejects_of(outcomes: list[Outcome]) -> list[tuple[int, int, str]]:
 
 
 def plainly(data: bytes) -> list[Outcome]:
-    """What the plain reader returns, line by line, with the first record of a key winning."""
+    """Return the plain reader's outcomes, line by line. Of several records with one key, the first wins."""
     out: list[Outcome] = []
     seen: set[str] = set()
     offset = 0
@@ -95,7 +95,7 @@ def plainly(data: bytes) -> list[Outcome]:
 
 
 def agree(data: bytes) -> list[Outcome]:
-    """The columns of this text are those of the plain reader, whichever reader made them."""
+    """Check that each reader's columns for this text equal the plain reader's."""
     return [agree_by(data, native) for native in READERS][-1]
 
 
@@ -212,7 +212,10 @@ def test_v1_v0_and_ragged_items_agree_with_the_plain_reader() -> None:
     ],
 )
 def test_items_are_what_the_library_makes_of_them(items: str, read: list[str]) -> None:
-    """As libMIOpen 3.5.1 reads user files (ROCm 7.2.4): what it drops has its reason, and no time."""
+    """Items are read as libMIOpen 3.5.1 reads user files (ROCm 7.2.4).
+
+    An item that it drops has a reason, and no time.
+    """
     line = f"3-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-F={items}\n".replace("@", "miopenConvolutionFwdAlgoGEMM")
     agree(line.encode())
     found = [
@@ -312,7 +315,8 @@ def test_every_time_is_the_nearest_double_to_what_is_written(times: list[str]) -
 
 @pytest.mark.parametrize("native", READERS)
 def test_a_key_is_met_again_whoever_read_it_first(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find_db_columns, "BLOCK", 250)  # a block holds a line or two: some in columns, some plainly
+    # a block holds a line or two: some blocks in columns, some read by the plain reader
+    monkeypatch.setattr(find_db_columns, "BLOCK", 250)
     plain = [line.replace(b":", b":,", 1) for line in LINES]
     lines = [*LINES, *plain, *(line.replace(b"x1-0-", b"x1-0-x") for line in LINES), b"junk\n"] * 3
     for order in range(20):
@@ -598,7 +602,7 @@ def test_gfx90a_file() -> None:
     for outcome in outcomes:
         if outcome.tables:
             columns = {name: outcome.tables["convs"][name].to_numpy() for name in names}
-        else:  # of a line with an item that has no time
+        else:  # a line with an item that has no time
             columns = {name: np.array([getattr(outcome.records[0].problem, name)]) for name in names}
         agrees = wide = True
         for x in "dhw":

@@ -1,4 +1,4 @@
-"""The native index of a find-db: it stands in the way of no line, and takes none for usual that is not."""
+"""The native index of a find-db: it stops at no line, and takes no unusual line as usual."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ needs_native = pytest.mark.skipif(native_reader() is None, reason="the native re
 
 
 def same(data: bytes) -> Index:
-    """The index of the file, of which both readers find the same lines."""
+    """Return the file's index, after a check that both readers find the same lines."""
     native = index_of(data)
     with patch.dict(os.environ, LOGPARSE_NATIVE="0"):
         plain = index_of(data)
@@ -55,7 +55,7 @@ def test_any_bytes(noise: bytes) -> None:
         (ITEM.replace(b"1.5", b"0.0"), 0),
         (ITEM.replace(b"1.5", b"1.5e3"), 0),
         (ITEM.replace(b"1.5", b"9007199254740992"), 1),
-        (ITEM.replace(b"1.5", b"9007199254740993"), 0),  # no double
+        (ITEM.replace(b"1.5", b"9007199254740993"), 0),  # no double has this value
         (ITEM.replace(b",0,", b",123456789012,"), 0),
     ],
 )

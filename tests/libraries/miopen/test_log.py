@@ -36,7 +36,7 @@ MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver convfp16 -n 1 -c 16 
 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 4 -t 1 -S 0
 MIOpen(HIP): Info [ConvolutionWrwImmediate] solver_id = GemmWrwUniversal, workspace = 56448
 """
-"""Of MIOpen 3.5.1, whose build has no tweak."""
+"""Lines of MIOpen 3.5.1, whose build has no tweak."""
 
 
 def test_a_call_of_immediate_mode_names_its_solver() -> None:
@@ -69,7 +69,8 @@ def test_the_command_states_the_problem_where_no_key_does() -> None:
         ("miopen-log", "GemmWrwUniversal", "ok", 8500.0, None),
         ("miopen-log", "ConvX", "ok", 500.0, None),
     ]
-    assert units == {"call": 1, "foreign": 1, "measurement": 2, "message": 1}  # a forward solver is of another find
+    # a forward solver belongs to another find
+    assert units == {"call": 1, "foreign": 1, "measurement": 2, "message": 1}
 
 
 def test_times_of_a_fallback_are_no_measurements() -> None:
@@ -95,7 +96,9 @@ def test_threads_keep_their_finds_apart() -> None:
 
 
 def thread(height: int, ms: float) -> list[str]:
-    """What one thread writes at level 5 with its commands: a find, two calls of immediate mode, one by algorithm."""
+    """Return what one thread writes at level 5 with its commands: a find, two calls of immediate
+    mode, one by algorithm.
+    """
     command = (
         f"./bin/MIOpenDriver conv -n 2 -c 16 -H {height} -W 8 -k 16 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 "
         "-m conv -g 1 -F 1 -t 1"
@@ -123,7 +126,10 @@ def measured(lines: list[str]) -> set[tuple[str, ...]]:
 
 @given(st.permutations([0] * 13 + [1] * 13), st.sampled_from(["", "[rank{}]: ", "[default{}]:", "(Worker pid={}) "]))
 def test_ranks_in_one_log_keep_their_problems_apart(order: list[int], mark: str) -> None:
-    """Their lines bear a mark, or it is left out whose a time is; never is it another rank's."""
+    """If the lines bear a mark, each time has its problem.
+
+    Without marks, a time may be left out, but no rank gets another rank's time.
+    """
     ranks = thread(8, 0.25), thread(40, 64)
     both = measured(ranks[0]) | measured(ranks[1])
     assert len(both) == 8
@@ -135,7 +141,10 @@ def test_ranks_in_one_log_keep_their_problems_apart(order: list[int], mark: str)
 
 
 def test_what_is_left_out_is_remarked() -> None:
-    """Two finds that run at once: their times are of neither, nor of the find that still runs when one has ended."""
+    """While two finds run at once, times belong to neither.
+
+    They belong to the second find neither after the first has ended.
+    """
     one, other = thread(8, 0.25), thread(40, 64)
     records, units = read("\n".join([*one[:2], *other[:2], *one[2:7], *other[2:7]]))
     assert [r.problem.n for r in records if isinstance(r, Measurement)] == [2, 2]
@@ -145,7 +154,7 @@ def test_what_is_left_out_is_remarked() -> None:
 
 @pytest.mark.parametrize("digits", [19, 5000])
 def test_a_workspace_of_too_many_digits_is_no_number(digits: int) -> None:
-    """Python itself reads no more than 4,300."""
+    """Python itself reads no more than 4,300 digits."""
     size = "9" * digits
     log = f"""\
 ./bin/MIOpenDriver conv -n 8 -F 1
@@ -234,7 +243,7 @@ def test_corpus_lines_that_bear_a_marker_are_read(path: Path) -> None:
     records, units = read(path.read_bytes())
     assert units["foreign"] == 0
     rejects = [r.reason for r in records if isinstance(r, Reject)]
-    # Two commands of this excerpt were cut by hand, in the public text already.
+    # Two commands of this excerpt were cut by hand, already in the public text.
     assert len(rejects) == (2 if path.name == "log_therock_plain_prefix.txt" else 0)
 
 

@@ -1,4 +1,4 @@
-"""The perf-db: keys round-trip, damage is rejected."""
+"""The perf-db: keys come back after a round trip, and damage is rejected."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LINE = (
 
 
 def text_of(rows: list[Measurement]) -> str:
-    """The file that holds these rows and no others, one line per key."""
+    """Return the file with exactly these rows, one line per key."""
     by_key: dict[str, list[str]] = {}
     for row in rows:
         by_key.setdefault(str(row.key_text), []).append(f"{row.solution.id}:{row.solution.raw}")
@@ -104,7 +104,9 @@ CK = replace(
 
 
 def test_what_is_written_beside_a_find_db() -> None:
-    """The parameters of the chosen solver and of its safety net, under the key of the find-db record's problem."""
+    """The perf-db gets the parameters of the chosen solver and of its safety net, under the key of
+    the find-db's problem.
+    """
     (emission,) = perf_db.write([replace(WINOGRAD, fallback=CK)], TARGET)
     assert (emission.name, emission.data.decode()) == ("gfx942130.HIP.3_4_0_abc-dirty.udb.txt", LINE + "\n")
     (beside,) = find_db.write([replace(WINOGRAD, fallback=CK)], TARGET)

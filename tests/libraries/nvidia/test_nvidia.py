@@ -1,4 +1,4 @@
-"""cuBLASLt's log of one job: counts, fields of a line, a log of a real program."""
+"""cuBLASLt's log of one job: counts, fields of a line, and a log of a real program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def maker() -> dict[str, Any]:
 
 
 def test_every_product_is_counted(maker: dict[str, Any]) -> None:
-    """Classic calls of cuBLAS reach cuBLASLt's log by names with types."""
+    """cuBLAS's classic calls reach cuBLASLt's log under names with types."""
     records, units = read(SAMPLES / "cublaslt_5150.log")
     assert sorted(counted(records).values()) == sorted(g.calls for g in maker["JOB"])
     assert (units["foreign"], units["reject"]) == (0, 0)

@@ -1,4 +1,4 @@
-"""Small traces of torch.profiler that a test makes: a host thread, the kernels that it launches, and marks."""
+"""Make small traces of torch.profiler: a host thread, the kernels that it launches, and marks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRODUCT = ((4096, 4096), (4096, 4096))
 
 
 class MadeTrace:
-    """Events of one process; times in µs.  Each method returns what it added, or when it ended."""
+    """Events of one process.  Times are in µs."""
 
     def __init__(self, pid: int = 7, device: dict[str, Any] | None = None, **header: Any) -> None:
         self.events: list[dict[str, Any]] = []
@@ -30,7 +30,7 @@ class MadeTrace:
         self._pid, self._ids = pid, 0
 
     def add(self, cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> None:
-        """An event of the host; of the device where ``tid`` is a stream."""
+        """Add an event of the host.  If ``tid`` is a stream, it is an event of the device."""
         self.events.append(
             {"ph": "X", "cat": cat, "name": name, "pid": self._pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
         )
@@ -52,8 +52,9 @@ class MadeTrace:
         stream: int = 0,
         dur: float | None = None,
     ) -> float:
-        """An operator that launches these kernels (name, µs) one after the other; the first runs at ``at``, by default
-        after its launch.  When the last one ended.
+        """Add an operator that launches these kernels (name, µs) one after the other.
+
+        The first kernel runs at ``at``, by default after its launch.  Returns the time when the last kernel ended.
         """
         self._ids += 1
         own = self._ids
@@ -74,7 +75,7 @@ class MadeTrace:
         return begun
 
     def convolution(self, ts: float, kernels: Sequence[tuple[str, float]], at: float | None = None) -> float:
-        """A forward convolution of MIOpen; when its last kernel ended."""
+        """Add a forward convolution of MIOpen.  Returns the time when its last kernel ended."""
         values = ("", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False")
         dims = ((8, 64, 56, 56), (64, 64, 3, 3))
         return self.operator(
@@ -84,7 +85,7 @@ class MadeTrace:
     def launch(
         self, kernel: str, ts: float, us: float, *, at: float | None = None, stream: int = 0, id: int | None = None
     ) -> int:
-        """A kernel with its launch; its correlation."""
+        """Add a kernel with its launch.  Returns its correlation."""
         self._ids += 1
         more = {} if id is None else {"External id": id}
         self.add("cuda_runtime", "hipLaunchKernel", ts, 1.0, correlation=self._ids, **more)
@@ -99,7 +100,7 @@ class MadeTrace:
     def graph(
         self, ts: float, kernels: Sequence[tuple[str, float]], at: float | None = None, dur: float = 5.0
     ) -> float:
-        """The launch of a graph with its kernels, as far as the profiler kept them; when the last one ended."""
+        """Add a graph's launch and the kernels that the profiler kept.  Returns the time when the last kernel ended."""
         self._ids += 1
         self.add("cuda_runtime", "hipGraphLaunch", ts, dur, correlation=self._ids)
         begun = ts + LAUNCH_US if at is None else at
@@ -109,7 +110,7 @@ class MadeTrace:
         return begun
 
     def capture(self, begin: float, end: float, kernels: Sequence[str]) -> None:
-        """The capture of a graph: launches whose kernels do not run."""
+        """Add the capture of a graph: launches whose kernels do not run."""
         self.call("hipStreamBeginCapture", begin, 1.0)
         for i, kernel in enumerate(kernels):
             self._ids += 1
@@ -122,7 +123,7 @@ class MadeTrace:
         return json.dumps({**self.header, "traceEvents": self.events})
 
     def write(self, path: Path) -> str:
-        """Write the trace, packed where the name ends with ``.gz``; its path as a text."""
+        """Write the trace, compressed if the name ends with ``.gz``.  Returns the path as text."""
         path.parent.mkdir(parents=True, exist_ok=True)
         data = self.text.encode()
         path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)

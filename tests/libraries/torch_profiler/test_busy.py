@@ -14,7 +14,10 @@ NAMES = ["gemm", "ncclDevKernel_Generic"]
 
 
 def timeline(*rows: tuple[float, float], names: str = "", launched: str = "", devices: str = "") -> Timeline:
-    """Kernels from start to end; ``names`` has c for a collective, ``launched`` . for a launch before the trace."""
+    """Return kernels from start to end.
+
+    In ``names``, c stands for a collective. In ``launched``, "." stands for a launch before the trace.
+    """
     start, end = (np.array(x, dtype=np.float64) for x in zip(*rows, strict=True))
     return Timeline(
         start=start,

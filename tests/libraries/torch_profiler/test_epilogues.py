@@ -31,8 +31,13 @@ PROBLEMS, ALL_STEPS = [PRODUCT, BATCHED, PARTIAL], [GELU, BIAS, OTHER, ElementWi
 
 
 def found(*rows: tuple[str, str], devices: str = "") -> list[tuple[int, list[str], list[float]]]:
-    """Tails of kernels of 1 µs, one after another.  A row is the kernel's operator and what it is: a problem (p, b, ?)
-    or a step (g, i, r; C: a copy of another size; t: a GELU by tanh), else nothing.
+    """Return the tails of kernels of 1 µs that run one after another.
+
+    A tail is the steps that run right after a product.  Each row is the kernel's operator and a letter:
+
+    - p, b or ?: a problem.
+    - g, i, r, C or t: a step (C: a copy of another size; t: a GELU by tanh).
+    - any other letter: neither.
     """
     count = len(rows)
     operators = {name: i for i, name in enumerate(dict.fromkeys(x for x, _ in rows))}
@@ -82,10 +87,10 @@ def test_a_step_of_several_kernels_is_one_step() -> None:
     [
         ([("a", "p"), ("b", "-"), ("c", "g")], ""),
         ([("a", "p"), ("b", "r")], ""),  # seven elements
-        ([("a", "?"), ("b", "g")], ""),  # of an unknown size
+        ([("a", "?"), ("b", "g")], ""),  # a problem of unknown size
         ([("a", "-"), ("b", "g")], ""),
         ([("a", "p"), ("b", "p")], ""),
-        ([("a", "p"), ("b", "g")], "01"),  # another device
+        ([("a", "p"), ("b", "g")], "01"),  # on another device
         ([("b", "g"), ("a", "p")], ""),
         ([], ""),
     ],
@@ -137,7 +142,10 @@ def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> N
     ]
 
     def gradients(kinds: str, devices: str = "") -> list[tuple[int, int, list[str], float]]:
-        """Of kernels of 1 µs, each of an operator of its own but ``+``, which is one more of the operator before."""
+        """Return the gradients in kernels of 1 µs.
+
+        Each kernel has an operator of its own, but ``+`` is one more kernel of the operator before.
+        """
         count = len(kinds)
         operators = np.cumsum([x != "+" for x in kinds])
         known = [kinds[: i + 1].replace("+", "")[-1] for i in range(count)]

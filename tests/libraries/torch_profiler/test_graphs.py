@@ -1,4 +1,4 @@
-"""Graph replays joined to captured graphs: the corpus, the sample, and what must not be joined."""
+"""Graph replays are joined with captured graphs: the corpus, the sample, and replays that must not be joined."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOLDER = SAMPLES / "graph"
 
 @dataclass
 class Dripping(Memory):
-    """A source of which a read returns a few bytes."""
+    """A source whose reads return a few bytes each."""
 
     def open(self) -> BinaryIO:
         return drip(self.data, 5)
@@ -106,7 +106,7 @@ def trace(folder: Path, name: str, change: Any) -> None:
 
 
 def test_captures_lie_in_a_folder_of_their_own(tmp_path: Path) -> None:
-    """As vLLM 0.26, SGLang and ATOM write them."""
+    """vLLM 0.26, SGLang and ATOM write captures in this way."""
     shutil.copy(FOLDER / "decode.trace.json", tmp_path)
     assert not calls(read(tmp_path / "decode.trace.json"))
     (tmp_path / "capture_traces").mkdir()
@@ -158,7 +158,10 @@ def test_files_beside(tmp_path: Path) -> None:
 
 
 def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
-    """Under an annotation kernels of a graph bear its id: their time is unexplained, not that of another operator."""
+    """Under an annotation, a graph's kernels bear the annotation's id.
+
+    Their time is unexplained, and belongs to no operator.
+    """
     content = json.loads((FOLDER / "decode.trace.json").read_text())
     changed = json.loads(json.dumps(content))
     for event in changed["traceEvents"]:
@@ -171,7 +174,10 @@ def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
 
 
 def test_replays_within_an_operator_are_not_its_kernels(tmp_path: Path) -> None:
-    """A compiled region replays a graph: its kernels bear the region's id, and belong to the captured operators."""
+    """A compiled region replays a graph.
+
+    The graph's kernels bear the region's id, but belong to the captured operators.
+    """
     shutil.copy(FOLDER / "capture.trace.json", tmp_path)
     content = json.loads((FOLDER / "decode.trace.json").read_text())
     events = content["traceEvents"]
@@ -219,7 +225,7 @@ def test_the_last_kernel_of_a_large_graph_may_lack() -> None:
 
 
 def as_cuda(name: str) -> dict[str, Any]:
-    """The sample as CUDA's runtime states it: no launch names its kernel."""
+    """Return the sample as CUDA's runtime states it: no launch names its kernel."""
     text = (FOLDER / name).read_text().replace('"hipExtModuleLaunchKernel"', '"cuLaunchKernel"')
     content: dict[str, Any] = json.loads(text.replace('"hip', '"cuda').replace("Cijk_", "nvjet_"))
     for event in content["traceEvents"]:
@@ -234,7 +240,7 @@ def written(folder: Path, name: str, content: dict[str, Any]) -> Path:
 
 
 def moved(content: dict[str, Any], by: int) -> dict[str, Any]:
-    """The same at another time, with other numbers and another batch."""
+    """Return the same trace at another time, with other numbers and another batch size."""
     changed: dict[str, Any] = json.loads(json.dumps(content).replace("[32, 512]", f"[{32 + by}, 512]"))
     for event in changed["traceEvents"]:
         event["ts"] += 10_000 * by
@@ -256,7 +262,7 @@ def test_cuda_replays_are_joined_by_the_order_of_their_launches(tmp_path: Path, 
 
 
 def test_launches_of_the_capture_alone_count(tmp_path: Path) -> None:
-    """Gradients are launched by another thread; what ran, or was launched before, was not captured."""
+    """Another thread launches gradients. A kernel that ran, or was launched earlier, was not captured."""
     path = written(tmp_path, "decode.json", as_cuda("decode.trace.json"))
     content = as_cuda("capture.trace.json")
     events = content["traceEvents"]
@@ -277,9 +283,9 @@ def test_launches_of_the_capture_alone_count(tmp_path: Path) -> None:
 def test_a_kernel_that_contradicts_its_operator_ends_the_join(tmp_path: Path, kernel: str) -> None:
     replay, capture = as_cuda("decode.trace.json"), as_cuda("capture.trace.json")
     text = json.dumps(replay)
-    if kernel.startswith("void"):  # no product computes a product
+    if kernel.startswith("void"):  # a kernel that computes no product stands for a product
         replay = json.loads(re.sub(r"nvjet_\w+", kernel, text))
-    else:  # an elementwise operator computes one
+    else:  # a product's kernel stands for an elementwise operator
         replay = json.loads(text.replace("_ZN5aiter18rmsnorm_quantE", kernel))
         for event in capture["traceEvents"]:
             event["name"] = event["name"].replace("aiter::rmsnorm", "aten::mul")
@@ -304,7 +310,7 @@ def test_marks_tell_graphs_with_as_many_kernels_apart(tmp_path: Path) -> None:
 
 
 def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> None:
-    """PyTorch fills the seeds of a graph's random numbers between the profiler's beginning and the capture's."""
+    """PyTorch fills the seeds of a graph's random numbers between the starts of the profiler and of the capture."""
     content = as_cuda("capture.trace.json")
     (mm,) = [x for x in content["traceEvents"] if x["args"].get("External id") == 102 and x["cat"] == "cpu_op"]
     ran = {"ph": "X", "pid": 0, "tid": 3, "ts": 90.0, "dur": 5.0, "args": {"External id": 99, "correlation": 7}}
@@ -332,7 +338,7 @@ def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> Non
 
 
 def test_kernels_of_replays_are_of_the_unit_that_launched_them(tmp_path: Path) -> None:
-    """Their kernels begin long after the unit's end on the host; the profiler copies steps to the device."""
+    """The kernels begin long after the unit's end on the host. The profiler copies steps to the device."""
     replay = as_cuda("decode.trace.json")
     replay["logparse_unit_kinds"] = {"1": "graph 1", "2": "graph 2"}
     step = {"ph": "X", "name": "ProfilerStep#1", "pid": 4242, "tid": 4242, "ts": 900.0, "dur": 50.0, "args": {}}

@@ -1,4 +1,4 @@
-"""Operators to problems: the rows that PyTorch's TunableOp wrote for the same calls, and convolutions."""
+"""Operators become problems: rows that PyTorch's TunableOp wrote for the same calls, and convolutions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def gemm(name: str, *rest: Any) -> GemmProblem:
 
 
 def row(p: GemmProblem) -> str:
-    """The problem as a TunableOp parameter signature."""
+    """Return the problem as a TunableOp parameter signature."""
     letters = f"{p.trans_a}{p.trans_b}".lower()
     batch = f"_B_{p.batch_count}" if p.batch_count != 1 else ""
     return f"{letters}_{p.m}_{p.n}_{p.k}{batch}_ld_{p.lda}_{p.ldb}_{p.ldc}"
@@ -179,8 +179,8 @@ def test_the_layout_is_that_which_the_library_is_given(
     [
         ("cudnn", NCHW, "NCHW"),
         ("cudnn", [NCHW[0], NHWC[1], NCHW[2]], "NHWC"),
-        ("cudnn", [NHWC[0], NCHW[1], NCHW[2]], "NCHW"),  # the gradient has no part in the choice
-        ("cudnn", [[0, 0, 0, 0], NCHW[1], NCHW[2]], "NCHW"),  # an expanded one is copied
+        ("cudnn", [NHWC[0], NCHW[1], NCHW[2]], "NCHW"),  # the choice does not depend on the gradient
+        ("cudnn", [[0, 0, 0, 0], NCHW[1], NCHW[2]], "NCHW"),  # an expanded tensor is copied
         ("miopen", NCHW, "NCHW"),
         ("miopen", NHWC, None),  # a setting decides
         (None, NCHW, "NCHW"),

@@ -1,4 +1,4 @@
-"""Traces of torch.profiler: golden records, every layout alike, damage, and the real ones."""
+"""Traces of torch.profiler: golden records, the same result for every layout, damage, and real traces."""
 
 from __future__ import annotations
 
@@ -182,7 +182,10 @@ NOTES: list[object] = ["", "}", "{", {"x": "}}"}, ["}", {}]]
 
 @pytest.mark.parametrize(("name", "note"), list(zip(ODD, NOTES * 2, strict=True)))
 def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
-    """Texts that look like the end of an event are read as the slow way reads them, which parses every event."""
+    """Texts that look like the end of an event are read correctly.
+
+    The reference is the slow way, which parses every event.
+    """
     text = TEXT.decode().replace('"aten::copy_"', json.dumps(name)).replace('"igemm_wrw', json.dumps(name)[:-1])
     text = text.replace('"stream":', f'"note": {json.dumps(note)}, "stream":')
     text = text.replace('"Input type":', f'"note": {json.dumps(note)}, "Input type":')
@@ -201,7 +204,7 @@ def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
 )
 @pytest.mark.parametrize("kineto", [True, False])
 def test_what_strict_json_refuses_is_read_all_the_same(odd: bytes, kineto: bool) -> None:
-    """Kineto prints names as they are.  Events of all kinds follow in the same block."""
+    """Kineto prints names without escapes.  Events of all kinds follow in the same block."""
     text = TEXT if kineto else json.dumps(CONTENT).encode()
     event = b'"ph": "X", "cat": "python_function", "name": "%s", "pid": 1, "tid": 1, "ts": 1, "dur": NaN' % odd
     first = b"\n  {\n    %s\n  }," % event if kineto else b"{%s}, " % event
@@ -221,7 +224,7 @@ def test_a_kernel_keeps_a_name_that_strict_json_refuses() -> None:
 
 @pytest.mark.parametrize("spelled", ["kineto", "dump", "sorted"])
 def test_inputs_count_wherever_they_stand_among_the_arguments(spelled: str) -> None:
-    """Triton's operators have them behind "Ev Idx"; where Kineto's own layout was kept they were lost."""
+    """In Triton's operators the inputs stand behind "Ev Idx".  In Kineto's own layout they used to be lost."""
     event = next(x for x in CONTENT["traceEvents"] if x.get("name") == "aten::relu")
     args = {name: x for name, x in event["args"].items() if name != "Ev Idx"}
     moved = {"External id": args.pop("External id"), "Ev Idx": 9, **args, "kernel_backend": "triton", "num_warps": 8}
@@ -325,12 +328,14 @@ CK = "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_
         ([G, OUT, IN, G], Split(2)),
         ([G, "nvjet_sm90_hss", "void cudnn::cnn::reduce_wgrad_nchw_helper<float>"], Split(1)),
         (["dgrad2d_c1_k1_nhwc", "wgrad2d_c1_k1_nhwc", "wgrad2d_c1_k1_nhwc_reduce"], Split(1)),
-        (["dgrad2d_c1_k1_nhwc_specialized", "wgrad2d_c1_k1_nhwc", "wgrad2d_c1_k1_nhwc_reduce"], Split(1)),  # ConvNeXt's
+        # ConvNeXt's kernels
+        (["dgrad2d_c1_k1_nhwc_specialized", "wgrad2d_c1_k1_nhwc", "wgrad2d_c1_k1_nhwc_reduce"], Split(1)),
         (["dgrad2d_c1_k1_nhwc_specialized", "wgrad2d_shmem_tiling"], Split(1)),
         (["Cijk_A", "Cijk_A", "Cijk_B", "Cijk_B"], Split(2)),  # one product per group or image
         (["Cijk_A", "Col2Im2dU", "Cijk_A", "Col2Im2dU", "Im2d2Col", "Cijk_B", "Im2d2Col", "Cijk_B"], Split(4)),
         ([T, D, W, T], Split(2)),
-        ([D, T, W], Split(1)),  # B was given no transposed operand, so it transposes no result
+        # the first gradient got no transposed operand, so the transposition after it belongs to the second
+        ([D, T, W], Split(1)),
         ([T, T, D, T, W], Split(4)),
         ([CLEAR, T, T, "igemm_bwd_gtcx3", CAST, T, CLEAR, T, T, "igemm_wrw_gtcx3", CAST, T], Split(6)),
         ([CLEAR, T, T, "igemm_bwd_gtcx3", CAST, T, T, T, T, CK, T], Split(6)),
@@ -480,6 +485,6 @@ def test_top_adds_up_to_the_time_of_the_kernels(store: Store) -> None:
 
 
 def test_the_unit_of_display_is_not_that_of_the_times() -> None:
-    """Times are microseconds, also where the viewer shows nanoseconds or counts from a base in nanoseconds."""
+    """Times are microseconds, even if the viewer shows nanoseconds or counts from a base in nanoseconds."""
     shown = CONTENT | {"displayTimeUnit": "ns", "baseTimeNanoseconds": 1759190000000000000}
     assert totals(outcomes(FORMAT, json.dumps(shown).encode())) == totals(outcomes(FORMAT, JOB))
