@@ -41,14 +41,14 @@ SAMPLES = Path(__file__).parents[1] / "sample_logs"
 
 @dataclass(frozen=True)
 class Shown:
-    """A store and what is shown of it: name of the picture → theme and query.  ``fill`` makes the store."""
+    """A store, and its pictures: name → theme and query.  ``fill`` makes the store."""
 
     fill: Callable[[Store, Path], None]
     views: Mapping[str, tuple[str, str]]
 
 
 def demo(store: Store, folder: Path) -> None:
-    """The sample logs of one job, as ``make demo`` reads them."""
+    """Ingest the sample logs of one job, as ``make demo`` does."""
     patterns = (
         "hipblaslt/*.log",
         "hipblaslt/*.txt",
@@ -61,19 +61,20 @@ def demo(store: Store, folder: Path) -> None:
 
 
 def training(store: Store, folder: Path) -> None:
-    """A log and a trace of GPT-2 steps on an H200, with the record of the replay of its products."""
+    """Ingest a log and a trace of GPT-2 steps on an H200, and the record of its products' replay."""
     _ingest(store, folder, "gpt2", "h200/cublaslt_*.log.gz", "h200/gpt2*")
     _replayed(store, RECORDS / "gemms-NVIDIA-H200-2026-11-22.json", "gpt2")
 
 
 def find_db(store: Store, folder: Path) -> None:
-    """MIOpen's find-db of the MI300X, as ROCm ships it."""
+    """Ingest MIOpen's find-db of the MI300X, as ROCm ships it."""
     _ingest(store, folder, "mi300x", "miopen/gfx942130.HIP.fdb.txt.bz2")
 
 
 def three_devices(store: Store, folder: Path) -> None:
-    """Convolutions of six models on an H200 before and after a change of layout, in a store that also holds runs of an
-    MI300X and of a gfx1201.
+    """Ingest convolutions of six models on an H200, before and after a change of layout.
+
+    The store also holds runs of an MI300X and of a gfx1201.
     """
     _ingest(store, folder, "mi300x", "tracelens/mi300_resnet_train.json.gz")
     _ingest(store, folder, "gfx1201", "field/miopen-finddb-gfx12/*.ufdb.txt")
@@ -103,7 +104,7 @@ def _ingest(store: Store, folder: Path, run: str, *patterns: str) -> None:
 
 
 def _replayed(store: Store, path: Path, run: str) -> None:
-    """A record of ``benchmarks/gpu_replay.py`` as the replay would have written it into the store."""
+    """Store a record of ``benchmarks/gpu_replay.py`` as the replay itself would have written it."""
     made = json.loads(path.read_text())
     known = made["environment"] | made["before"] | {"environment": environment_key(made["environment"])}
 
@@ -127,7 +128,7 @@ def _replayed(store: Store, path: Path, run: str) -> None:
 
 
 def _in_job(store: Store, path: Path) -> None:
-    """The calls' times in the traces of ``benchmarks/in_job.py``, before and after, as two runs."""
+    """Store the calls' times in the traces of ``benchmarks/in_job.py`` as two runs, before and after."""
     with gzip.open(path) as file:
         made = json.load(file)
     facts = [Fact(name, made["environment"][name]) for name in ("arch", "cu_count", "device", "pytorch_version")]
@@ -149,7 +150,7 @@ logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 
 def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromium: str) -> None:
-    """One picture per view, of the part of the page above the table."""
+    """Take one picture per view: the part of the page above the table."""
     data = PageData(store)
     server = make_server("127.0.0.1", 0, application(data).server, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -163,7 +164,7 @@ def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromi
                 page.wait_for_selector("#verdict strong:not(:has-text('Reading'))")
                 page.wait_for_selector(".cards" if "overview" in query else "#charts .chart:visible .main-svg")
                 page.wait_for_selector("#table .ag-row:has-text('s')")
-                page.evaluate("document.querySelector('.store').textContent = ''")  # a temporary folder's name
+                page.evaluate("document.querySelector('.store').textContent = ''")  # it shows a temporary folder's name
                 page.wait_for_timeout(2_500)
                 path = out / f"{name}.png"
                 page.screenshot(path=path)

@@ -1,7 +1,7 @@
-"""Write the tables in docs/*.md that the members' own texts make: ``make docs``.
+"""Write the tables in docs/*.md whose text comes from the members: ``make docs``.
 
-Each stands between ``<!-- table: NAME -->`` and ``<!-- table ends -->``; ``TABLES`` has the function of each name, and
-``formats LIBRARY…`` tells how the formats of these folders of ``logparse/libraries`` are produced.
+Each table stands between ``<!-- table: NAME -->`` and ``<!-- table ends -->``.  ``TABLES`` has a function for each
+name. ``formats LIBRARY…`` tells how the formats in these folders of ``logparse/libraries`` are produced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ NONE = "–"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table.  Raises ValueError where a cell would break it: it is empty, or holds ``|`` or a line's end."""
+    """Return a Markdown table.
+
+    Raises ValueError if a cell would break the table: if it is empty, or holds ``|`` or a line end.
+    """
     out = [head, ["---"] * len(head)]
     for row in rows:
         if broken := [cell for cell in row if not cell or "|" in cell or "\n" in cell]:
@@ -47,7 +50,7 @@ def all_formats() -> str:
 
 
 def rooms() -> dict[str, list[Format]]:
-    """The formats whose rows tell how they are produced, by the folder of their library."""
+    """Return the formats whose rows tell how they are produced, by the folder of their library."""
     found: dict[str, list[Format]] = {}
     for module in offering():
         told = [format for format in offered(import_module(module)) if format.how]
@@ -57,7 +60,10 @@ def rooms() -> dict[str, list[Format]]:
 
 
 def formats_of(folders: Sequence[str]) -> str:
-    """How the formats of these libraries are produced; since which version, where one of them states it."""
+    """Return a table that tells how each library's formats are produced.
+
+    The column "since" is there if one of the formats states a version.
+    """
     formats = [format for folder in folders for format in rooms().get(folder, ())]
     since = any(format.since for format in formats)
     rows = [(code(format.name), format.how, format.since or NONE)[: 2 + since] for format in formats]
@@ -113,7 +119,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
 
 
 def made(name: str) -> str:
-    """The table of this name.  Raises ValueError where there is none."""
+    """Return the table of this name.  Raises ValueError if the name is unknown."""
     first, *folders = name.split(" ")
     if first == "formats" and folders:
         return formats_of(folders)
@@ -123,12 +129,12 @@ def made(name: str) -> str:
 
 
 def renewed(page: str) -> str:
-    """A page's text with its tables written anew."""
+    """Return a page's text with its tables written anew."""
     return _TABLE.sub(lambda found: f"{found[1]}{made(found['name'])}{found[4]}", page)
 
 
 def names_in(page: str) -> list[str]:
-    """The names of the tables in a page's text."""
+    """Return the names of the tables in a page's text."""
     return [found["name"] for found in _TABLE.finditer(page)]
 
 

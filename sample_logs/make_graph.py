@@ -1,7 +1,7 @@
-"""Makes ``sample_logs/graph/``: run it from anywhere, the files are always the same.
+"""Make ``sample_logs/graph/``. Run it from anywhere; the files are always the same.
 
-A server's decode step as one HIP graph: the trace of the capture, and that of a replay.  It writes the profiler's
-spelling from its documentation and imports nothing of logparse.
+The samples show a server's decode step as one HIP graph: a trace of the capture, and a trace of replays.  The script
+writes the profiler's spelling from its documentation, and imports nothing of logparse.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ HEADER = {
 
 
 def operator(id: int, start: float, name: str, dims: list[Any], strides: list[Any]) -> dict[str, Any]:
-    """A cpu_op event with its inputs."""
+    """Return a cpu_op event with its inputs."""
     args = {"External id": id, "Concrete Inputs": [""] * len(dims), "Input type": [BF16] * len(dims)}
     args |= {"Input Strides": strides, "Input Dims": dims}
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": PID, "tid": PID, "ts": start, "dur": 9.0, "args": args}
 
 
 def runtime(name: str, start: float, **args: Any) -> dict[str, Any]:
-    """A call of the HIP runtime."""
+    """Return a call of the HIP runtime."""
     common = {"ph": "X", "cat": "cuda_runtime", "name": name, "pid": PID, "tid": PID, "ts": start, "dur": 2.0}
     return {**common, "args": args}
 
 
 def launch(name: str, start: float, id: int, kernel: str) -> dict[str, Any]:
-    """A launch that is captured: it names its kernel, which does not run."""
+    """Return a launch that is captured.  It names its kernel, which does not run."""
     return runtime(name, start, **{"External id": id, "kernel": kernel, "correlation": id})
 
 
 def captured(rows: int, at: float, id: int) -> list[dict[str, Any]]:
-    """A graph of two layers at a batch of so many rows, while it is captured."""
+    """Return a graph of two layers at a batch of ``rows`` rows, while it is captured."""
     out = [runtime("hipStreamBeginCapture", at, cid=219, correlation=id)]
     for layer in range(2):
         first, start = id + 10 * layer, at + 10 + 100 * layer
@@ -57,7 +57,7 @@ def captured(rows: int, at: float, id: int) -> list[dict[str, Any]]:
 
 
 def replay(at: float, correlation: int, us: list[float], names: list[str]) -> list[dict[str, Any]]:
-    """One launch of a graph and its kernels."""
+    """Return one launch of a graph, and its kernels."""
     out = [runtime("hipGraphLaunch", at, cid=215, correlation=correlation)]
     for place, (name, time) in enumerate(zip(names, us, strict=True)):
         args = {"device": 0, "stream": 3, "correlation": correlation, "kind": "Dispatch Task"}

@@ -1,6 +1,6 @@
-"""Makes ``sample_logs/hipblaslt/``: run it from anywhere, the files are the same every time.
+"""Make ``sample_logs/hipblaslt/``. Run it from anywhere; the files are always the same.
 
-It writes the grammar of hipBLASLt's logs from its own understanding and imports nothing of logparse, so that the
+It writes the grammar of hipBLASLt's logs from its own understanding.  It imports nothing of logparse, so that the
 samples are evidence independent of the readers.  ``sample_logs/hipblaslt/README.md`` describes each file.
 """
 
@@ -19,7 +19,7 @@ LOG_TYPES = {"bf16_r": "R_16BF", "f16_r": "R_16F", "f32_r": "R_32F", "f8_r": "R_
 
 @dataclass(frozen=True)
 class Gemm:
-    """One GEMM of the training job: what the library picked (index, us) and the best that the tuning found."""
+    """One GEMM of the training job, with the library's pick (index, µs) and the best solution that tuning found."""
 
     ta: str
     tb: str
@@ -48,8 +48,9 @@ class Gemm:
         return tuple(0 if self.batch == 1 else ld * cols for ld, cols in zip(self.ld, self.cols, strict=True))
 
 
-# A transformer of width 4096, 8192 tokens: forward, data gradient and weight gradient of four layers, attention, head.
-# Two picks are badly wrong (the thin projection and one weight gradient), two mildly; the others are the best there is.
+# A transformer of width 4096 with 8192 tokens: forward, data gradient and weight gradient of four layers, attention,
+# head.  Two picks are far too slow (the thin projection and one weight gradient), and two a little.  The others are the
+# best.
 JOB = (
     Gemm("T", "N", 12288, 8192, 4096, 8, 105597, 1712.4, 105597, 1712.4),
     Gemm("N", "N", 4096, 8192, 12288, 8, 98211, 1738.2, 98211, 1738.2),
@@ -70,7 +71,7 @@ JOB = (
     Gemm("N", "T", 4096, 32000, 8192, 1, 91201, 6102.0, 91266, 4590.3),
 )
 
-# epilogue: bench flags (gradient, use_e, bias source) and activation
+# epilogue → bench flags (gradient, use_e, bias source) and activation
 EPILOGUES = {
     "DEFAULT": ("", "", "", "none"),
     "BIAS": ("", "", "d", "none"),
@@ -82,7 +83,7 @@ EPILOGUES = {
 
 
 def bench_line(g: Gemm, form: str = "7.0", index: int | None = None) -> str:
-    """The command that a library of the given ROCm version logs for this launch."""
+    """Return the command that a library of the given ROCm version logs for this launch."""
     gradient, use_e, source, activation = EPILOGUES[g.epilogue]
     bias_type = g.dtype if source else "f32_r"
     names = ("--lda", "--ldb", "--ldc", "--ldd")
@@ -123,7 +124,7 @@ def prefix(layer: str, function: str, second: int = 0) -> str:
 
 
 def trace_line(g: Gemm, second: int = 0) -> str:
-    """The Trace line of the same launch, with a trailing space as the library writes it."""
+    """Return the Trace line of the same launch, with a trailing space as the library writes it."""
     rows = (g.ld[0], g.ld[1], g.m, g.m)
     layouts = []
     for row, col, ld, stride in zip(rows, g.cols, g.ld, g.strides, strict=True):
@@ -172,7 +173,7 @@ def profile_line(g: Gemm, extended: bool = False, broken: bool = False) -> str:
 
 
 def grouped_lines() -> tuple[str, str]:
-    """One grouped GEMM of a mixture of experts: the bench line and its profile record."""
+    """Return one grouped GEMM of a mixture of experts: the bench line and its profile record."""
     sizes = ((1408, 384, 2048), (1408, 96, 2048), (1408, 1024, 2048))
     unbatched = "--stride_a 0 --stride_b 0 --stride_c 0 --stride_d 0"
     inner = "".join(f" -m {m} -n {n} -k {k} --lda {k} --ldb {k} --ldc {m} --ldd {m}  {unbatched} " for m, n, k in sizes)
@@ -198,7 +199,7 @@ COLUMNS = (
 
 
 def cells(g: Gemm, us: float, aux: bool = True) -> str:
-    """The values under COLUMNS (and aux_type), then rotating buffer, Gflops, GB/s (2^30) and us."""
+    """Return the values under COLUMNS (and aux_type), then rotating buffer, Gflops, GB/s (2^30) and us."""
     strides = [ld * cols for ld, cols in zip(g.ld, g.cols, strict=True)]
     a, b, c, d = zip(g.ld, strides, strict=True)
     source, activation = EPILOGUES[g.epilogue][2], EPILOGUES[g.epilogue][3]
@@ -243,7 +244,7 @@ def kernel_info(g: Gemm, index: int) -> list[str]:
 
 
 def tuning_files() -> tuple[str, str]:
-    """The same winners in the layout of ROCm 6.4 (37 values) and of 7.0 (a header before each entry)."""
+    """Return the same winners in the layouts of ROCm 6.4 (37 values) and of 7.0 (a header before each entry)."""
     first = f"Git Version: {REVISION}\n"
     old = "".join(f"    {cells(g, g.best_us, aux=False)},{g.best},{ARCH},{CUS}\n" for g in JOB)
     header = COLUMNS + "aux_type,rotating_buffer,hipblaslt-Gflops,hipblaslt-GB/s,us,solution_index,gcnArchName,CUs"
@@ -264,7 +265,9 @@ def preamble() -> list[str]:
 
 
 def launches(rank: int) -> str:
-    """What a rank wrote on standard error: the launch script names the build, then the launches, layer after layer."""
+    """Return a rank's standard error: lines of the launch script that name the build, then the
+    launches, layer by layer.
+    """
     out = [*preamble(), f"rank {rank}: 1 step of 4 layers"]
     for turn in range(max(g.calls for g in JOB)):
         out += [bench_line(g) for g in JOB if turn < g.calls]
@@ -312,7 +315,10 @@ def info_lines() -> list[str]:
 
 
 def mixed() -> str:
-    """MASK=255 of one process on standard error: every category, application output, and lines torn by threads."""
+    """Return one process's standard error with MASK=255.
+
+    It has every category, application output, and lines torn by threads.
+    """
     g, thin = JOB[3], JOB[14]
     whole = bench_line(thin)
     return "\n".join(
@@ -349,7 +355,7 @@ CACHE_COLUMNS = (
 
 
 def cache_entry(**cells: str) -> str:
-    """One entry of the runtime tuning cache, a plain product but for these cells."""
+    """Return an entry of the runtime tuning cache: an ordinary product, except for ``cells``."""
     values = dict.fromkeys(CACHE_COLUMNS.split(","), "0") | dict.fromkeys(
         ("a_type", "b_type", "c_type", "d_type"), "bf16_r"
     )
@@ -366,7 +372,7 @@ def cache_entry(**cells: str) -> str:
 
 
 def cache() -> str:
-    """A file of the runtime tuning cache: a row is of another build, one lacks a value."""
+    """Return a file of the runtime tuning cache.  One row belongs to another build, and one lacks a value."""
     return "Git Version: 3b3d59eb\n" + "".join(
         (
             cache_entry(),

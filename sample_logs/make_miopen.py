@@ -1,6 +1,6 @@
-"""Makes ``sample_logs/miopen/``: run it from anywhere, the files are the same every time.
+"""Make ``sample_logs/miopen/``. Run it from anywhere; the files are always the same.
 
-It writes the grammar of MIOpen's files from its own understanding and imports nothing of logparse, so that the samples
+It writes the grammar of MIOpen's files from its own understanding.  It imports nothing of logparse, so that the samples
 are evidence independent of the readers.  ``sample_logs/miopen/README.md`` describes each file.
 """
 
@@ -20,7 +20,7 @@ SUFFIX = {"F": "Fwd", "B": "Bwd", "W": "Wrw"}
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution of the network (batch 64, FP16, NCHW) and how often it occurs in one step."""
+    """A convolution of the network (batch 64, FP16, NCHW), and how often it occurs in one step."""
 
     c: int
     size: int
@@ -63,7 +63,7 @@ class Layer:
         return "x".join(map(str, sizes)) + f"xNCHWxFP16x{direction}"
 
 
-# ResNeXt-50 32x4d, the layers that differ.
+# The layers of ResNeXt-50 32x4d that differ.
 LAYERS = (
     Layer(3, 224, 64, 7, 2, 1, 1),
     Layer(64, 56, 128, 1, 1, 1, 1),
@@ -83,7 +83,7 @@ LAYERS = (
 )
 GROUPED = tuple(layer for layer in LAYERS if layer.groups > 1)
 
-# (solver with {} for the direction, family, TFLOP/s, floor in ms, workspace bytes per output element)
+# (solver with {} for the direction, family, TFLOP/s, least time in ms, workspace bytes per output element)
 DENSE = (
     ("ConvAsmImplicitGemmGTCDynamic{}XdlopsNHWC", "ImplicitGEMM", 92.0, 0.021, 4),
     ("Gemm{}1x1", "GEMM", 61.0, 0.026, 2),
@@ -106,7 +106,7 @@ CK_WRW = ("ConvHipImplicitGemmGroupWrwXdlops", "ImplicitGEMM", 9.4, 0.020, 0)
 def timed(
     layer: Layer, direction: str, offers: tuple[tuple[str, str, float, float, int], ...]
 ) -> list[tuple[str, str, float, int]]:
-    """Solver, family, ms and workspace of each offer, fastest first."""
+    """Return solver, family, ms and workspace of each offer, the fastest first."""
     rows = []
     for number, (solver, family, tflops, floor, per_element) in enumerate(offers):
         name = solver.format({"F": "Fwd", "B": "Bwd", "W": "Wrw"}[direction])
@@ -147,7 +147,10 @@ def system_find_db() -> str:
 
 
 def user_find_db() -> str:
-    """What a Normal find of four layers wrote, in hash-map order: the fastest is not the first."""
+    """Return the file that a Normal find of four layers writes.
+
+    It is in hash-map order: the fastest is not the first.
+    """
     lines = []
     for layer in (GROUPED[1], GROUPED[0], GROUPED[2], GROUPED[3]):
         rows = timed(layer, "W", (*GROUP_W, CK_WRW))
@@ -191,7 +194,7 @@ no record at all
 
 
 def training_log() -> str:
-    """Standard error of a training job: one find query per shape, then every convolution of every step."""
+    """Return a training job's standard error: a find query per shape, then every convolution of every step."""
     lines = ["[rank0] model resnext50_32x4d, batch 64, amp fp16, benchmark off"]
     for step in range(STEPS):
         lines.append(f"[rank0] epoch 0 step {step} loss {6.93 - 0.04 * step:.3f}")
@@ -211,7 +214,7 @@ def training_log() -> str:
 
 
 def find_log() -> str:
-    """A Normal find of one layer with MIOPEN_LOG_LEVEL=6."""
+    """Return the log of a Normal find of one layer with MIOPEN_LOG_LEVEL=6."""
     layer = GROUPED[1]
     key, db = layer.key("W"), f"{BASE}.HIP.{VERSION}_{TWEAK}.ufdb.txt"
     rows = timed(layer, "W", (*GROUP_W, CK_WRW))
@@ -251,7 +254,9 @@ def find_log() -> str:
 
 
 def driver_output() -> str:
-    """``MIOpenDriver … -t 1 -V 1`` of one layer, forward and backward weights, then immediate mode."""
+    """Return the output of ``MIOpenDriver … -t 1 -V 1`` for one layer, forward and backward
+    weights, then immediate mode.
+    """
     layer, lines = GROUPED[1], []
     machine = (
         "Timestamp: 2026-01-20 10:02:11 UTC; Host Name: node; Operating System: Linux 6.8.0; ROCm: 6.4.43483; "
@@ -286,7 +291,9 @@ def driver_output() -> str:
 
 
 def performance_log() -> str:
-    """What MIOpenDriver writes with MIOPEN_PERFORMANCE_LOGS=4: objects of W and of all three passes of one layer."""
+    """Return MIOpenDriver's output with MIOPEN_PERFORMANCE_LOGS=4: objects of W, and of all three
+    passes of one layer.
+    """
 
     def record(solver: str, number: int, space: int, phase: str, *configs: tuple[str, list[float]]) -> str:
         made = []
@@ -328,7 +335,7 @@ def performance_log() -> str:
 
 
 def perf_db() -> str:
-    """Which (problem, solver) are tuned: the dense layers' GTC solvers and two grouped Winograd ones."""
+    """Return a perf-db.  The dense layers' GTC solvers and two grouped Winograd solvers are tuned."""
     lines = []
     for layer in LAYERS:
         for d in "FBW":
@@ -342,7 +349,10 @@ def perf_db() -> str:
 
 
 def user_perf_db() -> str:
-    """What that find tuned on the way: of the composable-kernel solver the instance that was fastest, and its split."""
+    """Return the parameters that the find tuned on the way.
+
+    They name the fastest instance of the composable-kernel solver, and its split.
+    """
     instance = "DeviceGroupedConvBwdWeight_Xdl_CShuffle<{0}, {0}, 64, 32, Default, 8, 2, 2, 1, 4, 4, 1, 1, 1, 1>+{1}"
     lines = []
     for number, layer in enumerate(GROUPED[:4]):

@@ -1,8 +1,7 @@
-"""Makes ``sample_logs/nvidia/``: run it from anywhere, the files are the same every time.
+"""Make ``sample_logs/nvidia/``. Run it from anywhere; the files are always the same.
 
-It writes the grammar of cuBLASLt's log from its own understanding and imports nothing of
-logparse, so that the samples are evidence independent of the readers.  ``sample_logs/nvidia/README.md`` describes
-the file.
+It writes the grammar of cuBLASLt's log from its own understanding.  It imports nothing of logparse, so that the samples
+are evidence independent of the readers.  ``sample_logs/nvidia/README.md`` describes the file.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ PID, CLOCK = 5150, "2026-02-11 10:42:07"
 
 @dataclass(frozen=True)
 class Gemm:
-    """One product of a small training job: classic, or by cublasLtMatmul with an epilogue."""
+    """One product of a small training job: a classic call, or cublasLtMatmul with an epilogue."""
 
     ta: str
     tb: str
@@ -33,7 +32,7 @@ class Gemm:
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
-        """Rows and columns of A, B and C as they lie in memory; a leading dimension is the number of rows."""
+        """Rows and columns of A, B and C as they lie in memory.  A leading dimension is the number of rows."""
         a = (self.m, self.k) if self.ta == "N" else (self.k, self.m)
         b = (self.k, self.n) if self.tb == "N" else (self.n, self.k)
         return [a, b, (self.m, self.n)]
@@ -76,7 +75,7 @@ def layout(g: Gemm, i: int) -> str:
 
 
 def cublaslt(g: Gemm, thread: int) -> list[str]:
-    """The heuristic's query and its answer, the call's Api line and its Trace line."""
+    """Return the heuristic's query and answer, and the call's Api and Trace lines."""
     name = "cublasLtMatmul" if g.epilogue else f"cublasLt{LETTERS[g.type]}Matmul"
     layouts = " ".join(f"{x}desc={layout(g, i)}" for i, x in enumerate("ABCD"))
     scale = g.type if g.type in ("C_32F", "R_64F") else "R_32F"

@@ -1,7 +1,7 @@
-"""Makes ``sample_logs/rocblas/``: run it from anywhere, the files are always the same.
+"""Make ``sample_logs/rocblas/``. Run it from anywhere; the files are always the same.
 
-It writes what Tensile prints, and the libraries' error messages, from the writers' sources (see the
-folder's README), and imports nothing of logparse, so that the samples are evidence independent of the readers.
+It writes Tensile's output, and the libraries' error messages, from the writers' sources (see the folder's README). It
+imports nothing of logparse, so that the samples are evidence independent of the readers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ OUT = Path(__file__).parent / "rocblas"
 
 
 def launch(kernel: str, arguments: list[tuple[str, int | float]]) -> list[str]:
-    """A kernel's arguments, as Tensile prints them: offsets, bytes, value."""
+    """Return a kernel's arguments as Tensile prints them: offsets, bytes, value."""
     lines, at = [f"Kernel {kernel}", " l(256, 1, 1) x g(12, 4, 1) = (3072, 4, 1)"], 0
     for name, value in arguments:
         wide = name in ("d", "c", "a", "b", "D", "C", "WS", "tensor2dSizeA", "tensor2dSizeB")
@@ -29,7 +29,14 @@ def numbered(*names: str, values: list[int]) -> list[tuple[str, int | float]]:
 
 
 def launches() -> list[str]:
-    """A plain product twice, one whose slices of K are added up, one of preloaded arguments, hipBLASLt's, one cut."""
+    """Return launches of six kinds.
+
+    - an ordinary product, twice
+    - a product whose slices of K are added up
+    - a product with preloaded arguments
+    - hipBLASLt's launch
+    - a launch that is cut off
+    """
     outputs, inputs = ("strideD1", "strideD2", "strideC1", "strideC2"), ("strideA1", "strideA2", "strideB1", "strideB2")
     pointers = numbered("d", "c", "a", "b", values=[0x7F2A00018000, 0x7F2A00018000, 0x7F2A00028000, 0x7F2A00038000])
     sizes = numbered("size_0", "size_1", "size_2", "size_3", values=[96, 64, 1, 128])
@@ -75,7 +82,7 @@ def launches() -> list[str]:
 
 
 def errors() -> list[str]:
-    """What the libraries print by themselves, among the job's own lines."""
+    """Return messages that the libraries print by themselves, among the job's own lines."""
     once = (
         "This message will be only be displayed once, unless the ROCBLAS_VERBOSE_{}_ERROR environment variable is set."
     )
@@ -98,7 +105,7 @@ def errors() -> list[str]:
 
 
 def bench_output() -> list[str]:
-    """What rocblas-bench prints, in the form that its documentation shows; a row is cut, one is of another function."""
+    """Return rocblas-bench's output in the form of its documentation. A row is cut, and one is of another function."""
     return [
         "rocBLAS info: maximum library size per device is 0.5 GB.",
         "",

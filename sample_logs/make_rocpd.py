@@ -1,7 +1,8 @@
-"""Makes ``sample_logs/rocpd/``: run it from anywhere, the files are always the same.
+"""Make ``sample_logs/rocpd/``. Run it from anywhere; the files are always the same.
 
-rocprofv3's database of a small program, as ROCm 7 writes it (schema 3) and as later versions do (schema 4), with the
-columns that matter.  It writes them from the schema (see the folder's README) and imports nothing of logparse.
+The samples are rocprofv3's database of a small program, as ROCm 7 writes it (schema 3) and as later versions do (schema
+4), with the columns that matter.  The script writes them from the schema (see the folder's README), and imports nothing
+of logparse.
 """
 
 from __future__ import annotations
@@ -70,27 +71,27 @@ class Writer:
         self._db.executemany(f"insert into rocpd_{table}{self._uuid} values ({marks})", rows)
 
     def event(self, category: int, stack: int, text: str = "") -> int:
-        """An event; returns its id."""
+        """Insert an event, and return its id."""
         self._events += 1
         data = json.dumps({"message": text}) if text else "{}"
         self.rows("event", (self._events, category, stack, stack, 0, data))
         return self._events
 
     def stamp(self, value: int, track: int) -> int:
-        """A time stamp of schema 4; returns its id."""
+        """Insert a time stamp of schema 4, and return its id."""
         self._stamps += 1
         self.rows("timestamp", (self._stamps, value, track))
         return self._stamps
 
     def region(self, number: int, start: int, end: int, name: int, event: int) -> None:
-        """A region of the only thread."""
+        """Insert a region of the only thread."""
         if self._stamped:
             self.rows("region", (number, 1, self.stamp(start, 1), self.stamp(end, 1), name, event))
         else:
             self.rows("region", (number, 1, 1, 1, start, end, name, event))
 
     def kernel(self, number: int, start: int | None, end: int, symbol: int, event: int) -> None:
-        """A kernel of the only GPU."""
+        """Insert a kernel of the only GPU."""
         if self._stamped:
             begins = None if start is None else self.stamp(start, 2)
             self.rows("kernel_dispatch", (number, 2, symbol, number, begins, self.stamp(end, 2), 6, event))
@@ -99,7 +100,7 @@ class Writer:
 
 
 def fill(out: Writer, uuid: str, pid: int, stamped: bool) -> None:
-    """A process with two ranges, four launches and their kernels."""
+    """Insert a process with two ranges, four launches and their kernels."""
     out.rows("metadata", (1, "schema_version", "4.0.0" if stamped else "3"), (2, "uuid", uuid))
     out.rows("info_process", (1, 1, 1, pid, "./train"))
     out.rows("info_thread", (1, 1, 1, pid))

@@ -1,6 +1,6 @@
-"""Makes ``sample_logs/traces/``: run it from anywhere, the files are always the same.
+"""Make ``sample_logs/traces/``. Run it from anywhere; the files are always the same.
 
-It writes the profilers' spellings from their documentation and imports nothing of logparse, so that the samples are
+It writes the profilers' spellings from their documentation.  It imports nothing of logparse, so that the samples are
 evidence independent of the readers.
 """
 
@@ -18,18 +18,18 @@ GEMM = "Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64"
 
 
 def operator(id: int, start: float, us: float, name: str, **inputs: Any) -> dict[str, Any]:
-    """A cpu_op event; ``inputs`` as the profiler records them with record_shapes."""
+    """Return a cpu_op event.  ``inputs`` are in the form that the profiler records with record_shapes."""
     args: dict[str, Any] = {"External id": id, "Record function id": 0, **inputs, "Ev Idx": id}
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": PID, "tid": PID, "ts": start, "dur": us, "args": args}
 
 
 def tensors(types: list[str], dims: list[Any], strides: list[Any], values: list[str] | None = None) -> dict[str, Any]:
-    """The recorded inputs of an operator."""
+    """Return the recorded inputs of an operator."""
     return dict(zip(TENSORS, (values or [""] * len(types), types, strides, dims), strict=True))
 
 
 def launched(id: int, start: float, us: float, name: str, correlation: int, at: float = 0) -> list[dict[str, Any]]:
-    """A launch, its kernel and the two arrows between them."""
+    """Return a launch, its kernel and the two arrows between them."""
     at = at or start - 20
     common = {"pid": PID, "tid": PID}
     runtime = {"External id": id, "cbid": 211, "correlation": correlation}
@@ -56,7 +56,7 @@ LIST, SCALAR = "ScalarList", "Scalar"
 
 
 def steps(category: str) -> list[dict[str, Any]]:
-    """Two steps as ``profiler.step()`` marks them, and what the profiler shows of them on the device."""
+    """Return two steps as ``profiler.step()`` marks them, with their marks on the device."""
     out = []
     for number, start, us in ((3, 95.0, 600.0), (4, 695.5, 450.25)):
         step = {"ph": "X", "name": f"ProfilerStep#{number}"}
@@ -70,9 +70,9 @@ def steps(category: str) -> list[dict[str, Any]]:
 
 
 def job(category: str = "user_annotation") -> list[dict[str, Any]]:
-    """A linear layer under autocast, its gradients, attention scores, two convolutions and their backward.
+    """Return a linear layer under autocast, its gradients, attention scores, and two convolutions with their backward.
 
-    Then a product whose bias and GELU are operators of their own.  Events of this category mark two steps.
+    Then comes a product whose bias and GELU are operators of their own.  Events of ``category`` mark two steps.
     """
     bias = [[3072], [2048, 768], [768, 3072], [], []]
     turned = [[1], [768, 1], [1, 768], [], []]
@@ -153,7 +153,7 @@ HEADER = {
 
 
 def kineto(events: list[dict[str, Any]]) -> str:
-    """Kineto's own layout: an event over several lines, its arguments on one."""
+    """Return a text in Kineto's own layout: an event over several lines, with its arguments on one line."""
     texts = []
     for event in events:
         head = {key: value for key, value in event.items() if key not in ("ts", "dur", "args")}
@@ -169,7 +169,7 @@ def kineto(events: list[dict[str, Any]]) -> str:
 
 
 def without_ids(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same as an older ROCm build gives it: kernels and launches bear no External id."""
+    """Return the events as an older ROCm build records them: kernels and launches bear no External id."""
     gpu = ("kernel", "cuda_runtime", "gpu_memset")
     return [
         {**event, "args": {k: v for k, v in event["args"].items() if k != "External id"}}

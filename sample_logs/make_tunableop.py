@@ -1,7 +1,7 @@
-"""Makes ``sample_logs/tunableop/`` and ``sample_logs/tables/``: run it from anywhere, the files are always the same.
+"""Make ``sample_logs/tunableop/`` and ``sample_logs/tables/``. Run it from anywhere; the files are always the same.
 
-It writes the grammar from its own understanding and imports nothing of logparse, so that the samples are evidence
-independent of the readers.  The job, the library build and the solutions are those of ``make_hipblaslt.py``.
+It writes the grammar from its own understanding.  It imports nothing of logparse, so that the samples are evidence
+independent of the readers.  Job, library build and solutions are the same as in ``make_hipblaslt.py``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROCM_25 = (
     "Validator,GCN_ARCH_NAME,gfx942:sramecc+:xnack-",
 )
 
-# layout, m, n, k, batch (0: none), default ms, winner, winner's ms
+# layout, m, n, k, batch (0: no batch), default's ms, winner, winner's ms
 JOB = (
     ("TN", 12288, 8192, 4096, 0, 1.7124, "Default", 1.7124),
     ("NN", 4096, 8192, 12288, 0, 1.7382, "Gemm_Rocblas_98212", 1.73618),
@@ -71,7 +71,7 @@ def results() -> list[str]:
 
 
 def blas_log() -> list[str]:
-    """Rows as PYTORCH_TUNABLEOP_BLAS_LOG=1 writes them, on a CUDA build."""
+    """Return rows as PYTORCH_TUNABLEOP_BLAS_LOG=1 writes them, on a CUDA build."""
     plain = (
         "M: 96, N: 100, K: 64, lda: 64, ldb: 64, ldc: 96, ldd: 96, stride_a: 0, stride_b: 0, stride_c: 0, stride_d: 0, "
         "alpha: 1.0000, beta: 1.0000, transA: t, transB: n, batch_count: 1, a_type: f16_r, b_type: f16_r, "
@@ -97,7 +97,7 @@ def blas_log() -> list[str]:
 
 
 def cublaslt() -> list[str]:
-    """A CUDA build from 2.14 on chooses among cuBLASLt's heuristics."""
+    """Return rows of a CUDA build from 2.14 on, which chooses among cuBLASLt's heuristics."""
     name = "Gemm_Cublaslt_id_{}_tile_{}_stages_{}_splitk_{}_red_{}_swizzle_{}_custom_{}_inner_{}_cluster_{}"
     return [
         "Validator,PT_VERSION,2.14.1",
@@ -108,7 +108,7 @@ def cublaslt() -> list[str]:
 
 
 def verbose() -> list[str]:
-    """Level 3 of torch 2.9: some keys of JOB, tuned among six candidates."""
+    """Return a log at level 3 of torch 2.9: some keys of JOB, tuned among six candidates."""
     out = ["reading tuning results from tunableop_results0.csv"]
     for line in ROCM_29:
         _, name, value = line.split(",")
@@ -147,7 +147,7 @@ def verbose() -> list[str]:
 
 
 def verbose_cut() -> list[str]:
-    """A job that died while a candidate was being timed: the last line names it."""
+    """Return the log of a job that died while it timed a candidate.  The last line names the candidate."""
     named = log_key(key("TN", 64, 8192, 4096, 0))
     return [
         f"finding fastest for {named} out of 6 candidates",
@@ -160,7 +160,7 @@ def verbose_cut() -> list[str]:
 
 
 def verbose_23() -> list[str]:
-    """Torch 2.3: no leading dimensions, no minimum and maximum, a slower candidate leaves no time."""
+    """Return a log of torch 2.3: no leading dimensions, no minimum and maximum, and no time of a slower candidate."""
     named = "GemmTunableOp_float_NN(nn_1024_512_2048)"
     timing = "├──tuning using warmup iters 1 [{} ms] and tuning iters 29 [{} ms] instance id={}, {} {}"
     return [
@@ -186,7 +186,7 @@ def damaged() -> str:
     rows = [
         *ROCM_29,
         f"{good},Default,0.5663",
-        f"{good},Gemm_Hipblaslt_105420,0.5612",  # a second row of the key: the first wins
+        f"{good},Gemm_Hipblaslt_105420,0.5612",  # a second row of the key: the first row wins
         "GemmTunableOp_Half_TN,tn_57344_32768_8192_ld_8192_8192_57344,Default,inf",
         "GemmTunableOp_Half_TN,tn_96_100_64_ld_64_64_96,Default",
         "GemmTunableOp_Half_TN,tn_96_104_64_ld_64_64_96,Default,fast",
@@ -196,7 +196,7 @@ def damaged() -> str:
         "",
         "GemmTunableOp_Half_TN,nn_96_112_64_ld_64_64_96,Default,0.01",
         "GemmTunableOp_Half_TN,tn_96_116_64_ld_64_64,Default,0.01",
-        # appended behind a file without a final newline
+        # These rows were appended to a file without a final newline.
         "GemmTunableOp_Half_TN,tn_96_120_64_ld_64_64_96,Default,0.5"
         "GemmTunableOp_Half_NN,nn_96_120_64_ld_96_64_96,Default,0.25",
     ]
@@ -204,7 +204,7 @@ def damaged() -> str:
 
 
 def tables() -> None:
-    """Tables of aiter (three header generations), rocBLAS's logs, and a spreadsheet of anyone's."""
+    """Write tables of aiter (three header generations), rocBLAS's logs, and a spreadsheet that anyone may have made."""
     kernel = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT64x32x256"
     tuned = [
         "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw",

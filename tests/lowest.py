@@ -1,9 +1,8 @@
-"""Prints constraints for pip: of each package that a user installs and ``pyproject.toml`` bounds from below the lowest
-version.
+"""Print constraints for pip: the lowest version of each package that ``pyproject.toml`` bounds from below.
 
-``make lowest`` installs these, beside any version of what tests alone need, whose old ones do not go together.  A
-version of which the index has no wheel for this Python is left to pip and named on standard error, as it then is not
-what is tested.
+Only packages that a user installs are listed.  ``make lowest`` installs them.  Packages that only tests need get any
+version, because their old versions do not go together.  If the index has no wheel of a version for this Python, pip
+chooses the version.  Standard error then names the package, because its lowest version is not tested.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def bounds() -> dict[str, str]:
-    """Package → the lowest version that the project and its extras but ``test`` allow."""
+    """Return package → lowest version that the project and its extras allow.  The extra ``test`` does not count."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     extras = (texts for name, texts in project["optional-dependencies"].items() if name != "test")
     texts = [*project["dependencies"], *(x for extra in extras for x in extra)]
@@ -31,7 +30,7 @@ def bounds() -> dict[str, str]:
 
 
 def has_wheel(requirement: str) -> bool:
-    """Whether the index has a wheel of it for this Python."""
+    """Tell whether the index has a wheel of the requirement for this Python."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     words = [*pip, "--dry-run", "--no-deps", "--ignore-installed", "--only-binary", ":all:", requirement]
     return subprocess.run(words, capture_output=True, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""The program in this process, for tests that are not about processes: starting one takes most of their time."""
+"""Run the program in this process, for tests that are not about processes. Starting one takes most of a test's time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from logparse.output import Answer, options
 
 @dataclass(frozen=True)
 class Done:
-    """What a process that ended has left."""
+    """Exit code and outputs of the program."""
 
     returncode: int
     stdout: str
@@ -23,7 +23,7 @@ class Done:
 
 
 def run(*words: str, columns: int | None = None) -> Done:
-    """``logparse WORD…`` with its outputs, as wide as they are where no terminal is, or ``columns``."""
+    """Run ``logparse WORD…`` and return its outputs. They are as wide as without a terminal, or ``columns`` wide."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     code: object = 0
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -40,7 +40,10 @@ def run(*words: str, columns: int | None = None) -> Done:
 
 
 def asked(*words: str) -> tuple[Done, list[Answer]]:
-    """The answer of a verb, not printed, for tests that print it in several ways; no answer where it failed."""
+    """Run a verb and return its answer unprinted, for tests that print it in several ways.
+
+    No answer if the verb failed.
+    """
     answers: list[Answer] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(options, "show", lambda answer, *_args, **_words: answers.append(answer))

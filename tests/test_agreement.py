@@ -1,4 +1,4 @@
-"""Verbs that count problems agree with each other, on one store."""
+"""Verbs that count problems agree with each other on one store."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_problems_are_counted_alike(case: str, store: Store, tmp_path: Path) -> 
     assert all(held[f"{unit}_lines"] == counted[unit] for unit in ("call", "measurement", "message", "foreign"))
     assert held["measurement_lines"] == store.query("select count(*) as n from measurements")["n"][0]
     assert read.calls == store.query("select coalesce(sum(count), 0) as n from calls")["n"][0]
-    assert held["call_lines"] == read.calls or "profile" in read.format  # whose lines state counts
+    assert held["call_lines"] == read.calls or "profile" in read.format  # lines of a profile state counts
     for label, known in zip(shown["problem"], shown["text"], strict=True):
         assert known in {one.problem.text for one in show(store, label)}
     if shown["calls"].notna().all():
@@ -135,7 +135,10 @@ def test_of_a_table_of_several_devices_the_targets_rows_are_kept(tmp_path: Path)
 
 
 def test_traced_calls_beside_a_log_are_those_of_the_whole_run(store: Store) -> None:
-    """In ``top`` as in ``recommend``: else what only traces count ranks by a few steps below what a log counts."""
+    """This holds in ``top`` as in ``recommend``.
+
+    Otherwise calls that only traces count would rank below calls in logs, because a trace covers only a few steps.
+    """
     ingest([str(SAMPLES / x) for x in ("traces/job.trace.json", "hipblaslt/trace_4242.log")], store, run="run")
     traced = top(store, n=1000).set_index("text")
     count_units(store, "run")
@@ -148,7 +151,7 @@ def test_traced_calls_beside_a_log_are_those_of_the_whole_run(store: Store) -> N
 
 
 def test_top_shows_the_pick_of_calls_that_no_log_counts(store: Store) -> None:
-    """As ``recommend`` takes it."""
+    """``recommend`` takes the same pick."""
     ingest([str(SAMPLES / "aiter" / "server.log")], store, run="run")
     made = picks(tables_of(store)).sort_values(["count", "pick"], ascending=[False, True]).drop_duplicates("problem")
     shown = top(store, n=1000).set_index("text")["pick"]
@@ -157,7 +160,7 @@ def test_top_shows_the_pick_of_calls_that_no_log_counts(store: Store) -> None:
 
 
 def test_calls_count_as_those_of_the_linked_problem_with_a_pick(store: Store) -> None:
-    """By one rule in ``top``, on the page and in ``recommend``."""
+    """One rule holds in ``top``, on the page and in ``recommend``."""
     ingest([str(SAMPLES / "tables")], store, run="run")
     tables, shown = tables_of(store), top(store, n=10_000)
     ((problem, other),) = counted_as(tables).items()
@@ -167,7 +170,7 @@ def test_calls_count_as_those_of_the_linked_problem_with_a_pick(store: Store) ->
 
 
 def test_the_best_is_of_the_measurements_of_the_pick(store: Store) -> None:
-    """Neither what the job's own calls took nor another run's times are compared with a replay's default."""
+    """A replay's default is compared neither with the times of the job's own calls nor with another run's times."""
     problem = product(4096, 64, 8192)
     replayed(store, problem, {"Default": 10.0, "hipblaslt:7": 8.0, "hipblaslt:8": 7.0}, "hipblaslt:7")
     for run, origin, us in (("run", "trace", 4.0), ("run", "bench", 3.0), ("other", CONFIRM, 2.0)):

@@ -23,12 +23,15 @@ def module_name(path: Path) -> str:
 
 MODULES = {module_name(path): path for path in FILES}
 PROGRAM = ("logparse.cli", "logparse.api")
-"""The verbs, for the shell and for Python: these import all, and nothing imports them."""
+"""The verbs, for the shell and for Python. These modules import all others, and no module imports them."""
 
 
 @cache
 def imports(path: Path, *, types: bool = False) -> frozenset[str]:
-    """Our own modules that a file imports, also inside functions; for type checking alone only with ``types``."""
+    """Return our own modules that a file imports, including imports inside functions.
+
+    Imports that only type checking needs count only with ``types``.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
@@ -49,7 +52,7 @@ FORMATS_MAY = {
 
 
 def test_imports_point_the_right_way() -> None:
-    """As logparse ← analyzers ← the program, with the model below all and nouns alone below the formats."""
+    """The order is logparse ← analyzers ← the program. The model is below all, and formats may use only nouns."""
     wrong = []
     for name, path in MODULES.items():
         for used in imports(path):
@@ -64,7 +67,7 @@ def test_imports_point_the_right_way() -> None:
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
-    """A circle of the graph as a path; empty without one."""
+    """Return a circle of the graph as a path; empty if it has no circle."""
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> list[str]:
@@ -87,7 +90,7 @@ def test_no_import_circles() -> None:
 
 
 def test_modules_of_the_store_know_each_other_in_one_direction() -> None:
-    """Also by their types."""
+    """This also holds for imports of types."""
     store = {name: path for name, path in MODULES.items() if name.startswith("logparse.store.")}
     graph = {name: {*imports(path, types=True)} & {*store} for name, path in store.items()}
     assert sum(map(len, graph.values())) > 30
@@ -95,10 +98,13 @@ def test_modules_of_the_store_know_each_other_in_one_direction() -> None:
 
 
 def test_no_circles_between_members_of_a_folder() -> None:
-    """Of every folder the files and folders in it, each folder taken as one, import each other in one direction."""
+    """In every folder, the files and subfolders import each other in one direction.
+
+    A subfolder counts as one member.
+    """
     floors: dict[str, dict[str, set[str]]] = {}
     for name, path in MODULES.items():
-        if name in PROGRAM:  # which alone may look up to analyzers
+        if name in PROGRAM:  # only the program may import analyzers from below
             continue
         for used in imports(path):
             here, there = name.split("."), used.split(".")
@@ -124,12 +130,12 @@ SHARED = (
     "roofline",
     "output",
 )
-"""Modules of ``logparse/`` that every folder may import: the drawing leaves them out."""
+"""Modules of ``logparse/`` that every folder may import. The drawing leaves them out."""
 QUESTIONS = ("lookup", "sql")
 
 
 def place(name: str) -> str:
-    """The place of a module in the drawing: its folder, or for the few of a package's root their purpose."""
+    """Return the place of a module in the drawing: its folder, or its purpose if it lies at the root of a package."""
     package, *rest = name.split(".")
     if not rest or (package == "logparse" and rest[0] in (*SHARED, "__main__")):
         return package
@@ -139,7 +145,7 @@ def place(name: str) -> str:
 
 
 def test_the_drawing_in_contributing_is_true() -> None:
-    """Every import between folders is drawn, every drawn one is there, and none points up."""
+    """Every import between folders is drawn, every drawn import exists, and no import points up."""
     (text,) = DRAWN.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     drawn: dict[str, set[str]] = {}
     for line in text.splitlines():
@@ -147,7 +153,7 @@ def test_the_drawing_in_contributing_is_true() -> None:
         drawn.setdefault(folder.strip() or list(drawn)[-1], set()).update(others.split())
     found: dict[str, set[str]] = {}
     for name, path in MODULES.items():
-        if name in (*PROGRAM, "logparse.__main__"):  # which import all
+        if name in (*PROGRAM, "logparse.__main__"):  # these import all modules
             continue
         here = place(name)
         found.setdefault(here, set()).update(there for used in imports(path) if (there := place(used)) != here)
@@ -160,11 +166,11 @@ def test_the_drawing_in_contributing_is_true() -> None:
 CODE = {"Shell", "Python", "Html"}
 """Classes of ``logparse/quoting.py``: text that may run."""
 PACKAGED = {"get_plotlyjs()"}
-"""Code of a package that is no file of ours."""
+"""Code from a package, not from a file of ours."""
 
 
 def test_code_is_made_of_literals_and_of_files_of_the_program() -> None:
-    """Whatever else becomes code passes a function of ``logparse/quoting.py``, which quotes it."""
+    """All other text that becomes code passes a function of ``logparse/quoting.py``, which quotes it."""
     wrong, seen = [], 0
     for path in FILES:
         if module_name(path) == "logparse.quoting":
@@ -178,7 +184,7 @@ def test_code_is_made_of_literals_and_of_files_of_the_program() -> None:
 
 
 def is_own(node: ast.expr) -> bool:
-    """Whether an expression is a text of this program: a literal, also stripped, or a file of it."""
+    """Tell whether an expression is a text of this program: a literal, a stripped literal, or a file of the program."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "strip":
         node = node.func.value
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -191,7 +197,7 @@ PLACE = re.compile(r"@([a-z_]+)@")
 
 
 def test_a_template_is_filled_by_one_function_alone() -> None:
-    """Each place of each template has a value, made by ``quoting.filled``; nothing else reads a template."""
+    """Each place of each template has a value, made by ``quoting.filled``. Nothing else reads a template."""
     assert {x.name for x in TEMPLATES} >= {"apply.sh.in", "apply.py.in", "tune_miopen.sh.in", "report.html.in"}
     literals: dict[Path, set[str]] = {}
     for path in FILES:
@@ -222,7 +228,7 @@ MAY_WRITE: Mapping[str, str] = {
     "analyzers.explore.load.child": "a scratch folder of the page",
     "analyzers.explore.load.job": "a scratch folder of the page",
 }
-"""Modules that open files to write in another way than ``output.files``, and why."""
+"""Modules that open files for writing without ``output.files``, with the reason."""
 
 
 def test_files_of_the_users_are_written_in_one_way() -> None:
@@ -235,7 +241,7 @@ def test_files_of_the_users_are_written_in_one_way() -> None:
 
 
 def is_write(call: ast.Call) -> bool:
-    """Whether a call opens a file to write, or writes one."""
+    """Tell whether a call opens a file for writing, or writes a file."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     modes = [x.value for x in (*call.args, *(k.value for k in call.keywords)) if isinstance(x, ast.Constant)]
     opens = name == "open" and any(isinstance(x, str) and re.fullmatch("[wxa]b?[+]?|[ar]b?[+]b?", x) for x in modes)
@@ -243,7 +249,7 @@ def is_write(call: ast.Call) -> bool:
 
 
 def test_the_roots_hold_only_the_listed_modules() -> None:
-    """``analyzers/findings/`` holds the kind and the findings, each file named as its finding."""
+    """``analyzers/findings/`` holds the kind and the findings. Each file has the name of its finding."""
     from analyzers.findings import ANALYZERS
 
     named = {analyzer.name.replace("-", "_") for analyzer in ANALYZERS}
@@ -257,7 +263,10 @@ def test_the_tests_that_begin_exist() -> None:
 
 
 def imported(*words: str, own: bool = False) -> set[str]:
-    """The top-level modules, and those of pyarrow, that ``logparse WORD…`` imports; or all ``own`` ones of ours."""
+    """Return the top-level modules, and pyarrow's modules, that ``logparse WORD…`` imports.
+
+    With ``own``, return all of ours.
+    """
     code = f"""
 import contextlib, io, sys
 sys.argv = ["logparse", *{words!r}]

@@ -68,7 +68,7 @@ def test_a_query_and_its_limits(store: str) -> None:
 
 
 def _cpu_s(pid: int) -> float | None:
-    """CPU seconds of a process; None once it has ended."""
+    """Return the CPU seconds of a process, or None once it has ended."""
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -77,7 +77,7 @@ def _cpu_s(pid: int) -> float | None:
 
 
 def _below(pid: int) -> Iterator[int]:
-    """The processes that a process has started, and those that they have."""
+    """Yield the descendants of a process."""
     with suppress(FileNotFoundError, ProcessLookupError):
         for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
             yield child
@@ -85,7 +85,7 @@ def _below(pid: int) -> Iterator[int]:
 
 
 def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
-    """A kill leaves the program no time to stop it, and the query would take weeks."""
+    """A kill leaves the program no time to stop the query, which would take weeks."""
     endless = "select sum(a.x * b.x) from range(1000000000000) a(x), range(1000000) b(x)"
     command = [sys.executable, "-m", "logparse", "sql", endless, "--timeout", "600", "--store", samples.url]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as program:
@@ -93,7 +93,7 @@ def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
             child = None
             while child is None:
                 assert program.poll() is None
-                busy = (x for x in _below(program.pid) if (_cpu_s(x) or 0.0) > 1.5)  # more than its imports
+                busy = (x for x in _below(program.pid) if (_cpu_s(x) or 0.0) > 1.5)  # more than its imports take
                 child = next(busy, None)
                 time.sleep(0.05)
         finally:
@@ -106,7 +106,7 @@ def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
     [RuntimeError("Query interrupted"), duckdb.InvalidInputException("reading the schema failed: KeyboardInterrupt: ")],
 )
 def test_ctrl_c_in_a_query_is_no_error(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    """DuckDB turns a KeyboardInterrupt into errors of its own: they ended in a traceback, or blamed the store."""
+    """DuckDB turns a KeyboardInterrupt into its own errors. They used to end in a traceback, or to blame the store."""
 
     def app(words: Sequence[str]) -> None:
         raise error
@@ -170,7 +170,9 @@ def test_show_takes_the_name_that_tables_show(store: str) -> None:
 
 
 def test_show_states_what_comparable_problems_take(tmp_path: Path) -> None:
-    """Of a find-db's device, MI300X, best times are shipped: a call of 9 ms is far above those like it."""
+    """Best times are shipped for the find-db's device, MI300X. A call of 9 ms takes far longer than
+    comparable calls.
+    """
     at = ("--store", str(tmp_path / "store"))
     head = (
         "direction,n,c,h,w,k,filter_h,filter_w,pad_h,pad_w,stride_h,stride_w,dilation_h,dilation_w,out_h,out_w,groups"

@@ -1,4 +1,4 @@
-"""The documents: every command in them runs (or at least parses), and they list all that there is."""
+"""The documents: every command in them runs (or at least parses), and their lists are complete."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SHELL = re.compile(r"[|<>;&]|^\s*(?!logparse\b)\S")
-"""What needs a shell: pipes, redirections, and every other program than logparse."""
+"""Commands that need a shell: pipes, redirections, and every program other than logparse."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of a document; ``note`` is the HTML comment before it, which states what is expected of it."""
+    """A fenced block of a document. ``note`` is the HTML comment before it, which states the expected result."""
 
     document: Path
     line: int
@@ -49,7 +49,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """Command lines: of a console those after the prompt, of a script all but comments."""
+        """Command lines: in a console the lines after the prompt, in a script all lines but comments."""
         joined = self.text.replace("\\\n", " ")
         if self.language == "console":
             return [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
@@ -75,13 +75,13 @@ BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
 
 
 def words_of(command: str) -> list[str]:
-    """The words after ``logparse``, comments dropped and patterns expanded as a shell does."""
+    """Return the words after ``logparse``. Comments are dropped, and patterns are expanded as in a shell."""
     words = shlex.split(command, comments=True)[1:]
     return [found for word in words for found in (sorted(glob.glob(word)) or [word])]
 
 
 def parse(words: Sequence[str]) -> None:
-    """Raise what the program raises for wrong options or arguments, and run nothing."""
+    """Raise the error that the program raises for wrong options or arguments. Nothing runs."""
     context = PROGRAM.make_context("logparse", [words[0]])
     name, verb, rest = PROGRAM.resolve_command(context, list(words))
     verb.make_context(name, rest, parent=context)
@@ -89,7 +89,7 @@ def parse(words: Sequence[str]) -> None:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a job: copies of samples, override files, and a store with the runs ``before`` and ``after``."""
+    """Folder of a job: copies of samples, override files, and a store with the runs ``before`` and ``after``."""
     folder = tmp_path_factory.mktemp("job")
     for name in (
         *(SAMPLES / "hipblaslt").glob("hipblaslt_rank*.log"),
@@ -203,7 +203,7 @@ def test_tables_of_members_are_theirs(page: Path) -> None:
 
 
 def test_every_table_of_members_stands_in_one_page() -> None:
-    """Also that of each library whose formats tell how they are produced."""
+    """Tables of libraries count, too, if their formats tell how they are produced."""
     names = [name for page in DOCUMENTS for name in TABLES["names_in"](page.read_text(encoding="utf-8"))]
     libraries = [folder for name in names if name.startswith("formats ") for folder in name.split(" ")[1:]]
     assert sorted(libraries) == sorted(TABLES["rooms"]())
@@ -239,7 +239,7 @@ def test_views_are_all_described() -> None:
 
 
 def test_columns_of_views_exist(job: Path) -> None:
-    """The columns that docs/sql.md promises; ``…`` and ``*`` stand for several."""
+    """docs/sql.md promises these columns. ``…`` and ``*`` stand for several columns."""
     text = (ROOT / "docs" / "sql.md").read_text(encoding="utf-8")
     store = logparse.open(job / "logparse-store")
     for view, columns in re.findall(r"^\| `(\w+)` \| [^|]+ \| (.+) \|$", text, re.MULTILINE):
@@ -265,7 +265,7 @@ def test_the_session_of_the_first_page_is_what_the_program_prints(golden: Golden
 
 
 def test_the_five_commands_work_as_they_are_printed(tmp_path: Path) -> None:
-    """In a shell, with the files that the page's own commands make, one after the other."""
+    """They run in a shell, one after the other, with the files that the page's own commands make."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     session = text.partition(transcript.BEGIN)[2].partition(transcript.END)[0]
     typed = re.findall(r"^\$ (.*)", session, re.MULTILINE)
@@ -290,7 +290,7 @@ def test_the_first_page_is_short_and_narrow() -> None:
 
 
 def test_no_prose_is_wider_than_120_columns() -> None:
-    """Rows of tables and lines of code may be; none of README is."""
+    """Rows of tables and lines of code may be wider, but not in README."""
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
         prose = text if document.name == "README.md" else re.sub(r"```.*?```", "", text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Every file that is written for a library or a tool, from the samples, and the lines that state how it is used."""
+"""Every file that is written for a library or a tool, from the samples, and the lines that tell how to use it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ PROBLEMS: Sequence[Problem] = [gemm(), gemm(64, n=7, bias=True), W, F, B]
 
 
 def miopen_overrides() -> list[Override]:
-    """The fastest solver of each record of the sample, with the next one behind it and made-up parameters."""
+    """Return the fastest solver of each record of the sample, with the second fastest as fallback
+    and made-up parameters.
+    """
     out = []
     for line in (SAMPLES / f"miopen/{file_name(MIOPEN)}").read_text().splitlines():
         rows = [
@@ -71,8 +73,10 @@ def rocblas_overrides() -> list[Override]:
 
 @dataclass(frozen=True)
 class Case:
-    """Files that are written for a target; ``format`` is the override format that they are of, None: they are of none
-    (commands of a tool, what a tuner reads).
+    """Files that are written for a target.
+
+    ``format`` is the override format of the files.  None: they have no override format (a tool's commands, a tuner's
+    input).
     """
 
     make: Callable[[], Sequence[Emission]]
@@ -81,7 +85,7 @@ class Case:
 
 
 def own_samples(format: OverrideFormat) -> list[Path]:
-    """The files of ``sample_logs/`` of this format of which its library takes every row, and has nothing to remark."""
+    """Return the files of ``sample_logs/`` in this format whose rows the library takes all, without a remark."""
     out = []
     for path in sorted(path for path in SAMPLES.rglob("*") if path.is_file()):
         head = Head(path.name, path.read_bytes())
@@ -93,7 +97,7 @@ def own_samples(format: OverrideFormat) -> list[Path]:
 
 
 def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) -> list[Override]:
-    """The rows of a file as overrides for a target."""
+    """Return the rows of a file as overrides for a target."""
     return [
         Override(
             problem=row.problem,
@@ -110,7 +114,7 @@ def overrides_of(format: OverrideFormat, name: str, data: bytes, target: Facts) 
 
 
 def rewritten(format: OverrideFormat) -> Sequence[Emission]:
-    """The format's own sample, read and written again."""
+    """Read the format's own sample and write it again."""
     assert format.writer is not None
     found = own_samples(format)
     assert found, f"{format.name}: sample_logs/ has no file of it without an error: its writer has no case"
@@ -149,7 +153,7 @@ CASES: dict[str, Case] = {
         for name in ("bench", "driver", "untuned")
     },
 }
-"""What is written, by its folder of goldens.  A format without a case here is written from its own sample."""
+"""Files to write, by their folder of goldens.  A format without a case here is written from its own sample."""
 CASES |= {
     f"rewritten-{format.name}": Case(partial(rewritten, format), format.name, TARGET)
     for format in OVERRIDE_FORMATS
@@ -158,7 +162,7 @@ CASES |= {
 
 
 def rendered(files: Sequence[Emission]) -> dict[str, bytes]:
-    """File name → its bytes, and ``NAME.use`` → the lines that make a library read it."""
+    """Return file name → its bytes, and ``NAME.use`` → the lines that make a library read the file."""
     out = {file.name: file.data for file in files}
     uses = {x.name: "\n".join([*x.lines, *[""] * x.use.endswith("\n")]) for x in files[:1] if x.use}
     return out | {f"{name}.use": use.encode() for name, use in uses.items()}
@@ -194,7 +198,7 @@ def test_no_file_takes_the_place_of_one_that_is_read(tmp_path: Path) -> None:
 
 
 def test_no_golden_is_left_over(golden: Goldens) -> None:
-    """The files of each case are judged by its own test."""
+    """The files of each case are compared in its own test."""
     golden.check_names(GOLDENS, (path for path in GOLDENS.rglob("*") if path.parent.name in CASES), "**/*")
 
 
@@ -204,7 +208,7 @@ def test_every_writer_has_a_case() -> None:
         format = format_of(writer)
         if format is not None:
             assert format.name in covered
-        else:  # a list that a tuner reads, and ingest
+        else:  # a list that a tuner reads, and ingest, too
             (reader,) = [x for x in FORMATS if x.name == writer.name and isinstance(x, FileFormat)]
             made = [Head(x.name, x.data) for case in CASES.values() if case.format is None for x in case.make()]
             assert any(map(reader.recognise, made))

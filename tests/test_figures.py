@@ -1,4 +1,4 @@
-"""The figures of README.md and docs/results.md, made again from the records that they stand for."""
+"""The figures of README.md and docs/results.md are computed again from their records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Record = Mapping[str, Any]
 
 @cache
 def record(name: str, date: str = "2*") -> Record:
-    """The latest record of this name on an H200, or that of a date."""
+    """Return the latest record of this name on an H200, or the record of a date."""
     path = sorted(RESULTS.glob(f"{name}-NVIDIA-H200-{date}.json*"))[-1]
     data = path.read_bytes()
     found: Record = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
@@ -38,7 +38,7 @@ def percent(share: float, places: int = 1) -> str:
 
 
 def timed(name: str) -> list[tuple[Record, dict[str, float]]]:
-    """The problems of a record with a time of the pick, and the time (µs) of each solution."""
+    """Return the problems of a record with a time of the pick, and the time (µs) of each solution."""
     rows = [
         (x, {row["solution"]: row["time_us"] for row in x["rows"] if row["status"] == "ok" and row["time_us"]})
         for x in record(name)["results"]
@@ -52,7 +52,7 @@ def confirmed(name: str) -> str:
 
 
 def weighted(name: str) -> float:
-    """The share of the time of all calls that the best of each problem saves."""
+    """Return the share of the time of all calls that the best solution of each problem saves."""
     rows = [(x["calls"], times[x["pick"]], times[x["best"]]) for x, times in timed(name)]
     return 1 - sum(n * best for n, _, best in rows) / sum(n * pick for n, pick, _ in rows)
 
@@ -65,7 +65,7 @@ def products(name: str) -> str:
 
 
 def convolutions(name: str) -> str:
-    """One call each: by default, the best of the calls as they are, the best where tensors are stored as suits it."""
+    """Describe one call of each problem: by default, with the best as called, and with the best stored layout."""
     rows = timed(name)
     default = sum(times[x["pick"]] for x, times in rows)
     reachable = sum(min(us for solution, us in times.items() if "stored" not in solution) for _, times in rows)
@@ -81,7 +81,7 @@ def convolutions(name: str) -> str:
 
 
 def short(name: str) -> str:
-    """The same on the first page."""
+    """Return the shorter text for the first page."""
     words = re.sub(r" \([^)]*\)| stored", "", convolutions(name))
     count, _, rest = words.partition(" problems, one call each: ")
     return f"{count} backward-weight convolutions of a find-db made for the MI300X: {rest.removesuffix(' confirm')}"
@@ -124,7 +124,7 @@ CONFIRMED_WITH = {
 
 @pytest.mark.parametrize("blocks", CONFIRMED_WITH)
 def test_six_blocks_confirm_as_well_as_twelve(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record's summary again, from the first blocks of each process."""
+    """The record's summary is computed again, from the first blocks of each process."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     found = record("intervals")["pairs"]
     processes = []
@@ -166,7 +166,7 @@ def scaled() -> str:
 
 
 def promises(name: str) -> tuple[str, str]:
-    """How many pairs of program and action kept their promise, and the largest error."""
+    """Count the pairs of program and action that kept their promise, and find the largest error."""
     made = record(name)
     errors = [abs(x["error"]) for model in made["models"].values() for x in model["actions"] if "error" in x]
     kept = sum(x <= 0.05 for x in errors)
@@ -216,7 +216,7 @@ def test_four_gpus_are_as_their_record_says() -> None:
 
 
 def test_the_raw_samples_give_the_medians() -> None:
-    """A record's times are those of its samples."""
+    """A record's times are the medians of its samples."""
     for name in ("gemms", "wgrads"):
         for result in record(name)["results"]:
             for row in result["rows"]:
@@ -263,7 +263,7 @@ JOBS = {"": "jobs-NVIDIA-H200-2026-11-27.json", " (H100)": "jobs-NVIDIA-H100-80G
 
 
 def jobs() -> dict[str, Record]:
-    """The records of jobs, by what their rows are marked with."""
+    """Return the records of jobs, by the mark of their rows."""
     return {mark: json.loads((RESULTS / name).read_text(encoding="utf-8"))["jobs"] for mark, name in JOBS.items()}
 
 

@@ -1,4 +1,4 @@
-"""Files in a folder of the user's: a write that fails leaves the old ones, and no link is followed out unseen."""
+"""Files in a user's folder: a write that fails leaves the old files, and no link leads out of the folder unseen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CSV = str(SAMPLES / "tunableop/tunableop_results0.csv")
 
 
 def full(number: int) -> Callable[[int], None]:
-    """An ``fsync`` that finds the disk full at the n-th file."""
+    """Return an ``fsync`` that finds the disk full at the n-th file."""
     left = [number]
 
     def fsync(handle: int) -> None:
@@ -42,7 +42,7 @@ def full(number: int) -> Callable[[int], None]:
 
 
 def held(folder: Path) -> dict[str, bytes]:
-    """The files of a folder and those below it, but the lists of what was written."""
+    """Return the files of a folder and its subfolders, without the lists of written files."""
     files = (x for x in folder.rglob("*") if x.is_file() and x.name != ".logparse-written")
     return {str(x.relative_to(folder)): x.read_bytes() for x in files}
 
@@ -80,7 +80,7 @@ def test_a_full_disk_leaves_the_old_file(
 def test_files_of_a_recommendation_change_together(
     found: Recommendation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that is full at the n-th of them leaves all old files, for every n."""
+    """If the disk is full at the n-th file, all old files stay. This holds for every n."""
     made, _ = verb.write(found, Settings(), tmp_path)
     paths = [x.path for x in made if x.path is not None]
     for path in paths:
@@ -98,7 +98,7 @@ def test_files_of_a_recommendation_change_together(
 
 
 def test_apply_sh_comes_last(found: Recommendation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill between two renames leaves no new ``apply.sh`` beside files that it is not made for."""
+    """A kill between two renames must not leave a new ``apply.sh`` beside files that do not belong to it."""
     order: list[str] = []
     rename = os.replace
 
@@ -116,7 +116,7 @@ def test_apply_sh_comes_last(found: Recommendation, tmp_path: Path, monkeypatch:
 
 
 def test_a_real_limit_of_bytes(samples: Store, found: Recommendation, tmp_path: Path) -> None:
-    """The program itself, whose files cannot grow beyond 1,000 bytes."""
+    """The program itself runs, with a limit of 1,000 bytes for its files."""
     out = tmp_path / "out"
     verb.write(found, Settings(), out)
     for path in out.rglob("*"):
@@ -140,7 +140,7 @@ def add(folder: Path, *names: str) -> None:
 
 
 def test_what_a_program_cannot_follow(tmp_path: Path) -> None:
-    """Links within the folder are followed; one that leads out is an error, for a file and for a folder."""
+    """Links within the folder are followed. A link that leads out is an error, for a file and for a folder."""
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     outside.mkdir()
@@ -159,7 +159,7 @@ def test_what_a_program_cannot_follow(tmp_path: Path) -> None:
     (inside / ".logparse-written").symlink_to(outside / "victim")
     show(Answer(["x"]), TableFormat.table, str(inside / "x.txt"))
     assert held(outside) == {"victim": b"mine"}
-    write_file(inside / "apply.sh", b"named")  # by its own path: the user's choice
+    write_file(inside / "apply.sh", b"named")  # named by its own path, so it is the user's choice
     assert held(outside) == {"victim": b"named"}
 
 

@@ -34,7 +34,7 @@ OWN_SOLUTIONS = """
     from solutions_ t join commits_ s using (attempt) left join (
         select source_id, string_agg(value, ' ' order by name, value) as build from facts
         where name in ('hipblaslt_version', 'hipblaslt_revision') group by source_id) b using (source_id)"""
-"""As the view ``solutions``, which holds those of all sources once."""
+"""SQL of a view like ``solutions``, but per source. ``solutions`` itself holds each solution of all sources once."""
 
 
 def golden_of(sample: Path) -> Path:
@@ -42,7 +42,7 @@ def golden_of(sample: Path) -> Path:
 
 
 def rendered(store: Store) -> dict[str, str]:
-    """Of every source, by its path: its rows, sorted, as CSV sections."""
+    """Return path → the source's rows, sorted, as CSV sections."""
     with store.connect() as con:
         con.execute(OWN_SOLUTIONS)
         tables = {
@@ -67,7 +67,7 @@ def rendered(store: Store) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def rows(samples: Store) -> dict[str, str]:
-    """What every sample gives; each of its lines is counted once."""
+    """Rows of every sample. Each line of a sample is counted once."""
     check_conservation(samples)
     return rendered(samples)
 
@@ -78,7 +78,7 @@ def test_sample_gives_its_golden_rows(sample: Path, rows: dict[str, str], golden
 
 
 def test_every_format_has_a_sample() -> None:
-    """That it reads, so that its rows are in a golden."""
+    """The format reads the sample, so that its rows are in a golden."""
     read = {name for path in GOLDENS.rglob("*.txt") for name in path.read_text().partition("\n")[0][7:].split("+")}
     assert read >= {format.name for format in FORMATS}
 
@@ -88,11 +88,12 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 
 
 def test_exactly_one_format_recognises_a_sample() -> None:
-    """A whole file is one format's; a stream is no whole file and holds lines of some format."""
+    """A whole file belongs to one format. A stream is no whole file, and holds lines of some format."""
     for sample in SAMPLE_FILES:
         file = InputFile(str(sample))
         head, data = file.head(), file.open().read()
         whole = [f.name for f in FORMATS if isinstance(f, FileFormat) and f.recognise(head)]
         spoken = [f.name for f in FORMATS if not isinstance(f, FileFormat) and any(m in data for m in f.markers)]
-        linted = [x.name for x in OVERRIDE_FORMATS if x.recognise(head)]  # some are no format that ingest reads
+        # ingest does not read some of the override formats
+        linted = [x.name for x in OVERRIDE_FORMATS if x.recognise(head)]
         assert len(whole) == 1 or (not whole and (spoken or linted)), (sample, whole, spoken)

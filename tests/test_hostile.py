@@ -1,8 +1,8 @@
-"""Nothing runs from data: texts of every format that are code of some language, in every file that is written.
+"""Nothing runs from data. Texts in every written file, of every format, are code of some language.
 
-Two fences are tested apart.  Files whose text fields hold such texts (``hostile_files``) are read: what a field may not
-hold is a reject.  Nouns that hold them, as a store of others may, are written with the first fence taken away: shells,
-Python, a browser, a reader of Markdown and a terminal take them as text.
+Two barriers are tested apart.  First, files whose text fields hold such texts (``hostile_files``) are read.  A text
+that a field may not hold is a reject.  Second, nouns with such texts, as another person's store may hold, are written
+without the first barrier.  Shells, Python, a browser, a reader of Markdown and a terminal then take them as text.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from tests.conftest import SAMPLE_FILES, SAMPLES, sized
 CANARY = "CANARY"
 RUN = f"touch${{IFS}}{CANARY}"
 TERMINAL = f"\x1b[2J\x9b31m\u202e{CANARY}"
-BLIND = (  # of one line and without a blank or comma, which many formats take for the end of a field
+BLIND = (  # in one line without a blank or comma, which many formats take for the end of a field
     f";{RUN};#",
     f"$({RUN})",
     f"`{RUN}`",
@@ -83,7 +83,7 @@ SHELLS = [found for shell in ("sh", "dash", "bash", "zsh") if (found := shutil.w
 
 
 def texts_of(noun: object, name: str = "") -> Iterator[tuple[str, str]]:
-    """Name and text of each text field of a noun, those of nouns in it too."""
+    """Yield name and text of each text field of a noun, including the fields of nouns inside it."""
     if isinstance(noun, str):
         yield name, noun
     elif is_dataclass(noun):
@@ -100,7 +100,7 @@ def content(path: Path) -> bytes:
 
 
 def hostile_files(path: Path, records: Sequence[Record]) -> Iterator[bytes]:
-    """Contents of the file with a text of code behind the first value of each text field that stands in it."""
+    """Yield contents of the file with a text of code behind the first value of each text field in it."""
     data, met = content(path), set[str]()
     for name, value in (pair for record in records for pair in texts_of(record)):
         field = f"{name}:{value.partition(':')[0]}" if name == "Fact.name" else name
@@ -116,7 +116,7 @@ def hostile_files(path: Path, records: Sequence[Record]) -> Iterator[bytes]:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A store of the samples and of hostile variants of each."""
+    """A store of the samples, and of hostile variants of each."""
     folder, nouns, count = tmp_path_factory.mktemp("hostile"), list[Record](), 0
 
     def spied(outcome: Outcome) -> Outcome:
@@ -146,7 +146,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 LARGEST = 1 << 17
 NAMED = f"'\"<script>{CANARY}()</script><img/src=x onerror={CANARY}()>$({RUN})`{RUN}`;{RUN}"
-"""The name of a run, which a user may take from a file's."""
+"""Name of a run, which a user may take from a file's name."""
 KINDS = {
     "select a_type || b_type || c_type || d_type || compute_type || activation from gemm_problems": TYPE,
     "select replace(dtype, '-', '') || direction from conv_problems where direction <> 'B+W'": TYPE,
@@ -157,7 +157,7 @@ KINDS = {
     "select split_part(name, ':', 1) from facts": NAME,
 }
 ANYTHING = ("text", "error", "reason", "path")
-"""Columns of messages, errors and files: shown and nothing else."""
+"""Columns of messages, errors and files.  They are shown, and used for nothing else."""
 
 
 def test_a_field_holds_what_its_kind_may_hold(hostile: Store) -> None:
@@ -186,7 +186,7 @@ def test_nothing_of_a_hostile_file_runs(hostile: Store, tmp_path: Path) -> None:
 
 
 class Group:
-    """A kind of text that is replaced in nouns: ``changed`` returns it with a code behind it."""
+    """A kind of text that is replaced in nouns.  ``changed`` returns the text with a code behind it."""
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -230,7 +230,8 @@ class Solutions(Group):
 class Facts(Group):
     def field(self, noun: Any, name: str, value: Any) -> Any:
         if isinstance(value, Mapping) and name in ("target", "versions"):
-            builds = ("hipblaslt_revision", "rocblas_version", "pytorch_version")  # no file's name and no number
+            # values that are neither a file's name nor a number
+            builds = ("hipblaslt_revision", "rocblas_version", "pytorch_version")
             known = {x: y + self.code * (x in builds) for x, y in value.items()}
             return known | {f"{VALIDATOR}A{self.code}": "1"} if name == "target" else known
         return self.noun(value)
@@ -262,7 +263,9 @@ def found(samples: Store) -> Recommendation:
 def test_nothing_of_a_hostile_noun_runs(
     group: type[Group], found: Recommendation, samples: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ``test_nothing_of_a_hostile_file_runs``, with the first fence taken away: a store may come from others."""
+    """As ``test_nothing_of_a_hostile_file_runs``, but without the first barrier, because a store
+    may come from others.
+    """
     monkeypatch.setattr(overrides_write, "fault", lambda noun: None)
     application = Application(line="", settings=tf32.SETTINGS, model=(Python("model = pad_output(model, 5, 8)"),))
     program = ActionResult(
@@ -286,7 +289,7 @@ def test_nothing_of_a_hostile_noun_runs(
 
 
 def everything(found: Recommendation, store: Store, out: Path, change: Group | None = None) -> None:
-    """Write and show all there is, and let every reader take it."""
+    """Write and show everything, and let every reader take it."""
     made, _ = verb.write(found, Settings(), out)
     names = {str(x.path.relative_to(out)) for x in made if x.path is not None}
     assert change is None or "apply.py" in names
@@ -318,7 +321,10 @@ STUB = '#!/bin/sh\nprintf \'%s\\n\' "$@" >> "$SEEN"\n'
 
 
 def run(path: Path) -> None:
-    """Let each shell run a script where its tools are stubs; one that is sourced also where its facts hold."""
+    """Let each shell run a script while its tools are stubs.
+
+    A script that is sourced also runs while its facts hold.
+    """
     tools = path.parent.parent / "tools"
     tools.mkdir(exist_ok=True)
     for name in ("MIOpenDriver", "hipblaslt-bench"):
@@ -348,13 +354,13 @@ def nothing_ran(folder: Path) -> None:
 
 
 def plain(text: str) -> None:
-    """No character of a text is one that a terminal obeys."""
+    """Check that a text holds no character that a terminal obeys."""
     odd = [line for line in text.split("\n") if not line.isprintable()]
     assert odd == []
 
 
 def literals_alone(text: str) -> None:
-    """A hostile text stands in ``apply.py`` within a literal."""
+    """Check that a hostile text stands in ``apply.py`` only within a literal."""
     for node in ast.walk(ast.parse(text)):
         names = [x for x in vars(node).values() if isinstance(x, str)] if not isinstance(node, ast.Constant) else []
         assert not [x for x in names if CANARY in x]
@@ -362,7 +368,7 @@ def literals_alone(text: str) -> None:
 
 
 def no_markup(text: str) -> None:
-    """A reader of Markdown sees no tag and no link outside blocks of code, and every block ends."""
+    """Check that a reader of Markdown sees no tag and no link outside blocks of code, and that every block ends."""
     blocks = re.compile(r"^(`{3,})\w*\n.*?^\1$", re.MULTILINE | re.DOTALL)
     rest = blocks.sub("", text)
     assert "```" not in re.sub(r"\\`", "", rest), "a block of code does not end"
@@ -374,7 +380,7 @@ def no_markup(text: str) -> None:
 
 
 class Page(HTMLParser):
-    """Counts tags, and the attributes that hold code."""
+    """Count of tags, and of attributes that hold code."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -403,7 +409,7 @@ def test_a_page_of_hostile_files_holds_only_its_own_tags(hostile: Store, tmp_pat
 
 
 def test_the_cases_that_ran(tmp_path: Path) -> None:
-    """Each made a file when ``apply.sh`` was sourced, or ``driver.sh`` or ``tune_miopen.sh`` run."""
+    """Each case used to make a file when ``apply.sh`` was sourced, or ``driver.sh`` or ``tune_miopen.sh`` ran."""
     results = (SAMPLES / "tunableop/tunableop_results0.csv").read_text()
     named = f"Validator,A//;1e touch {CANARY} #,1\n{results}"
     facts = json.dumps({"arch": "gfx942", "cu_count": "304", "pytorch_version": f"2.9.1\ntouch {CANARY}"})

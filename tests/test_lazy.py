@@ -1,4 +1,4 @@
-"""Imports at the first use: of a library's module, and of what a package's modules hold."""
+"""Imports at the first use: a library's module, and a package's members."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from logparse import lazy
 
 @pytest.fixture
 def heavy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a module that nothing has imported yet."""
+    """Name of a module that nothing has imported yet."""
     (tmp_path / "some_heavy_library.py").write_text("value = [1]\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "some_heavy_library", raising=False)

@@ -153,7 +153,7 @@ def test_every_field_separates_two_problems_or_is_marked_unknown(name: str, base
 
 
 def test_a_number_of_compute_units_may_be_all_of_the_device() -> None:
-    """cuBLAS states it with every classic call: 132 on an H200 is all, and less with a target of the user's."""
+    """cuBLAS states the number with every classic call. 132 on an H200 means all units. A user may set fewer."""
     all_units, some, more = (replace(FULL, sm_count=x) for x in (0, 48, 132))
     assert [linked(all_units, x) for x in (all_units, some)] == ["exact", "shape"]
     assert view([all_units, some])[some.text, all_units.text][0] == "shape"

@@ -1,4 +1,4 @@
-"""The nouns' texts: canonical, readable, and readable back."""
+"""The nouns' texts are canonical and readable, and can be read back."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_what_a_plain_call_lacks_is_no_part_of_its_text() -> None:
 
 
 def test_a_text_of_an_older_store_is_of_a_plain_call() -> None:
-    """Its words end with β, and an absent swizzle or scale was not written."""
+    """The words of such a text end with β, and it does not mention a swizzle or scale that is absent."""
     text = GemmProblem(**with_plain({f"{x}_type": "bf16_r" for x in "abcd"})).text
     problem = problem_from_text(text)
     assert isinstance(problem, GemmProblem)

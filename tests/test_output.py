@@ -1,4 +1,4 @@
-"""Output of the verbs: every verb in every format on every kind of store; tables that fit; options that refuse."""
+"""Output of the verbs: every verb in every format on every kind of store, tables that fit, options that refuse."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "compact": ("compact",),
     "forget": ("forget", "r"),
 }
-"""Verbs whose answer is no table, in an order in which each finds what it is about."""
+"""Verbs whose answer is no table.  In this order, each verb finds what it needs."""
 ELSEWHERE = {
     **dict.fromkeys(
         ("capture", "run", "tune", "try"), "they start a job: tests/capture, tests/analyzers/tune/test_tune.py"
@@ -104,7 +104,9 @@ def kind_of_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 def test_every_verb_in_every_format_on_every_kind_of_store(
     kind_of_store: tuple[str, str], verb: str, tmp_path: Path
 ) -> None:
-    """An answer with the documented columns and types, or an error in one line; never a traceback."""
+    """Each verb gives an answer with the documented columns and types, or an error in one line, but
+    never a traceback.
+    """
     kind, store = kind_of_store
     words = [word.format(store=store, out=tmp_path / "out") if "{" in word[:1] else word for word in VERBS[verb]]
     words += [] if verb in (*WITHOUT_STORE, "verify", "diff") else ["--store", store]
@@ -142,13 +144,13 @@ def test_the_tables_of_verbs_hold_all_of_them() -> None:
 
 
 def test_verbs_without_a_table_end_on_every_kind_of_store(kind_of_store: tuple[str, str], tmp_path: Path) -> None:
-    """With an answer, or an error in one line."""
+    """Each verb ends with an answer, or an error in one line."""
     kind, store = kind_of_store
     url = str(shutil.copytree(store, tmp_path / "store"))
     for verb, given in CHANGES.items():
         out = run(*(word.format(out=tmp_path / "out") for word in given), "--store", url)
         assert out.returncode in (0, 1, 3), (verb, out.stderr)
-        nothing = out.stdout.startswith("nothing to export: ")  # which is no error in a store without problems
+        nothing = out.stdout.startswith("nothing to export: ")  # no error in a store without problems
         assert (out.returncode == 1) == (nothing or out.stderr.startswith("error: ")), (verb, out.stderr)
         assert "Traceback" not in out.stderr, verb
     assert run("check", "--store", url).returncode == 0, f"{kind}: what is forgotten leaves nothing damaged"
@@ -594,7 +596,7 @@ def test_a_process_ends_at_once_and_leaves_nothing_undone(watched: str, tmp_path
 
 @pytest.mark.parametrize("verb", ["top", "recommend", "status", "coverage", "diff"])
 def test_a_program_that_ends_prints_nothing_else(verb: str, samples_store: str, tmp_path: Path) -> None:
-    """DuckDB warns of uncollected objects when the interpreter shuts down; a verb's own notes stand alone."""
+    """DuckDB warns of uncollected objects when the interpreter shuts down.  Only a verb's own notes may be printed."""
     rest = {"coverage": [TUNED], "diff": [TUNED, TUNED], "recommend": ["--out", str(tmp_path)]}.get(verb, [])
     command = [sys.executable, "-m", "logparse", verb, *rest, "--store", samples_store]
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -627,7 +629,7 @@ def test_the_status_of_an_empty_store_states_that(tmp_path: Path) -> None:
 
 
 def test_a_count_with_a_fraction_is_read_as_a_whole_number() -> None:
-    """Weighed kinds of units give calls fractions, which the views of a run's counts do not have."""
+    """Weighted kinds of units give calls fractions.  The views with a run's counts have whole numbers."""
     rows = pd.DataFrame({"count": pd.array([1.98, None, 3.0], "Float64")})
     assert typed(rows, "count int")["count"].to_pylist() == [2, None, 3]
 
@@ -643,7 +645,7 @@ def test_empty_columns_are_left_out_before_others() -> None:
 
 
 def test_names_that_are_no_utf8_are_errors_with_a_remedy(tmp_path: Path) -> None:
-    """Also all but ASCII in the forced C locale.  The other files are read, and their table is drawn."""
+    """In the forced C locale this holds for all names but ASCII. The other files are read, and their table is drawn."""
     (tmp_path / "é").mkdir()
     for folder in ("", "é"):
         shutil.copy(LOG, tmp_path / folder / "x.log")
@@ -675,7 +677,7 @@ def test_json_is_utf_8_in_every_locale() -> None:
 def test_a_line_longer_than_the_bound_is_a_counted_reject(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its bytes pass in blocks: nothing of the reader ever holds it as a whole."""
+    """The line's bytes pass in blocks.  No part of the reader ever holds the line as a whole."""
     monkeypatch.setattr(lines, "LONGEST_BYTES", 3 << 20)
     monkeypatch.setattr(worker, "_RANGED_BYTES", 1 << 20 if how == "counters" else 1 << 40)
     content = b"".join((LINE.encode() + b"\n", b"x" * (9 << 20) + b"\n", LINE.encode() + b"\n", b"y" * (5 << 20)))

@@ -1,4 +1,4 @@
-"""Commands of logparse in what it prints and writes: what is copied must work, on the store that was asked about."""
+"""Commands of logparse in printed and written texts: a copied command must work on the store that was asked about."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.conftest import ROOT
 VERBS = {name: {x for p in verb.params for x in p.opts} for name, verb in typer.main.get_command(app).commands.items()}  # type: ignore[attr-defined]
 COMMAND = re.compile(rf"logparse ({'|'.join(VERBS)})\b([^`\n]*)")
 VALUE = "\0"
-"""In place of what an f-string substitutes."""
+"""Text in place of each value that an f-string inserts."""
 PLACEHOLDER = re.compile(r"[A-Z0-9#\[\]…-]+")
 
 
 def texts(path: Path) -> Iterator[str]:
-    """The strings of a module that are no docstrings, with ``VALUE`` for each substituted value."""
+    """Yield the strings of a module, except for docstrings, with ``VALUE`` for each inserted value."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     nodes = list(ast.walk(tree))
     docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
@@ -31,13 +31,15 @@ def texts(path: Path) -> Iterator[str]:
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(x.value) if isinstance(x, ast.Constant) else VALUE for x in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs | parts:
-            yield re.sub(r"\{\w+\}", VALUE, node.value)  # a template's
+            yield re.sub(r"\{\w+\}", VALUE, node.value)  # text of a template
 
 
 def printed() -> Iterator[tuple[str, str, str, bool]]:
-    """The module, verb and further words of each command in a string, and whether it is marked as one."""
+    """Yield module, verb and further words of each command in a string, and whether the string
+    marks it as a command.
+    """
     for path in (path for package in ("logparse", "analyzers") for path in sorted((ROOT / package).rglob("*.py"))):
-        if path.name == "cli.py":  # its examples are those of the help, which stand beside --store
+        if path.name == "cli.py":  # its examples belong to the help, which also explains --store
             continue
         for text in texts(path):
             for found in COMMAND.finditer(text):

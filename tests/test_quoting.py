@@ -1,4 +1,4 @@
-"""Each quoting function gives its text back, whatever the text, to what reads the language."""
+"""Each quoting function gives any text back to the reader of its language."""
 
 from __future__ import annotations
 
@@ -178,7 +178,10 @@ def test_the_use_of_a_file_names_its_place() -> None:
 
 @pytest.mark.parametrize("code", [*BLIND, *LINES])
 def test_what_fields_may_not_hold(code: str) -> None:
-    """Every code is outside the grammar of most kinds; others hold one printable line, which is quoted when written."""
+    """Every code is outside the grammar of most kinds.
+
+    Other kinds hold one printable line, which is quoted when written.
+    """
     conv = ConvProblem(direction="F", in_type="FP16", in_layout="NHWC")
     good = gemm().text
     assert fault(conv) is None

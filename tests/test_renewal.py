@@ -1,4 +1,4 @@
-"""Goldens: what the option that renews them writes and removes, and that without it a difference is a failure."""
+"""Goldens: the option that renews them writes and removes files. Without the option, a difference is a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page, a replay and an ingest on one store at once: each does what it does alone."""
+"""A page, a replay and an ingest on one store at once: each does the same as alone."""
 
 from __future__ import annotations
 

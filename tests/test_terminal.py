@@ -1,4 +1,4 @@
-"""Tables for a terminal: no line is wider than it."""
+"""Tables for a terminal: no line is wider than the terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_number_of_a_solution_is_never_cut() -> None:
 
 
 def test_a_long_text_pads_no_other_row_where_a_program_reads() -> None:
-    """Kernel names of C++ have thousands of characters, and each row of ``top`` was as long."""
+    """C++ kernel names have thousands of characters. Each row of ``top`` used to be as long."""
     name, prose = "void k<" + "x" * 2_000 + ">()", "words " * 50
     rows = [{"kernel": name, "message": "m", "n": 1}, {"kernel": "mm", "message": prose, "n": 22}]
     heading, rule, first, second = drawn(rows, None).splitlines()

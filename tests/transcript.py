@@ -1,7 +1,7 @@
 """The session in README.md: the real output of five commands, between two markers.
 
-The commands run in a folder that README's own commands make of samples, in a terminal of 120 columns.  Of each command
-the lines that match its pattern are kept; ``…`` stands for the others.
+The commands run in a folder that README's own commands make of samples, in a terminal of 120 columns.  The transcript
+keeps the lines of each command that match the command's pattern.  ``…`` stands for the others.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ SHOWN = (
     ("logparse lint overrides/*/hipblaslt_tuning.txt", r""),
     ("logparse verify before after/hipblaslt_rank0_4300.log overrides/*/hipblaslt_tuning.txt", r""),
 )
-"""The commands, and which lines of their output are kept."""
+"""Commands, and patterns of the output lines that are kept."""
 
 
 def files_of_session(text: str, folder: Path) -> Path:
-    """The folder with the session's files, made below ``folder`` by the commands in README's text."""
+    """Make the folder with the session's files below ``folder``, by the commands in README's text."""
     (folder / "sample_logs").symlink_to(SAMPLES)
     found = FILES.search(text)
     assert found is not None, "README has no commands that make the folder `session`"
@@ -47,7 +47,7 @@ def files_of_session(text: str, folder: Path) -> Path:
 
 
 def session(folder: Path) -> Iterator[str]:
-    """Run the commands in ``folder``; yields each with its output."""
+    """Run the commands in ``folder``, and yield each with its output."""
 
     def output(command: str) -> str:
         words = [name for word in shlex.split(command) for name in (sorted(glob.glob(word)) or [word])]
@@ -77,7 +77,7 @@ def _commands(folder: Path, output: Callable[[str], str]) -> Iterator[str]:
 
 
 def shortened(lines: Iterable[str], kept: str) -> Iterator[str]:
-    """The lines that match, long ones wrapped; one ``…`` for each stretch of others."""
+    """Yield the lines that match, with long lines wrapped, and one ``…`` for each stretch of other lines."""
     left_out = False
     for line in lines:
         if not re.search(kept, line):
@@ -96,7 +96,7 @@ def shortened(lines: Iterable[str], kept: str) -> Iterator[str]:
 
 
 def renewed(text: str) -> str:
-    """README's text with the transcript of a session that runs now."""
+    """Return README's text with the transcript of a session that runs now."""
     with tempfile.TemporaryDirectory() as folder:
         lines = "\n\n".join(session(files_of_session(text, Path(folder))))
     block = f"{BEGIN}\n```console\n{lines}\n```\n{END}"

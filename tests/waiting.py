@@ -1,4 +1,4 @@
-"""Waiting for what another process does, also on a machine that is busy with others."""
+"""Wait for another process, even on a machine that is busy with others."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 300.0
-"""Wall time that no wait takes: it bounds a wait for what never comes, and no assertion is about it."""
+"""Wall time that no wait takes. It bounds a wait for something that never comes. No assertion depends on it."""
 
 
 def wait_until(true: Callable[[], object], every_s: float = 0.02) -> bool:
-    """Whether it has become true."""
+    """Wait until ``true()`` holds. Returns False if it never does."""
     end = time.monotonic() + PATIENCE_S
     while not (now := true()) and time.monotonic() < end:
         time.sleep(every_s)

@@ -1,13 +1,17 @@
 /* Counts lines by their distinct text, with the same results as logparse.ingest.counting.PlainCounter (tested).
  *
- * A Counter gets blocks of whole lines.  A line that bears a marker of a record format is an *entry*: its text,
- * without the clock, the third bracket and addresses where it begins with "[date time][LIB][n]", and a *cell* with a
- * count per (clock, bracket).  Lines with a marker of a block format are *events*: their places are returned, in
- * order.  All others are counted as foreign or blank.  A line inside which a prefixed record begins is cut there if
- * the beginning is certain (`record_inside`).  `take` returns entries and cells, and clears them.
+ * A Counter gets blocks of whole lines and sorts each line:
  *
- * The scan uses no Python object but the block, and runs without the interpreter's lock.  A file's bytes are hashed as
- * they are read, piece by piece: reading them again for the hash would cost half as much as counting them.
+ *  - A line with a marker of a record format becomes an *entry* (its text) and a *cell* (a count per clock and bracket).
+ *    If the line begins with "[date time][LIB][n]", the entry lacks the clock, the third bracket and addresses.
+ *  - A line with a marker of a block format is an *event*.  Events are returned as places in the stream, in order.
+ *  - All other lines are counted as foreign or blank.
+ *
+ * If a prefixed record begins inside a line, the line is cut there, provided that the beginning is certain
+ * (`record_inside`).  `take` returns entries and cells, and clears them.
+ *
+ * The scan uses no Python object but the block, and runs without the interpreter's lock.  A file's bytes are hashed
+ * piece by piece while they are read, because reading them again for the hash would cost half as much as counting.
  */
 #define _DEFAULT_SOURCE /* pread */
 #define _FILE_OFFSET_BITS 64
@@ -24,7 +28,7 @@
 #include <malloc.h>
 #endif
 
-#define VERSION 4  /* checked by logparse.ingest.counting: increment with every change of arguments or results */
+#define VERSION 4  /* logparse.ingest.counting checks it: increment it with every change of arguments or results */
 #define CLOCK 21   /* bytes of "[YYYY-MM-DD hh:mm:ss]" */
 #define BRACKET 18 /* maximum digits of a process or thread */
 #define NONE UINT32_MAX
@@ -40,7 +44,7 @@ typedef struct {
     size_t used, size;
 } Bytes;
 
-/* Room for `more` bytes at the end, or NULL without memory.  Earlier content may move. */
+/* Makes room for `more` bytes at the end and returns it, or NULL without memory.  Earlier content may move. */
 static char *room(Bytes *bytes, size_t more)
 {
     if (more > SIZE_MAX / 4 || bytes->used > SIZE_MAX / 4)
@@ -79,8 +83,8 @@ static void forget(Bytes *bytes, size_t keep)
     }
 }
 
-/* A hash table from hashes to numbers (of entries, places or cells); the caller compares the keys.  Only the lower half
- * of a hash is kept: slots are few enough for it, and smaller slots fit the cache better. */
+/* A hash table from hashes to numbers (of entries, places or cells).  The caller compares the keys.  Only the lower half
+ * of a hash is kept, because slots are few enough for it and smaller slots fit the cache better. */
 typedef struct {
     uint32_t hash, number;
 } Slot;
@@ -148,7 +152,8 @@ static inline uint64_t finish(uint64_t word)
     return word ^ word >> 33;
 }
 
-/* Four independent chains of multiplications, which run in parallel; equality is always checked on the bytes. */
+/* Returns the hash of a text.  Its four independent chains of multiplications run in parallel.  Callers always check
+ * equality on the bytes. */
 static uint64_t hash_of(const char *text, size_t length, uint64_t seed)
 {
     const uint64_t by = 0x9e3779b97f4a7c15ULL;
@@ -179,13 +184,14 @@ static uint64_t hash_of(const char *text, size_t length, uint64_t seed)
 static const uint64_t XXH_1 = 0x9e3779b185ebca87ULL, XXH_2 = 0xc2b2ae3d27d4eb4fULL, XXH_3 = 0x165667b19e3779f9ULL,
                       XXH_4 = 0x85ebca77c2b2ae63ULL;
 
-/* XXH64 (its specification: github.com/Cyan4973/xxHash, doc/xxhash_spec.md) of each `size` bytes of a stream. */
+/* State of XXH64 over a stream, with a hash for each `size` bytes.  The specification is in
+ * github.com/Cyan4973/xxHash, doc/xxhash_spec.md. */
 typedef struct {
     int64_t at; /* place of the next byte; pieces begin at multiples of `size`, itself a multiple of 32 */
     int64_t size;
     uint64_t lanes[4];
     char part[32]; /* the first `at % 32` bytes of a stripe */
-    Bytes done;    /* hashes of whole pieces, big-endian as xxhash's `digest` */
+    Bytes done;    /* hashes of whole pieces, big-endian like xxhash's `digest` */
 } Pieces;
 
 static inline uint64_t xxh_round(uint64_t lane, uint64_t word) { return rotate(lane + word * XXH_2, 31) * XXH_1; }
@@ -261,8 +267,8 @@ typedef struct {
     uint32_t next; /* the next marker with the same two bytes at the window's end */
 } Marker;
 
-/* Wu and Manber's search for many texts at once: a window of the shortest text's length slides along, and its last two
- * bytes determine how far it may move. */
+/* Wu and Manber's search for many texts at once.  A window with the length of the shortest text slides along the data.
+ * Its last two bytes determine how far it may move. */
 typedef struct {
     Marker *markers;
     size_t count, window;
@@ -294,7 +300,7 @@ static void prepare(Search *search)
     }
 }
 
-/* Which kinds of markers stand in a text. */
+/* Returns the kinds of markers in a text. */
 static int kinds_in(const Search *search, const char *text, size_t length)
 {
     int found = 0;
@@ -326,7 +332,8 @@ static inline int is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r')
 static inline int is_digit(char c) { return c >= '0' && c <= '9'; }
 static inline int is_letter(char c) { return ((c | 32) >= 'a' && (c | 32) <= 'z'); }
 
-/* Digits of an address are random: a table recognises them without a mispredicted branch per kind of digit. */
+/* Hexadecimal digits.  Because digits of an address are random, branches on their kind would be mispredicted; a table
+ * needs none. */
 static const unsigned char HEX[256] = {
     ['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1, ['5'] = 1, ['6'] = 1, ['7'] = 1, ['8'] = 1, ['9'] = 1, ['a'] = 1,
     ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1, ['f'] = 1, ['A'] = 1, ['B'] = 1, ['C'] = 1, ['D'] = 1, ['E'] = 1, ['F'] = 1,
@@ -351,7 +358,7 @@ static int is_clock(const char *text)
     return 1;
 }
 
-/* The end of "[letters]" that begins at `at`, or NULL. */
+/* Returns the end of the "[letters]" that begins at `at`, or NULL. */
 static const char *after_word(const char *at, const char *end)
 {
     const char *start = at + 1;
@@ -362,7 +369,7 @@ static const char *after_word(const char *at, const char *end)
     return at > start && at < end && *at == ']' ? at + 1 : NULL;
 }
 
-/* "[date time][LIB][n]" (the last is optional) with "[letters]" behind it. */
+/* Reads "[date time][LIB][n]" with "[letters]" behind it; "[n]" is optional. */
 static int read_prefix(const char *line, const char *end, Prefix *prefix)
 {
     if (end - line <= CLOCK || !is_clock(line))
@@ -387,7 +394,8 @@ static int read_prefix(const char *line, const char *end, Prefix *prefix)
     return after_word(at, end) != NULL;
 }
 
-/* The length of the address that begins with "0x" at `at`, or 0: 5 to 16 digits, not all 0, no letter behind. */
+/* Returns the length of the address that begins with "0x" at `at`, or 0.  An address has 5 to 16 digits, not all 0, and
+ * no letter behind it. */
 static size_t address(const char *at, const char *end)
 {
     const char *digit = at + 2;
@@ -400,7 +408,7 @@ static size_t address(const char *at, const char *end)
     return digits + 2;
 }
 
-/* Appends `text` to `out`, which has room for it, with "0x@" for each address. */
+/* Appends `text` to `out`, which has room for it, with "0x@" in place of each address. */
 static char *mask_addresses(char *out, const char *text, const char *end)
 {
     const char *done = text, *lower = text, *upper = text;
@@ -426,7 +434,7 @@ static char *mask_addresses(char *out, const char *text, const char *end)
     return out + (end - done);
 }
 
-/* The same for addresses as Windows prints them: "=" and 16 upper-case digits; NULL becomes "0". */
+/* Does the same for addresses as Windows prints them: "=" and 16 upper-case digits.  NULL becomes "0". */
 static char *mask_windows(char *out, const char *text, const char *end)
 {
     const char *done = text;
@@ -464,16 +472,16 @@ static int has_hex_mark(const char *text, const char *end)
 
 typedef struct {
     uint64_t hash;
-    size_t key, key_length; /* in `texts`; the key of an entry without prefix is its raw line */
+    size_t key, key_length; /* places in `texts`; the key of an entry without prefix is its raw line */
     size_t raw, raw_length;
     int64_t offset;
-    uint32_t place, cell; /* place and cell of its last line */
+    uint32_t place, cell; /* place and cell of the entry's last line */
     uint8_t kind, event;
 } Entry;
 
 typedef struct {
     uint64_t hash;
-    size_t text, length, clock; /* where clock and bracket digits are in `texts` */
+    size_t text, length, clock; /* `text`: place of clock and bracket digits in `texts` */
 } Place;
 
 typedef struct {
@@ -492,7 +500,7 @@ typedef struct {
     Bytes entries, places, cells, texts, scratch, events, chunk;
     Index entry_of, place_of, cell_of;
     uint32_t last_place;
-    char last[96]; /* the last prefix: most lines repeat it */
+    char last[96]; /* the last prefix, which most lines repeat */
     size_t last_length, last_library_length;
     int64_t lines, foreign, blank, splits;
     Pieces pieces;
@@ -502,7 +510,7 @@ static inline Entry *entry_at(const Counter *self, uint32_t number) { return (En
 static inline Place *place_at(const Counter *self, uint32_t number) { return (Place *)self->places.data + number; }
 static inline Cell *cell_at(const Counter *self, uint32_t number) { return (Cell *)self->cells.data + number; }
 
-/* The number of (clock, bracket). */
+/* Returns the number of a place (clock and bracket). */
 static uint32_t place_of(Counter *self, const char *clock, size_t clock_length, const char *bracket, size_t length)
 {
     char text[64];
@@ -606,7 +614,7 @@ static int begins_record(const Counter *self, const char *line, size_t length)
     return 0;
 }
 
-/* The prefix of a record and the number of its place; 0 when there is none, -1 without memory. */
+/* Finds the prefix of a record and the number of its place.  Returns 0 without a prefix, -1 without memory. */
 static int find_prefix(Counter *self, const char *line, size_t length, Prefix *prefix, uint32_t *place)
 {
     if (self->last_length && length > self->last_length && !memcmp(line, self->last, self->last_length) &&
@@ -633,8 +641,9 @@ static int find_prefix(Counter *self, const char *line, size_t length, Prefix *p
     return 1;
 }
 
-/* Where the last record begins inside a line with a marker of a record and none of a block; 0 when none does or its
- * beginning is not certain: its prefix is not whole, or another record may begin behind it or right before it. */
+/* Returns where the last record begins inside a line, or 0 if none does or its beginning is not certain.  The line has
+ * a marker of a record format, but no marker of a block format.  The beginning is not certain if the record's prefix is
+ * not whole, or if another record may begin behind it or right before it. */
 static size_t record_inside(const Counter *self, const char *line, size_t length)
 {
     for (size_t at = length; at-- > CLOCK;) {
@@ -653,7 +662,7 @@ static size_t record_inside(const Counter *self, const char *line, size_t length
 
 static int scan_part(Counter *self, const char *line, size_t length, int64_t start, int torn);
 
-/* The length of blanks and colours (ESC [ digits ; : m or K) at the beginning of a text. */
+/* Returns the length of blanks and colours (ESC [ digits ; : m or K) at the beginning of a text. */
 static size_t unseen(const char *text, size_t length)
 {
     size_t at = 0;
@@ -674,7 +683,7 @@ static size_t unseen(const char *text, size_t length)
     return at;
 }
 
-/* Counts a line inside which a record begins at `at`: the part before it, if any, is torn. */
+/* Counts a line inside which a record begins at `at`.  If text stands before `at`, it is counted as torn. */
 static int scan_cut(Counter *self, const char *line, size_t length, int64_t start, size_t at)
 {
     size_t blank = unseen(line, at);
@@ -684,7 +693,8 @@ static int scan_cut(Counter *self, const char *line, size_t length, int64_t star
     return scan_part(self, line + at, length - at, start + (int64_t)at, 0);
 }
 
-/* Counts a line (or the torn part of one) with a prefix: 1 if it has one, 0 if not, -1 without memory. */
+/* Counts a line (or the torn part of a line) if it has a prefix.  Returns 1 with a prefix, 0 without, -1 without
+ * memory. */
 static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t start, int torn)
 {
     Prefix prefix;
@@ -719,7 +729,7 @@ static int scan_prefixed(Counter *self, const char *line, size_t length, int64_t
     return 1;
 }
 
-/* Counts a line or a part of one; `torn` is 0 or TORN. */
+/* Counts a line or a part of a line.  `torn` is 0 or TORN. */
 static int scan_part(Counter *self, const char *line, size_t length, int64_t start, int torn)
 {
     if (*line == '[') {
@@ -756,7 +766,7 @@ static int scan_part(Counter *self, const char *line, size_t length, int64_t sta
     return nowhere == NONE ? -1 : count_line(self, number, nowhere);
 }
 
-/* Estimated bytes that `take` would return: a cell becomes a row, a text becomes objects. */
+/* Estimates the bytes that `take` would return.  A cell becomes a row, and a text becomes objects. */
 static inline size_t held(const Counter *self) { return self->entries.used + self->cells.used / 2 + self->texts.used; }
 
 static int scan(Counter *self, const char *data, size_t length, int64_t offset)
@@ -777,8 +787,8 @@ static int scan(Counter *self, const char *data, size_t length, int64_t offset)
 }
 
 #ifndef _WIN32
-/* Appends up to `want` bytes from place `at` of a file to `chunk`, and hashes those that were not read yet, in pieces
- * that end by `hash_to`.  Returns their number, or a negative errno; EIO when the file ends there. */
+/* Appends up to `want` bytes from place `at` of a file to `chunk`.  Hashes the bytes that were not read before, in
+ * pieces that end by `hash_to`.  Returns the number of bytes, or a negative errno (EIO if the file ends there). */
 static ssize_t read_chunk(Counter *self, int file, int64_t at, int64_t want, int64_t hash_to)
 {
     Pieces *pieces = &self->pieces;
@@ -797,12 +807,12 @@ static ssize_t read_chunk(Counter *self, int file, int64_t at, int64_t want, int
     return got;
 }
 
-/* Scans the lines of a file from `*start` to `end`, where lines begin, or until more than `limit` is held; `*start` is
- * then where it stopped.  Hashes the bytes before `*start` that are not hashed yet, and what it reads, up to the last
- * piece that ends by `end`.  Returns 0 or an errno. */
+/* Scans the lines of a file from `*start` to `end`, or until the result exceeds `limit` bytes.  Lines begin at both
+ * places.  `*start` becomes the place where the scan stopped.  Hashes all bytes that are not hashed yet, including
+ * bytes before `*start`, up to the last piece that ends by `end`.  Returns 0 or an errno. */
 static int scan_file(Counter *self, int file, int64_t *start, int64_t end, size_t limit)
 {
-    Bytes *chunk = &self->chunk; /* bytes that were read but not scanned: part of a line */
+    Bytes *chunk = &self->chunk; /* bytes that were read but not scanned: a part of a line */
     int64_t read_to = *start, hash_to = end - end % self->pieces.size;
     ssize_t got;
     chunk->used = 0;
@@ -812,7 +822,7 @@ static int scan_file(Counter *self, int file, int64_t *start, int64_t end, size_
     while (*start < end && held(self) + EVENT * self->events.used <= limit) {
         if ((got = read_chunk(self, file, read_to, end - read_to, hash_to)) < 0)
             return (int)-got;
-        size_t rest = chunk->used, whole = rest + (size_t)got; /* part of a line; where lines end */
+        size_t rest = chunk->used, whole = rest + (size_t)got; /* `rest`: a part of a line; `whole`: where whole lines end */
         chunk->used = whole;
         read_to += got;
         if (read_to < end) {
@@ -1017,7 +1027,7 @@ static PyObject *Counter_new(PyTypeObject *type, PyObject *args, PyObject *Py_UN
     Counter *self = (Counter *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
-    self->markers = Py_NewRef(args); /* keeps the texts alive, which the markers point into */
+    self->markers = Py_NewRef(args); /* the markers point into its texts, which must not be freed */
     PyObject *salt = PyBytes_FromString("logparse");
     self->seed = salt ? (uint64_t)PyObject_Hash(salt) : 0; /* differs from process to process */
     Py_XDECREF(salt);
@@ -1082,7 +1092,7 @@ PyMODINIT_FUNC PyInit__lines(void)
 {
     PyObject *made = NULL;
 #ifdef __GLIBC__
-    /* Blocks of a megabyte are allocated and freed often: by default the kernel would map, zero and unmap each. */
+    /* Blocks of a megabyte are allocated and freed often.  By default, the kernel would map, zero and unmap each block. */
     mallopt(M_MMAP_THRESHOLD, 8 << 20);
     mallopt(M_TRIM_THRESHOLD, 32 << 20);
 #endif

@@ -15,8 +15,9 @@ OF_THE_MOMENT = ("ingested_at", "seconds")
 
 
 def contents(store: Store, but: Collection[str] = (), views: Iterable[str] = VIEWS) -> dict[str, list[str]]:
-    """Each view's columns and sorted rows as text, without the columns ``but``.  (To sort DataFrames by all of their
-    columns takes three times as long.)
+    """Return each view's columns and sorted rows as text, without the columns ``but``.
+
+    Sorting DataFrames by all of their columns would take three times as long.
     """
     out = {}
     with store.reading() as con:
@@ -29,6 +30,6 @@ def contents(store: Store, but: Collection[str] = (), views: Iterable[str] = VIE
 
 
 def unrecord(store: Store) -> None:
-    """Make the row files of a local store those of an earlier version, which recorded no parts and held no digest."""
+    """Rewrite the row files of a local store as an earlier version wrote them: without recorded parts and digests."""
     for path in Path(store.url).glob("sources/**/*.parquet"):
         pq.write_table(pq.ParquetFile(path).read().drop_columns([RECORDED]).replace_schema_metadata(), path)

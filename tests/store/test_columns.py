@@ -1,4 +1,4 @@
-"""Columns made without pandas are the columns that Arrow makes."""
+"""Columns made without pandas equal the columns that Arrow makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction changes the files, and no row of any view."""
+"""Compaction changes the files, but no row of any view."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def three_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def wanted(three_runs: Store) -> dict[str, list[str]]:
-    """The views of a store before anything is done to it."""
+    """Views of a store before anything is done to it."""
     return contents(three_runs)
 
 
@@ -48,7 +48,7 @@ def files(store: Store) -> Iterator[Path]:
 
 
 def age(store: Store, seconds: float = 7200) -> None:
-    """As if all of it had been written so long ago."""
+    """Change the store's files as if all of them had been written ``seconds`` ago."""
     then = time.time() - seconds
     for path in files(store):
         os.utime(path, (then, then))
@@ -83,7 +83,10 @@ def test_what_comes_later_is_merged_with_what_is_there(store: Store, tmp_path: P
 
 
 def test_compacted_without_readers_any_reader_sums_what_counts(store: Store, wanted: dict[str, list[str]]) -> None:
-    """Also after a run was forgotten: no file of a table holds a row that does not count, or one twice."""
+    """This also holds after a run was forgotten.
+
+    A table's files hold neither a row that does not count nor a row twice.
+    """
     tables = ("calls/*/*", "messages/*/*", "measurements/*", "facts/*", "kernels/*", "rejects/*")
 
     def by_hand() -> dict[str, int]:
@@ -191,7 +194,7 @@ def test_the_verb_reports_what_it_did(
 def test_what_is_forgotten_at_the_last_moment_stays_forgotten(
     store: Store, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """A compaction has looked for the last time, and its manifest comes before or after the `forget`."""
+    """A compaction has looked for the last time. Its manifest comes before or after the `forget`."""
     put = Manifest.put
 
     def late(manifest: Manifest, *where: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Damage at rest: `check` finds it, no answer is silently less or other, and the remedy that is named works."""
+"""Damage at rest: `check` finds it, no answer silently lacks or changes rows, and the named remedy works."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ Contents = dict[str, list[str]]
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
-    """One whose files have parts of their own, one of joint parts, one that is compacted.  For reading only."""
+    """Three stores for reading only: one whose files have parts of their own, one with joint parts,
+    one that is compacted.
+    """
     folder, out = tmp_path_factory.mktemp("stores"), {}
     for kind in KINDS:
         out[kind] = store = open_store(folder / kind, create=True)
@@ -62,7 +64,7 @@ def store(request: pytest.FixtureRequest, stores: dict[str, Store], tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def wanted(stores: dict[str, Store]) -> Contents:
-    """The rows of each view."""
+    """Rows of each view."""
     return contents(stores["single"], OF_THE_MOMENT)
 
 
@@ -82,7 +84,7 @@ COMMITS = ("sources", "compactions")
 
 
 def answers(store: Store) -> Contents:
-    """The rows of all views that can be asked."""
+    """Return the rows of all views that can be read."""
     out = Contents()
     for view in VIEWS:
         try:
@@ -234,7 +236,7 @@ def test_rewrites_keep_or_renew_the_records(stores: dict[str, Store], tmp_path: 
 
 
 def test_pages_are_verified_where_a_store_is_elsewhere(stores: dict[str, Store], tmp_path: Path) -> None:
-    """Their parts are not read whole, so a flip in a page is all that is found."""
+    """Their parts are not read whole, so a flip is found only inside a page."""
     copy = copied(stores["single"], tmp_path)
     store = Store(copy.url, pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()), "copy")
     assert store.folder is None
@@ -344,7 +346,11 @@ def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store
 
 
 def test_a_list_of_what_was_forgotten_is_missed_as_long_as_it_matters() -> None:
-    """Recent ones, as a compaction may be at work, and old ones whose names the store holds.  Others may be swept."""
+    """Recent lists are missed, because a compaction may be at work. Old lists are missed if the store holds their
+    names.
+
+    Other lists may be swept.
+    """
     old, recent = Forgotten("a.json", ("1", "2"), 0.0), Forgotten("b.json", ("3",), time.time())
     known = Inventory(files=frozenset({"i"}), forgotten=frozenset({old, recent}))
     assert known.missing_lists([], Manifest()) == [recent]
@@ -374,7 +380,7 @@ def test_deleted_findings_are_found(store: Store) -> None:
 
 
 def test_a_deleted_inventory_is_a_remark(store: Store, wanted: Contents) -> None:
-    """No answer depends on it, and an ingest that was killed leaves the same."""
+    """No answer depends on it, and an ingest that was killed leaves the same state."""
     for file in Path(store.url).glob("sources/inventory-*"):
         file.unlink()
     whole, remark = check(store.url).blocks  # type: ignore[attr-defined]

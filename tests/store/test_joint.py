@@ -1,4 +1,4 @@
-"""Many small files: joint parts and a compaction at the end change no answer, and no moment loses or doubles a row."""
+"""Many small files: joint parts and a final compaction change no answer, and no moment loses or doubles a row."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def unmerged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No ingest compacts."""
+    """Keep every ingest from compacting."""
     monkeypatch.setattr(Store, "unmerged_small", lambda *_: 0)
 
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Logs that share problems; the last line of one has no end yet, and one file is foreign.  For reading only."""
+    """Logs that share problems, for reading only.  The last line of one log has no end yet, and one file is foreign."""
     folder = tmp_path_factory.mktemp("logs")
     for number in range(FILES):
         lines = [LOG.format(m=64 * m) for m in (1, 2, number + 1)]
@@ -65,7 +65,7 @@ def assert_same(store: Store, wanted: dict[str, list[str]]) -> None:
 
 @pytest.fixture(scope="module")
 def wanted(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """The views where each file has parts of its own."""
+    """Views of a store in which each file has parts of its own."""
     single = open_store(tmp_path_factory.mktemp("single") / "store", create=True)
     for log in sorted(logs.iterdir()):
         ingest([str(log)], single)
@@ -78,7 +78,7 @@ def parts(store: Store) -> set[Path]:
 
 
 def test_every_sample_is_alike(samples: Store, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In parts of each file, in joint parts, and where these are merged: all views, and so each answer over them."""
+    """All views, and so all answers, are equal with separate parts, with joint parts, and with merged joint parts."""
     with monkeypatch.context() as patch:
         patch.setattr(Store, "unmerged_small", lambda *_: 0)
         ingest([str(SAMPLES)], store, run="samples")
@@ -213,7 +213,7 @@ def test_a_file_that_fails_fails_alone(logs: Path, tmp_path: Path, store: Store)
 
 
 def interrupt(patch: pytest.MonkeyPatch, at: int, what: Callable[[], object]) -> None:
-    """Have ``what`` happen before the row file number ``at`` of an ingest is written; row files come one by one."""
+    """Make ``what`` happen before an ingest writes row file number ``at``.  Row files come one by one."""
     put, count, ended = Place.put_row, iter(range(1000)), False
 
     def interrupted(place: Place, *given: Any) -> bool:

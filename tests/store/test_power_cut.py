@@ -1,8 +1,7 @@
-"""A power cut at any moment leaves a whole store, with all that was committed.
+"""A power cut at any moment leaves a whole store, with everything that was committed.
 
-The changes of the disk are recorded in their order.  A replay then cuts them anywhere.  Whatever was not flushed by
-then may be on the disk, or not, or in part: a file's bytes where the file was not flushed, a name where its folder was
-not.
+The changes of the disk are recorded in their order.  A replay then cuts them anywhere.  Bytes of a file that was not
+flushed may then be on the disk, or not, or in part.  The same holds for a name whose folder was not flushed.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Folder:
 
 
 def applied(names: dict[str, Any], changes: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The names of a folder after some changes; None: there is none."""
+    """Return the names of a folder after some changes.  A name that maps to None is removed."""
     return {name: found for name, found in {**names, **dict(changes)}.items() if found is not None}
 
 
@@ -53,7 +52,7 @@ Change = tuple[Any, ...]
 
 
 class Disk:
-    """A folder of which it is known what a power cut leaves of it."""
+    """A folder that knows what a power cut leaves of it."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -97,7 +96,7 @@ class Disk:
 
 @dataclass
 class Cut:
-    """What is left of what was not flushed: of names all, none or some, of bytes none or some."""
+    """How much a cut leaves of unflushed data: all, no or some names, and no or some bytes."""
 
     names: str
     rng: random.Random
@@ -111,7 +110,7 @@ class Cut:
 
 
 class Recorder:
-    """The module ``os`` for ``logparse.location``: it records what changes the disk."""
+    """Replacement for the module ``os`` in ``logparse.location``.  It records changes of the disk."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -176,7 +175,7 @@ def logs_in(folder: Path, *numbers: int) -> list[str]:
 
 
 def steps_of(folder: Path) -> list[Step]:
-    """What is done to the store, one after another; each may be repeated."""
+    """Return actions on the store, in their order.  Each action may be repeated."""
     for number in range(FILES):
         (folder / f"{number}.log").write_text(bench(number + 1, 40))
     every = logs_in(folder, *range(FILES))
@@ -202,7 +201,7 @@ def paths(store: Store) -> list[str]:
 
 
 def rows(store: Store) -> dict[str, list[str]]:
-    """The calls of each source."""
+    """Return the calls of each source."""
     found = store.query(
         "select path, string_agg(problem || ' ' || count, ';' order by problem) as calls "
         "from sources left join (select source_id, problem, sum(count) as count from calls group by all) "
@@ -250,7 +249,7 @@ def test_a_cut_anywhere_leaves_what_was_committed(tmp_path: Path, monkeypatch: p
         assert {path for path in before if path in after} <= {*found} <= {*before, *after}
         for path, calls in found.items():
             assert calls in (before.get(path), after.get(path)), (count, at, path)
-        if count % sized(4, 2) == 0:  # and it can go on from there
+        if count % sized(4, 2) == 0:  # the store can go on from there
             for step in steps[at:]:
                 step(open_store(store.url))
             assert rows(open_store(store.url)) == held[-1]
@@ -259,7 +258,7 @@ def test_a_cut_anywhere_leaves_what_was_committed(tmp_path: Path, monkeypatch: p
 
 
 def same_tree(recorder: Recorder, disk: Path, into: Path) -> None:
-    """The recorded changes make the very files that are there, so none went by unseen."""
+    """Check that the recorded changes make exactly the files on the disk, so that no change was missed."""
     replayed = Disk(str(disk))
     for change in recorder.changes:
         replayed.change(*change)

@@ -1,4 +1,7 @@
-"""What the store takes: what can be read back as it was, of numbers that can be; else a reject with its reason."""
+"""The store takes a record only if it reads back unchanged and its numbers are possible.
+
+Else it is a reject with a reason.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,7 @@ def test_beside_a_record_that_cannot_be_the_others_stay() -> None:
 
 @pytest.mark.parametrize("problem", [gemm(), W, GROUPED, OPERATOR], ids=lambda x: x.kind)
 def test_each_text_field_is_asked(problem: Problem) -> None:
-    """A problem is taken if and only if its text gives it back, whichever field it is."""
+    """A problem is taken if and only if its text gives the problem back, whichever field is changed."""
     assert problem_fault(problem) is None
     if isinstance(problem, OperatorProblem):
         return
@@ -136,7 +139,7 @@ def test_each_text_field_is_asked(problem: Problem) -> None:
                 same = False
             if problem_fault(other) is None:
                 assert same
-            elif same:  # it would be read back, and is no word of its field
+            elif same:  # the text reads back, but the value is no word of its field
                 assert "not one of" in str(problem_fault(other))
 
 

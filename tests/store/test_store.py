@@ -64,7 +64,7 @@ def test_views_have_the_columns_that_were_promised(store: Store, filled: Store, 
 
 
 def test_a_store_of_an_earlier_version_names_formats_as_today(store: Store) -> None:
-    """Its row files spell some names with an underscore."""
+    """The row files of such a store spell some names with an underscore."""
     row = Commit(attempt="a", source_id="s", run="r", path="/x", format="rocblas_bench+rocblas_tune", content_hash="h",
                  start=0, end=1, bytes=1, lines=1)  # fmt: skip
     assert Attempt("a", store.place).commit(row)
@@ -144,7 +144,7 @@ def test_an_unknown_run_names_those_there_are(filled: Store) -> None:
 
 
 def test_a_run_of_unknown_files_is_not_the_latest(store: Store, tmp_path: Path) -> None:
-    """`ingest .` reads what `recommend` has written there: the run before was hidden behind its report."""
+    """`ingest .` reads what `recommend` has written there. The run before used to be hidden behind its report."""
     (tmp_path / "report.md").write_text("# Report\n")
     (tmp_path / "empty.log").touch()
     ingest([str(tmp_path / "report.md")], store, run="notes")
@@ -194,7 +194,7 @@ ATTACKS = [
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_sql_cannot_write_read_files_or_change_settings(filled: Store, tmp_path: Path, attack: str) -> None:
-    """As in the child process that runs such a query, without its start; two that are run there follow below."""
+    """This runs as in the child process of such a query, without the process's start. Two attacks run there, below."""
     frame = attack  # noqa: F841 - a Python name that a replacement scan would find
     sent: list[tuple[str, object]] = []
     sender = SimpleNamespace(send=sent.append, close=lambda: None)
@@ -255,7 +255,7 @@ def _row(attempt: Attempt, path: str) -> Commit:
 
 
 def test_an_ingest_at_work_keeps_its_parts(store: Store) -> None:
-    """What it wrote hours ago stays as long as it goes on writing, whatever others sweep or forget."""
+    """Its parts, written hours ago, stay as long as it goes on writing, whatever others sweep or forget."""
     working, done = store.attempt(), store.attempt()
     for attempt in (working, done):
         attempt.add("facts", pa.table({"name": ["arch"], "value": ["gfx942"]}))
@@ -279,7 +279,7 @@ def test_a_commit_reports_what_was_swept_away(store: Store) -> None:
 
 
 def test_a_store_that_stays_open_sees_what_others_commit_and_forget(store: Store) -> None:
-    """Row files are read once per store that is open; one that is forgotten and comes again bears the same name."""
+    """An open store reads each row file once. A file that is forgotten and comes again has the same name."""
     log, other = SAMPLES / "hipblaslt" / "trace_4242.log", open_store(store.url)
     seen = []
     for _ in range(2):

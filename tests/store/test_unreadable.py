@@ -1,4 +1,4 @@
-"""An older store with problems that no verb can read: it answers without them, and states how many rows that are."""
+"""An older store with problems that no verb can read: it answers without them, and states how many rows it left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = "m,n,k,a_type,solution,time_us,calls\n64,8,8,bf16 r,a:1,3.5,7\n32,8,8,bf
 
 @pytest.fixture
 def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A store as earlier versions wrote it: everything was taken, and no commit states that it reads back."""
+    """A store as earlier versions wrote it. Everything was taken, and no commit states that it reads back."""
     store = open_store(tmp_path / "older", create=True)
     (tmp_path / "files").mkdir()
     for name, text in {**CASES, "mixed.csv": TABLE}.items():
@@ -29,7 +29,7 @@ def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     with monkeypatch.context() as patch:
         for module in ("worker", "stream"):
             patch.setattr(f"logparse.ingest.{module}.storable", lambda outcome: outcome)
-        patch.setattr("logparse.ingest.stream._outcomes", {})  # of this process
+        patch.setattr("logparse.ingest.stream._outcomes", {})  # outcomes that this process remembers
         for module in ("parts", "joint"):
             patch.setattr(f"logparse.store.{module}.commit_row", lambda row: commit_row(row) | {"readable": None})
         assert {x.state for x in ingest([str(tmp_path / "files")], store, run="old")} == {"new"}

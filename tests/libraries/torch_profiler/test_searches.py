@@ -1,4 +1,4 @@
-"""Which kernels of a call are of a search for solvers, and which of the call itself."""
+"""Which kernels of a call belong to a search for solvers, and which to the call itself."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ B, W, NAIVE_W = "igemm_bwd_gtcx3_nhwc", "igemm_wrw_gtcx3_nhwc", "naive_conv_ab_n
     [
         ([[NAIVE, IM2COL, GEMM, IM2COL, GEMM], [IM2COL, GEMM], [IM2COL, GEMM]], False, {0: {0, 1, 2}}),
         ([[NAIVE, IGEMM, WINO, WINO], [WINO], [WINO]], False, {0: {0, 1, 2}}),
-        ([[IGEMM, WINO, GEMM], [WINO], [WINO]], False, {0: {0, 2}}),  # cuDNN: what ran last is not what it picked
-        ([[NAIVE, IGEMM, WINO], [GEMM]], False, {0: {0, 1, 2}}),  # the call itself is not in it
+        ([[IGEMM, WINO, GEMM], [WINO], [WINO]], False, {0: {0, 2}}),  # cuDNN: the solver that ran last is not its pick
+        ([[NAIVE, IGEMM, WINO], [GEMM]], False, {0: {0, 1, 2}}),  # the call itself is not in the trace
         ([[B, NAIVE_W, W, B, W], [B, W], [B, W]], True, {0: {0, 1, 2}}),
         ([[B, NAIVE_W, W], [B, W]], True, {0: {1}}),
         ([["Cijk_A", "Cijk_B", "Cijk_C", "Cijk_B"], ["Cijk_B"]], False, {0: {0, 1, 2}}),  # TunableOp
@@ -35,12 +35,12 @@ def test_what_is_of_a_search(calls: list[list[str]], backward: bool, found: dict
 @pytest.mark.parametrize(
     ("calls", "backward"),
     [
-        ([[NAIVE], [NAIVE]], False),  # naive is what the job runs
+        ([[NAIVE], [NAIVE]], False),  # the naive solver is what the job runs
         ([[NAIVE], [IGEMM]], False),
         ([[NAIVE]], False),
         ([[HELPER, HELPER, IGEMM, HELPER], [IGEMM], [IGEMM]], False),  # helpers alone search nothing
         ([[IGEMM], [HELPER, IGEMM], [IGEMM]], False),
-        ([[IGEMM], [NAIVE, WINO, IGEMM], [IGEMM]], False),  # no first call
+        ([[IGEMM], [NAIVE, WINO, IGEMM], [IGEMM]], False),  # the search is not at the first call
         ([[B, NAIVE_W]], True),
         ([[B, W], [B, W]], True),
         ([["Cijk_A", "Cijk_B"]], False),

@@ -21,8 +21,9 @@ BF16, FP8, INT8, FP32, U8 = "c10::BFloat16", "c10::Float8_e4m3fnuz", "signed cha
 
 
 def gemm(name: str, inputs: list[tuple[str, list[int]]], values: dict[int, str] | None = None) -> GemmProblem:
-    """The problem of an operator whose tensors have these types and sizes, the second one being column-major where
-    its sizes say so (K×N).
+    """Return the problem of an operator whose tensors have these types and sizes.
+
+    The weights (tensor ``w``) are column-major if the operator states their sizes as K×N.
     """
     at = PRODUCTS[name]
     strides = [contiguous_strides(dims) for _, dims in inputs]
@@ -105,8 +106,9 @@ def test_inputs_that_are_missing_are_no_product(name: str) -> None:
 @needs_corpus
 @pytest.mark.parametrize("name", ["mi300_resnet_train", "mi300_vit"])
 def test_counts_and_times_are_those_of_the_reference_report(name: str) -> None:
-    """TraceLens's report counts every kernel below ``aten::convolution``, the addition of its bias too, and a backward
-    operator once: each of these ran W, so B is not counted beside it.
+    """TraceLens's report counts every kernel below ``aten::convolution``, including the addition of its bias.
+
+    It counts a backward operator once. Each such operator here ran W, so its B is not counted as well.
     """
     folder = CORPUS / "tracelens"
     counts, times = Counter[str](), Counter[str]()

@@ -1,4 +1,4 @@
-"""rocprofv3's database: both schemas, merged files, what is missing, damage."""
+"""rocprofv3's database: both schemas, merged files, missing tables, damage."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def kernels(found: list[Record]) -> dict[tuple[str, str], tuple[int, float]]:
 
 
 def rows(path: Path) -> int:
-    """Rows of all tables."""
+    """Return the number of rows in all tables."""
     with closing(sqlite3.connect(path)) as db:
         names = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
         return sum(db.execute(f'select count(*) from "{name}"').fetchone()[0] for name in names)
 
 
 def change(path: Path, tmp_path: Path, *statements: str) -> Path:
-    """A copy after these statements, ``{u}`` being the suffix of the tables."""
+    """Return a copy of the database after these statements. ``{u}`` in them becomes the suffix of the tables."""
     copy = tmp_path / path.name
     shutil.copy(path, copy)
     with closing(sqlite3.connect(copy)) as db:
@@ -104,7 +104,7 @@ def test_it_alone_recognises_its_files() -> None:
 def test_a_database_in_any_folder_is_read_and_no_copy_of_it_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "50%41? #1"  # SQLite is given a URL
+    folder = tmp_path / "50%41? #1"  # SQLite gets the path inside a URL
     folder.mkdir()
     shutil.copy(OLD, folder / OLD.name)
     packed = folder / f"{OLD.name}.gz"

@@ -1,4 +1,4 @@
-"""rocprofv3's CSV."""
+"""CSV files of rocprofv3."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_older_columns_and_plain_agents() -> None:
 
 
 def test_means_of_several_runs_have_fractions() -> None:
-    """``pmc_perf.csv`` of rocprof-compute."""
+    """rocprof-compute writes such means in ``pmc_perf.csv``."""
     text = (
         b"Dispatch_ID,GPU_ID,Grid_Size,Kernel_Name,SQ_WAVES,Start_Timestamp,End_Timestamp\n"
         b"0,2,65536,copy_kernel,1024,564450429888574.75,564450429895035.75\n"
@@ -51,7 +51,10 @@ def test_statistics_are_the_same_totals() -> None:
 
 
 def test_summaries_of_rocpd_are_the_same_totals(store: Store, tmp_path: Path) -> None:
-    """``rocpd summary --format csv``, also by rank; the kernels of a process count once beside its trace."""
+    """The summaries come from ``rocpd summary --format csv``, also by rank.
+
+    Beside a process's trace, kernels count once.
+    """
     old = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"'
     new = '"Name","Calls","DURATION (nsec)","AVERAGE (nsec)","PERCENT (INC)","MIN (nsec)","MAX (nsec)","STD_DEV"'
     text = (FOLDER / "4242_kernel_stats.csv").read_text(encoding="utf-8")
@@ -100,7 +103,7 @@ def test_recognise(path: object) -> None:
 
 
 def test_files_of_one_process_count_their_kernels_once(store: Store, tmp_path: Path) -> None:
-    """rocprofv3 writes statistics beside the trace, and each holds all kernels."""
+    """rocprofv3 writes statistics beside the trace, and each of the two files holds all kernels."""
     names = ("4242_kernel_stats.csv", "4242_kernel_trace.csv")
 
     def us() -> float:

@@ -47,7 +47,7 @@ def test_versions_before_2_5_and_rocm_version() -> None:
 
 
 def test_an_empty_revision_is_known_to_be_empty() -> None:
-    """As PyTorch 2.11 writes it with libraries that were built outside a git repository (Debian's ROCm 7.2.4)."""
+    """PyTorch 2.11 writes it with libraries that were built outside a git repository (Debian's ROCm 7.2.4)."""
     got = facts(b"Validator,PT_VERSION,2.11.0\nValidator,HIPBLASLT_VERSION,100202-\nValidator,ROCBLAS_VERSION,5.2.0.\n")
     assert (got["hipblaslt_version"], got["hipblaslt_revision"], got["rocblas_version"]) == ("100202", "", "5.2.0.")
     assert got["validator:HIPBLASLT_VERSION"] == "100202-"
@@ -121,7 +121,7 @@ def test_of_two_solutions_of_one_key_the_faster_is_written() -> None:
     pair = [override(row, solution=DEFAULT, time_us=9.0), override(row, time_us=8.0)]
     for order in (pair, pair[::-1]):
         (file,) = results.write(order, TARGET)
-        assert file.data.decode().count("Gemm") == 2  # one row, whose solution is the faster one
+        assert file.data.decode().count("Gemm") == 2  # one row, with the faster solution
         assert file.data.endswith(b"Gemm_Hipblaslt_91077,0.008\n")
     with pytest.raises(EmissionError, match="no two times"):
         results.write([override(row, time_us=None), override(row, solution=DEFAULT, time_us=None)], TARGET)
@@ -188,7 +188,7 @@ def test_object_to_text_to_object(entries: list[tuple[str, Solution, float]]) ->
         assert got[want.key_text].time_us == pytest.approx(want.time_us, rel=1e-5, abs=1e-8)
     facts_ = facts(file.data)
     assert {k: v for k, v in facts_.items() if k.startswith("validator:")} == TARGET
-    assert results.write(wanted[::-1], TARGET)[0].data == file.data  # sorted: a stable diff
+    assert results.write(wanted[::-1], TARGET)[0].data == file.data  # sorted, so that a diff is stable
 
 
 # ------------------------------------------------------------------------------------------------------- corpus
@@ -214,7 +214,7 @@ def test_every_row_of_the_corpus() -> None:
                 assert got["validator:" + line.split(",")[1]] == line.split(",")[2]
         assert got.get("backend") == ("CUDA" if "cuda" in str(path) or "dtadpole" in path.name else "HIP") or not lines
         statuses.update(r.status for r in rows(source))
-    assert statuses == {"ok": 9703, "skipped": 14, "failed": 1}  # 14: duplicates of one file; 1: a real Default,inf
+    assert statuses == {"ok": 9703, "skipped": 14, "failed": 1}  # 14: duplicates in one file; 1: a real Default,inf
 
 
 @needs_corpus

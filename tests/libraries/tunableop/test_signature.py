@@ -1,4 +1,4 @@
-"""Keys: what they guarantee, and key → problem → key."""
+"""Keys: the fields that they guarantee, and the round trip key → problem → key."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_batched() -> None:
 def test_conjugate_is_c_in_the_parameters_and_t_in_the_op() -> None:
     problem = gemm("GemmTunableOp_c10::complex<float>_TN,cn_80_48_64_ld_64_64_80")
     assert (problem.trans_a, problem.a_type) == ("C", "f32_c")
-    assert "trans=C,N" in problem.text  # for complex types C is not T
+    assert "trans=C,N" in problem.text  # for complex types, C is not T
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_conjugate_is_c_in_the_parameters_and_t_in_the_op() -> None:
     [
         ("GemmTunableOp_tf32_NN,nn_80_48_64_ld_80_64_80", "xf32_r"),
         ("GemmTunableOp_float_NN,nn_80_48_64_ld_80_64_80", "f32_r"),
-        ("GemmTunableOp_float_NN,nn_80_48_64", None),  # up to 2.6 float may mean tf32 too
+        ("GemmTunableOp_float_NN,nn_80_48_64", None),  # up to version 2.6, float may also mean tf32
         ("GemmTunableOp_bfx9_NN,nn_80_48_64_ld_80_64_80", "bf16x9"),
         ("GemmTunableOp_float_NN,nn_80_48_64_ld_80_64_80_compute_bf16x9_r", "bf16x9"),
     ],
@@ -76,7 +76,7 @@ def test_scaled_types_contain_underscores() -> None:
 
 
 def test_one_scale_per_operand_of_fnuz_types() -> None:
-    """Only gfx950 has scales of blocks, and it has no such types: so the key that was read is the one that is made."""
+    """Only gfx950 has scales of blocks, and it has no such types. So the key made is the key read."""
     key = "ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e5m2fnuz_BFloat16_TN,tn_1_2_3_ld_3_3_1_rw_0_bias_None"
     assert (gemm(key).scale_a, gemm(key).scale_b) == ("scalar", "scalar")
     assert signature.key(gemm(key), TF32 | {"arch": "gfx942"}) == key
@@ -224,7 +224,10 @@ def test_every_key_of_the_corpus_is_read_and_written_alike() -> None:
 
 
 def test_a_swizzle_stands_in_a_scaled_key_only_where_one_is_set() -> None:
-    """PyTorch 2.15 (ScaledGemmParams::Signature) appends ``_swz_a_b`` to calls that swizzle; earlier ones never do."""
+    """PyTorch 2.15 (ScaledGemmParams::Signature) appends ``_swz_a_b`` to calls that swizzle.
+
+    Earlier versions never do.
+    """
     key = "ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN,tn_64_32_96_ld_96_96_64_rw_1_bias_None"
     newest = {"validator:PT_VERSION": "2.15.0"}
     plain, swizzled = gemm(key), gemm(key + "_swz_0_1")

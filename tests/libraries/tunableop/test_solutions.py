@@ -14,8 +14,8 @@ from logparse.model import DEFAULT, GemmProblem, Solution
 GEMM = GemmProblem(trans_a="T", trans_b="N", m=1, n=2, k=3, batch_count=1, a_type="bf16_r", bias=False)
 NEW = {"validator:PT_VERSION": "2.14.0"}
 
-# Attributes read through cublasLtMatmulAlgoConfigGetAttribute (id, tile, stages, splitk, reduction, swizzle, custom,
-# inner, cluster) and the Trace line of the same launch: cuBLASLt 13.1, NVIDIA H200.
+# Pairs of attributes, read through cublasLtMatmulAlgoConfigGetAttribute, and the Trace line of the same launch. The
+# attributes are id, tile, stages, splitk, reduction, swizzle, custom, inner and cluster. cuBLASLt 13.1, NVIDIA H200.
 PAIRS = [
     (
         (66, 209, 35, 1, 0, 0, 4, 0, 3),

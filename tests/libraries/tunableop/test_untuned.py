@@ -1,4 +1,4 @@
-"""The untuned CSV and the tuning script that goes with it."""
+"""The untuned CSV, and the tuning script that belongs to it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ FOLDER = SAMPLES / "tunableop"
 
 
 def read(data: bytes) -> tuple[list[Outcome], list[Record]]:
-    """Outcomes of lines that are ours, and all records, those at the end included."""
+    """Return the outcomes of our lines, and all records, including the records at the end."""
     taken, rest = stream(FORMAT, data)
     ours = [outcome for outcome in taken if outcome is not None]
     return ours, [*records(ours), *rest]
@@ -171,7 +171,7 @@ def test_the_log_of_a_cuda_build() -> None:
     assert not [r for r in found if isinstance(r, Reject)]
     times = measured(found)
     assert Counter(m.status for m in times) == {"ok": 43, "skipped": 1}
-    assert len({m.key_text for m in times}) == 22  # each key: both Default entries
+    assert len({m.key_text for m in times}) == 22  # each key has both Default entries
     assert sum(isinstance(r, Call) for r in found) == 27
     best: dict[str | None, float] = {}
     for m in times:
@@ -198,7 +198,7 @@ def test_excerpts(name: str, statuses: dict[str, int]) -> None:
 
 
 def test_a_drawn_tree_is_not_of_tunableop() -> None:
-    """``tree``, and the tables of rocprof-compute, are drawn with the characters of the log."""
+    """``tree`` and the tables of rocprof-compute use the same line characters as the log."""
     drawn = "examples\n├── train.py\n│   └── data\n└── README.md\n╞═══╡\n├───┼───┤\n"
     assert read(drawn.encode()) == ([], [])
     tuned = "finding fastest for GemmTunableOp_float_NN(nn_8_8_8) out of 2 candidates\n├──of a version to come\n"
