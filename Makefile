@@ -58,7 +58,8 @@ test: ruff
 	@$(MAKE) --no-print-directory -j2 mypy pytest
 
 # All tests at full size: 1,000 examples per property, fuzzing of every format, every round of kills.  mypy also checks
-# for the lowest Python, which lacks names of newer ones.  no-any-return is left out there: pandas' stubs need a newer one.
+# against the lowest Python, which lacks names of newer ones.  It leaves no-any-return out there, because pandas' stubs
+# need a newer Python.
 nightly: lint $(AITER)
 	$(BIN)/mypy --python-version 3.10 --disable-error-code no-any-return
 	LOGPARSE_NIGHTLY=1 $(BIN)/python -m pytest $(GROUPED) --timeout 3600

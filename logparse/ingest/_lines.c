@@ -2,8 +2,8 @@
  *
  * A Counter gets blocks of whole lines and sorts each line:
  *
- *  - A line with a marker of a record format becomes an *entry* (its text) and a *cell* (a count per clock and bracket).
- *    If the line begins with "[date time][LIB][n]", the entry lacks the clock, the third bracket and addresses.
+ *  - A line with a marker of a record format becomes an *entry* (its text) and a *cell* (a count per clock and
+ *    bracket).  If it begins with "[date time][LIB][n]", the entry lacks the clock, the third bracket and addresses.
  *  - A line with a marker of a block format is an *event*.  Events are returned as places in the stream, in order.
  *  - All other lines are counted as foreign or blank.
  *
@@ -83,8 +83,8 @@ static void forget(Bytes *bytes, size_t keep)
     }
 }
 
-/* A hash table from hashes to numbers (of entries, places or cells).  The caller compares the keys.  Only the lower half
- * of a hash is kept, because slots are few enough for it and smaller slots fit the cache better. */
+/* A hash table from hashes to numbers (of entries, places or cells).  The caller compares the keys.  Only the lower
+ * half of a hash is kept, because slots are few enough for it and smaller slots fit the cache better. */
 typedef struct {
     uint32_t hash, number;
 } Slot;
@@ -822,7 +822,7 @@ static int scan_file(Counter *self, int file, int64_t *start, int64_t end, size_
     while (*start < end && held(self) + EVENT * self->events.used <= limit) {
         if ((got = read_chunk(self, file, read_to, end - read_to, hash_to)) < 0)
             return (int)-got;
-        size_t rest = chunk->used, whole = rest + (size_t)got; /* `rest`: a part of a line; `whole`: where whole lines end */
+        size_t rest = chunk->used, whole = rest + (size_t)got; /* part of a line; end of whole lines */
         chunk->used = whole;
         read_to += got;
         if (read_to < end) {
@@ -1092,7 +1092,7 @@ PyMODINIT_FUNC PyInit__lines(void)
 {
     PyObject *made = NULL;
 #ifdef __GLIBC__
-    /* Blocks of a megabyte are allocated and freed often.  By default, the kernel would map, zero and unmap each block. */
+    /* Blocks of a megabyte are allocated and freed often.  By default, the kernel would map, zero and unmap each. */
     mallopt(M_MMAP_THRESHOLD, 8 << 20);
     mallopt(M_TRIM_THRESHOLD, 32 << 20);
 #endif
