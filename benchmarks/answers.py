@@ -1,4 +1,4 @@
-"""What each question to a store costs: wall time, CPU and memory of all processes, beside the same question by hand.
+"""Cost of each question to a store: wall time, CPU and memory of all processes, beside the same question by hand.
 
     python benchmarks/answers.py FOLDER --find-db gfx90a68.HIP.fdb.txt.bz2
     python benchmarks/answers.py FOLDER --sizes one,start --only top,recommend --rounds 1

@@ -19,7 +19,7 @@ and flagged from the others alone.
 | above | share of best times above ``high_us``: 5 % is what is promised |
 | AUC | of log(default / estimate) for defaults that are more than 1.2 times the best |
 | first 5/10/20 % | share of what can be recovered in the problems with the largest default − estimate |
-| flagged | problems whose default is above ``high_us``; ``right``: share of these that gain 10 % or more |
+| flagged | problems whose default is above ``high_us``; ``right``: the share that gains 10 % or more |
 | recovered | share of what can be recovered that the flagged problems hold |
 """
 

@@ -3,7 +3,7 @@
     python benchmarks/gpu_replay.py gemms  --log cublaslt_mask31_588.log.gz [--wheels DIR] [--smoke]
     python benchmarks/gpu_replay.py gemms  --log profile_mask64.log         # hipBLASLt's profile lines do as well
     python benchmarks/gpu_replay.py wgrads --find-db gfx942130.HIP.fdb.txt.bz2 [--wheels DIR] [--smoke]
-    python benchmarks/gpu_replay.py wgrads --flagged --find-db …            # only those that the find-db shows as slow
+    python benchmarks/gpu_replay.py wgrads --flagged --find-db …            # only problems that the find-db shows as slow
     python benchmarks/gpu_replay.py wgrads --direction F --find-db …        # ``fprops``; B: ``dgrads``
     python benchmarks/gpu_replay.py wgrads --of-models [--direction F]      # ``wgrads-models``, ``fprops-models`` …
 
@@ -11,8 +11,9 @@
 best of its heuristic list.  It fails by itself when the median regret exceeds 1.05: over ordinary shapes that would be
 an error of measurement.
 ``wgrads``: a seeded sample of backward-weight convolutions of a MIOpen find-db above 2 GFLOP: PyTorch's default,
-benchmark mode, channels_last with and without its transposes, and all of cuDNN's plans.  Of those that ``logparse
-recommend`` calls slow in the find-db (on AMD's device) it prints how many are confirmed here, and lists the others.
+benchmark mode, channels_last with and without its transposes, and all of cuDNN's plans.  It prints how many
+of the problems that ``logparse recommend`` calls slow in the find-db (on AMD's device) are confirmed here, and lists
+the others.
 ``--of-models``: convolutions of torchvision's models in BF16 instead, a seeded sample of each, with the names of the
 models; their winners are not confirmed, as ``proposers.py`` asks for the times alone.
 

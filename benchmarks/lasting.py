@@ -1,4 +1,4 @@
-"""What it costs that a store lasts: an ingest with this code and with that of another checkout, by turns.
+"""Cost of a store that lasts: an ingest with this code and with that of another checkout, by turns.
 
     git worktree add --detach ../before REVISION && (cd ../before && python setup.py build_ext --inplace)
     python benchmarks/lasting.py --before ../before

@@ -1,4 +1,4 @@
-"""What observing does to programs of real clients: each plain and observed by turns, and held against each other.
+"""Effect of observing on programs of real clients: each plain and observed by turns, and held against each other.
 
     python benchmarks/observed.py                                 # one GPU, about 9 minutes
     python benchmarks/observed.py --only generate --pairs 1       # some of them

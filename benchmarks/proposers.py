@@ -1,4 +1,4 @@
-"""What is lost, and what is saved, when a race tries only some solutions: records replayed, no GPU.
+"""Time lost and time saved if a race tries only some solutions: records replayed, no GPU.
 
     python benchmarks/proposers.py [--results FOLDER] [--counts 8 16 32 …]
 

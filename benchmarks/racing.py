@@ -1,4 +1,4 @@
-"""What racing saves: the same problems raced, timed exhaustively, and tuned as TunableOp does, in one run.
+"""GPU time that racing saves: the same problems raced, timed exhaustively, and tuned as TunableOp does, in one run.
 
     python benchmarks/racing.py --find-db gfx942130.HIP.fdb.txt.bz2 [--wheels DIR] [--budget 230] [--smoke]
     python benchmarks/racing.py --recorded benchmarks/results/wgrads-….json.gz      # no GPU: drawn from raw samples

@@ -1,4 +1,4 @@
-"""What many files and many GPUs cost: one section per question, all of them without arguments (but ``--gpu``).
+"""Cost of many files and many GPUs: one section per question, all of them without arguments (but ``--gpu``).
 
     python benchmarks/scale.py --ingest      # 200 logs by 1 and 2 workers, local processes and Ray: efficiency, and
                                              # that of two plain loops, which is all that this machine gives

@@ -1,4 +1,4 @@
-"""What ``replay --propose neighbours`` finds on a GPU, against all plans of cuDNN in the same session.
+"""Solutions that ``replay --propose neighbours`` finds on a GPU, against all plans of cuDNN in the same session.
 
     python benchmarks/searched.py [--direction F B W] [--per-model 7] [--wheels DIR] [--smoke]
     python benchmarks/searched.py --find-db gfx942130.HIP.fdb.txt.bz2 --every 8       # whole replays

@@ -126,7 +126,7 @@ class Run:
 
     @cached_property
     def recommendation(self) -> Recommendation:
-        """What ``recommend`` finds with its usual settings."""
+        """The answer of ``recommend`` with its usual settings."""
         return recommend(self.store, self.label)
 
     @property
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def todo(self) -> pd.DataFrame:
-        """What is worth doing, the best first; times in µs of a ``unit`` (a step, the run, or one call)."""
+        """Things worth doing, the best first.  Times are µs of a ``unit``: a step, the run, or one call."""
         from analyzers.recommend.verdict import verdict
 
         names = ("title", "now_us", "then_us", "unit", "certainty", "changes")

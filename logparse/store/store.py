@@ -4,7 +4,7 @@
     STORE/<table>/[category=C/]<attempt>-N.parquet   parts
     STORE/sources/<path>/<identity>.parquet      the commit of an attempt, written last, by put-if-absent: one row (in
                                                  older stores also one per attempt that read a range of the file)
-    STORE/sources/inventory-<id>.json            which of these small files there were (see ``inventory``)
+    STORE/sources/inventory-<id>.json            the small files that existed (see ``inventory``)
     STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
 
 Each part carries in its name the *attempt* that wrote it.  A joint part of small files carries the writer of several
@@ -594,7 +594,7 @@ class Store:
         con.register("commits_", commits.drop_columns([RECORDED]))
         attempts = set(commits["attempt"].to_pylist())
         single = attempts - manifest.attempts
-        # A compaction merged only some rows of the joint parts of these writers.
+        # A compaction merged only some rows of the joint parts that ``halves`` names.
         halves = writers_of(single) & writers_of(manifest.attempts)
         allowed: list[str] = []
         asked = sql is None or any(f"{table}_" in sql for table in COLUMNS)
