@@ -3,7 +3,7 @@
     python benchmarks/gpu_replay.py gemms  --log cublaslt_mask31_588.log.gz [--wheels DIR] [--smoke]
     python benchmarks/gpu_replay.py gemms  --log profile_mask64.log         # hipBLASLt's profile lines do as well
     python benchmarks/gpu_replay.py wgrads --find-db gfx942130.HIP.fdb.txt.bz2 [--wheels DIR] [--smoke]
-    python benchmarks/gpu_replay.py wgrads --flagged --find-db …            # only problems that the find-db shows as slow
+    python benchmarks/gpu_replay.py wgrads --flagged --find-db …            # only problems that are slow in the find-db
     python benchmarks/gpu_replay.py wgrads --direction F --find-db …        # ``fprops``; B: ``dgrads``
     python benchmarks/gpu_replay.py wgrads --of-models [--direction F]      # ``wgrads-models``, ``fprops-models`` …
 

@@ -11,9 +11,9 @@ solution; their ratio is what the call gained *in the job*.  Of the same calls t
 processes, with cold operands as by default, and with hot ones.
 
 Required: the ratio in the job lies inside the interval that ``logparse verify`` predicts from the replay with cold
-operands in at least 85 % of at least 50 pairs of at least 4 models: of pairs whose kernels the setting changed, and also
-of pairs that gain or lose at least 3 %.  The raw record has all times and log ratios, so that other predictions can be
-tried on it.
+operands in at least 85 % of at least 50 pairs of at least 4 models: of pairs whose kernels the setting changed, and
+also of pairs that gain or lose at least 3 %.  The raw record has all times and log ratios, so that other predictions
+can be tried on it.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo:
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
     show(page, demo.url)
-    page.wait_for_function("document.querySelector('#verdict strong').textContent.includes('can save')")
+    page.wait_for_function("document.querySelector('#verdict strong').textContent.includes('faster solutions')")
     page.wait_for_selector("#answer .time-bar span")
     still(page, page.locator(".time-bar"))
     tops = page.evaluate(
@@ -590,7 +590,7 @@ def test_reports_open_offline_and_filter_by_their_charts(seen: Visit, reports: d
     page, rows = seen.page, "#table tbody tr"
     page.goto(reports["demo"].as_uri())
     page.wait_for_selector("#chart .main-svg")
-    assert "can save" in page.inner_text(".verdict strong")
+    assert "use 7 faster solutions" in page.inner_text(".verdict strong")
     everything = page.locator(rows).count()
     assert page.locator("#table thead th[scope=col][aria-sort=none]").count() == page.locator("#table thead th").count()
     assert page.locator("#table tbody th[scope=row]").count() == everything

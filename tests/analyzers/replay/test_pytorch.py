@@ -15,12 +15,12 @@ from logparse.libraries.kinds.backend import Conditions, OutOfMemoryError, Place
 from logparse.libraries.kinds.correctness import acceptable, error_bound
 from logparse.libraries.pytorch.replay import BACKEND
 from logparse.libraries.torch_profiler import profiler as torch_profiler
-from logparse.model import DEFAULT, Call, ConvProblem, GemmProblem, Problem
+from logparse.model import DEFAULT, Call, ConvProblem, GemmProblem, Problem, with_plain
 from tests.analyzers.replay.problems import SMALL_W, gemm, store_of
 from tests.conftest import CORPUS, needs_corpus, sized
 from tests.libraries.reading import outcomes, records
 
-HALF = dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "bf16_r")
+HALF = with_plain(dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), "bf16_r"))
 POINTWISE = {"filter_h": 1, "filter_w": 1, "pad_h": 0, "pad_w": 0, "stride_h": 1, "stride_w": 1, "groups": 1}
 LAST = dict.fromkeys(("in_layout", "weights_layout", "out_layout"), "NHWC")
 HALF_W = dict.fromkeys(("in_type", "weights_type", "out_type"), "BF16")
