@@ -58,8 +58,9 @@ def train(run: Run, failed: str) -> None:
 
 
 def prepared(run: Run) -> tuple[Callable[[], None], Any]:
-    """Return one step of the model with the run's action, and the module of its ``apply.py`` (None
-    without an action).
+    """Return one step of the model with the run's action.
+
+    Also returns the module of the run's ``apply.py`` (None without an action).
     """
     device, chosen = torch.device(run.device), model_of(run.model)
     torch.manual_seed(0)

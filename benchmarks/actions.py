@@ -1,21 +1,25 @@
-"""Whether what an action promises for a whole job comes true: predicted against measured GPU time per training step.
+"""Does an action's promise for a whole job come true? Predicted against measured GPU time per training step.
 
     python benchmarks/actions.py [--models resnet50,llama] [--device cuda] [--steps 3] [--small] [--out FILE]
     python benchmarks/actions.py --models torchvision.densenet121,transformers.BertForMaskedLM    # other people's
     python benchmarks/actions.py --merge FILE… --out FILE
 
-Each model runs as it is, under a profiler; its trace is ingested, ``replay`` times what each problem runs under each
-action, and the actions of ``recommend`` are what is promised.  Then the model runs under every action, each in a
-process of its own with the generated ``apply.py`` (PyTorch keeps cuDNN's plans for the life of a thread), and the GPU
-time per step of its trace is what was gained.  GPU time is that of all kernels of a trace; those of one operator that
-overlap count the time in which any runs.
+Each model runs unchanged under a profiler, and its trace is ingested.  ``replay`` times each problem under each action.
+The actions of ``recommend`` are the promise.  Then the model runs under every action, each time in a process of its own
+with the generated ``apply.py`` (because PyTorch keeps cuDNN's plans for the life of a thread).  The GPU time per step
+of that run's trace is the outcome.  GPU time is the time of all kernels of a trace.  If kernels of one operator
+overlap, the time in which any of them runs counts.
 
-On a CPU the operators' own times stand for kernels (``as_device``): it shows that all parts fit together.
+On a CPU the operators' own times stand for kernels (``as_device``).  That shows that all parts fit together.
 
-The record holds, for each model and action, both times and the interval; the summary states what is owed: the predicted
-time within 5 % of the measured for 90 % of the pairs, the right sign where the change exceeds 2 %, and the action that
-is ranked first the measured best or within 1 % of it.  Models that are in the record of an earlier call stay there.
-Several calls at once, one per GPU (``CUDA_VISIBLE_DEVICES``), write a file each, which ``--merge`` joins.
+For each model and action, the record holds both times and the interval.  The summary states the requirements:
+
+- The predicted time is within 5 % of the measured time for 90 % of the pairs.
+- The sign is right if the change exceeds 2 %.
+- The action that is ranked first is the measured best, or within 1 % of it.
+
+Models in the record of an earlier call stay there.  Several calls at once, one per GPU (``CUDA_VISIBLE_DEVICES``),
+write a file each; ``--merge`` joins the files.
 """
 
 from __future__ import annotations
@@ -133,8 +137,9 @@ def _row(name: str, x: Any, now: float, folder: Path, store: Store, run: Future[
 
 
 def _groups(x: Any, store: Store, action: str, per: float) -> dict[str, list[float]]:
-    """Return three times per kind of operator, µs per step: before the action, predicted, and
-    measured under the action.
+    """Return times per kind of operator, µs per step.
+
+    There are three times per kind: before the action, predicted, and measured under the action.
     """
     before, after = (_by_group(store, run) for run in ("as_is", action))
     change: dict[str, float] = {}

@@ -1,27 +1,32 @@
-"""Cost of each question to a store: wall time, CPU and memory of all processes, beside the same question by hand.
+"""Costs of each question to a store: wall time, CPU and memory of all processes, beside the same question by hand.
 
     python benchmarks/answers.py FOLDER --find-db gfx90a68.HIP.fdb.txt.bz2
     python benchmarks/answers.py FOLDER --sizes one,start --only top,recommend --rounds 1
 
-FOLDER keeps the inputs and stores (3 GB for all sizes); what is there already is used again.  Sizes:
+FOLDER keeps the inputs and stores (3 GB for all sizes).  Files that it holds already are used again.  Sizes:
 
     one     the find-db of gfx90a with 104 CUs (193,590 problems, 648,924 times), which ROCm ships
     many    1.36 million keys of 570,000 problems, as many as the 18 find-dbs that ROCm ships hold: copies of that
-            find-db with another device in their name and, of two thirds, another batch size
+            find-db with another device in their name and, in two thirds of them, another batch size
     small   20,000 logs of ten lines each, not compacted
     start   ``--help``, and ingest of one small log into a new store
 
-By hand means: plain DuckDB SQL over the store's Parquet files, and pandas (``read_parquet``, ``groupby``, ``merge``),
-each a program of its own, in the same run.  They do less than a verb does: no link between texts of one problem, no
-confidence, no files written; for ``status`` no look at what the logs lack, for ``show`` no reading of the pasted line
-by every format, for ``sql`` no process that can be killed, and no limits.  Both are compared twice: as programs, as at
-a terminal, where Python's start and the imports count; and in one process, where everything is imported and the same
-question is asked for the second time.
-A verb of many inputs (``lint``, ``coverage``, ``merge``) reads find-dbs, not the store, so only ``merge`` has a
-counterpart.  ``explore`` is measured by benchmarks/explore.py in a browser.
+By hand means plain DuckDB SQL over the store's Parquet files, and pandas (``read_parquet``, ``groupby``, ``merge``).
+Each is a program of its own, in the same run.  These programs do less than a verb:
 
-Wall times depend on what else the machine does; its load is in the record.  The record has each round; what is printed
-is the median, and whether the figures that issue and README promise on two idle cores are met.
+- They do not link texts of one problem, state no confidence, and write no files.
+- For ``status`` they do not look for what the logs lack.
+- For ``show`` they do not read the pasted line by every format.
+- For ``sql`` they have no process that can be killed, and no limits.
+
+Both are compared twice.  First they run as programs at a terminal, so that Python's start and the imports count.  Then
+they run in one process, where everything is imported and the same question is asked for the second time.
+
+A verb of many inputs (``lint``, ``coverage``, ``merge``) reads find-dbs, not the store.  Only ``merge`` has a
+counterpart. benchmarks/explore.py measures ``explore`` in a browser.
+
+Wall times depend on other work of the machine, so its load is in the record.  The record has each round.  The output
+has the medians, and whether they meet the limits that issue and README promise for two idle cores.
 """
 
 from __future__ import annotations

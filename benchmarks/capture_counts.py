@@ -1,11 +1,10 @@
-"""Does ``logparse capture`` count what a default PyTorch job calls?  Its logs against the trace of the same run.
+"""Does ``logparse capture`` count the calls of a default PyTorch job? Its logs against the trace of the same run.
 
     python benchmarks/capture_counts.py [--steps 5] [--results FOLDER]
 
 The job is a small transformer with a convolution in front, in float32, bfloat16 and float16, with PyTorch's defaults:
-only ``capture`` sets anything.  It profiles itself; the products of the trace, operator by operator, are what the
-libraries' logs must contain.  Prints, by input type, the calls of both, and writes them as JSON.  Exit status 1 where
-they differ.
+only ``capture`` sets anything.  It profiles itself.  The libraries' logs must contain the products of the trace,
+operator by operator.  Prints the calls of both by input type, and writes them as JSON. Exit status 1 if they differ.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     logparse capture --store store -- python benchmarks/capture_train.py --steps 20
 
-Runs on a GPU (CUDA or ROCm) if torch sees one, else on the CPU, where no library writes a log.  Prints one line per
-step, so that one sees that output passes through, and ends with exit code ``--exit``.  The convolution (a stem as of a
-vision model, strided, three channels) gives MIOpen or cuDNN something to do in all three directions.
+Runs on a GPU (CUDA or ROCm) if torch sees one.  Otherwise it runs on the CPU, where no library writes a log.  Prints
+one line per step, to show that output passes through, and ends with exit code ``--exit``.  The convolution (the stem of
+a vision model: strided, three channels) gives MIOpen or cuDNN work in all three directions.
 """
 
 from __future__ import annotations

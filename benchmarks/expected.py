@@ -7,19 +7,20 @@ find-dbs).  A table of defaults and bests has the columns
 
     m,n,k,type,op_a,op_b,solutions,best_us,default_us
 
-(column-major; type fp16, bf16 or fp32; output f32) and states no device: ``--device`` does, by arch and CU count.
+(column-major; type fp16, bf16 or fp32; output f32).  It does not state a device: ``--device`` does, by arch and CU
+count.
 
-Groups are sizes that round to the same powers of two.  They are dealt into folds; each fold is estimated, calibrated
-and flagged from the others alone.
+A group is all sizes that round to the same powers of two.  Groups are dealt into folds.  Each fold is estimated,
+calibrated and flagged from the other folds alone.
 
-| column | what it is |
+| column | meaning |
 |---|---|
 | error | standard deviation of log(estimate / best), and the median of abs(estimate / best − 1) |
-| known | share of problems with an estimate (the roofline and the guess have none that is unknown) |
+| known x
 | above | share of best times above ``high_us``: 5 % is what is promised |
 | AUC | of log(default / estimate) for defaults that are more than 1.2 times the best |
 | first 5/10/20 % | share of what can be recovered in the problems with the largest default − estimate |
-| flagged | problems whose default is above ``high_us``; ``right``: the share that gains 10 % or more |
+| flagged | problems whose default is above ``high_us``; ``right``: share of flagged problems that gain 10 % or more |
 | recovered | share of what can be recovered that the flagged problems hold |
 """
 

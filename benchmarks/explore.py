@@ -1,22 +1,25 @@
-"""How long the page takes to show a store, and to answer a click, in headless Chromium, and what memory it takes.
+"""How long the page takes to show a store and to answer a click, in headless Chromium, and its memory.
 
     python benchmarks/explore.py STORE [--rounds 5] [--chromium /usr/bin/chromium] [--out FILE]
 
-The claims are for the find-db of gfx90a with 104 CUs, which ROCm ships (193,590 problems, 648,924 times; ``logparse
-ingest gfx90a68.HIP.fdb.txt --store STORE`` first), and for at least 570,000 problems (the store ``many`` that
-benchmarks/answers.py makes has 580,770 problems, and 1.36 million rows of points: one per problem and device).
+The limits are for two stores.  One is the find-db of gfx90a with 104 CUs, which ROCm ships (193,590 problems, 648,924
+times); run ``logparse ingest gfx90a68.HIP.fdb.txt --store STORE`` first.  The other has at least 570,000 problems: the
+store ``many`` of benchmarks/answers.py has 580,770 problems, and 1.36 million rows of points (one per problem and
+device).
 
-Prints, for each look, the seconds from the start of the program to the first view (chart, filters and rows of the
-table are there) and from opening the page to it, with the CPU seconds of server and readers; and for each kind of
-interaction (another view, a filter, a search, opening a row) two times, each as median and largest, from the click or
-key as the browser saw it: until nothing on the screen changes any more (charts, filters, table and chips that are in
-the window), and until nothing on the page does (also charts below the window); and the server's CPU time for it.
+For each look, the output has the seconds from the start of the program to the first view (chart, filters and rows of
+the table are there), the seconds from opening the page to it, and the CPU seconds of server and readers.  For each kind
+of interaction (another view, a filter, a search, opening a row) it has two times, as median and largest.  Both begin
+with the click or key as the browser saw it.  One ends when nothing on the screen changes any more (charts, filters,
+table and chips in the window).  The other ends when nothing on the page changes (also charts below the window).  It
+also has the server's CPU time for the interaction.
+
 Memory is the largest sum over server and readers at one moment (proportional set size: pages that both hold count
-once). The last lines are the required figures (``--size``) and whether they are met, with the load of the machine:
-two cores draw, query and serve at once.
+once).  The last lines compare the figures with their limits (``--size``), with the load of the machine: two cores draw,
+query and serve at once.
 
-Three looks and five rounds take minutes, as each look waits for the analyzers and each interaction until nothing has
-changed for a second.  Each part is printed when it is done.
+Three looks and five rounds take minutes, because each look waits for the analyzers, and each interaction until nothing
+has changed for a second.  Each part is printed when it is done.
 """
 
 from __future__ import annotations

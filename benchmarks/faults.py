@@ -1,13 +1,12 @@
-"""Damage at rest, by number: what `check` finds of it, and which answers it changes without an error.
+"""Damage at rest, in numbers: how much of it `check` finds, and which answers it changes without an error.
 
     python benchmarks/faults.py                          # deletions and truncations of every file, 400 flipped bits
     python benchmarks/faults.py --code ../before         # the same, with the code of another checkout
 
-A few sample logs become three stores: one whose files each have parts of their own, one of joint parts, and one that
-is compacted.  From each of them one log is forgotten at the end, and each holds findings.  A fault changes one file,
-and is taken back before the next fault.  Three kinds of files are counted apart: parts; row files, manifests, findings
-and lists of what was forgotten (commits); inventories.  Prints a table in Markdown; the same ``--seed`` makes the same
-choices.
+A few sample logs become three stores: in one, files have parts of their own; one has joint parts; one is compacted.  In
+each of them, one log is forgotten at the end, and each holds findings.  A fault changes one file, and is taken back
+before the next fault.  Three kinds of files are counted apart: parts; commits (row files, manifests, findings and lists
+of forgotten attempts); inventories.  Prints a table in Markdown.  The same ``--seed`` makes the same choices.
 """
 
 from __future__ import annotations

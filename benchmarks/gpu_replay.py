@@ -1,4 +1,4 @@
-"""The measured records of docs/results.md, one command each, on a machine with torch and a GPU (no store, no DuckDB).
+"""Make the measured records of docs/results.md, one command each, on a machine with torch and a GPU.
 
     python benchmarks/gpu_replay.py gemms  --log cublaslt_mask31_588.log.gz [--wheels DIR] [--smoke]
     python benchmarks/gpu_replay.py gemms  --log profile_mask64.log         # hipBLASLt's profile lines do as well
@@ -7,22 +7,26 @@
     python benchmarks/gpu_replay.py wgrads --direction F --find-db …        # ``fprops``; B: ``dgrads``
     python benchmarks/gpu_replay.py wgrads --of-models [--direction F]      # ``wgrads-models``, ``fprops-models`` …
 
-``gemms``: every GEMM of a cuBLASLt or hipBLASLt log (Trace, bench or profile lines), the library's pick against the
-best of its heuristic list.  It fails by itself when the median regret exceeds 1.05: over ordinary shapes that would be
-an error of measurement.
-``wgrads``: a seeded sample of backward-weight convolutions of a MIOpen find-db above 2 GFLOP: PyTorch's default,
-benchmark mode, channels_last with and without its transposes, and all of cuDNN's plans.  It prints how many
-of the problems that ``logparse recommend`` calls slow in the find-db (on AMD's device) are confirmed here, and lists
-the others.
-``--of-models``: convolutions of torchvision's models in BF16 instead, a seeded sample of each, with the names of the
-models; their winners are not confirmed, as ``proposers.py`` asks for the times alone.
+They need no store and no DuckDB.
 
-Two checks of the method itself, on 16 of the same problems in 220 s (``repeatability-`` and ``null-`` records):
+``gemms`` measures every GEMM of a cuBLASLt or hipBLASLt log (Trace, bench or profile lines): the library's pick against
+the best of its heuristic list.  It fails if the median regret exceeds 1.05: over ordinary shapes that would be an error
+of measurement.
+
+``wgrads`` measures a seeded sample of backward-weight convolutions of a MIOpen find-db above 2 GFLOP: PyTorch's
+default, benchmark mode, channels_last with and without its transposes, and all of cuDNN's plans.  ``logparse
+recommend`` calls some of them slow in the find-db (on AMD's device).  The output counts how many of these are confirmed
+here, and lists the others.
+
+``--of-models`` measures convolutions of torchvision's models in BF16 instead, a seeded sample of each, with the names
+of the models.  Their winners are not confirmed, because ``proposers.py`` needs only the times.
+
+Two checks of the method itself run on 16 of the same problems in 220 s (``repeatability-`` and ``null-`` records):
 
     python benchmarks/gpu_replay.py wgrads --repeat --find-db …     # the same replay twice, in other processes
     python benchmarks/gpu_replay.py wgrads --null --find-db …       # PyTorch's default against copies of itself
 
-``--repeat`` fails below 95 % of findings that confirm again; ``--null`` above 1 % of false findings.
+``--repeat`` fails if fewer than 95 % of the findings confirm again.  ``--null`` fails above 1 % of false findings.
 
 Raw samples, device, driver, versions and date go into one JSON file per record.  ``--wheels`` names a folder of wheels
 (nvmath-python, nvidia-cudnn-frontend) to use without installing them.

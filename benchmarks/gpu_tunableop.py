@@ -109,8 +109,9 @@ def edits(head: str, version: str) -> dict[str, bytes]:
 
 
 def mutations(valid: str) -> dict[str, bytes]:
-    """Return files with one edit each: a character replaced, inserted or deleted, or a line repeated, moved, dropped or
-    cut.
+    """Return files with one edit each.
+
+    An edit replaces, inserts or deletes a character, or it repeats, moves, drops or cuts a line.
     """
     chance = random.Random(SEED)
     out = {}

@@ -1,19 +1,19 @@
-"""Does a call gain in the job what a replay predicts?  On a GPU, over the calls of six models.
+"""Does a call gain in the job what a replay predicts? On a GPU, over the calls of six models.
 
     python benchmarks/in_job.py                                      # one H200, below 8 minutes
     python benchmarks/in_job.py --device cpu --smoke --models gpt2   # whether it runs: tiny sizes, no target is tested
 
 Each model (``job_models.py``: ResNet-50, ResNeXt-50, RegNetY, GPT-2, Llama, ViT; random weights) is trained for a few
-steps under ``torch.profiler``, as it is and with settings that give its calls other solutions: another preferred BLAS
-library, channels_last.  Default and settings take turns, so each call has several times in the job with either
-solution; their ratio is what the call gained *in the job*.  Of the same calls the same pairs (``Default`` and
-``torch:blas=…`` or ``torch:layout=NHWC,stored``) are confirmed as ``logparse replay`` confirms them, in fresh
-processes, with cold operands as by default, and with hot ones.
+steps under ``torch.profiler``.  It runs unchanged, and with settings that give its calls other solutions: another
+preferred BLAS library, channels_last.  Default and settings take turns, so each call has several times in the job with
+either solution.  Their ratio is the call's gain *in the job*. The same pairs (``Default`` and
+``torch:blas=…`` or ``torch:layout=NHWC,stored``) are also confirmed as ``logparse replay`` confirms them, in fresh
+processes, with cold operands (the default) and with hot operands.
 
-Required: the ratio in the job lies inside the interval that ``logparse verify`` predicts from the replay with cold
-operands in at least 85 % of at least 50 pairs of at least 4 models: of pairs whose kernels the setting changed, and
-also of pairs that gain or lose at least 3 %.  The raw record has all times and log ratios, so that other predictions
-can be tried on it.
+Required: in at least 85 % of the pairs, the ratio in the job lies inside the interval that ``logparse verify`` predicts
+from the replay with cold operands.  This must hold for the pairs whose kernels the setting changed, and again for the
+pairs among them that gain or lose at least 3 %.  Each of the two sets needs at least 50 pairs of at least 4 models.
+The raw record has all times and log ratios, so that other predictions can be tried on it.
 """
 
 from __future__ import annotations

@@ -1,19 +1,26 @@
-"""How fast logs become a store, compared with shell tools in the same run, taking turns.
+"""How fast logs become a store, compared with shell tools in the same run, which take turns with it.
 
     python benchmarks/ingest.py                    # 1 GB of each kind (find-db and trace-json 500 MB), three rounds
     python benchmarks/ingest.py --gigabytes 10 --kinds bench adversarial --rounds 1
     LOGPARSE_NATIVE=0 python benchmarks/ingest.py  # without the native counter
 
-Kinds: ``bench`` (mask 32), ``trace`` (mask 2, random addresses), ``mixed`` (40 % library lines, 59 % application,
-1 % torn or binary), ``adversarial`` (every line distinct), ``find-db`` (rows of real files, repeated with other
-batch sizes) and ``trace-json`` (events of a real torch.profiler trace, repeated with other ids and times).  Rivals:
-``sort | uniq -c`` for bench, ``sed | sort | uniq -c`` and mawk for trace, ``json.load`` for trace-json, ``wc -l`` as
-the limit of any reader.  Prints MB/s, ratios of the medians and, from a call that is not timed, the peak memory (sum of
-PSS over all processes); ``--record FILE`` appends that to a file, ``benchmarks/results/ingest.txt`` holds such records.
+Kinds:
 
-A time is that of a whole call, start and end of the program included, as for its users: in a plain environment,
-without what a developer's starts from ``.pth`` files, and with its modules compiled by an earlier call (of the log's
-first MB, not timed), whatever PYTHONDONTWRITEBYTECODE is here.
+- ``bench``: mask 32.
+- ``trace``: mask 2, random addresses.
+- ``mixed``: 40 % library lines, 59 % application, 1 % torn or binary.
+- ``adversarial``: every line distinct.
+- ``find-db``: rows of real files, repeated with other batch sizes.
+- ``trace-json``: events of a real torch.profiler trace, repeated with other ids and times.
+
+Rivals are ``sort | uniq -c`` for bench, ``sed | sort | uniq -c`` and mawk for trace, and ``json.load`` for trace-json.
+``wc -l`` shows the limit of any reader.  Prints MB/s, ratios of the medians, and the peak memory (sum of PSS over all
+processes), which comes from a call that is not timed.  ``--record FILE`` appends the output to a file;
+``benchmarks/results/ingest.txt`` holds such records.
+
+A time covers a whole call, including start and end of the program, as for a user.  The environment is plain: it lacks
+what a developer's environment starts from ``.pth`` files.  An earlier call on the log's first MB, which is not timed,
+has compiled the modules, whatever PYTHONDONTWRITEBYTECODE is here.
 """
 
 from __future__ import annotations

@@ -1,15 +1,19 @@
-"""Do the intervals of confirmations cover the truth as often as they should?  On a GPU, over pairs of known ratio.
+"""Do the intervals of confirmations cover the truth as often as they should? On a GPU, over pairs of known ratio.
 
 Two kinds of pairs are confirmed as ``logparse replay`` confirms them, each by several fresh processes, twice:
 
 * *copies*: PyTorch's default GEMM against itself under another name.  The truth is 1, so a 95 % interval may exclude it
   in about 5 % of cases.
-* *planted*: a memory-bound kernel over 1.000 of its rows against the same over 0.94 to 0.98 of them, so that one is
-  2 to 6 % faster whatever else the device does.
+* *planted*: a memory-bound kernel over all of its rows against the same kernel over 94 to 98 % of them.  The second one
+  is then 2 to 6 % faster, whatever else the device does.
 
-Required: at most 6 % of the intervals on copies exclude 1 (of at least 300); a process of the second run lies inside
-the prediction of the first in at least 90 % (of at least 200); findings between 3 and 5 % are found again by the other
-run in at least 90 %.  The raw record holds the log ratio of every block of every process.
+Required:
+
+* At most 6 % of the intervals on copies exclude 1 (of at least 300).
+* A process of the second run lies inside the prediction of the first run in at least 90 % (of at least 200).
+* The other run makes findings between 3 and 5 % again in at least 90 %.
+
+The raw record holds the log ratio of every block of every process.
 
     python benchmarks/intervals.py                         # one H200, about 7 minutes
     python benchmarks/intervals.py --device cpu --smoke    # whether it runs: a few pairs, no target is tested

@@ -1,4 +1,4 @@
-"""Does what ``tune`` says of jobs as users run them come true?  Promise against outcome, on a machine with two GPUs.
+"""Do ``tune``'s verdicts on jobs, run as users run them, come true? Promise against outcome, on two GPUs.
 
     python -m pip download --no-deps --only-binary=:all: --python-version 3.12 --platform manylinux_2_28_x86_64 \\
         --dest wheels duckdb                               # where the machine with the GPUs has none
@@ -8,36 +8,37 @@
     python benchmarks/jobs.py --merge OUT/jobs-….json OUT2/jobs-….json --results benchmarks/results
 
 ``--only ddp,fsdp`` names jobs, which begin in that order.  ``generate`` needs transformers.  Each job
-(``job_programs/``) has a process of its own; those of one GPU run side by side, a GPU each.  A job takes four to nine
-minutes; three calls of four GPUs that should fill them for nine minutes each are
+(``job_programs/``) has a process of its own.  Jobs of one GPU run side by side, a GPU each.  A job takes four to nine
+minutes.  Three calls that should fill four GPUs for nine minutes each are
 
     --only ddp,generate,data_loader
     --only fsdp,moe,vision_server,graph_decode
     --only tensor_parallel,small_kernels,wav2vec2,forking_server,fp8
 
-It is
+The stages of a job:
 
-1. tuned: ``tune`` runs it with a profiler, replays, recommends, runs it with the settings that pay and compares;
-2. where that applied nothing: run with its best action, named in the program (``apply.model`` too), and compared by
-   ``verify``; an action that is promised to cost time is tried as well, for then the promise can be wrong;
-3. judged by a *truth* that owes nothing to our profiler: the program itself times its units, with nothing of ours in
-   it but where a turn begins, without and with the action.  All these processes, up to five of each, live at the same
-   time; each has the device for itself for a fraction of a second, by turns, since what others do on the host comes
-   and goes.
+1. Tune.  ``tune`` runs the job with a profiler, replays, recommends, runs it with the settings that pay, and compares.
+2. If ``tune`` applied nothing, run the job with its best action, named in the program (``apply.model`` too), and let
+   ``verify`` compare.  An action that is promised to cost time is tried as well, because that promise can be wrong,
+   too.
+3. Judge by a *truth* that does not depend on our profiler.  The program itself times its units, without and with the
+   action.  Nothing of ours is in it, except at the start of a turn.  All these processes, up to five of each side, run
+   at the same time.  Each has the device alone for a fraction of a second, in turns, because other work on the host
+   varies.
 
-The step under each action, as ``recommend`` simulates it, is recorded beside that: of the others that lines of Python
-apply, the two of which the simulation says most are chosen, before anything is measured, and timed in the same turns
-(``steps.py --record``).  ``--steps`` does that alone: the job is traced and replayed and timed, and nothing is judged.
-``--again`` simulates and times jobs that were kept (``--keep``) again, with what was said of them; ``--truth-s 0``
-leaves their truths as they are.
+Beside the truth, the record has the step under each action, as ``recommend`` simulates it.  Among the other actions
+that lines of Python apply, the two with the largest simulated change are chosen before anything is measured.  They are
+timed in the same turns (``steps.py --record``).  ``--steps`` does only that: the job is traced, replayed and timed, and
+nothing is judged.  ``--again`` simulates and times kept jobs (``--keep``) again, with the earlier verdicts.
+``--truth-s 0`` leaves their truths as they are.
 
-The truth is *faster* where the interval of 95 % of the change says so and reaches beyond 1 %; *slower* likewise.
-"verified" and "faster, not as promised" are right where the truth is faster, "took effect, not faster" and "had no
-effect" where it is the same or slower.  Where its interval holds no change and others that matter, the truth's own sign
-leaves the former undecided or makes them wrong, and makes the latter right or leaves them undecided.  Other verdicts
-claim nothing.  Owed: nine of ten right, none "verified" wrongly.
+The truth is *faster* if the 95 % interval of the change says so and reaches beyond 1 %, and *slower* likewise.
+"verified" and "faster, not as promised" are right if the truth is faster. "took effect, not faster" and "had no effect"
+are right if it is the same or slower.  The interval may hold both no change and changes that matter.  Then the truth's
+own sign decides: a first-mentioned verdict is undecided or wrong, and one of the others is right or undecided.  Other
+verdicts claim nothing.  Required: nine of ten verdicts are right, and none is "verified" wrongly.
 
-The record is written again whenever a job has come further: a benchmark that is cut off keeps what it has.
+The record is written again whenever a job has come further, so that a benchmark that is cut off keeps its results.
 """
 
 from __future__ import annotations
@@ -667,10 +668,10 @@ def _watched(
 
 
 def truth(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return unit times in µs that the program took itself, without and with the action, and the change with its
-    interval.
+    """Return the unit's times in µs without and with the action, and the change with its interval.
 
-    One copy of each side makes a pair of runs side by side.  Turns are compared as ``tune`` compares them.
+    The program itself took the times.  One copy of each side makes a pair of runs side by side.  Turns are compared as
+    ``tune`` compares them.  Returns None without times.
     """
     found = compared(row.get("truth", {}), "after")
     if found is None:

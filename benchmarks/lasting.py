@@ -1,11 +1,12 @@
-"""Cost of a store that lasts: an ingest with this code and with that of another checkout, by turns.
+"""The cost of making a store durable: an ingest with this code and with the code of another checkout, in turns.
 
     git worktree add --detach ../before REVISION && (cd ../before && python setup.py build_ext --inplace)
     python benchmarks/lasting.py --before ../before
 
-Whole calls of `logparse ingest` into a new store, from start to end of the program, with one process: a log of 300 MB,
-a find-db of 30 MB, 600 small files, and one small file.  Prints the medians of wall and CPU time (user and system), and
-the median over the rounds of the ratio of each pair; where others use the machine, only the CPU time tells.
+It times whole calls of `logparse ingest` into a new store, from start to end of the program, with one process.  Inputs
+are a log of 300 MB, a find-db of 30 MB, 600 small files, and one small file.  Prints the medians of wall and CPU time
+(user and system), and the median over the rounds of each pair's ratio.  If others use the machine, only the CPU time is
+meaningful.
 """
 
 from __future__ import annotations

@@ -81,9 +81,7 @@ class Replay:
 
 
 def verdicts(outcomes: Sequence[Outcome]) -> Replay:
-    """Judge the results of a run: confirmed findings under false-discovery control, as ``logparse
-    replay`` reports them.
-    """
+    """Judge the results of a run as ``logparse replay`` reports them: confirmed under false-discovery control."""
     confirmed = {x.problem.text: x for x in outcomes if isinstance(x, Confirmed)}
     judged, kept = judge_all({text: x.pairs for text, x in confirmed.items()})
     raced = frozenset(x.problem.text for x in outcomes if isinstance(x, Result) and x.pick_us)

@@ -1,12 +1,17 @@
-"""Effect of observing on programs of real clients: each plain and observed by turns, and held against each other.
+"""Effect of observing on programs of real clients: each runs plain and observed in turns, and the runs are compared.
 
     python benchmarks/observed.py                                 # one GPU, about 9 minutes
     python benchmarks/observed.py --only generate --pairs 1       # some of them
 
-Compared are the exit code, the result (losses or outputs, which must be equal to the last bit), the number of compiled
-graphs, and the program's own time of its steps outside of the windows: the ratio of the medians of the
-last quarters, beside the spread of the plain runs.  Every observed run must leave a trace.  The raw record goes to
-``benchmarks/results/observed-DEVICE-DATE.json``.
+These are compared:
+
+- the exit code
+- the result (losses or outputs), which must be equal to the last bit
+- the number of compiled graphs
+- the program's own time of its steps outside of the windows: the ratio of the medians of the last quarters, beside the
+  spread of the plain runs
+
+Every observed run must leave a trace.  The raw record goes to ``benchmarks/results/observed-DEVICE-DATE.json``.
 """
 
 from __future__ import annotations

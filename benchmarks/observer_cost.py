@@ -1,12 +1,12 @@
-"""Measures what the observer costs: an outermost call of a module, a module within it, and a step of an optimizer.
+"""Cost of the observer: an outermost call of a module, a module within it, and a step of an optimizer.
 
     python benchmarks/observer_cost.py                 # on the GPU, if there is one
     python benchmarks/observer_cost.py --device cpu
 
-A plain and an observed process run at the same time and measure by turns, so that both meet the same neighbours on the
-machine.  Each measures three loops many times and keeps the least time of each; the cost is the difference.  The share
-of a step is the cost of one outermost call with 150 modules within it (as GPT-2 has) and of one step of an optimizer,
-over 30 ms.
+A plain and an observed process run at the same time and measure in turns, so that other work on the machine affects
+both alike.  Each measures three loops many times and keeps the least time of each loop.  The cost is the difference of
+the two processes.  The share of a step is the cost of one outermost call with 150 modules within it (as in GPT-2) plus
+one step of an optimizer, divided by 30 ms.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
-"""Time lost and time saved if a race tries only some solutions: records replayed, no GPU.
+"""Losses and savings if a race tries only some solutions. Records are replayed, without a GPU.
 
     python benchmarks/proposers.py [--results FOLDER] [--counts 8 16 32 …]
 
-* ``cudnn F``, ``cudnn B``, ``cudnn W``: the convolutions whose every cuDNN plan the latest H200 record holds
-  (``results/fprops-*``, ``dgrads-*`` and ``wgrads-*``, made by ``gpu_replay.py wgrads --direction F --find-db …``);
-  plans that refused to run are left out.
+* ``cudnn F``, ``cudnn B``, ``cudnn W``: convolutions with the times of all cuDNN plans, from the latest H200 record
+  (``results/fprops-*``, ``dgrads-*`` and ``wgrads-*``, made by ``gpu_replay.py wgrads --direction F --find-db …``).
+  Plans that refused to run are left out.
 * ``cudnn F of models`` …: the same for convolutions of torchvision's models (``results/fprops-models-*`` …, made by
   ``gpu_replay.py wgrads --of-models --direction F``).
-* ``hipblaslt (simulated)``: 2,226 solutions a problem with planted times: tiles, waves and split-K make them smooth in
-  the sizes, and cliffs (a solution that is slow wherever a size has some remainder) are drawn on top.  The problems are
-  the GEMMs of language models of nine widths.
+* ``hipblaslt (simulated)``: 2,226 solutions per problem with planted times.  Tiles, waves and split-K make the times
+  smooth in the sizes.  Cliffs (a solution that is slow if a size has some remainder) are drawn on top.  The problems
+  are the GEMMs of language models of nine widths.
 
-``held out``: every other problem is known whole, but no problem learns from its own model, nor from another one's
-problem that its own model has as well.  A find-db names no model: there a group is what shared channel counts connect
-(same window, stride and groups, and an equal number of input or output channels, transitively).  ``empty``: as on an
-empty store, each problem learns from what was tried before it, in the record's order.
+``held out``: every other problem is known completely.  But a problem learns neither from its own model nor from another
+model's problem that its own model has as well.  A find-db names no model.  There, shared channel counts make groups:
+same window, stride and groups, and an equal number of input or output channels, transitively.  ``empty``: as on an
+empty store, each problem learns from the solutions that were tried before it, in the record's order.
 
-``search`` is ``replay --propose neighbours``; ``by turns`` its simple rival: the winners of the nearest problems and
-the library's order, so many of a list and no search.  ``plans`` is the share that is tried, ``lost`` the total above
-the best solutions, ``worst`` that of a problem.  The constants of the search (``plan_search.py``) were chosen by the
-first three records; those of models judge it.
+``search`` is ``replay --propose neighbours``.  ``by turns`` is its simple rival, without a search: the winners of the
+nearest problems and the library's order, cut at a number.  ``plans`` is the share of solutions tried.  ``lost`` is the
+total above the best solutions, and ``worst`` the same for one problem.  The constants of the search
+(``plan_search.py``) were chosen by the first three records.  The records of models judge it.
 """
 
 from __future__ import annotations
@@ -195,8 +195,10 @@ def nearest(case: Case, measured: Sequence[Measured]) -> list[Measured]:
 
 
 def tried_of(case: Case, near: Sequence[Measured], strategy: str, count: int) -> list[Solution]:
-    """Return the solutions that a strategy tries: ``count`` of a list, or as many as a search with
-    that number wants.
+    """Return the solutions that a strategy tries.
+
+    ``by turns`` tries the first ``count`` of a list, or the whole list if too few problems are near.  ``search`` tries
+    as many as a search with that number wants.
     """
     offered = case.offered
     if strategy == SEARCH:

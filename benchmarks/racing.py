@@ -1,17 +1,20 @@
-"""GPU time that racing saves: the same problems raced, timed exhaustively, and tuned as TunableOp does, in one run.
+"""Savings by racing: the same problems raced, timed exhaustively, and tuned as TunableOp does, in one run.
 
     python benchmarks/racing.py --find-db gfx942130.HIP.fdb.txt.bz2 [--wheels DIR] [--budget 230] [--smoke]
     python benchmarks/racing.py --recorded benchmarks/results/wgrads-….json.gz      # no GPU: drawn from raw samples
 
-* racing: what ``logparse replay`` does, its checks for correctness and of the clock included.
-* exhaustive: every solution gets as many samples as a race's finalist (16), and is checked; the best median wins.
-* TunableOp (pytorch ``aten/src/ATen/cuda/tunable/TunableOp.h``): 3 executions, out above 1.5× the best mean; 10 more,
-  out above 1.15×; then 30 ms (at most 100 executions), the best mean wins.  Its warm-up and rotation are as ours.
+* racing: the race of ``logparse replay``, including its checks for correctness and of the clock.
+* exhaustive: every solution gets as many samples as a race's finalist (16), and is checked.  The best median wins.
+* TunableOp (pytorch ``aten/src/ATen/cuda/tunable/TunableOp.h``): 3 executions, and a solution above 1.5× the best mean
+  is out.  Then 10 more, and it is out above 1.15×. Then 30 ms (at most 100 executions), and the best mean wins.  Its
+  warm-up and rotation are the same as ours.
 
-The order of the three changes from problem to problem.  GPU seconds are those of the solutions' executions; building
-plans and their first, warming execution cost all three the same and are left out.  What each one chose is timed again,
-interleaved, and only that counts: the minimum of many times is biased low.  Exit status 1 where a target is
-missed: within 1 % of exhaustive timing's total at ≤ 1/8 of its GPU time, and at ≤ 1/2 of TunableOp's.
+The order of the three changes from problem to problem.  GPU seconds are the seconds of the solutions' executions.
+Building plans and their first, warming execution are left out, because they cost all three the same.  Each choice is
+timed again, interleaved with the others, and only that time counts, because the minimum of many times is biased low.
+
+Exit status 1 if a target is missed.  The targets: within 1 % of exhaustive timing's total, at ≤ 1/8 of its GPU time,
+and at ≤ 1/2 of TunableOp's.
 """
 
 from __future__ import annotations

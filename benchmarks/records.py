@@ -1,11 +1,12 @@
-"""Records that travel, replayed: what another machine's records settle of a job, and how well their winners hold.
+"""Records of another machine, replayed: how much of a job they settle, and how well their winners hold.
 
     python benchmarks/records.py [--results FOLDER]
 
 Two races of the same convolutions on H200s, hours apart and in two processes, stand for two machines: the records of
-``gpu_replay.py wgrads --of-models`` (``results/*-models-*``) and of ``searched.py`` (``results/searched-*``).
-The first is exported as a bundle, a store of the second's problems takes it, and each recorded winner is
-looked up among the second's own times: ``lost`` is its time over the second's best.  No GPU.
+``gpu_replay.py wgrads --of-models`` (``results/*-models-*``) and of ``searched.py`` (``results/searched-*``).  The
+first record is exported as a bundle, and a store with the second record's problems takes the bundle.  Each recorded
+winner is looked up among the second record's own times: ``lost`` is its time over the second record's best.  No GPU is
+needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cost of many files and many GPUs: one section per question, all of them without arguments (but ``--gpu``).
+"""Costs of many files and many GPUs: one section per question. Without arguments, all but ``--gpu`` run.
 
     python benchmarks/scale.py --ingest      # 200 logs by 1 and 2 workers, local processes and Ray: efficiency, and
                                              # that of two plain loops, which is all that this machine gives
@@ -10,11 +10,12 @@
     python benchmarks/scale.py --gpu 1,2 --find-db gfx942130.HIP.fdb.txt.bz2    # the same replay on 1 GPU and on 2
     python benchmarks/scale.py --gpu 1,2 --smoke                                # that, with a backend that sleeps
 
-``--gpu`` measures how long one GPU takes for a few of a find-db's backward weights, then gives as many as should keep
-one GPU busy for ``--busy`` seconds to each number of GPUs in turn, and to one GPU once more: the faster of its two runs
-is what the others are compared with.  It prints the ratio of the wall times with the start of the worker processes
-(torch alone takes seconds) and without it, that is without the time in which none was open.  Exit status 1 below 1.9 (2
-GPUs) or 3.7 (4 GPUs) without it, and where under 95 % of the findings come again.
+``--gpu`` first measures how long one GPU takes for a few of a find-db's backward weights.  From that it chooses as many
+as should keep one GPU busy for ``--busy`` seconds.  It replays them on each number of GPUs in turn, and on one GPU once
+more.  The others are compared with the faster of the two runs on one GPU. It prints the ratio of the wall times with
+the start of the worker processes (torch alone takes seconds) and without it. "Without" leaves out the time in which no
+worker was open.  Exit status 1 if the ratio without the start is below 1.9 (2 GPUs) or 3.7 (4 GPUs), or if fewer than
+95 % of the findings come again.
 
 Everything goes into one JSON file per call in ``--results``.
 """

@@ -1,25 +1,27 @@
-"""Solutions that ``replay --propose neighbours`` finds on a GPU, against all plans of cuDNN in the same session.
+"""Compare ``replay --propose neighbours`` on a GPU with all plans of cuDNN, in the same session.
 
     python benchmarks/searched.py [--direction F B W] [--per-model 7] [--wheels DIR] [--smoke]
     python benchmarks/searched.py --find-db gfx942130.HIP.fdb.txt.bz2 --every 8       # whole replays
 
-BF16 convolutions of torchvision's models at batch 32, as ``gpu_replay.py wgrads --of-models`` samples them, are raced
+BF16 convolutions of torchvision's models at batch 32, sampled as by ``gpu_replay.py wgrads --of-models``, are raced
 three times, each time by new processes:
 
-* ``all``: every plan, the truth of the other two.
-* ``held out``: a tenth of the plans, proposed by the records of an earlier day (``fprops-models-*`` …), of which a
-  problem learns nothing of its own models, nor what another model has of the same problem.
-* ``from nothing``: as ``logparse replay --propose neighbours`` on an empty store; at least 16 plans per problem, and it
-  learns from what it has measured itself.
+* ``all``: every plan.  This is the truth for the other two.
+* ``held out``: a tenth of the plans, proposed by the records of an earlier day (``fprops-models-*`` …).  A problem
+  learns neither from its own models nor from the same problem in another model.
+* ``from nothing``: as ``logparse replay --propose neighbours`` on an empty store.  It tries at least 16 plans per
+  problem, and learns from its own measurements.
 
 PyTorch's own settings race along, as in a replay, but only cuDNN's plans are compared.
-``lost`` is what the fastest of the tried plans take more than the fastest of all, by the times of ``all``; ``worst`` is
-that of one problem; ``winners`` are both for the plans that won the race itself, whose times vary too.  ``plans``: the
-share that ran.  ``gpu``: the time of all executions, from the samples, as a share of 16 samples of every plan.  Wall
-times hold everything, the start of the worker and PyTorch's settings too.
 
-``--find-db``: backward weights of the file, of the 375 that ``scale.py --gpu`` replays one in ``--every``, raced and
-confirmed twice, as ``logparse replay`` does with ``--propose all`` and ``--propose neighbours``, on an empty store.
+``lost`` is how much longer the fastest tried plans take than the fastest of all plans, by the times of ``all``.
+``worst`` is the same for one problem.  ``winners`` has both figures for the plans that won the race itself, whose times
+vary, too.  ``plans`` is the share of plans that ran.  ``gpu`` is the time of all executions, from the samples, as a
+share of 16 samples of every plan.  Wall times include everything, also the start of the worker and PyTorch's settings.
+
+``--find-db`` takes backward weights of the file: one in ``--every`` of the 375 that ``scale.py --gpu`` replays.  They
+are raced and confirmed twice on an empty store, as ``logparse replay`` does with ``--propose all`` and with ``--propose
+neighbours``.
 """
 
 from __future__ import annotations

@@ -195,8 +195,9 @@ def ranks_alone(times: Times) -> NDArray[np.bool_]:
 
 
 def mser_5(times: Times) -> NDArray[np.bool_]:
-    """Apply MSER-5: means of five, no cut among the last five means, from 30 times on (Hoad,
-    Robinson and Davies, 2010).
+    """Apply MSER-5 (Hoad, Robinson and Davies, 2010): MSER on means of five times.
+
+    No cut may lie among the last five means.  Fewer than 30 times never settle.
     """
     if times.shape[1] < 30:
         return np.zeros(len(times), dtype=bool)

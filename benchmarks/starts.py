@@ -1,10 +1,11 @@
-"""CPU that each verb's start and a small piece of its work take, and how many modules it imports.
+"""CPU time of each verb's start and of a small piece of its work, and the number of modules that it imports.
 
     python benchmarks/starts.py                              # this checkout
     python benchmarks/starts.py --against ../other           # beside another checkout, by turns in one run
 
-Each verb runs in a process of its own on samples, with stored bytecode; its figure is the median of user and system
-seconds (``getrusage`` of the child).  By turns: the machine's noise meets both alike.  ``modules`` counts ours.
+Each verb runs in a process of its own on samples, with stored bytecode.  Its figure is the median of user and system
+seconds (``getrusage`` of the child).  Two checkouts take turns, so that the machine's noise affects both alike.
+``modules`` counts our own modules.
 """
 
 from __future__ import annotations

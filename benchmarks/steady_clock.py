@@ -1,18 +1,19 @@
-"""Does the clock settle, and do samples hold to it?  On a GPU whose clock is left alone.
+"""Does the clock settle, and do samples keep to it? On a GPU whose clock is left alone.
 
     python benchmarks/steady_clock.py                          # one H200, below 2 minutes
     python benchmarks/steady_clock.py --device cpu --smoke     # whether it runs; no target is tested
 
-Three parts, with every reading of the reference that ``SteadyClock`` takes (µs, and when):
+There are three parts.  Each records every reading of the reference that ``SteadyClock`` takes (µs, and when):
 
-* *idle*: the device rests for some seconds, then the reference runs until the clock is settled: how far the first
-  reading lay from the settled one, and how long that took.
-* *load*: blocks of a large bfloat16 product, which takes the device to its power limit, each held to the reference as a
-  confirmation's are: how many were discarded, and how far the readings around a kept one differ.
+* *idle*: the device rests for some seconds, then the reference runs until the clock is settled.  The results are how
+  far the first reading lay from the settled one, and how long settling took.
+* *load*: blocks of a large bfloat16 product take the device to its power limit.  Each block is checked against the
+  reference like a confirmation's blocks.  The results are how many blocks were discarded, and how far the readings
+  around a kept block differ.
 * *copies*: a product against itself, one sample each right after a rest, with the loop and without it.  The truth is 1.
 
-Required: every rest ends in a settled clock, no kept block lies between readings that differ by more than 5 %, and
-with the loop the copies differ by less than 1 % in the median.
+Required: every rest ends in a settled clock, no kept block lies between readings that differ by more than 5 %, and with
+the loop the copies differ by less than 1 % in the median.
 """
 
 from __future__ import annotations

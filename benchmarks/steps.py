@@ -1,20 +1,23 @@
-"""The step's simulation: ``--speed`` times it on synthetic jobs, ``--traces FILE …`` shows what it makes of real ones,
-``--record FILE …`` holds what it foretold in records of ``jobs.py`` to what was measured there.
+"""The step's simulation: its speed on synthetic jobs, its result for real traces, and its errors in records.
 
-A synthetic job has ranks that launch kernels on two streams, wait for events and meet in collectives.  "build" makes
-the graph from events in memory, "simulate" runs it once with other kernel times.  The last row is the first job from
-its traces' files to one answer with factors, for which the host's factor is searched, the fastest of five; owed are 2 s
-of CPU and 1 GB.  Each row has a process of its own, whose peak memory it is.
+``--speed`` times it on synthetic jobs.  ``--traces FILE …`` shows its result for real traces.  ``--record FILE …``
+compares its predictions in records of ``jobs.py`` with the times that were measured there.
+
+A synthetic job has ranks that launch kernels on two streams, wait for events and meet in collectives. "build" makes the
+graph from events in memory, "simulate" runs it once with other kernel times.  The last row goes from the first job's
+trace files to one answer with factors, for which the host's factor is searched.  It is the fastest of five; the limits
+are 2 s of CPU and 1 GB. Each row has a process of its own, and shows that process's peak memory.
 
     python benchmarks/steps.py --speed
     python benchmarks/steps.py --traces trace_1.json.gz trace_2.json.gz
     python benchmarks/steps.py --record benchmarks/results/jobs-….json
 
-Of a record, a pair is a job and an action of which recommend simulated the step and the program timed its units with
-that action alone, by turns with its units as they are.  The unchanged step is held to the run without a profiler that
-``tune`` makes, and the changed one to the truth, simulated again from the unchanged step beside it: what the host does
-at another hour is no part of the question.  Owed: the unchanged step within 5 % in 9 of 10 jobs, and the step of 17 of
-20 pairs within 5 % or in an interval that reaches at most 10 % to either side.
+In a record, a pair is a job and an action with two results: recommend simulated the step, and the program timed its
+units with only that action, in turns with its unchanged units.  The unchanged step is compared with the run without a
+profiler that ``tune`` makes.  The changed step is compared with the truth, simulated again from the unchanged step
+beside it, because the host's behaviour at another hour does not matter here.  Required: the unchanged step is within 5
+% in 9 of 10 jobs, and the step of 17 of 20 pairs is within 5 % or in an interval that reaches at most 10 % to either
+side.
 """
 
 from __future__ import annotations

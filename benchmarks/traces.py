@@ -1,19 +1,19 @@
-"""Traces of torch.profiler to an answer, beside AMD-AGI/TraceLens: wall time, CPU and memory of both, by turns.
+"""From traces of torch.profiler to an answer, beside AMD-AGI/TraceLens: wall time, CPU and memory, in turns.
 
     python benchmarks/traces.py TRACES --rival VENV/bin/TraceLens_generate_perf_report_pytorch
     python benchmarks/traces.py TRACES --rival … --before CHECKOUT --rounds 5 --only mi300
 
-TRACES is a folder, for the table in docs/results.md ``tests/traces`` of a checkout of TraceLens.  Of its files those
-count that hold kernels and are no captures of graphs (``capture_traces``).  For each trace and round these programs run
-one after the other, each as a process of its own, and every second round in the opposite order:
+TRACES is a folder.  For the table in docs/results.md it is ``tests/traces`` of a checkout of TraceLens.  A file counts
+if it holds kernels and is no capture of a graph (``capture_traces``).  For each trace and round these programs run one
+after the other, each as a process of its own, and in the opposite order in every second round:
 
     ours     ``logparse ingest TRACE`` into a new store, then ``logparse recommend``, which writes its files
     before   the same of an earlier version (``--before``)
     rival    ``TraceLens_generate_perf_report_pytorch``, which writes its report (xlsx)
 
-CPU counts all threads and child processes.  Memory is the largest resident set of a process; of ours that of ``ingest``
-or ``recommend``, whichever is larger (both are one process, as is the rival).  Both programs run once before, so that
-Python has compiled their modules.  The record has each round; what is printed is the median.
+CPU counts all threads and child processes.  Memory is the largest resident set of a process.  For ours it is the larger
+one of ``ingest`` and ``recommend`` (both are one process, like the rival).  Both programs run once before, so that
+Python has compiled their modules.  The record has each round.  The output has the medians.
 """
 
 from __future__ import annotations

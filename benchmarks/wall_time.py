@@ -1,11 +1,12 @@
-"""Where the wall time of a replay goes: listing, building, operands, warming, checks, samples, in seconds per backend.
+"""Wall time of a replay by step: listing, building, operands, warming, checks, samples, in seconds per backend.
 
     python benchmarks/wall_time.py --find-db gfx942130.HIP.fdb.txt.bz2 [--backend torch,cudnn] [--count 24]
     python benchmarks/wall_time.py --smoke                  # no GPU: small products on the CPU
 
-Races a seeded sample of backward weights in this process, then confirms the winners in a fresh one, once each; a step's
-own time is that without the steps inside it.  With cuDNN it then builds the plans of eight of the problems in 1, 2, 4
-and 8 processes at once, and in 4 threads of one process, without running them: what side by side could save.
+It races a seeded sample of backward weights in this process, and confirms each winner once in a fresh process.  A
+step's own time leaves out the steps inside it.  With cuDNN it then builds the plans of eight of the problems in 1, 2, 4
+and 8 processes at once, and in 4 threads of one process, without running them.  This shows what building side by side
+could save.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
 """Make the pictures of the README: ``python docs/screenshots.py FOLDER [--out docs/images]``.
 
-All but the demo show real files.  ``FOLDER`` holds MIOpen's find-db of the MI300X as ROCm ships it
-(``miopen/gfx942130.HIP.fdb.txt.bz2``), of one training job on an H200 cuBLASLt's log, the profiler's trace and
-TunableOp's untuned CSV (``h200/cublaslt_*.log.gz``, ``h200/gpt2*``), a trace of an MI300X
-(``tracelens/mi300_resnet_train.json.gz``) and a find-db of a gfx1201 (``field/miopen-finddb-gfx12``); the times of a
-replay and of jobs before and after are those of ``benchmarks/results``.  Needs the extra ``explore``, Playwright and
-chromium.
+All pictures but the demo's show real files.  ``FOLDER`` holds
+
+- MIOpen's find-db of the MI300X as ROCm ships it (``miopen/gfx942130.HIP.fdb.txt.bz2``),
+- from one training job on an H200: cuBLASLt's log, the profiler's trace and TunableOp's untuned CSV
+  (``h200/cublaslt_*.log.gz``, ``h200/gpt2*``),
+- a trace of an MI300X (``tracelens/mi300_resnet_train.json.gz``),
+- a find-db of a gfx1201 (``field/miopen-finddb-gfx12``).
+
+The times of a replay, and of jobs before and after, come from ``benchmarks/results``.  The script needs the extra
+``explore``, Playwright and chromium.
 """
 
 from __future__ import annotations

@@ -108,8 +108,9 @@ def small_kernels() -> None:
 
 
 class Waves(nn.Module):
-    """Layers of wav2vec 2.0: seven strided convolutions of the samples, a grouped convolution of
-    positions, a transformer.
+    """Layers of wav2vec 2.0.
+
+    They are seven strided convolutions of the samples, a grouped convolution of positions, and a transformer.
     """
 
     def __init__(self, channels: int, width: int, heads: int, depth: int) -> None:
