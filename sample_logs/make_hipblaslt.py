@@ -265,8 +265,9 @@ def preamble() -> list[str]:
 
 
 def launches(rank: int) -> str:
-    """Return a rank's standard error: lines of the launch script that name the build, then the
-    launches, layer by layer.
+    """Return a rank's standard error.
+
+    Lines of the launch script name the build.  Then come the launches, layer by layer.
     """
     out = [*preamble(), f"rank {rank}: 1 step of 4 layers"]
     for turn in range(max(g.calls for g in JOB)):

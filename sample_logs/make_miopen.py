@@ -254,8 +254,9 @@ def find_log() -> str:
 
 
 def driver_output() -> str:
-    """Return the output of ``MIOpenDriver … -t 1 -V 1`` for one layer, forward and backward
-    weights, then immediate mode.
+    """Return the output of ``MIOpenDriver … -t 1 -V 1`` for one layer.
+
+    It runs forward and backward weights, then immediate mode.
     """
     layer, lines = GROUPED[1], []
     machine = (
@@ -291,8 +292,9 @@ def driver_output() -> str:
 
 
 def performance_log() -> str:
-    """Return MIOpenDriver's output with MIOPEN_PERFORMANCE_LOGS=4: objects of W, and of all three
-    passes of one layer.
+    """Return MIOpenDriver's output with MIOPEN_PERFORMANCE_LOGS=4.
+
+    It has objects of W, and of all three passes of one layer.
     """
 
     def record(solver: str, number: int, space: int, phase: str, *configs: tuple[str, list[float]]) -> str:

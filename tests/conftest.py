@@ -45,9 +45,7 @@ settings.load_profile("nightly" if NIGHTLY else "ci")
 
 
 def sized(small: int, full: int) -> int:
-    """Return the size of a test that repeats something (rounds, runs, examples): ``full`` in ``make nightly``, else
-    ``small``.
-    """
+    """Return ``full`` in ``make nightly``, else ``small``: the size of a test that repeats rounds, runs or examples."""
     return full if NIGHTLY else small
 
 

@@ -34,9 +34,7 @@ class Goldens:
         assert made == reviewed, f"{path.name}; {HINT}"
 
     def check_names(self, folder: Path, wanted: Iterable[Path], pattern: str = "*") -> None:
-        """Assert that the files of a folder that match the pattern are the wanted ones, so that no
-        golden is left over.
-        """
+        """Assert that a folder's files that match the pattern are the wanted ones: no golden is left over."""
         wanted = set(wanted)
         if self._renew:
             for path in _files(folder, pattern) - wanted:

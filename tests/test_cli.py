@@ -170,8 +170,9 @@ def test_show_takes_the_name_that_tables_show(store: str) -> None:
 
 
 def test_show_states_what_comparable_problems_take(tmp_path: Path) -> None:
-    """Best times are shipped for the find-db's device, MI300X. A call of 9 ms takes far longer than
-    comparable calls.
+    """A call of 9 ms takes far longer than comparable calls.
+
+    logparse ships best times for the device of the find-db, MI300X.
     """
     at = ("--store", str(tmp_path / "store"))
     head = (

@@ -44,8 +44,9 @@ PROBLEMS: Sequence[Problem] = [gemm(), gemm(64, n=7, bias=True), W, F, B]
 
 
 def miopen_overrides() -> list[Override]:
-    """Return the fastest solver of each record of the sample, with the second fastest as fallback
-    and made-up parameters.
+    """Return the fastest solver of each record of the sample.
+
+    The second fastest is its fallback.  Parameters are made up.
     """
     out = []
     for line in (SAMPLES / f"miopen/{file_name(MIOPEN)}").read_text().splitlines():

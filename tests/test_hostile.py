@@ -263,8 +263,9 @@ def found(samples: Store) -> Recommendation:
 def test_nothing_of_a_hostile_noun_runs(
     group: type[Group], found: Recommendation, samples: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ``test_nothing_of_a_hostile_file_runs``, but without the first barrier, because a store
-    may come from others.
+    """As ``test_nothing_of_a_hostile_file_runs``, but without the first barrier.
+
+    A store may come from another person.
     """
     monkeypatch.setattr(overrides_write, "fault", lambda noun: None)
     application = Application(line="", settings=tf32.SETTINGS, model=(Python("model = pad_output(model, 5, 8)"),))

@@ -35,8 +35,9 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def printed() -> Iterator[tuple[str, str, str, bool]]:
-    """Yield module, verb and further words of each command in a string, and whether the string
-    marks it as a command.
+    """Yield module, verb and further words of each command in a string.
+
+    The last value is True if the string marks the text as a command.
     """
     for path in (path for package in ("logparse", "analyzers") for path in sorted((ROOT / package).rglob("*.py"))):
         if path.name == "cli.py":  # its examples belong to the help, which also explains --store

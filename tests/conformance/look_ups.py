@@ -42,9 +42,7 @@ class Library:
 
 @dataclass(frozen=True)
 class Build:
-    """Solutions that the build uses for one call: its own choice, and its choice with each solution
-    that a file offers.
-    """
+    """Solutions that the build uses for one call: its own choice, and the choice with each offered solution."""
 
     own: Any
     uses: dict[Solution, Any] = field(default_factory=dict)
@@ -57,9 +55,7 @@ class Build:
 
 
 def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Difference], int]:
-    """List where the library uses another solution than our reader finds, and count the look-ups
-    that a row answered.
-    """
+    """List where the library's choice differs from our reader's, and count the look-ups that a row answered."""
     readings = {name: library.format.reader(library.name, data, library.target) for name, data in files.items()}
     builds = _probed(library, readings.values())
     found, hits = [], 0

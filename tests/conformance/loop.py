@@ -12,8 +12,9 @@ from pathlib import Path
 from tests.conformance.rocm import HERE, Rocm
 
 DISTURBED = {"VGPU_NOISE": "0.02", "VGPU_DRIFT": "0.5", "VGPU_STEPS": "4000:1.1;20000:0.95"}
-"""Settings of an unsteady clock: 2 % noise, times that grow by half in a second of kernels, and two
-steps of the clock.
+"""Settings of an unsteady clock.
+
+There is 2 % noise.  Times grow by half in a second of kernels.  The clock makes two steps.
 """
 FAULTS = ("WRONG", "HANG", "CRASH")
 OWN_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10

@@ -115,8 +115,8 @@ def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """3-D convolutions run by MIOpen's GEMM solvers (with columns of the image in 3-D, or without)
-    and its naive solvers.
+    """MIOpen's GEMM solvers (with columns of the image in 3-D, or without) and its naive solvers
+    run 3-D convolutions.
     """
     folders = {f"MIOPEN_{name}": str(tmp_path) for name in ("SYSTEM_DB_PATH", "USER_DB_PATH", "CUSTOM_CACHE_DIR")}
     problems = [problem_from_key(f"{key}-0-NCDHW-FP16-{direction}") for direction, key in DEEP]

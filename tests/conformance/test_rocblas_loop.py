@@ -30,9 +30,7 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def solutions(loop: Loop) -> dict[int, str]:
-    """Return the names of kernels by solution: the library's own choice (0), and solutions with a
-    kernel of their own.
-    """
+    """Return kernel names by solution: the library's own choice (0), and solutions with a kernel of their own."""
     lines = loop.run(*loop.job("rocblas_job", CALL, 0)).splitlines()
     names = {index: launches[0].split()[0] for index, launches in map(json.loads, lines)}
     all_names = list(names.values())
@@ -40,8 +38,9 @@ def solutions(loop: Loop) -> dict[int, str]:
 
 
 def with_kernels(loop: Loop, run: str, sourced: str = "true") -> None:
-    """Run the job once more, so that the run also holds Tensile's lines. rocBLAS's logs do not name
-    the launched kernels.
+    """Run the job once more, so that the run also holds Tensile's lines.
+
+    Only these lines name the launched kernels. rocBLAS's logs do not.
     """
     loop.settings["TENSILE_DB"] = "0x40"
     (loop.folder / f"kernels of {run}").write_text(loop.run(*loop.job("rocblas_job", CALL, 2), sourced=sourced))

@@ -40,8 +40,9 @@ def read(log: Path, store: Store) -> Store:
 
 
 def test_rocblas_writes_each_call_once(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """Each layer that is read has each call once, from four threads, on standard error, among lines
-    of the trace layer.
+    """Each layer that is read has each call once.
+
+    Four threads write to standard error, among lines of the trace layer.
     """
     log = tmp_path / "stderr"
     settings = MACHINE | {"ROCBLAS_LAYER": "7", "ROCBLAS_USE_HIPBLASLT": "0"}

@@ -75,8 +75,9 @@ def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> N
 
 @pytest.mark.nightly
 def test_the_contract_holds_through_a_client(address: str) -> None:
-    """The contract's own tests run from outside: results, failures, deaths, cancelled tasks,
-    ranges, a replay's actors.
+    """The contract's own tests run from outside.
+
+    They cover results, failures, deaths, cancelled tasks, ranges, and the actors of a replay.
     """
     options = ["-q", "-n0", "-p", "no:cacheprovider", "-k", "not local", "-x"]
     command = [sys.executable, "-m", "pytest", *options, *CONTRACT]

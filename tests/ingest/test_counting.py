@@ -63,8 +63,9 @@ Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
 
 
 def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
-    """Return a counter's result for each block, and its entries with their cells in a form without
-    the entries' numbers.
+    """Return a counter's result for each block, and its entries with their cells.
+
+    The cells are in a form that does not depend on the entries' numbers.
     """
     counter = new_counter(*MARKERS, native=is_native)
     said: list[object] = [counter.count(block, at) for block, at in blocks(io.BytesIO(data), size=size)]

@@ -136,8 +136,9 @@ def _without_device(function: Any) -> Any:
 
 
 class Timed:
-    """Replacement for gradlib's ``Gemm``, which runs on a GPU: two right solutions, and a faster
-    one with wrong values.
+    """Replacement for gradlib's ``Gemm``, which runs on a GPU.
+
+    It has two right solutions, and a faster one with wrong values.
     """
 
     def __init__(self, *shape: object, indtype: object, outdtype: object, scaleAB: bool, **_: object) -> None:  # noqa: N803

@@ -40,8 +40,9 @@ Contents = dict[str, list[str]]
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
-    """Three stores for reading only: one whose files have parts of their own, one with joint parts,
-    one that is compacted.
+    """Three stores for reading only.
+
+    In one, files have parts of their own. One has joint parts. One is compacted.
     """
     folder, out = tmp_path_factory.mktemp("stores"), {}
     for kind in KINDS:
@@ -346,10 +347,10 @@ def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store
 
 
 def test_a_list_of_what_was_forgotten_is_missed_as_long_as_it_matters() -> None:
-    """Recent lists are missed, because a compaction may be at work. Old lists are missed if the store holds their
-    names.
+    """Which lists are missed depends on their age.
 
-    Other lists may be swept.
+    Recent lists are, because a compaction may be at work. Old lists are if the store holds their names. Others may be
+    swept.
     """
     old, recent = Forgotten("a.json", ("1", "2"), 0.0), Forgotten("b.json", ("3",), time.time())
     known = Inventory(files=frozenset({"i"}), forgotten=frozenset({old, recent}))

@@ -677,8 +677,9 @@ SEEN_BY_PROFILERS = {"e07_cprofile", "e08_settrace"}
 TIMES_OF_ITS_OWN = {"i02_deepcopy_turns", "m_overhead"}
 """Programs that print times on standard error."""
 SAVES = {"b_jitload", "d03_export_first"}
-"""Programs that save files: one file names our frame in its debug information
-(docs/measurement.md), one holds the time.
+"""Programs that save files.
+
+One file names our frame in its debug information (docs/measurement.md). The other one holds the time.
 """
 
 

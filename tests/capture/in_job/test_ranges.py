@@ -48,9 +48,7 @@ PROGRAM = """
 
 
 def test_ranges_are_found_without_a_reference_to_other_objects() -> None:
-    """Another thread's ``tuple(generator)`` raised SystemError, because the tuple was referred to
-    while it was built.
-    """
+    """The tuple must not be referred to while it is built: another thread's ``tuple(generator)`` raised SystemError."""
     path = {"PYTHONPATH": str(with_overrides.FOLDER)}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PROGRAM)], env=path, capture_output=True, text=True, check=False

@@ -195,9 +195,7 @@ def test_the_optimizer_has_the_layout_of_its_parameters_while_it_is_on() -> None
 
 
 def test_what_the_job_does_meanwhile_stays() -> None:
-    """These are its own hooks, the mode of modules that had a stand-in, and state that began while
-    the action was on.
-    """
+    """Its own hooks stay, and the mode of modules that had a stand-in, and state that began while the action was on."""
     net, _ = trained()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     switch = made("channels_last+fused_epilogue+padded_output")

@@ -138,9 +138,7 @@ class Store(dict[str, bytes]):
 
 
 def test_ranks_trace_the_same_units_however_far_ahead_a_host_is() -> None:
-    """A rank that was four units ahead used to trace other units than its neighbour, while it
-    waited for that profiler.
-    """
+    """A rank that was four units ahead used to trace other units than its neighbour, whose profiler it waited for."""
     store = Store()
 
     def begins(rank: int, count: int) -> list[tuple[int, int]]:

@@ -113,10 +113,9 @@ class Library:
         return [results[at * RESULT_BYTES : (at + 1) * RESULT_BYTES] for at in range(count.value)]
 
     def run(self, call, times, most=1):
-        """Run the call ``times`` times with each of the heuristic's first ``most`` solutions. A job runs only the first
-        one.
+        """Run the call ``times`` times with each of the heuristic's first ``most`` solutions.
 
-        Yields the index and the launches of each solution.
+        A job runs only the first solution.  Yields the index and the launches of each solution.
         """
         m, n, k, batch = call[2:6]
         operation, *layouts, preference = self.describe(call)

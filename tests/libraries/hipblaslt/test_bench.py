@@ -274,8 +274,9 @@ def test_command_of_every_sample_reads_back(path: Path) -> None:
 
 
 def test_scales_of_c_and_d_have_a_value_for_the_tool() -> None:
-    """The library logs a bare ``--scaleD``, at which hipblaslt-bench of ROCm 7.2.4 ends: "Invalid
-    value for --scaleD".
+    """hipblaslt-bench of ROCm 7.2.4 ends at a bare ``--scaleD``: "Invalid value for --scaleD".
+
+    The library logs the flag in that form.
     """
     one = sample("bench_rotating.log")[0].problem
     assert isinstance(one, GemmProblem)

@@ -96,8 +96,9 @@ def test_threads_keep_their_finds_apart() -> None:
 
 
 def thread(height: int, ms: float) -> list[str]:
-    """Return what one thread writes at level 5 with its commands: a find, two calls of immediate
-    mode, one by algorithm.
+    """Return what one thread writes at level 5 with its commands.
+
+    It has a find, two calls of immediate mode, and a call by algorithm.
     """
     command = (
         f"./bin/MIOpenDriver conv -n 2 -c 16 -H {height} -W 8 -k 16 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 "

@@ -104,7 +104,7 @@ CK = replace(
 
 
 def test_what_is_written_beside_a_find_db() -> None:
-    """The perf-db gets the parameters of the chosen solver and of its safety net, under the key of
+    """The perf-db gets the parameters of the chosen solver and of its fallback, under the key of
     the find-db's problem.
     """
     (emission,) = perf_db.write([replace(WINOGRAD, fallback=CK)], TARGET)
