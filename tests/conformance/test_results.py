@@ -115,9 +115,7 @@ def test_scaled_products_are_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_deep_convolutions_are_right(rocm: Rocm, tmp_path: Path) -> None:
-    """MIOpen's GEMM solvers (with columns of the image in 3-D, or without) and its naive solvers
-    run 3-D convolutions.
-    """
+    """MIOpen's GEMM solvers (with 3-D columns of the image, or without columns) and its naive solvers are tested."""
     folders = {f"MIOPEN_{name}": str(tmp_path) for name in ("SYSTEM_DB_PATH", "USER_DB_PATH", "CUSTOM_CACHE_DIR")}
     problems = [problem_from_key(f"{key}-0-NCDHW-FP16-{direction}") for direction, key in DEEP]
     all_right(Loop(rocm, tmp_path, MIOPEN | folders), "miopen", problems, 9)

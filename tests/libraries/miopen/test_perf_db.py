@@ -104,9 +104,7 @@ CK = replace(
 
 
 def test_what_is_written_beside_a_find_db() -> None:
-    """The perf-db gets the parameters of the chosen solver and of its fallback, under the key of
-    the find-db's problem.
-    """
+    """The perf-db gets the parameters of the chosen solver and of its fallback, under the find-db problem's key."""
     (emission,) = perf_db.write([replace(WINOGRAD, fallback=CK)], TARGET)
     assert (emission.name, emission.data.decode()) == ("gfx942130.HIP.3_4_0_abc-dirty.udb.txt", LINE + "\n")
     (beside,) = find_db.write([replace(WINOGRAD, fallback=CK)], TARGET)
