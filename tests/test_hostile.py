@@ -186,7 +186,7 @@ def test_nothing_of_a_hostile_file_runs(hostile: Store, tmp_path: Path) -> None:
 
 
 class Group:
-    """A kind of text that is replaced in nouns.  ``changed`` returns the text with a code behind it."""
+    """A kind of text to change in nouns.  ``problem`` or ``field`` of a subclass puts ``code`` behind such texts."""
 
     def __init__(self, code: str) -> None:
         self.code = code

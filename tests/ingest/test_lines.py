@@ -120,9 +120,9 @@ def test_lines_in_colour_are_read_as_without(sample: str, native: str, monkeypat
 @pytest.mark.parametrize(
     "line",
     [
-        b"MIOpenDriver\x1b[m conv -F 1",  # its marker stands there with the colour, and the record without it
+        b"MIOpenDriver\x1b[m conv -F 1",  # a record without the colour; its marker is there even with the colour
         b"MIOpen(HIP)M\x1b[mIOpenDriver convfp16 -n 8",
-        b"[WARNING] MIOpen(HIP)cached algoI\x1b[md",  # its marker appears only without the colour
+        b"[WARNING] MIOpen(HIP)cached algoI\x1b[md",  # its marker is there only without the colour
     ],
 )
 def test_a_colour_inside_a_record_is_one_line(line: bytes, native: str, monkeypatch: pytest.MonkeyPatch) -> None:

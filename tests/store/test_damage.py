@@ -347,10 +347,10 @@ def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store
 
 
 def test_a_list_of_what_was_forgotten_is_missed_as_long_as_it_matters() -> None:
-    """Which lists are missed depends on their age.
+    """The age of a list decides whether the check misses it.
 
-    Recent lists are, because a compaction may be at work. Old lists are if the store holds their names. Others may be
-    swept.
+    It misses recent lists, because a compaction may be at work. It misses old lists if the store holds their names.
+    Other lists may be swept.
     """
     old, recent = Forgotten("a.json", ("1", "2"), 0.0), Forgotten("b.json", ("3",), time.time())
     known = Inventory(files=frozenset({"i"}), forgotten=frozenset({old, recent}))

@@ -1,4 +1,4 @@
-"""The native index of a find-db: it stops at no line, and takes no unusual line as usual."""
+"""The native index of a find-db: it finds every line, and takes no unusual line as usual."""
 
 from __future__ import annotations
 
