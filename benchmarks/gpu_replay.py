@@ -15,7 +15,7 @@ of measurement.
 
 ``wgrads`` measures a seeded sample of backward-weight convolutions of a MIOpen find-db above 2 GFLOP: PyTorch's
 default, benchmark mode, channels_last with and without its transposes, and all of cuDNN's plans.  ``logparse
-recommend`` calls some of them slow in the find-db (on AMD's device).  The output counts how many of these are confirmed
+recommend`` calls some of them slow in the find-db (on AMD's device).  The output counts how many of them are confirmed
 here, and lists the others.
 
 ``--of-models`` measures convolutions of torchvision's models in BF16 instead, a seeded sample of each, with the names
