@@ -99,7 +99,7 @@ def index_of(data: bytes, *, whole: bool = True) -> Index:
     caller has to check for earlier records.
     """
     reader = native_reader()
-    if reader is None or len(data) >= 1 << 31:
+    if reader is None or len(data) >= (1 << 31) - 1:
         return _without_records(data)
     *columns, solvers, algorithms, tails = reader.index(data, whole)
     fields: list[Any] = [*map(np.frombuffer, columns, _TYPES), solvers, algorithms, tails]
