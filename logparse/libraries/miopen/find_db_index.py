@@ -93,7 +93,7 @@ _TYPES = (np.int64, *(np.int32,) * 4, np.uint64, np.int64, np.int32, np.int32, n
 
 
 def index_of(data: bytes, *, whole: bool = True) -> Index:
-    """Build the index of a file.  A file of 2 GiB or more is indexed as without the native reader.
+    """Build the index of a file.  A file of 2 GiB − 1 byte or more is indexed as without the native reader.
 
     If ``whole`` is False, ``data`` is only a part of a file.  Each record then counts as the first of its key, and the
     caller has to check for earlier records.
