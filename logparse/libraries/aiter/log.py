@@ -14,16 +14,16 @@
 
 Lines "using … solution" depend on aiter's version:
 
-* 0.1.5 and 0.1.6 print only the form with small letters (``m=64``), once per bf16 shape. It is the call.
-* 0.1.7 to 0.1.11 print the form with capitals (``M=512``) after a miss. It becomes a message ``default``, because 0.1.7
-  prints type and bias in no other line.
+* 0.1.5 and 0.1.6 print only the form with small letters (``m=64``), once per bf16 shape.  This line is read as a call.
+* 0.1.7 to 0.1.11 print the form with capitals (``M=512``) behind a miss.  This line becomes a message of function
+  ``default``, because 0.1.7 prints the type and the bias only there.
 
-Misses are always printed, hits only with ``AITER_LOG_TUNED_CONFIG=1``.  A process looks each shape up once and
-remembers it (up to 4,096 shapes).  So **a line states that the shape ran, not how often**: it is a call without a
-count.  The engine's prefix names the process.  If the line has no type, the table's name gives the type.  For 8-bit
-floats the kind stays unknown.  The line itself is also kept as a message (function ``tuned`` or ``untuned``), because
-it holds the key of the table and the padded M whose row serves the call.  A line about fused MoE is a message, because
-fused MoE is not one product.
+Misses are always printed, hits only with ``AITER_LOG_TUNED_CONFIG=1``.  A process looks up each shape once and
+remembers the result (up to 4,096 shapes).  So **a line states that the shape ran, but not how often**: the call has no
+count.  The engine's prefix names the process.  If the line has no type, the table's name gives the type, except that it
+does not tell which 8-bit float is meant.  The line itself is also kept as a message (function ``tuned`` or
+``untuned``), because it holds the key of the table and the padded M whose row serves the call.  A line about fused MoE
+is a message, because fused MoE is not one product.
 Source: ROCm/aiter aiter/tuned_gemm.py, aiter/ops/gemm_op_a8w8.py, gemm_op_a4w4.py, batched_gemm_op_a8w8.py,
 aiter/fused_moe.py, aiter/jit/core.py.
 """
@@ -45,7 +45,7 @@ from logparse.quoting import Shell, filled, shell_comment, shell_word
 
 CATEGORY = tables.CATEGORY
 TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
-"""Functions of messages.
+"""Values of a message's ``function``.
 
 * ``tuned``: a look-up that found a row.
 * ``untuned``: a look-up that found no row.
@@ -77,7 +77,7 @@ _BYTES_OF_MESSAGE = 2000
 
 
 def read(text: str) -> Outcome:
-    """Return the outcome of one line: a call with its message, a fact, or a message."""
+    """Read one line: a look-up as a call and a message, a list of tables as a fact, any other line as a message."""
     line = _LINE.match(text)
     body = line["body"] if line else text
     if re.match(_SHAPE, body):
@@ -96,7 +96,7 @@ def read(text: str) -> Outcome:
 
 
 def process(text: str) -> int | None:
-    """Return the process that a line names, or None."""
+    """Return the number of the process that a line names, or None if it names none."""
     line = _LINE.match(text)
     number = (line["pid"] or line["own"]) if line else None
     return int(number) if number and len(number) < 19 else None
@@ -128,12 +128,12 @@ def _call(fields: str, table: str, solution: Solution | None) -> Call | Reject:
 
 
 class LookUp(NamedTuple):
-    """A look-up that a line reports.
+    """Look-up of a shape in a tuned table, as a log line reports it.
 
-    * ``table``: the table's file name.
-    * ``values``: the values by their columns.
-    * ``found``: the table has a row for the call.
-    * ``kernel``: the kernel that the line names (empty: none).
+    * ``table``: file name of the table.
+    * ``values``: column name → value of the call.
+    * ``found``: True if the table has a row for the call.
+    * ``kernel``: kernel that the line names.  Empty if it names none.
     """
 
     table: str
@@ -143,10 +143,7 @@ class LookUp(NamedTuple):
 
 
 def looked_up(text: str) -> LookUp | None:
-    """Return the look-up of a message of function ``tuned`` or ``untuned``.
-
-    Return None if the text is no such message.
-    """
+    """Parse the text of a message of function ``tuned`` or ``untuned``.  Return None for any other text."""
     found = _LOOKUP.match(text)
     if found is None:
         return None
@@ -159,7 +156,10 @@ def _values(fields: str) -> dict[str, str]:
 
 
 def _solution(found: re.Match[str]) -> Solution | None:
-    """Return the solution that runs the call.  A hit names its kernel, but not the kernel's number in the table."""
+    """Return the solution that runs the call, or None if the line names neither solution nor library.
+
+    If the table has a row for the call, the line names the row's kernel but not the kernel's number.
+    """
     if found["used"]:
         return _named(found["used"], found["index"])
     if found["kernel"]:
@@ -183,14 +183,14 @@ _TUNERS = {
     "a8w8_blockscale_bpreshuffle": "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py --preshuffle -i",
     "a4w4_blockscale": "csrc/ck_gemm_a4w4_blockscale/gemm_a4w4_blockscale_tune.py -i",
 }
-"""Path of each table's tuner in a clone of aiter, with its option for the untuned table.
+"""Kind of table → path of its tuner in a clone of aiter, with the option that takes the untuned table.
 
-The READMEs beside the tuners state these.
+Source: the READMEs beside the tuners.
 """
 
 
 def _use(table: str) -> Shell:
-    """Return the lines that tell which of aiter's tuners reads the untuned form of a table."""
+    """Return shell comments that show the command of the tuner for a table's missing shapes."""
     tuner = _TUNERS.get(table.partition("_tuned_gemm")[0])
     if tuner is None:
         return Shell("# one of the tuners under <aiter>/csrc/ reads it\n")
@@ -203,18 +203,19 @@ _USE = Shell("# its tuner, in a clone of aiter:\n#   python3 <aiter>/@tuner@ {pa
 
 
 class Untuned(NamedTuple):
-    """The CSVs that aiter's tuners read, and notes on shapes that are in no CSV."""
+    """CSVs of untuned shapes for aiter's tuners, and notes on shapes that are left out."""
 
     files: list[Emission]
     notes: list[str]
 
 
 def untuned(lines: Iterable[str]) -> Untuned:
-    """Return the shapes that the tables lacked as CSVs for aiter's tuners, each shape once, in the given order.
+    """Write CSVs of the shapes that the tuned tables lacked, so that aiter's tuners can tune them.
 
-    There is one CSV per table.  If columns cannot be filled in, there is one CSV per set of columns.  ``lines`` are
-    texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.  A bf16 shape whose type no line states
-    is left out, because its tuner could not read the row.
+    ``lines`` are texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.  Each shape is written
+    once, in the order of the lines.  There is one CSV per table.  If rows of a table have different columns and the
+    missing ones cannot be filled in, there is one CSV per set of columns.  A bf16 shape is left out if no line states
+    its type, because the tuner could not read the row.
     """
     texts = list(lines)
     defaults = _defaults(texts)
@@ -241,19 +242,19 @@ _TABLE = regex(r"(\w+?)(_tuned)?_gemm\.csv")
 
 
 def _kind(table: str) -> str | None:
-    """Return the kind of a table that a line names (``bf16``).
+    """Return the kind of a table by its file name: ``bf16`` for ``bf16_tuned_gemm.csv``.
 
-    Return None if no tuner reads it, as far as its name tells.
+    Return None if no tuner is known for such a name.
     """
     found = _TABLE.fullmatch(table)
     return found[1] if found and (found[2] or found[1] in _TUNERS) else None
 
 
 def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emission]:
-    """Yield a CSV per set of columns.
+    """Yield one CSV per set of columns.
 
-    Versions print more or fewer columns.  A column that a version does not print is filled with the value that its
-    calls have, if that is known.
+    Different versions of aiter print different columns.  A column that a version does not print is filled with the
+    value that its calls have, if that is known.
     """
     every = {name for row in rows for name in row}
     whole = [_completed(kind, row, every) for row in rows]
@@ -267,10 +268,10 @@ def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emi
 
 
 def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:
-    """Return the row with the columns of other rows.
+    """Return a bf16 row with the ``columns`` filled in that its version of aiter does not print.
 
-    Versions that print no scaling and no shuffle have neither.  If no type is given for the result, aiter's tuner takes
-    the type of the inputs.
+    Versions that do not print scaling and shuffle support neither, so both become False.  The result gets the type of
+    the inputs, because aiter's tuner takes that type if none is given.
     """
     if kind != "bf16" or not {"bias", "dtype"} <= row.keys():
         return dict(row)
@@ -279,10 +280,10 @@ def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> d
 
 
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
-    """Return rows of bf16 shapes by their sizes, from ``default`` messages.
+    """Return (M, N, K) → rows of bf16 shapes that ``default`` messages name.
 
-    The messages lack the result's type.  It is the type of the inputs, because aiter's tuner takes that type if none is
-    given.
+    The messages lack the type of the result.  The rows get the type of the inputs, because aiter's tuner takes that
+    type if none is given.
     """
     out: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for found in filter(None, map(_USING.match, texts)):
@@ -303,9 +304,10 @@ _MOE_KEY = regex(
     r"'(?P<dtype>[\w.]+)', '(?P<a>[\w.]+)', '(?P<w>[\w.]+)', '(?P<quant>QuantType\.\w+)', (?P<g1u1>True|False|0|1), "
     r"(?P<weight>True|False|0|1)"
 )
-"""The key of a look-up: device (its two parts came with 0.1.5 and 0.1.10), sizes, types.
+"""Pattern of the key of a fused-MoE look-up: device, sizes, types.
 
-The activation is printed as its name or as pybind11 prints an enumeration.
+The device has two fields, CU count and arch, which were added in 0.1.5 and 0.1.10.  The activation is printed as a name
+or as pybind11 prints an enumeration.
 """
 _BITS = {"True": "1", "False": "0"}
 _UNTUNED_MOE = (
@@ -314,9 +316,9 @@ _UNTUNED_MOE = (
 
 
 def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
-    """Return the untuned table of fused MoE shapes that ran by default.
+    """Return a CSV of the fused-MoE shapes that ran with default kernels, or an empty list if there are none.
 
-    It has the form that aiter writes under ``AITER_ONLINE_TUNE=1``.
+    The CSV has the form that aiter writes under ``AITER_ONLINE_TUNE=1``.
     """
     rows: dict[str, None] = {}
     for found in filter(None, map(_MOE_DEFAULT.match, texts)):

@@ -1,10 +1,11 @@
-"""The tables of tuned kernels that aiter reads, and the keys by which their readers look a call up.
+"""Tables of tuned kernels that aiter reads, and the keys by which aiter looks up a call in each.
 
-Each table is read with ``pandas.read_csv`` and made a dictionary (``set_index(keys).to_dict("index")``).  The columns
-show which reader a table is for.  Several readers look for ``gfx, cu_num, M, N, K`` alone.  For these the table's name
-decides.
+aiter reads each table with ``pandas.read_csv`` and turns it into a dictionary (``set_index(keys).to_dict("index")``).
+The columns show which function of aiter (reader) a table is for.  Several readers have the same keys, ``gfx, cu_num, M,
+N, K``.  For these the table's file name decides.
 
-The table of grouped fused MoE (gfx1250) is another table with columns of the same names.  It is not judged.
+The table of grouped fused MoE (gfx1250) has columns of the same names, but its rows mean something else.  logparse has
+no rules for this table.
 Source: ROCm/aiter at e4048607 ``aiter/tuned_gemm.py``, ``aiter/ops/gemm_op_a8w8.py``, ``gemm_op_a4w4.py``,
 ``batched_gemm_op_a8w8.py``, ``batched_gemm_op_bf16.py``, ``aiter/fused_moe.py``, ``aiter/jit/core.py``.
 """
@@ -19,19 +20,19 @@ from logparse.libraries.aiter import tables as aiter
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """The requirements of one reader on a table.
+    """Columns and values that one reader of aiter requires in its table.
 
-    * ``keys``: columns by which it looks a call up.  ``flags`` are True or False, ``words`` are texts, the other keys
-      are integers.
-    * ``types``: words that name a torch type.
-    * ``late``: keys that came later, each with the reader's behaviour without it.
-    * ``needed``: other columns that it needs.
+    * ``keys``: columns by which the reader looks up a call.  ``flags`` are True or False, ``words`` are texts, the
+      other keys are integers.
+    * ``types``: the ``words`` that name a torch type.
+    * ``late``: key that newer versions of aiter added → what the reader does if the column is missing.
+    * ``needed``: other columns that the reader needs.
     * ``names``: columns that must hold a kernel's name in every row.
-    * ``backends_of``: backends that only the table with that stem has.
-    * ``keeps_first``: of two rows of one key the first is kept.  In other tables equal rows may occur twice, and
-      different rows make the reader raise.
-    * ``compiled``: the kernels of Composable Kernel are chosen when aiter builds its module from the table, not when a
-      call looks it up.
+    * ``backends_of``: stem of a table's name (see ``VARIABLES``) → backends that only this table may name.
+    * ``keeps_first``: True if the reader uses the first of several rows with one key.  If False, equal rows are
+      harmless, but different rows with one key make the reader raise.
+    * ``compiled``: True if aiter chooses the kernels of Composable Kernel when it builds its module from the table,
+      and not at the call.
     """
 
     keys: tuple[str, ...]
@@ -52,16 +53,16 @@ class Lookup:
         return [x for x in self.keys if x not in self.flags | self.words]
 
     def has(self, backend: object, name: str) -> bool:
-        """Return True if the reader of the table ``name`` knows the backend.
+        """Return True if the reader of the table with the file name ``name`` knows the backend.
 
-        A name without a stem may mean every table.
+        If the name contains no stem, the backends of all tables are accepted.
         """
         table = stem(name)
         own = self.backends_of.items()
         return backend in self.backends or any(backend in more for of, more in own if table in (of, None))
 
     def present(self, columns: Collection[str]) -> list[str]:
-        """Return the keys by which a reader of this table's generation looks calls up."""
+        """Return the keys of a table with these columns.  Late keys are left out if the table lacks them."""
         return [x for x in self.keys if x in columns or x not in self.late]
 
 
@@ -114,9 +115,10 @@ _MXSCALE = Lookup(
     needed=("libtype", *_BY_ID),
     backends=frozenset({"opus"}),
 )
-"""Batched 8-bit GEMMs with scales that are powers of two, as ``lookup_mxscale_bmm_config`` reads them at e4048607.
+"""Table of batched 8-bit GEMMs whose scales are powers of two.
 
-Later tables have a column ``w_scale_block``.  They are not judged.
+``lookup_mxscale_bmm_config`` reads it (commit e4048607).  Later tables have a column ``w_scale_block``.  There are no
+rules for these.
 """
 _MOE_SIZES = ("token", "model_dim", "inter_dim", "expert", "topk")
 _MOE_TYPES = ("dtype", "q_dtype_a", "q_dtype_w")
@@ -129,11 +131,11 @@ FUSED_MOE = Lookup(
     names=("kernelName1",),
     keeps_first=True,
 )
-"""Fused MoE.  Before 446260d1 (May 2026) two rows of one key made its reader raise, too."""
+"""Table of fused MoE.  Before commit 446260d1 (May 2026) its reader raised if two rows had the same key."""
 _OTHER_MOE = frozenset({"preshuffle", "hidden_pad", "intermediate_pad", "tile_m"})
-"""Columns of fused-MoE tables whose readers look for more columns, and of the grouped fused-MoE table."""
+"""Columns that only other fused-MoE tables have, such as the grouped one.  ``FUSED_MOE`` does not fit such a table."""
 PASSED_OVER = "flydsl_fallback"
-"""The ``_tag`` of rows that the reader of fused-MoE tables leaves out (aiter/fused_moe.py, ``get_cfg_2stages``)."""
+"""Value of ``_tag`` in rows that the reader of fused-MoE tables skips (aiter/fused_moe.py, ``get_cfg_2stages``)."""
 
 VARIABLES: Mapping[str, str] = {
     "a8w8_blockscale_bpreshuffle_tuned_gemm": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE",
@@ -147,14 +149,14 @@ VARIABLES: Mapping[str, str] = {
     "bf16_tuned_gemm": "AITER_CONFIG_GEMM_BF16",
     "tuned_fmoe": "AITER_CONFIG_FMOE",
 }
-"""Environment variable that holds a table's path, by the stem of the table's name.
+"""Stem of a table's file name → environment variable that holds the table's path.
 
 aiter itself identifies tables by these stems.
 """
 
 
 def stem(name: str) -> str | None:
-    """Return the stem of ``VARIABLES`` that a file's name contains, or None."""
+    """Return the first stem in ``VARIABLES`` that the file name contains, or None if it contains none."""
     return next((x for x in VARIABLES if x in name), None)
 
 

@@ -1,11 +1,12 @@
-"""The override formats of aiter's tables of tuned kernels: which rows aiter reads, finds and can run.
+"""Override formats of aiter's tables of tuned kernels: which rows aiter reads, finds and can run.
 
 aiter reads a table with ``pandas.read_csv`` and looks calls up in a dictionary.  So a cell's *type* decides whether the
-row is found, and pandas gives one type to a whole column.  One cell that is no number turns every size of its column
-into a text, which no call equals.  Two different rows of one key make most readers raise (``Lookup.keeps_first``).
+row is found, and pandas gives one type to a whole column.  If one cell of a column is no number, pandas
+reads the whole column as text, and then no call matches any row.  If two different rows have the same key, most readers
+raise (see ``Lookup.keeps_first``).
 
-Device and CU count are part of the key, the library's build is not.  For the bf16 table, the key of a call is known
-(``tables.key``).  For the other tables, a server's log states it.
+The key contains the device and the CU count, but not the library's build.  For the bf16 table logparse computes the
+key of a call (``tables.key``).  For the other tables the key comes from a server's log.
 Source: ``lookup``; ROCm/aiter ``csrc/py_itfs_cu/gemm_common.cu`` (``getPaddedM``).
 """
 
@@ -49,13 +50,13 @@ _RETUNE = "tune again on the target with aiter's tuner; a bf16 table can also co
 
 @dataclass(frozen=True)
 class TunedRow:
-    """One row of a table.
+    """Row of a tuned table.
 
-    * ``cells``: the cells as pandas types them.
-    * ``texts``: the cells as they stand in the file.
+    * ``cells``: column name → value with the type that pandas gives it.
+    * ``texts``: column name → text in the file.
     * ``width``: number of cells in the line.
-    * ``looked_up``: how the reader of such tables looks a call up.
-    * ``file``: the table's name.
+    * ``looked_up``: how aiter looks up a call in such a table.
+    * ``file``: file name of the table.
     """
 
     line: int
@@ -67,9 +68,9 @@ class TunedRow:
 
     @cached_property
     def key(self) -> str:
-        """The key as ``tables.key`` spells it, without columns that the table lacks because they came later.
+        """Key of the row, in the form of ``tables.key``.  Empty if a column or a value is missing.
 
-        It is empty if a column or a value is missing.
+        Columns that newer versions of aiter added to the key are left out if the table lacks them.
         """
         words = []
         for name in self.looked_up.present(self.cells):
@@ -85,7 +86,7 @@ class TunedRow:
     @property
     def problem(self) -> GemmProblem | None:
         try:
-            sizes = {x.upper(): cell for x, cell in self.texts.items() if len(x) == 1}  # mxscale has small letters
+            sizes = {x.upper(): cell for x, cell in self.texts.items() if len(x) == 1}  # mxscale: small letters
             return aiter.problem_of_row(self.texts | sizes, self.file)
         except (KeyError, ValueError):
             return None
@@ -121,7 +122,7 @@ class _Context:
     A table may serve several devices, as aiter's own tables do.
     """
     used: Mapping[str, TunedRow]
-    """The row that aiter takes, by key."""
+    """Key → row that aiter uses."""
 
 
 # ------------------------------------------------------------------------------------------------ rules about rows
@@ -218,7 +219,7 @@ def _failed(entry: TunedRow, context: _Context) -> str | None:
     if not isinstance(time, (int, float)) or 0 < time < math.inf:
         return None
     if time == 0 and entry.cells.get("libtype") == "triton":
-        return None  # the row sends the call to Triton, which has a table of its own
+        return None  # The call goes to Triton, which has its own table.
     return f"a time of {time} µs: the tuner could not run it, aiter uses it all the same"
 
 
@@ -242,7 +243,7 @@ _RULES: tuple[Rule[TunedRow, _Context], ...] = (
 
 
 def recognise(head: Head) -> bool:
-    """Return True for a bf16 table: M, N, K with a backend and its solution."""
+    """Return True for a bf16 table: it has the columns M, N, K, ``libtype`` and ``solidx``."""
     return _table(head) is BF16
 
 
@@ -252,9 +253,9 @@ def _table(head: Head) -> Lookup | None:
 
 
 def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]]:
-    """Return the columns, the rows typed as pandas types them, and notes.
+    """Return the columns, the rows with the types that pandas gives them, and notes.
 
-    A note of severity ``error`` is a reason why pandas does not read the file.
+    A note of severity ``error`` states why pandas cannot read the file.
     """
     lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
     rows = [(n, cells_of(line)) for n, line in lines if line.strip()]
@@ -262,7 +263,7 @@ def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]
         return [], [], [Note(None, "error", "empty", "no row in the file", _RETUNE)]
     columns, body = rows[0][1], rows[1:]
     notes = []
-    # If the first row has more values than there are columns, pandas takes the first values of each row for row names.
+    # If the first row has more values than columns, pandas takes the surplus at the beginning of each row as row names.
     extra = max(0, len(body[0][1]) - len(columns)) if body else 0
     if extra:
         message = (
@@ -284,7 +285,7 @@ def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]
 
 
 def _typed(texts: Sequence[str]) -> list[Cell]:
-    """Return a column as pandas types it: integers, numbers, booleans, or texts."""
+    """Convert a column to the type that pandas gives it: int, float, bool or text.  A missing value is None."""
     known = [text for text in texts if text not in _MISSING]
     if known and all(_INT.fullmatch(text) for text in known):
         return [None if text in _MISSING else int(text) for text in texts]
@@ -323,7 +324,7 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TunedRow, _Context]]:
-    """Return the reading of a table by aiter.  It is not known if the table's indices fit the target's hipBLASLt."""
+    """Read a table as aiter reads it.  It remains unknown if the table's indices fit the target's hipBLASLt."""
     text, _ = text_of(data)
     columns, found, damage = entries(name, text)
     table = table_of(columns) or BF16
@@ -353,10 +354,11 @@ def _own_facts(found: Sequence[TunedRow]) -> dict[str, str]:
 
 
 def padded(key: str) -> list[str]:
-    """Return the keys that aiter tries if no row has this key: M is padded finely, then coarsely.
+    """Return the keys that aiter tries next if no row has this key, with larger (padded) M.
 
-    Newer versions first pad M below 16 to a power of two, and stop at 8192 for a wide N.  All these paddings are tried
-    here.  The list is empty for tables without an arch and for batched GEMMs, because their padding is not known.
+    aiter rounds M up to a multiple of 16, 32, 64 or 128, and then to a power of two.  Newer versions first round M to a
+    power of two if M is below 16.  They pad M above 8192 to 8192 if N is above 4096.  The result has the keys of all
+    versions.  It is empty for tables without an arch and for batched GEMMs, because their padding is unknown.
     """
     cells = key.split(",")
     if not cells[0].startswith("gfx") or (len(cells) == 6 and cells[5].isdigit()):
@@ -370,7 +372,7 @@ def padded(key: str) -> list[str]:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Return the look-ups in this table that the lines of a server's log report, by problem text."""
+    """Return the look-ups in this table that a server's log reports, by the text of the problem."""
     operator, facts = stem(name), reading.key_facts
     device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}
     context = reading.parsed.context
@@ -390,9 +392,9 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the operator and the columns of a table.
+    """Return the operator and the columns of a table, which must be equal in all files of a merge.
 
-    Raises InputError if aiter reads no such table or has no name for it.
+    Raises InputError if aiter cannot read the table, or if the columns and the file name do not tell the operator.
     """
     reading = read(name, data, {})
     columns = reading.parsed.context.columns
@@ -417,9 +419,10 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Return the solution if its library is one of aiter's backends. hipBLASLt is one of them.
+    """Return the solution that an aiter table can name, or None if it can name none.
 
-    Otherwise return what hipBLASLt's rules make of the solution.
+    Solutions of aiter's backends, hipBLASLt among them, are returned unchanged.  Any other solution is converted to one
+    of hipBLASLt if possible (``tuning_rules.takes``).
     """
     return given if given.library in aiter.BACKENDS else hipblaslt_tuning.takes(given, rocblas_version)
 

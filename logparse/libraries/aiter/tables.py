@@ -1,4 +1,4 @@
-"""aiter's tables: tuned and untuned GEMMs (gradlib's too), and fused MoE.
+"""aiter's tables of tuned and untuned shapes: GEMMs (also of its tuner gradlib) and fused MoE.
 
 ::
 
@@ -11,7 +11,7 @@
 
 ``AITER_TUNE_GEMM=1`` writes untuned tables, ``gradlib/gradlib/gemm_tuner.py`` tuned tables.  Columns are found by name,
 because nine generations of the bf16 header exist.  Older headers have ``soltimes`` instead of ``us``, and lack ``gfx``,
-``cu_num``, ``splitK`` … .  Times are in µs.
+``cu_num``, ``splitK`` … .  Times are µs.
 Source: ROCm/aiter aiter/tuned_gemm.py, aiter/configs/.
 
 Row-major Y[M,N] = X[M,K]·W[N,K]ᵀ becomes the column-major call that the library gets: m = N, n = M, layout TN, A is
@@ -23,9 +23,9 @@ W.  The tuner's tensors are contiguous, so each leading dimension equals the num
 | ``us`` -1 | error or unsupported call |
 | ``solidx`` -1 | the backend's heuristic |
 
-Fused MoE (``tuned_fmoe.csv``, ``untuned_fmoe.csv``) is not one product.  So its rows are neither problems nor
-measurements but messages of function ``fused_moe_table``.  The text is the row's key.  A tuned row adds its kernels and
-its time.
+Fused MoE (``tuned_fmoe.csv``, ``untuned_fmoe.csv``) is not one product.  So its rows become messages of function
+``fused_moe_table`` and not calls or measurements.  The text of a message is the row's key, and for a tuned row also the
+kernels and the time.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ CATEGORY = "aiter"
 ORIGIN = "aiter"
 _TABLED = frozenset({"bf16_r", "f16_r", "f32_r", "i8_r", "f8_fnuz_r", "f8_r", "bf8_fnuz_r", "bf8_r", "f4_r"})
 DTYPES: Mapping[str, str] = {x.python: x.blas for x in TORCH_TYPES if x.blas in _TABLED}
-"""Types that aiter's tables name, by the names that the tables print."""
+"""Type name in aiter's tables (``torch.bfloat16``) → data type."""
 _BOOLS: Mapping[str, bool] = {"true": True, "false": False, "1": True, "0": False}
 _TUNED = frozenset({"libtype", "solidx", "kernelId", "us", "soltimes"})
 _UNTUNED = frozenset({"scaleAB", "outdtype", "q_dtype_w"})
@@ -74,10 +74,11 @@ _BYTES_OF_MESSAGE = 4000
 
 
 def is_ours(header: Header) -> bool:
-    """Return True if the header has M, N, K and a column of the tuner, or the sizes of fused MoE.
+    """Return True if the header is a table of aiter.
 
-    An untuned table of the 8- and 4-bit families has only sizes, as lists of other programs do.  It is recognised by
-    the name that aiter's tuners give it.
+    Such a header has M, N, K and a column that only aiter's tuners write, or the columns of fused MoE.  An untuned
+    table of 8- and 4-bit GEMMs has only sizes, like lists of other programs.  So it must have ``untuned`` in its file
+    name.
     """
     columns = set(header.columns)
     if set(_MOE) <= columns:
@@ -90,15 +91,15 @@ def is_ours(header: Header) -> bool:
 
 
 def _renamed(names: list[str]) -> list[str]:
-    if "libtype" in names:  # a batched table of 2026 names its sizes in small letters
+    if "libtype" in names:  # batched tables of 2026: small letters
         return [name.upper() if name.upper() in _SIZES else name for name in names]
     return names
 
 
 class _Table:
-    """Reader of a table: each row is a call (untuned), a measurement or a message.
+    """Reader of a table.  An untuned row becomes a call, a tuned row a measurement, a row of fused MoE a message.
 
-    It also collects the rows' devices.
+    The reader also collects the devices that the rows name.
     """
 
     def __init__(self, header: Header) -> None:
@@ -118,9 +119,9 @@ class _Table:
             raise ValueError(f"column {error} is missing") from error
 
     def close(self) -> Iterator[Outcome]:
-        """Yield the facts about the device on which the rows were made.
+        """Yield the facts about the device for which the rows were tuned.
 
-        A file may hold rows of several devices.  Then the fact names all of them and equals no target.
+        If the rows name several devices, the fact lists all of them, so that it equals no target's fact.
         """
         devices = self._devices
         facts = [Fact(ours, " ".join(sorted(devices[name]))) for name, ours in _DEVICE.items() if devices[name]]
@@ -130,14 +131,17 @@ class _Table:
 def _values(row: Row) -> dict[str, str]:
     columns, cells = row.columns, row.values
     place = columns.index("splitK") if "splitK" in columns else len(cells)
-    # The first rows of the generation that introduced splitK lack it, and a time stands in its place.
+    # The first version with a column splitK wrote rows without its value, so the time stands in its place.
     if len(cells) == len(columns) - 1 and place < len(cells) and "." in cells[place]:
         cells = [*cells[:place], "", *cells[place:]]
     return dict(zip(columns, cells, strict=False))
 
 
 def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
-    """Return the records of a row.  Raises KeyError for a missing column, ValueError for a bad cell."""
+    """Return the call, measurement or message of a row.
+
+    Raises KeyError for a missing column, ValueError for a bad cell.
+    """
     if "model_dim" in values:
         return [_fused_moe(values)]
     problem = problem_of_row(values, file_name)
@@ -156,7 +160,7 @@ def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
 
 def _fused_moe(values: Mapping[str, str]) -> Message:
     """Return the message of a row of fused MoE.  Raises ValueError if the row lacks sizes or types."""
-    # A table of grouped fused MoE has a topk of -1 in rows of expert parallelism.
+    # In a table of grouped fused MoE, topk is -1 in rows for expert parallelism.
     sizes = (values.get(name, "").removeprefix("-" if name == "topk" else "") for name in _MOE[:5])
     if not all(map(str.isdecimal, sizes)) or not all(x in values for x in _MOE):
         raise ValueError("aiter: a row of fused MoE without its sizes or types")
@@ -169,9 +173,9 @@ _DEVICE = {"gfx": "arch", "cu_num": "cu_count"}
 
 
 def device_of_key(key_text: str, columns: Collection[str]) -> dict[str, str]:
-    """Return the facts of the device that a row's key names.
+    """Return the arch and the CU count that a row's key names, as facts.
 
-    ``columns`` are the columns of its table (its fact ``columns``).
+    ``columns`` are the columns of the row's table (fact ``columns``).
     """
     cells = dict(zip((x for x in _KEY if x in columns), key_text.split(","), strict=False))
     return {ours: cells[theirs] for theirs, ours in _DEVICE.items() if cells.get(theirs)}
@@ -182,7 +186,7 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
     rows, columns, k = int(values["M"]), int(values["N"]), int(values["K"])
     weights = _type(values.get("q_dtype_w") or values.get("dtype"))
     inputs = _type(values.get("dtype"))
-    if weights is None:  # only the file's name states the type of such a table
+    if weights is None:  # The file's name states the type.
         weights = inputs = {"bf16_": "bf16_r", "a4w4_": "f4_r"}.get(file_name[:5])
     output = _type(values.get("outdtype"))
     floating = weights is not None and weights != "i8_r"
@@ -200,18 +204,19 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
 
 
 def _kind(file_name: str) -> str:
-    """Return the operator of a table, by the words in the file's name by which aiter finds it.
+    """Return the operator in a table's file name: ``a8w8_blockscale`` for ``a8w8_blockscale_tuned_gemm.csv``.
 
-    Empty if the name has none.
+    Return an empty text if the name contains no operator.
     """
     found = re.search(r"(bf16|a\dw\d(?:_blockscale)?(?:_bpreshuffle)?)_(?:un)?tuned", file_name)
     return found[1] if found else ""
 
 
 def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
-    """Return the field that tells if the weights were shuffled, from a column or from the operator.
+    """Return ``swizzle_a``: True if the weights were shuffled.
 
-    The operator of 4-bit weights takes shuffled weights and others, and its table does not tell which.
+    The value comes from the column ``bpreshuffle`` or from the operator.  It is None for 4-bit weights, because that
+    operator takes weights with and without shuffle and its table does not tell which.
     """
     stated = _BOOLS.get(values.get("bpreshuffle", "").lower())
     by_operator = None if not kind or kind.startswith("a4w4") else kind.endswith("_bpreshuffle")
@@ -219,9 +224,9 @@ def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
 
 
 def _scales(values: Mapping[str, str], kind: str) -> dict[str, str | None]:
-    """Return how weights (A) and inputs (B) are scaled, by the operator.
+    """Return ``scale_a`` (weights) and ``scale_b`` (inputs), which follow from the operator.
 
-    8-bit operands are scaled per row, or in blocks of 128.
+    8-bit operands are scaled per row or in blocks of 128.  A scale is None if it is unknown.
     """
     if kind == "bf16":
         scaled = _BOOLS.get(values.get("scaleAB", "false").lower())
@@ -241,7 +246,10 @@ def _type(name: str | None) -> str | None:
 
 
 def solution_of_row(values: Mapping[str, str]) -> Solution:
-    """Return the backend and its solution.  Raises KeyError for a missing column, ValueError for a bad cell."""
+    """Return the backend and its solution from a tuned row.
+
+    Raises KeyError for a missing column, ValueError for a bad cell.
+    """
     library = values.get("libtype") or "aiter"
     number = int(values["solidx"] if "solidx" in values else values["kernelId"])
     split = values.get("splitK", "")
@@ -268,12 +276,12 @@ def _time(text: str) -> tuple[float | None, Status, str | None]:
 # ---------------------------------------------------------------------------------------------------- writing
 
 KEY_COLUMNS = ("gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle")
-"""Columns by which aiter looks a bf16 GEMM up.  Every one of them must exist (``set_index``)."""
+"""Columns by which aiter looks up a bf16 GEMM.  A table must have all of them, because ``set_index`` needs them."""
 COLUMNS = (*KEY_COLUMNS, "libtype", "solidx", "splitK", "us", "kernelName", "err_ratio", "tflops", "bw")
-"""The newest bf16 header.  Readers from the introduction of ``cu_num`` on find all columns that they need in it.
+"""Columns of the newest bf16 header.  It has all columns that any version of aiter with ``cu_num`` needs.
 
-The readers of 0.1.5 and 0.1.6 also compare ``kernelName`` of hipBLASLt's rows with the library's name.  They stop if it
-differs.
+aiter 0.1.5 and 0.1.6 also compare ``kernelName`` of hipBLASLt's rows with the kernel's name in the library, and stop if
+the two differ.
 """
 BY_KERNEL_NAME = frozenset({"asm", "flydsl"})
 """Backends for which aiter finds a kernel by its name, not by ``solidx``."""
@@ -285,8 +293,8 @@ _NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     """Return aiter's key of a call: ``gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle``.
 
-    Return None for a problem that is no call of aiter (a layout other than TN, a batch, an epilogue, a β other than 0).
-    Return None also if the device or a field is unknown.  Leading dimensions are not part of the key.  If no row has
+    Return None if aiter never makes such a call (a layout other than TN, a batch, an epilogue, a β other than 0).
+    Return None if the device or a field is unknown.  Leading dimensions are not part of the key.  If no row has
     the call's own M, a row with a larger, padded M serves the call.  The padding depends on aiter's version.
     """
     cells = _cells(problem, target)
@@ -311,9 +319,10 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True for problems that aiter itself measured, and for kernels that only aiter has.
+    """Return True if aiter measured the override, or if only aiter has its kernel.
 
-    A solution of hipBLASLt or torch counts only if aiter measured it, because other libraries use such solutions, too.
+    A solution of hipBLASLt or torch is accepted only if aiter measured it, because other programs run such solutions
+    too.
     """
     if not isinstance(override.problem, GemmProblem) or override.solution.library not in BACKENDS:
         return False
@@ -322,14 +331,14 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Return ``bf16_tuned_gemm.csv`` of the newest generation, with the fastest override per key.
+    """Write ``bf16_tuned_gemm.csv`` with the newest header and the fastest override per key.
 
-    ``parameters`` of an override is the kernel's name if the backend finds kernels by name.  ``us``, ``tflops`` and
-    ``bw`` follow from the override's time and are empty without a time.  ``err_ratio`` was not measured and stays
+    If the backend finds kernels by name, ``kernelName`` is the override's ``parameters``.  ``us``, ``tflops`` and
+    ``bw`` follow from the override's time.  They are empty without a time.  ``err_ratio`` was not measured and stays
     empty.
 
-    Raises EmissionError if the target's arch or CU count, a field of the key or a kernel's name is not known.  Raises
-    it also if overrides of one key differ and have no times.
+    Raises EmissionError if the target's arch or CU count, a field of the key or a kernel's name is unknown.  Raises
+    EmissionError if two overrides of one key differ and one of them has no time.
     """
 
     def key_of(override: Override) -> str:

@@ -32,7 +32,7 @@ _MACHINE = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
 
 
 def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
-    """Return True if a file has a database's name, or begins with a line of the form ``key=id:values``."""
+    """Return True if a file has the name of a MIOpen database, or if its first line has the form ``key=id:values``."""
     if re.search(names, head.name):
         return True
     key, equals, payload = head.data.lstrip(b"\r\n").split(b"\n", 1)[0].partition(b"=")
@@ -46,7 +46,7 @@ def of_fusions(name: str) -> bool:
 
 
 def facts_of_name(name: str) -> list[Fact]:
-    """Return the facts in a database's file name.  Return no facts if MIOpen makes no such name."""
+    """Return the facts in a database's file name, or no facts if MIOpen never gives a file such a name."""
     match = FILE_NAME.fullmatch(name)
     if match is None:
         return []
@@ -80,14 +80,14 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
 
 
 def units_text(units: int) -> str:
-    """Format HIP's count of CUs as a database's name has it."""
+    """Format HIP's count of CUs as in a database's name: ``_32`` for 32 CUs, ``130`` (hexadecimal) for 304."""
     return f"_{units}" if units <= 64 else f"{units:x}"
 
 
 def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
     """Yield a note if a fact of the file's name differs from the target's.
 
-    An empty tweak counts as known if the fact is present.
+    The tweak may be empty.  An empty tweak is a known value.
     """
     mine, theirs = ({**facts, "arch": arch(facts) or ""} for facts in (own, target))
     wrong = [x for x in _MACHINE if _known(x, mine) and _known(x, theirs) and mine[x] != theirs[x]]
@@ -104,9 +104,9 @@ def _known(fact: str, facts: Facts) -> bool:
 
 
 def odd_name(name: str, match: re.Match[str]) -> str:
-    """Return why no MIOpen, on any device and build, makes this name for a user database.
+    """Return why no MIOpen gives a user database this name, on any device and build.
 
-    Returns an empty text if some MIOpen may make it.
+    Return an empty text if some MIOpen may give it.
     """
     unit = match["cu"]
     if not name.endswith(".txt"):
@@ -119,7 +119,7 @@ def odd_name(name: str, match: re.Match[str]) -> str:
 
 
 def wanted(target: Facts, suffix: str, otherwise: str) -> str:
-    """Return the remedy for a name under which the target does not look."""
+    """Return the remedy for a wrong name: the name that the target looks for, or ``otherwise`` if it is unknown."""
     try:
         return f"name it {file_name(target, suffix)}"
     except EmissionError:
@@ -127,13 +127,13 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
 
 
 def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
-    """Judge a file by its refusals.
+    """Judge by its refusals if MIOpen takes a file.
 
     Returns three values:
 
     * True if the target's facts suffice for a certain verdict.
-    * The verdict whether MIOpen takes the file.
-    * The reason for a file that MIOpen does not take.
+    * The verdict.
+    * The reason to print if MIOpen does not take the file.
     """
     certain = all(_known(word, target) for word in _MACHINE if word != "backend")
     return certain, accepted(refusals, certain), "MIOpen looks for no convolution in a file of this name"

@@ -13,15 +13,15 @@ Source of flags and defaults: ROCm/MIOpen ``driver/conv_driver.hpp``, ``AddCmdLi
 Values describe the forward problem in every direction.  ``-F`` names the directions: 1 forward, 2 dgrad, 4 wgrad, sums
 of the three numbers, or 0 for all.  Each direction gives one ``Call``.
 
-* ``LogCmdConvolution`` lines are executions, category ``miopen_cmd``.  They give the call counts.
-* ``LogCmdFindConvolution`` lines are *queries* (PyTorch: one per shape and process), category ``miopen_find``.  The
-  category keeps them from being added to executions.
-* A line without ``Command [...]`` is typed (a script, the driver's own echo) and marked ``by_tool``.  It has no weight
-  beside calls of a job.  If a run has no calls of a job, a list of commands is the workload that the user asks about
-  (view ``workload``).
+* ``LogCmdConvolution`` lines are executions, category ``miopen_cmd``.  Each line is one call.
+* ``LogCmdFindConvolution`` lines are *queries*, category ``miopen_find``.  PyTorch makes one query per shape and
+  process.  Because of the category, queries are not added to executions.
+* A line without ``Command [...]`` was typed, or the driver printed its own command.  The line is marked ``by_tool``.
+  Such lines are not counted if the run has calls of a job.  Else they are the workload that the user asks about (view
+  ``workload``).
 
-A command has no output sizes.  They are computed as MIOpen computes them:
-``max(1, (in + 2·pad − (dilation·(filter − 1) + 1)) // stride + 1)``, and the inverse for a transposed convolution.
+A command has no output sizes.  They are computed as MIOpen computes them: ``max(1, (in + 2·pad − (dilation·(filter − 1)
++ 1)) // stride + 1)``, and by the inverse formula for a transposed convolution.
 
 A flag that a typed command lacks has the driver's default.  A logged command always prints all sizes.  A logged command
 that lacks a size was cut and is rejected.  ``conv`` is read as FP32.  A log also prints ``conv`` for FP64, FP8 and
@@ -29,7 +29,7 @@ mixed types, which the line cannot express.
 
 These commands are rejected:
 
-* vectors of channels (``-Z``)
+* tensors with vectors of channels (``-Z``)
 * padding modes (``-z``)
 * a layout whose count of dimensions differs from the command's, because the driver throws on it
 
@@ -92,14 +92,14 @@ PREFIX = (
     r"(?:(?P<host>\S+) )?(?:(?P<tid>\d+) )?MIOpen(?:\((?P<backend>HIP|OpenCL)\))?(?:\s*(?P<ms>\d+\.\d{3}))?"
     r"(?: \((?P<clock>[^)]+)\))?: "
 )
-"""Prefix of each line of MIOpen's log: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``."""
+"""Pattern of the prefix of each line in MIOpen's log.  Source: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``."""
 _COMMAND = regex(
     rf"^\s*(?:{PREFIX}Command \[(?P<function>\w*)\] ?)?"
     r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
     re.ASCII,
 )
 _BARE = regex(r"^\s*(?P<op>conv(?:b?fp16)?)(?P<flags> -n \d.*)$", re.ASCII)
-"""Command without the driver's name, as lists of commands have it."""
+"""Pattern of a command without the driver's name.  Lists of commands have such lines."""
 _START = (
     rb"\{\"command\":\"MIOpenDriver "
     rb"|(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
@@ -126,9 +126,9 @@ class Command:
     function: str | None
 
     def problem(self, direction: str | None) -> ConvProblem | None:
-        """Return the problem of this direction, or None if there is no such problem.
+        """Return the problem of this direction, or None if the command has no such problem.
 
-        Without a direction, returns the problem if there is only one.
+        If ``direction`` is None, return the problem if the command has exactly one.
         """
         if direction is None:
             return self.problems[0] if len(self.problems) == 1 else None
@@ -194,7 +194,7 @@ def readable_command(text: str) -> Command | None:
 
 
 def _sizes_of(three: bool) -> list[tuple[str, str, int, str]]:
-    """Return the sizes of a command: with the depth if ``three`` is True, else without."""
+    """Return the rows of ``_SIZES`` for a 3D convolution (``three``), or those without depth for a 2D convolution."""
     return [size for size in _SIZES if three or not size[0].endswith("_d")]
 
 
@@ -272,7 +272,7 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
 
 
 def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool) -> list[list[int | None]]:
-    """Return the sizes of input, weights and output, with axes in the order NC(D)HW."""
+    """Return the sizes of input, weights and output by axis.  The axes are in the order NC(D)HW."""
     n, c, k = sizes["n"], sizes["c"], sizes["k"]
     weights = (c, k // groups) if transposed else (k, c // groups)
     return [
@@ -285,12 +285,12 @@ def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool)
 def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], plain: str) -> list[str]:
     """Return the layouts of the problem's key: one layout for all tensors if all may have it, else the printed layouts.
 
-    A command prints each tensor's axes sorted by stride, then by size, then by place.  So a size of 1 leaves several
-    layouts possible.  Example: NHWC with one channel and a width of 1 is printed as NHCW.
+    A command prints each tensor's axes sorted by stride, then by size, then by position.  So if an axis has size 1,
+    several layouts print the same text.  Example: NHWC with one channel and a width of 1 is printed as NHCW.
 
     MIOpen looks for a common layout by all strides.  If no layout fits, MIOpen 3.5.1 and later look again, by the
     strides of axes with a size above 1.  Then an image of one channel that is printed as NCHW fits an output in NHWC.
-    An older version keeps that pair of layouts.  The line does not name the version.
+    An older version keeps the two different layouts.  The command does not state the version.
     Source: ROCm/MIOpen pull request 3864, ``ProblemDescription::HeuristicUpdateLayouts``.
     """
     if len(set(printed)) == 1 and printed[0] in _SUPPORTED:
@@ -322,7 +322,10 @@ def _strides(layout: str, size: Mapping[str, int]) -> dict[str, int]:
 
 
 def _may_be(layout: str, strides: Mapping[str, int], size: Mapping[str, int], least: int) -> bool:
-    """Return True if the strides never grow along the layout.  Only axes of size ``least`` or more count."""
+    """Return True if a tensor with these strides may have this layout.
+
+    The strides must not grow from the layout's first axis to its last.  Axes smaller than ``least`` are ignored.
+    """
     ordered = [strides[axis] for axis in layout if size[axis] >= least]
     return ordered == sorted(ordered, reverse=True)
 

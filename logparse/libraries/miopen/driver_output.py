@@ -17,11 +17,11 @@
 with ``-V 1``.  Source: ROCm/MIOpen ``driver/conv_driver.hpp``.  The lines of one direction are one measurement.  Its
 problem is in the command before them, which ``driver`` reads.
 
-* The time is the mean over all iterations but the first.  ``stats`` lines repeat it.
+* The time is the mean over all iterations except the first.  ``stats`` lines repeat it.
 * A result that failed verification has the status ``wrong``.
 * The list of immediate mode is no measurement.  Its times come from the find-db if the find-db has a record.  Else they
-  are estimates: 10, 20, 30 … from TunaNet, or 10/WTI.  The list does not state which.  So solutions of the list are
-  ``no_time``, origin ``driver-list``.  The printed time stands in ``error``.
+  are estimates: 10, 20, 30 … from TunaNet, or 10/WTI.  The list does not state which.  So solutions of the list have
+  status ``no_time`` and origin ``driver-list``, and ``error`` quotes the printed time.
 * Before ROCm 3 no solver is printed.  The solution is then named by its algorithm.
 """
 
@@ -113,7 +113,7 @@ class _Run:
 class Reader:
     """Reader of the driver's output in one stream."""
 
-    awake = False  # every line of this format has a marker
+    awake = False  # Every line of this format has a marker, so the reader needs no other lines.
 
     def __init__(self) -> None:
         self._command: Command | None = None
@@ -122,7 +122,7 @@ class Reader:
 
     def take(self, line: Line) -> Outcome | None:
         text = line.text.rstrip()
-        if "MIOpenDriver" in text:  # read by ``driver``; the caller ignores the return value for this line
+        if "MIOpenDriver" in text:  # The call of this line comes from ``driver``.
             self._finish()
             self._command = readable_command(text)
             return None

@@ -20,8 +20,8 @@ System files lie in ``share/miopen/db`` of an installation.  User files lie in `
 the backend and the library build.
 
 Times of user files are not comparable between MIOpen versions.  Times of MIOpen 3.3.0 are biased (fact
-``times_biased``).  ``find_db_items`` decides what becomes of an item.  ``find_db_columns`` reads whole files at
-hundreds of MB/s.
+``times_biased``).  ``find_db_items`` turns an item into a measurement, a skipped measurement or a reject.
+``find_db_columns`` reads whole files at hundreds of MB/s.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:
-    """Yield an outcome per line of a database that holds no convolutions: foreign or blank."""
+    """Yield a foreign or blank outcome for each line of a database that holds no convolutions."""
     return (FOREIGN if line.strip() else Outcome("blank") for line in stream)
 
 
@@ -96,9 +96,9 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     The candidates of a record are all overrides of its problem and the ``fallback`` of each.  The two fastest are
     written.  If MIOpen cannot apply the first, it takes the second instead of searching.
 
-    MIOpen matches or checks every field, so no field has a neutral value.  Time and workspace are the measured ones.  A
-    workspace that is too small fails at run time, and one that is too large makes MIOpen skip the solver.  The
-    algorithm is the one of the key's direction.
+    MIOpen matches or checks every field, so no field can be left out or guessed.  Time and workspace are written
+    as measured.  If the workspace is too small, the solver fails at run time.  If it is too large, MIOpen skips the
+    solver.  The name of the algorithm contains the direction of the key.
 
     Raises EmissionError if a field is unknown, and names the field.  Raises EmissionError if a solver may return wrong
     results for the problem (see ``solvers.overflows``).
@@ -125,14 +125,14 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
 
 
 def _overflows(row: Override) -> str | None:
-    """Return why a row may make MIOpen return wrong results, or None if nothing is known against it."""
+    """Return why MIOpen may compute wrong results with this row, or None if no reason is known."""
     return overflows(row.solution.id, row.problem) if isinstance(row.problem, ConvProblem) else None
 
 
 def _can_stand_in(row: Override) -> bool:
-    """Return True if every field that MIOpen checks is known, and the solver is not known to overflow.
+    """Return True if a fallback can be written: MIOpen's fields are known, and the solver is not known to overflow.
 
-    Any other fallback is left out, because it must not keep the override from being written.
+    A fallback that cannot be written is left out, so that the override itself is still written.
     """
     timed = row.time_us is not None and 0 < row.time_us < math.inf and row.workspace_bytes is not None
     return (

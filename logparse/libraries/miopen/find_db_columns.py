@@ -1,8 +1,8 @@
 """Find-db records as Arrow columns, a few MB of text at a time.
 
-This is a faster way to the result of ``find_db_items.read_record``.  Records of the usual form become columns at once
-(``find_db_index``).  The other records are read one by one.  ``tests/libraries/miopen/test_find_db.py`` checks that
-both ways give the same answers.
+The result is the same as of ``find_db_items.read_record``, but this way is faster.  All records of the usual form
+become columns together (``find_db_index``).  The other records are read one by one.
+``tests/libraries/miopen/test_find_db.py`` checks that both ways give the same answers.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ Hashes = npt.NDArray[np.uint64]
 BLOCK = 8 << 20
 """Bytes of text per block.
 
-A block is large enough to spread the cost per column.  Half a dozen blocks fit into memory.
+Each column costs a fixed time per block, so a block must be large.  About six blocks are in memory at once.
 """
 THREADS = 2
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Block of whole lines.
+    """Block of whole lines of a find-db, with its index.
 
     * ``usual``: per line, True if its record has the usual form.
-    * ``places``: per line, the place of its key's tail in ``tails``.
+    * ``places``: per line, the row in ``tails`` for the end of its key (see ``key_tails``).  -1 if there is none.
     * ``tables``: measurements and problems of the usual lines.
     """
 
@@ -68,7 +68,7 @@ class _Block:
         return replace(self, tables=tables)
 
     def _problems(self, lines: Ints) -> tuple[pa.Array, dict[str, pa.Array]]:
-        """Return the texts of the problems, and the columns of their fields."""
+        """Return the problems of these usual lines: their texts, and one column per field of ``ConvProblem``."""
         places, numbers = self.places[lines], self.index.sizes.take(lines, axis=1)
         native = native_reader()
         assert native is not None, "without it no line is usual"
@@ -88,7 +88,10 @@ class _Block:
     def _measurements(
         self, lines: Ints, line: npt.NDArray[np.int32], items: Ints, problem: pa.Array
     ) -> dict[str, pa.Array]:
-        """Return the measurement columns of ``items``.  ``line`` is each item's index among the usual ``lines``."""
+        """Return the columns of the measurements, one row per item in ``items``.
+
+        ``line`` gives, per item, the index of its line within ``lines`` (the usual lines).
+        """
         index, zeros = self.index, np.zeros(len(items), np.int32)
         solver, timed = index.solver[items], index.time_us[items] > 0
         return {
@@ -116,8 +119,9 @@ def _table(columns: Mapping[str, pa.Array]) -> pa.Table:
 
 
 def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
-    """Return the keys of some usual lines, in order."""
-    cuts = np.empty(2 * len(lines), np.int32)  # every other text between two cuts is a key
+    """Return the keys of the given lines, in the order of ``lines``."""
+    # Begin and end of each key.  So every other text between two cuts is a key.
+    cuts = np.empty(2 * len(lines), np.int32)
     cuts[::2] = index.starts[lines]
     cuts[1::2] = cuts[::2] + index.equals[lines]
     texts = pa.StringArray.from_buffers(max(len(cuts) - 1, 0), pa.py_buffer(cuts), pa.py_buffer(text))
@@ -125,9 +129,10 @@ def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
 
 
 def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
-    """Read a find-db to outcomes, block by block.
+    """Yield the outcomes of a find-db, block by block.
 
-    In each block the usual lines come first, as tables ``measurements`` and ``convs``.
+    For each block, the first outcome holds all usual lines as tables ``measurements`` and ``convs``.  Then follows one
+    outcome per other line.
     """
     keys = _Keys()
     with ThreadPoolExecutor(THREADS) as pool:
@@ -140,7 +145,7 @@ def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
 
 
 def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    offset, parts = 0, [b""]  # beginning of an unfinished line; no part has a line end
+    offset, parts = 0, [b""]  # ``parts`` is the unfinished last line, so it holds no line end.
     while data := stream.read(BLOCK):
         cut = data.rfind(b"\n") + 1
         if not cut:
@@ -158,7 +163,7 @@ def _read(text: bytes, offset: int) -> _Block:
     index = index_of(text, whole=False)
     tails = Tails(index.tails)
     places = np.append(tails.places, -1)[index.tail]
-    usual = (places >= 0) & (index.sizes > 0).all(axis=0)  # a record that the store would refuse is read one by one
+    usual = (places >= 0) & (index.sizes > 0).all(axis=0)  # Problems with a size of 0 are read one by one.
     usual[index.line[index.time_us > MOST_US]] = False
     usual[index.line[~Kinds(index, tails, places).all_for(usable)]] = False
     return _Block(offset, text, index, usual, places, tails).tabled()
@@ -168,23 +173,24 @@ def _read(text: bytes, offset: int) -> _Block:
 
 
 class _Keys:
-    """Keys met so far, as 64-bit hashes in a few sorted arrays."""
+    """Set of the keys seen so far, as 64-bit hashes in a few sorted arrays."""
 
     def __init__(self) -> None:
-        self._runs: list[Hashes] = []  # each at least twice as long as the next
+        self._runs: list[Hashes] = []  # Each array is at least twice as long as the next, so there are few.
 
     def met(self, keys: Hashes) -> Bools:
-        """Return, per key, True if it was met before: in an earlier call, or earlier in this call.
+        """Return, per key, True if the key was seen before: in an earlier call, or earlier in this call.
 
-        All ``keys`` count as met afterwards.
+        Adds all ``keys`` to the set.
         """
         again, order = np.zeros(len(keys), dtype=bool), np.argsort(keys, kind="stable")
-        new = keys[order]  # a search in ascending order is several times faster
+        new = keys[order]  # Sorted, because a search in ascending order is faster.
         again[order[1:]] = new[1:] == new[:-1]
         for run in self._runs:
             again[order] |= run[np.minimum(np.searchsorted(run, new), len(run) - 1)] == new
         while self._runs and len(self._runs[-1]) < 2 * len(new):
-            new = np.sort(np.concatenate([self._runs.pop(), new]), kind="stable")  # merges two sorted runs
+            # A stable sort is fast here, because it only has to merge two sorted arrays.
+            new = np.sort(np.concatenate([self._runs.pop(), new]), kind="stable")
         self._runs += [new] if len(new) else []
         return again
 
@@ -193,7 +199,7 @@ def _outcomes(block: _Block, keys: _Keys) -> Iterator[Outcome]:
     index = block.index
     again, keyed = np.zeros(len(index.equals), dtype=bool), index.equals > 0
     again[keyed] = keys.met(index.hash[keyed])
-    if (block.usual & again).any():  # a repeated key is read one by one
+    if (block.usual & again).any():  # Records with a repeated key are read one by one.
         block = replace(block, usual=block.usual & ~again).tabled()
     if block.tables:
         yield Outcome("measurement", lines=int(np.count_nonzero(block.usual)), tables=block.tables)

@@ -1,8 +1,8 @@
 """Rows of a find-db, made when they are asked for, because MIOpen ships files of 200,000 records.
 
-The rules look at an item's numbers, record and position only if these are unusual.  So a record whose key and items all
-have the usual form is judged by kind: one item per solver, algorithm and direction is judged for all items of its kind.
-The other records are judged item by item.  A test checks that both ways give the same rows and notes.
+A rule gives the same verdict for all items of the usual form that have the same solver, algorithm and direction.  So
+one item of each such group is judged for the whole group.  If the key or an item of a record is unusual, every item of
+the record is judged by itself.  A test checks that both ways give the same rows and notes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Judged: TypeAlias = Sequence[tuple[Item, Row]]
 class FindDbFile(Collection[Row]):
     """Rows of a find-db's items, in the order of the file.
 
-    * ``numbers``: the lines that have a record.
-    * ``odd``: the items of records that are not of the usual form, by line.
-    * ``keyless``: the lines without a key or ``=``.  They have no items.
+    * ``numbers``: numbers of the lines that have a record, counted from 1.
+    * ``odd``: line number → items of the record and their rows, for records that are not of the usual form.
+    * ``keyless``: numbers of the lines without a key or ``=``.  These lines have no items.
     """
 
     def __init__(self, data: bytes, taken: Verdict, refusal: str) -> None:
@@ -69,7 +69,7 @@ class FindDbFile(Collection[Row]):
 
     @cached_property
     def first(self) -> dict[str, int]:
-        """Line of the first record of each key."""
+        """Key → number of the line with the key's first record."""
         return {self.key_of(n): n for n in self.numbers.tolist() if self.columns.first[n - 1] == n - 1}
 
     def __len__(self) -> int:
@@ -84,21 +84,21 @@ class FindDbFile(Collection[Row]):
             yield from self.of_line(number)
 
     def of_line(self, number: int) -> list[Row]:
-        """Return the rows of the record in a line."""
+        """Return the rows (items with verdicts) of the record in the line with this number."""
         return [row for _, row in self._judged(number)]
 
     def _judged(self, number: int) -> Judged:
         return self.odd[number] if number in self.odd else self._judge_line(number)
 
     def longer_than(self, most: int) -> list[int]:
-        """Return the lines that have more than ``most`` items."""
+        """Return the numbers of the lines that have more than ``most`` items."""
         usual = np.flatnonzero(self._usual & (np.diff(self.columns.begins) > most)) + 1
         others = (n for n in (*self.odd, *self.keyless) if self.text_of(n).partition("=")[2].count(";") >= most)
         return sorted([*usual.tolist(), *others])
 
     @property
     def judged(self) -> Iterator[tuple[Item, Row, Sequence[int]]]:
-        """Yield each judged item, its row, and the lines that share the judgement."""
+        """Yield each judged item, its row, and the numbers of all lines for which the verdicts of the row hold."""
         for number, judged in self.odd.items():
             yield from ((item, row, (number,)) for item, row in judged)
         yield from self._judged_alike
@@ -120,7 +120,10 @@ class FindDbReading(Reading[FindDbFile]):
         return ((row, lines) for _, row, lines in self.parsed.judged)
 
     def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
-        """Yield the offers of the rows.  Every time counts, because it is for the work that the row's key names."""
+        """Yield one offer (key, solver and time) per row.
+
+        ``work`` is not used: the key of a row states the whole problem, so every time is for that problem.
+        """
         index = self.parsed.columns
         begins, names = index.begins.tolist(), [index.solvers[place] for place in index.solver.tolist()]
         times = index.time_us.tolist()
@@ -150,7 +153,7 @@ class FindDbReading(Reading[FindDbFile]):
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):
-    """Mapping that makes the value of a key when it is asked for.  The value may be empty."""
+    """Mapping that computes the value of a key at each look-up.  The value may be empty."""
 
     def __init__(self, keys: Collection[K], made: Callable[[K], Sequence[V]]) -> None:
         self._keys, self._made = keys, made
@@ -168,7 +171,7 @@ class _OfKeys(Mapping[K, Sequence[V]]):
 
 
 class Kinds:
-    """Items of usual records, grouped by solver, algorithm and direction.  The items of a group are judged alike."""
+    """Groups of the items in usual records, by solver, algorithm and direction.  A group gets one verdict."""
 
     def __init__(self, index: Index, tails: Tails, places: Ints) -> None:
         self._index = index
@@ -179,7 +182,7 @@ class Kinds:
         self._place = np.frombuffer(found.indices.buffers()[1], np.int32)[: len(codes)]
 
     def all_for(self, holds: Callable[[str, str, Direction], bool]) -> npt.NDArray[np.bool_]:
-        """Return, per item, True if ``holds`` is true for its solver, algorithm and direction."""
+        """Return, per item, the result of ``holds(solver, algorithm, direction)``.  Call ``holds`` once per group."""
         fine: list[bool] = []
         for names, direction in (divmod(code, 3) for code in self._codes):
             solver, algorithm = divmod(names, len(self._index.algorithms))
@@ -188,7 +191,10 @@ class Kinds:
         return out
 
     def lines(self, usual: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Sequence[int]]]:
-        """Yield the solver and the lines (from 1) of each group in usual records, in the order of their first lines."""
+        """Yield the solver and the line numbers (from 1) of each group, in the order of first lines.
+
+        ``usual`` tells, per line, if its record has the usual form.  Other lines are left out.
+        """
         items = np.flatnonzero(usual[self._index.line])
         order = items[np.argsort(self._place[items], kind="stable")]
         cuts = np.flatnonzero(np.diff(self._place[order])) + 1

@@ -1,6 +1,7 @@
-"""Positions of a find-db's records, and the numbers in its usual records, without an object per record.
+"""Index of a find-db: where each record begins, and the numbers in its usual records, as columns.
 
-The native reader finds them.  Without the native reader no record counts as usual, and all records are read one by one.
+The native reader builds the index without a Python object per record.  Without the native reader no record counts as
+usual, and all records are read one by one.
 The result is the same, but some twenty times slower.
 """
 
@@ -17,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 VERSION = 6
-"""Version of the native module's arguments and results.  A module of another version is not used."""
+"""Version of the interface to the native module.  A module of another version is not used."""
 SIZES = ("n", "c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w", "out_d", "out_h", "out_w")
-"""Sizes in a key, before its tail."""
+"""Sizes at the beginning of a key, in the order of the rows of ``Index.sizes``."""
 
 
 def native_reader() -> ModuleType | None:
@@ -42,17 +43,17 @@ class Index:
 
     Columns with a value per line:
 
-    * ``starts``: offset of the line, bytes.  One more value: where a next line would begin.
-    * ``equals``: length of the key.  -1 or 0: the line has no key.
-    * ``first``: line of the first record with this key.
-    * ``tail``: place in ``tails``.  -1: the record is not of the usual form and has no items here.
-    * ``begins``: first item of the line.  One more value: the count of items.
+    * ``starts``: offset of the line, bytes.  One more value at the end: where a next line would begin.
+    * ``equals``: length of the key, bytes.  -1 or 0 if the line has no key.
+    * ``first``: line number of the first record with this key.
+    * ``tail``: index in ``tails``.  -1 if the record is not of the usual form.  Its items are then not in the index.
+    * ``begins``: index of the line's first item.  One more value at the end: the number of all items.
     * ``hash``: hash of the key.  It differs from process to process.
     * ``sizes``: one row per name in ``SIZES``.  Input and output sizes are un-swapped (see ``problem_key``).
 
     Columns with a value per item:
 
-    * ``solver`` and ``algorithm``: places in ``solvers`` and ``algorithms``.
+    * ``solver`` and ``algorithm``: indices in ``solvers`` and ``algorithms``.
     * ``at``: offset of the item in the file, bytes.
     * ``time_us``: time, µs.  0 if the file has a 0.
     * ``workspace_bytes``: workspace, bytes.
@@ -63,8 +64,8 @@ class Index:
     * The flops of the key's sizes fit into 64 bits.
     * Its items have the form ``solver:ms,workspace,algorithm``, and their solvers differ.
 
-    The meaning of tails and names is not checked here.  ``tails`` holds the count of dimensions and the text behind the
-    batch size.
+    ``tails`` holds the distinct ends of keys: the number of dimensions (2 or 3) and the text behind the batch size.
+    The index does not check if MIOpen knows the tails, solvers and algorithms.
     """
 
     starts: npt.NDArray[np.int64]
@@ -85,7 +86,7 @@ class Index:
 
     @cached_property
     def line(self) -> npt.NDArray[np.int32]:
-        """Line of each item."""
+        """Line number (from 0) of each item."""
         return np.repeat(np.arange(len(self.tail), dtype=np.int32), np.diff(self.begins))
 
 
@@ -93,10 +94,12 @@ _TYPES = (np.int64, *(np.int32,) * 4, np.uint64, np.int64, np.int32, np.int32, n
 
 
 def index_of(data: bytes, *, whole: bool = True) -> Index:
-    """Build the index of a file.  A file of 2 GiB − 1 byte or more is indexed as without the native reader.
+    """Build the index of a file.
 
-    If ``whole`` is False, ``data`` is only a part of a file.  Each record then counts as the first of its key, and the
-    caller has to check for earlier records.
+    The native reader is not used for a file of 2 GiB − 1 byte or more, so no record of it counts as usual.
+
+    If ``whole`` is False, ``data`` is only a piece of a file.  Each record then counts as the first of its key, and the
+    caller has to look for earlier records.
     """
     reader = native_reader()
     if reader is None or len(data) >= (1 << 31) - 1:

@@ -1,10 +1,10 @@
-"""Items of a MIOpen find-db, judged one by one: which items MIOpen reads, matches and honours.
+"""Items of a MIOpen find-db, judged one by one: which items MIOpen reads, matches and uses.
 
 Every reader of a find-db uses this module: ``lint`` and ``coverage`` for verdicts, ``ingest`` for measurements.  An
-item that MIOpen does not use is no measured time.  It becomes a ``skipped`` measurement with the reason.  An item
+item that MIOpen does not use becomes a measurement with the status ``skipped``, the reason and no time.  An item
 without a solver is a ``Reject``.
 
-A search (Find) by MIOpenDriver and the immediate mode treat two faults differently:
+MIOpenDriver's search (Find) and immediate mode treat two faults differently:
 
 ========================================  =================  ==============================
 fault                                     search             immediate mode
@@ -13,7 +13,7 @@ the item's algorithm is not its solver's  runs ``UNKNOWN``   does not look at th
 negative time                             counts as no time  ranks by the time
 ========================================  =================  ==============================
 
-An item is judged by what the search does.  Blanks and a carriage return around a value are harmless, because MIOpen
+The verdict on an item follows the search.  Blanks and a carriage return around a value are harmless, because MIOpen
 reads values with ``>>``.
 
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/find_db.cpp``, ``src/conv/problem_description.cpp``.
@@ -48,7 +48,8 @@ DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"
 REFIND = "let MIOpen find it again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
 BLANKS = " \t\n\r\f\v"
 """Characters that C++ counts as blanks."""
-_MOST_MEMORY = 288 * 10**9  # memory of an MI355X, bytes; MIOpen provides the workspace that a row states
+# Memory of an MI355X, bytes.  MIOpen allocates the workspace that a row states, so no row can need more.
+_MOST_MEMORY = 288 * 10**9
 _PLAIN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d*)?)", re.ASCII)
 _BYTES = re.compile(r"\d{1,18}\Z", re.ASCII)
@@ -105,7 +106,7 @@ def _other_family(item: Item, target: Facts) -> str | None:
 def _algorithm(item: Item, target: Facts) -> str | None:
     if len(item.values) < 3 or item.problem is None:
         return None
-    name = item.values[2].strip(BLANKS)  # MIOpen reads it with >>
+    name = item.values[2].strip(BLANKS)  # MIOpen reads the name with >>, which skips blanks.
     direction = ALGORITHMS.get(name)
     if direction is None:
         return f"MIOpen knows no algorithm {name!r} and throws Bad algorithm"
@@ -127,7 +128,7 @@ def _thrown(item: Item, target: Facts) -> str | None:
 def _us(text: str) -> float:
     """Return the time in µs as ``operator>>`` reads a float.
 
-    The number at the start of the text counts.  The time is 0 if the text begins with no number.
+    Only the number at the start of the text is read.  The time is 0 if the text begins with no number.
     """
     match = _NUMBER.match(text)
     return microseconds(match[1]) if match and match[1][-1] not in "eE+-" else 0.0
@@ -234,7 +235,7 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 
 def read_record(text: str) -> Outcome:
-    """Read one line as if it were the first record of its key."""
+    """Read one line of a find-db.  The line is taken as the first record of its key."""
     return miopen_records.read_record(text, problem_from_key, items, measured)
 
 
@@ -259,12 +260,12 @@ def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurem
 
 
 def no_time(milliseconds: str) -> str:
-    """Return the message for an item without a usable time."""
+    """Return the reason why an item has no usable time."""
     return f"time is {milliseconds} ms"
 
 
 def row_of(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
-    """Return the item as a row with its verdicts."""
+    """Return the row of an item: the override that it states, with the verdicts on it."""
     values, text = [x.strip(BLANKS) for x in item.values[:3]], item.text.rstrip(BLANKS)
     named = item.solver and item.problem is not None
     return Row(
@@ -291,9 +292,10 @@ def _bytes(item: Item) -> int | None:
 
 
 def _usual(item: Item) -> bool:
-    """Return True if the item by itself breaks no rule that stops it.
+    """Return True if the item certainly breaks no rule for which MIOpen would drop it.
 
-    If the result is False, only the rules can tell whether the item breaks one.
+    This check is fast but incomplete.  If it returns False, the rules have to decide.  It ignores other items and
+    records of the file.
     """
     if item.problem is None or len(item.values) != 3 or (_old_form(item) and item.text.count(",") < 3):
         return False
@@ -309,7 +311,10 @@ def _usual(item: Item) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def usable(solver: str, algorithm: str, direction: Direction) -> bool:
-    """Return True if an item with usual numbers, in a record with a usual key, breaks no rule that stops it."""
+    """Return True if MIOpen uses an item with this solver, algorithm and direction.
+
+    The numbers of the item and the key of its record must be usual.
+    """
     key, numbers = f"1-1-1-1x1-1-1-1-1-0x0-1x1-1x1-0-NCHW-FP32-{direction}", ("1", "0", algorithm)
     item = Item(1, key, problem_from_key(key), f"{solver}:{','.join(numbers)}", solver, numbers, None, False)
     plain = fault(Solution("miopen", solver, solver, algorithm)) is None

@@ -29,9 +29,9 @@ _MOST = 10
 
 
 def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
-    """Yield a note per record whose solvers all drop out: MIOpen searches again and overwrites the record.
+    """Yield a note for each record without a usable item, because MIOpen then searches again and overwrites it.
 
-    An unknown solver does not count as dropped, because the target's MIOpen may have it.
+    An item with an unknown solver counts as used, because the target's MIOpen may have the solver.
     """
     lost: dict[int, bool] = {}
     for row in rows:
@@ -43,7 +43,7 @@ def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
 
 
 def _overflows(data: bytes) -> Iterator[Note]:
-    """Yield a note per item whose solver indexes a tensor of its problem beyond 32 bits."""
+    """Yield a note for each item whose solver needs indices of more than 32 bits for its problem."""
     for number, line in enumerate(data.split(b"\n"), start=1):
         key, _, payload = line.partition(b"=")
         if not _is_large(key):
@@ -58,7 +58,7 @@ def _overflows(data: bytes) -> Iterator[Note]:
 def _is_large(key: bytes) -> bool:
     """Return True if a tensor of the key's sizes may have more elements than 32 bits index.
 
-    Every line of a file is checked, so this function only splits the key and multiplies its sizes.
+    This function runs for every line of a file, so it does no more than split the key and multiply its sizes.
     """
     parts = key.split(b"-")
     axes = 2 if len(parts) > 3 and b"x" in parts[3] else 3
@@ -73,7 +73,7 @@ def _is_large(key: bytes) -> bool:
 def _convolutions(name: str, data: bytes) -> bytes:
     """Return the file without the records of fusion plans, whose keys differ from those for convolutions.
 
-    A removed record leaves an empty line, so that line numbers stay.
+    A removed record leaves an empty line, so that the line numbers of the other records do not change.
     """
     if not db_names.of_fusions(name):
         return data
@@ -108,8 +108,8 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
 def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
     """Return the items that MIOpen takes from the file.
 
-    Without facts of a target, a valid file name is taken to be the right one.  A byte order mark is part of the first
-    key, as it is to MIOpen.
+    If no fact of the target is known, any valid file name is accepted.  A byte order mark is part of the first key, as
+    in MIOpen.
     """
     own = {fact.name: fact.value for fact in db_names.facts_of_name(name)}
     records = _convolutions(name, data)
@@ -120,7 +120,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
 
 
 def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[Note]:
-    """Yield remarks about a file and its items beyond its acceptance."""
+    """Yield notes about a file and its items, apart from the reasons why MIOpen refuses the file."""
     yield from line_notes(reading.parsed.keyless)
     for number in reading.parsed.longer_than(_MOST):
         message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts above {_MOST} usable ones"
@@ -141,7 +141,7 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
 
 
 def _rank(row: Row | Offer) -> float:
-    """Return the sort key of an item within its record: the time.  Items without a time come last."""
+    """Return the time as the sort key of an item within its record.  Items without a time come last."""
     return math.inf if row.time_us is None else row.time_us
 
 

@@ -17,14 +17,14 @@ from logparse.libraries.kinds.device.operands import conv_shapes, geometry, stri
 from logparse.model import ConvProblem
 
 TYPES = {"FP16": 0, "FP32": 1, "BF16": 5}
-"""Type of operands that torch makes → miopenDataType_t."""
+"""Data type of the operands → number of ``miopenDataType_t``."""
 
 DIRECTIONS = {
     "F": ("Forward", ("w", "x", "dy")),
     "B": ("BackwardData", ("dy", "w", "x")),
     "W": ("BackwardWeights", ("dy", "x", "w")),
 }
-"""Direction → its word in function names, and its tensors in the order of the arguments.  The output is last."""
+"""Direction → word in function names, and the tensors in the order of the arguments.  The output is last."""
 
 _STATUS = (
     *("Success", "NotInitialized", "InvalidValue", "BadParm", "AllocFailed", "InternalError", "NotImplemented"),
@@ -66,7 +66,7 @@ class ConvSolution(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Offer:
-    """Solution by its number in MIOpen's registry, its workspace in bytes, and its ``miopenConvAlgorithm_t``."""
+    """Offered solution: its number in MIOpen's registry, its workspace in bytes, and its ``miopenConvAlgorithm_t``."""
 
     id: int
     workspace_bytes: int
@@ -92,7 +92,7 @@ class Library:
             raise error(f"{function}: {word}")
 
     def made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
-        """Return the object that a function writes to the pointer in its first argument."""
+        """Call a function that writes an object to the pointer in its first argument.  Return the object."""
         out = ctypes.c_void_p()
         self.ask(function, ctypes.byref(out), *arguments)
         return out
@@ -135,11 +135,11 @@ class Convolution:
         return [Offer(x.solution_id, x.workspace_size, x.algorithm) for x in found[: count.value]]
 
     def compile(self, solution_id: int) -> None:
-        """Build the kernels of a solution that ``offers`` named.  The library does not check other ids."""
+        """Build the kernels of a solution.  The id must come from ``offers``, because the library does not check it."""
         self._ask("CompileSolution", solution_id)
 
     def run(self, pointers: Sequence[int], workspace: int, workspace_bytes: int, solution_id: int) -> None:
-        """Enqueue one execution.  ``pointers`` are in the order of ``order``."""
+        """Enqueue one execution.  ``pointers`` are the addresses of the tensors, in the order of ``order``."""
         first, second, convolution, last = self._described
         inputs = (first, pointers[0], second, pointers[1])
         tail = (last, pointers[2], workspace, workspace_bytes, solution_id)
@@ -151,7 +151,10 @@ class Convolution:
 
 @cache
 def _loaded() -> Any:
-    """Load the library and declare its functions, because otherwise a 64-bit pointer would be passed as an int."""
+    """Load the library and declare the argument types of its functions.
+
+    Without the declarations ctypes would pass a 64-bit pointer as an int.
+    """
     library = loaded_library("libMIOpen", "libMIOpen.so.1")
     for name, letters in _SIGNATURES.items():
         function = getattr(library, name)

@@ -1,8 +1,8 @@
 """Ends of find-db keys, called tails: pads, strides, dilations, bias, layouts, types and direction.
 
 Example: ``1x1-2x2-1x1-0-NCHW-FP16-W_g32``.  A file has hundreds of thousands of keys, but only a few hundred tails.  So
-each tail is read once, by ``problem_key``.  Its fields get a place in columns.  The columns for many keys are then
-taken from these places.
+``problem_key`` reads each tail once, and its fields become one row of a table.  The columns for many keys are then
+taken from the rows of their tails.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from logparse.model import ConvProblem, Direction, problem_fault
 Ints = npt.NDArray[np.int64]
 
 Tail = tuple[int, str]
-"""Tail of a key: the count of dimensions (2 or 3) and the text."""
+"""Tail of a key: the number of dimensions (2 or 3) and the text."""
 Pieces = tuple[bytes, bytes, bytes]
-"""Three pieces of a problem's text, cut out where the sizes stand.
+"""Three pieces of a problem's text.  The sizes go between the pieces:
 
 * the text before the sizes of ``in``
 * the text between the filter's sizes and the sizes of ``out``
@@ -32,12 +32,15 @@ Pieces = tuple[bytes, bytes, bytes]
 
 DIRECTIONS: tuple[Direction, ...] = ("F", "B", "W")
 _SMALLEST = {2: "1-1-1-1x1-1-1-1-1-", 3: "1-1-1-1-1x1x1-1-1-1-1-1-"}
-"""Sizes of 1 that stand before a tail to make a whole key, by the tail's count of dimensions."""
+"""Number of dimensions → text that makes a whole key if it is put before a tail.  All sizes in it are 1."""
 _NULL = int(np.iinfo(np.int64).min)
 
 
 def number_column(values: npt.NDArray[Any], present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return numbers as an Arrow array without a copy.  (``pyarrow.array`` would import pandas.)"""
+    """Return numbers as an Arrow array without a copy.  If ``present`` is False for a number, the array has a null.
+
+    ``pyarrow.array`` is not used, because it would import pandas.
+    """
     values = np.ascontiguousarray(values)
     valid = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, pa.py_buffer(values)])
@@ -59,9 +62,9 @@ def text_column(texts: Iterable[str]) -> pa.Array:
 
 @lru_cache(maxsize=1 << 14)
 def _problem_of(tail: Tail) -> ConvProblem | None:
-    """Return a problem with this tail and sizes of 1.
+    """Return the problem whose key has this tail and whose sizes are all 1.
 
-    Returns None if MIOpen has no such key or spells it otherwise, or if the store refuses such a problem.
+    Returns None if MIOpen has no such key or spells the key differently, or if the store refuses such a problem.
     """
     try:
         problem = problem_from_key(_SMALLEST[tail[0]] + tail[1])
@@ -79,9 +82,9 @@ def _pieces(problem: ConvProblem) -> Pieces:
 
 
 class Tails:
-    """Fields of some tails, as columns.
+    """Table with one row per known tail and one column per field of ``ConvProblem``.
 
-    ``places`` is the place of each tail in the columns, or -1 if MIOpen has no such key.
+    ``places`` holds the row of each tail.  It is -1 if MIOpen has no such key.
     """
 
     def __init__(self, tails: Sequence[Tail]) -> None:
@@ -91,11 +94,11 @@ class Tails:
         self._problems = [problem for problem in found if problem is not None]
         self.pieces = tuple(map(_pieces, self._problems))
         self.direction = np.array([*(DIRECTIONS.index(x.direction) for x in self._problems), 0], np.int64)
-        """Place of each tail's direction in ``DIRECTIONS``.  One more value serves a place of -1."""
+        """Index in ``DIRECTIONS`` per row.  One more value at the end, so that the row -1 has a direction too."""
         self.groups = np.array([x.groups for x in self._problems], np.int64)
 
     def column(self, name: str, places: Ints) -> pa.Array:
-        """Return a field of ``ConvProblem`` for the tails at these places."""
+        """Return the values of a field of ``ConvProblem`` for these rows."""
         values = [getattr(problem, name) for problem in self._problems]
         if all(isinstance(value, str) for value in values):
             texts = list(dict.fromkeys(values))

@@ -16,14 +16,16 @@ MIOpen prints the log to stderr with ``MIOPEN_LOG_LEVEL`` 4 (warnings), 5 (Info)
 the texts: ``src/convolution_api.cpp``, ``src/ocl/convolutionocl.cpp``, ``src/include/miopen/find_solution.hpp``,
 ``src/find_db.cpp``.
 
-* ``EvaluateInvokers`` and ``SetValues`` lines are measurements of origin ``miopen-log``.  Their problem is the problem
-  of the enclosing find: the key of the last ``Find Start``, ``FindRecordUnsafe`` or ``SetValues`` line, else the last
-  MIOpenDriver command of the stream.  If neither is known, the lines are messages.
+* ``EvaluateInvokers`` and ``SetValues`` lines are measurements of origin ``miopen-log``.  They name no
+  problem.  The problem is the key in the last ``Find Start``, ``FindRecordUnsafe`` or ``SetValues`` line before them.
+  Without such a line it is the problem of the stream's last MIOpenDriver command.  Without either, the lines are
+  messages.
 * ``Chosen Algorithm`` is a measurement of origin ``miopen-chosen``.  Its time comes from the find-db record or from the
-  Find just done.  If the lines before it report a fallback, the time is an estimate, and the status is ``no_time``.
+  Find that just ended.  If the lines before it report a fallback, the time is an estimate.  The status is then
+  ``no_time``.
 * ``Convolution…Immediate`` lines name the solver that a call of immediate mode runs.  PyTorch uses immediate mode
-  unless ``benchmark`` is on.  Behind the call's MIOpenDriver command these lines are of origin ``miopen-chosen`` too,
-  one per call and without a time.
+  unless ``benchmark`` is on.  If the call's MIOpenDriver command precedes such a line, the line is a measurement
+  without a time, of origin ``miopen-chosen`` too.
 * Every other line is a message of category ``miopen_error`` … ``miopen_trace``, with masked addresses.
 * Lines without a level (in API blocks) are messages of category ``miopen_api``.
 * ``driver`` reads the command lines.
@@ -84,15 +86,15 @@ _RAN: dict[str, Direction] = {
     "ConvolutionBackwardImmediate": "B",
     "ConvolutionWrwImmediate": "W",
 }
-"""Function that prints the line behind a call's command → direction.
+"""Name of an API function → direction.
 
-Only the functions of immediate mode name the solver.
+Each of these functions prints one line behind the command of a call.  Only the lines of immediate mode name the solver.
 """
 
 
 @dataclass
 class _Find:
-    """State of one thread's log: its problems, and timings whose workspace may still follow."""
+    """State of one thread's log: its problems, and timings whose workspace may stand in a later line."""
 
     thread: Thread = field(default_factory=Thread)
     fallback: bool = False
@@ -100,9 +102,9 @@ class _Find:
 
 
 class Reader:
-    """Reader of MIOpen's log in one stream.  It keeps one find per thread if the prefix names threads."""
+    """Reader of MIOpen's log in one stream.  The reader keeps one state per thread if the prefix names threads."""
 
-    awake = False  # every line has the prefix, also in API blocks
+    awake = False  # Every line has the prefix, so the reader needs no other lines.
 
     def __init__(self) -> None:
         self._finds: dict[str, _Find] = {}
@@ -156,7 +158,7 @@ class Reader:
             find.thread.typed(text)
 
     def _find(self, prefix: re.Match[str] | None) -> _Find:
-        """Return the state of the thread that a prefix names."""
+        """Return the state of the thread that the prefix names.  Create the state at the thread's first line."""
         name = f"{prefix['host']} {prefix['tid']}" if prefix else "None None"
         find = self._finds.get(name)
         if find is None:
@@ -170,7 +172,10 @@ def _masked(text: str) -> str:
 
 
 def _unnamed(find: _Find, function: str, text: str) -> Outcome:
-    """Return the outcome of a line whose problem is unknown.  If several threads are the reason, a message says so."""
+    """Return the line as a message, because its problem is unknown.
+
+    If the reason is that several threads write the log, add a message with this reason.
+    """
     why = [Message(category="miopen_info", text=SHARED)] if find.thread.shared else []
     return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text)), *why])
 
@@ -178,7 +183,7 @@ def _unnamed(find: _Find, function: str, text: str) -> Outcome:
 def _measurement(
     named: Named, solver: str, origin: str, ms: str = "", workspace: str | None = None, why: str = ""
 ) -> Measurement:
-    """Return the measurement that a line states of a solver.  ``why`` is the reason for a line without a time."""
+    """Return a measurement of a solver.  ``why`` is the reason if the line states no time."""
     problem, key = named
     family = known_algorithm(solver)
     time_us = None if why else from_milliseconds(ms)
@@ -195,7 +200,7 @@ def _measurement(
 
 
 def _timing(find: _Find, function: str, text: str) -> Outcome | None:
-    """Read the time of one solver, or the line with the workspace of the best solver so far."""
+    """Read a line with the time of one solver, or a ``Selected`` line with the workspace of the best solver so far."""
     if function != "EvaluateInvokers":
         return None
     if match := _SELECTED.match(text):
@@ -242,7 +247,7 @@ def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
 
 
 def _row(find: _Find, text: str) -> Outcome | None:
-    """Read a record that MIOpen writes into the user find-db."""
+    """Read a ``SetValues`` line: a record that MIOpen writes into the user find-db."""
     match = _SET_VALUES.match(text)
     problem = problem_or_none(problem_from_key, match["key"]) if match else None
     if match is None or problem is None:

@@ -1,4 +1,4 @@
-"""Problem that a line of MIOpen's log is about.  The line itself names no problem, but lines before it do.
+"""Problem that a line of MIOpen's log is about.  The line itself names no problem, but earlier lines do.
 
 One thread writes one of two sequences:
 
@@ -19,7 +19,8 @@ from logparse.libraries.miopen.driver import readable_command
 from logparse.libraries.miopen.problem_key import problem_from_key
 from logparse.model import CONV_FIELDS, ConvProblem, Direction
 
-_LATEST = 1_000  # lines; a command's line follows within microseconds, so a command that waits longer has failed
+# Unit: lines.  The line of a call follows its command within microseconds.  So if 1,000 lines pass, the call failed.
+_LATEST = 1_000
 _SIZES = [name for name in CONV_FIELDS if not name.endswith(("_type", "_cast", "_layout"))]
 _LOGGED = regex(r"Command \[\w*\] ?\S*MIOpenDriver")
 
@@ -29,9 +30,9 @@ Named = tuple[ConvProblem, str | None]
 
 @dataclass
 class _Waiting:
-    """Commands of one kind and direction that still wait for the line of their call, with their line numbers.
+    """Commands of one kind and direction whose call has not printed its line yet, with their line numbers.
 
-    ``ended`` is the count of commands that have ended.  It is unknown which commands these are.
+    ``ended`` is the number of commands whose call has printed its line, although it is unknown which of them.
     """
 
     commands: deque[tuple[int, ConvProblem]] = field(default_factory=deque)
@@ -43,7 +44,7 @@ class _Waiting:
             self.ended = max(0, self.ended - 1)
 
     def end(self, problems: int) -> None:
-        """Note that one command ended.  ``problems`` is the count of different problems among the waiting commands."""
+        """Record that one call printed its line.  ``problems`` is the number of distinct waiting problems."""
         self.ended += 1
         if problems == 1:
             self.commands.popleft()
@@ -54,7 +55,7 @@ class _Waiting:
 
 
 class Thread:
-    """Problems that the lines of one thread have named so far.
+    """Problems that earlier lines of one thread have named.
 
     ``shared`` is True if the lines come from several threads and no prefix tells them apart.
     """
@@ -68,11 +69,11 @@ class Thread:
         self._waiting: dict[tuple[bool, str], _Waiting] = {}
 
     def line(self) -> None:
-        """Count a line.  The age of a waiting command is counted in lines."""
+        """Count a line, because the age of a waiting command is measured in lines."""
         self._lines += 1
 
     def command(self, text: str) -> None:
-        """Take a command line that MIOpen wrote."""
+        """Remember a command line that MIOpen logged."""
         self._key = None
         logged = _LOGGED.search(text)
         command = None if logged is None else readable_command(f"MIOpen: {text[logged.start() :]}")
@@ -83,7 +84,7 @@ class Thread:
             waiting.commands.append((self._lines, problem))
 
     def typed(self, text: str | None) -> None:
-        """Take a command line that a person or MIOpenDriver wrote.  It is in force until the next such line."""
+        """Remember a command line that a person or MIOpenDriver wrote.  It is valid until the next such line."""
         self._key = None
         self._typed = text
 
@@ -122,7 +123,8 @@ class Thread:
     def ran(self, direction: Direction) -> ConvProblem | None:
         """Return the problem of the call that printed this line, or None if it is unknown."""
         named = self._of_commands(direction, find=False, end=True)
-        if named is None and self._key is None:  # a key comes from a look-up, and a call makes no look-up
+        # If there is a key, the last lines are about a find, because only a find looks a key up.
+        if named is None and self._key is None:
             named = self._of_typed(direction)
         return None if named is None else named[0]
 
@@ -132,7 +134,7 @@ class Thread:
     def _of_commands(self, direction: Direction | None, *, find: bool, end: bool = False) -> Named | None:
         """Return the problem of the waiting commands, or None if they have several problems or no command waits.
 
-        If ``end`` is True, one of the waiting commands ends.
+        If ``end`` is True, the line shows that the call of one waiting command ran.
         """
         problems: dict[str, ConvProblem] = {}
         for (of_find, of_direction), waiting in self._waiting.items():
@@ -159,5 +161,5 @@ def _keyed(key: str, direction: Direction | None) -> Named | None:
 
 
 def _sizes(problem: ConvProblem) -> list[object]:
-    """Return the values that a command and a key both state.  Types are left out: a command states few of them."""
+    """Return the fields that commands and keys both state.  Types are left out: a command states few types."""
     return [getattr(problem, name) for name in _SIZES]

@@ -15,8 +15,8 @@ ROCm/MIOpen ``tools/sqlite2txt``, ``src/include/miopen/sqlite_db.hpp``.
 A row states *that* a (problem, solver) is tuned, but not how fast it is.  So it is a measurement with status
 ``no_time``.  ``raw`` holds the parameters, whose meaning only the solver knows.  ``key_text`` holds the key.
 
-The key holds only the first tensor and its layout (x for F, dy for B and W).  So the sizes of the other tensor stay
-unknown.  To compare a full problem with a row, compare its ``perf_key_of`` with the key.
+The key holds only the sizes and the layout of the first tensor (x for F, dy for B and W).  So the sizes of the other
+tensor are unknown.  To compare a full problem with a row, compare its ``perf_key_of`` with the key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SYSTEM = regex(r"(?P<base>gfx\w+?)\.db\.txt")
 
 
 def of_batch_norms(name: str) -> bool:
-    """Return True if MIOpen keeps parameters of batch normalisations in a file of this name.  Their keys differ."""
+    """Return True if a file of this name holds parameters of batch normalisations, whose keys have another form."""
     return name.startswith("batchnorm_")
 
 
@@ -55,7 +55,7 @@ def recognise(head: Head) -> bool:
 
 
 def facts_of_file(name: str) -> list[Fact]:
-    """Return the facts in a perf-db's name: the device, and the build if the name has one."""
+    """Return the facts in a perf-db's file name: the device, and the build if the name states it."""
     system = _SYSTEM.fullmatch(name)
     # MIOpen uses the same word for the device in all its names.  A find-db's name also holds the backend.
     facts = facts_of_name(name if system is None else f"{system['base']}.HIP.fdb.txt")
@@ -63,7 +63,7 @@ def facts_of_file(name: str) -> list[Fact]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read the facts of the file's name, then every row.  Rows of batch normalisations are foreign."""
+    """Read the facts of the file's name, then every row.  Rows of batch normalisations become foreign outcomes."""
     if of_batch_norms(source.name):
         with source.open() as stream:
             yield from unread(stream)
@@ -86,7 +86,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if there are parameters to write for a MIOpen solver: the chosen one's or its fallback's."""
+    """Return True if the chosen MIOpen solver or its fallback has parameters to write."""
     miopen = isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
     return miopen and any(x.parameters is not None for x in _with_fallback(override))
 
@@ -99,8 +99,8 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
     """Write the user perf-db that goes with a user find-db, so that tunable solvers run as they were measured.
 
-    Parameters are copied, never made.  If several overrides have the same key and solver, the parameters of the fastest
-    are written.
+    Parameters are copied from measured rows and never invented.  If several overrides have the same key and
+    solver, the parameters of the fastest are written.
 
     Raises EmissionError in these cases:
 

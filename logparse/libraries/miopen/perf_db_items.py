@@ -1,6 +1,6 @@
-"""Keys and items of a MIOpen perf-db: which items MIOpen reads, matches and honours.
+"""Keys and items of a MIOpen perf-db: which items MIOpen reads, matches and uses.
 
-A perf-db chooses no solver.  Its rows are the parameters at which a solver of the find-db runs.
+A perf-db chooses no solver.  Its rows hold the parameters with which a solver of the find-db runs.
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
 """
 
@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 
 
 def _field(column: str, forward: bool) -> str:
-    """Return the problem's field for a number of the key.  For B and W the first tensor is dy."""
+    """Return the name of the problem's field that a number of the key holds.  For B and W the first tensor is dy."""
     named = {"spatial_dim": "spatial", "batchsize": "n", "group_count": "groups"}
     named |= {"in_channels": "c", "out_channels": "k"} if forward else {"in_channels": "k", "out_channels": "c"}
     sizes = column.replace("in_", "" if forward else "out_") if column.startswith("in_") else column
@@ -58,7 +58,10 @@ _ROLES = {True: ("in", "weights", "out"), False: ("out", "weights", "in")}
 
 @lru_cache(maxsize=65536)
 def problem_from_perf_key(key: str) -> ConvProblem:
-    """Return the fields of a problem that a perf-db key holds.  Raises ValueError if the text is no key."""
+    """Return the problem of a perf-db key, with only the fields that the key holds.
+
+    Raises ValueError if the text is no key.
+    """
     if KEY.fullmatch(key) is None:
         raise ValueError(f"not a perf-db key: {key[:80]!r}")
     cells = key.split("x")
@@ -114,8 +117,8 @@ def _no_parameters(item: Item, target: Facts) -> str | None:
 def _crash(item: Item, target: Facts) -> str | None:
     """Return a message if MIOpen may divide by a parameter that it reads as 0.
 
-    MIOpen reads each cell into an int as ``strtol`` does.  It stops at the first cell without a number.  That cell is 0
-    unless it is empty.
+    MIOpen reads each cell into an int as ``strtol`` does, and stops at the first cell without a number.  If that cell
+    is not empty, its parameter becomes 0.
     """
     if not item.solver.endswith(_PADDED):
         return None
@@ -180,7 +183,7 @@ def split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 
 def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
-    """Read one line.  ``first`` is the line of its key's first record."""
+    """Read one line of a perf-db.  ``first`` is the line number of the first record with the same key."""
 
     def items(key: str, payload: str, problem: ConvProblem) -> Iterator[Item]:
         return items_of(line, key, payload, first, problem, split)
@@ -189,9 +192,9 @@ def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
 
 
 def tuned(item: Item, problem: ConvProblem) -> Measurement | Reject:
-    """Return that a solver is tuned for the problem of the item's key.
+    """Return a measurement without a time, because an item states that a solver is tuned but not how fast it is.
 
-    An item that MIOpen does not use is ``skipped``.  An item without a solver is a Reject.
+    An item that MIOpen does not use has the status ``skipped``.  An item without a solver is a Reject.
     """
     why = why_unused(item, {}, RULES)
     if not item.solver:

@@ -1,7 +1,7 @@
 """Override format of MIOpen's perf-dbs: which items MIOpen reads and matches, and remarks on them.
 
-A perf-db chooses no solver.  Its rows are the parameters at which a solver of the find-db runs.  MIOpen finds a user's
-perf-db only by its name, as it finds the find-db.  A row here is one item (solver) of a record.
+A perf-db chooses no solver.  Its rows hold the parameters with which a solver of the find-db runs.  MIOpen finds a
+user's perf-db, like a find-db, only by its file name.  A row here is one item (solver) of a record.
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
 """
 
@@ -47,8 +47,7 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
 def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
     """Return the items that MIOpen takes from the file.
 
-    Without facts of a target, a valid file name is taken to be the right one.  A file of batch normalisations has no
-    rows here.
+    If no fact of the target is known, any valid file name is accepted.  A file of batch normalisations gives no rows.
     """
     own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
     found = tuple(items(_text(name, data), problem_from_perf_key, split))
@@ -65,7 +64,7 @@ def _text(name: str, data: bytes) -> str:
 
 
 def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterator[Note]:
-    """Yield remarks about a file and its items beyond its acceptance."""
+    """Yield notes about a file and its items, apart from the reasons why MIOpen refuses the file."""
     text = _text(name, data)
     split = enumerate((line.partition("=") for line in text.split("\n")), start=1)
     yield from line_notes(n for n, (key, equals, _) in split if (key.strip() or equals) and not (key and equals))

@@ -22,10 +22,11 @@ value  solvers                                    kernels
 
 * A record is a measurement of origin ``miopen-performance-log``.  Its times belong to the configuration with the
   smallest ``time_ms``, which is the mean without two warm-up executions and without high outliers.
-* A record belongs to the command before it, and to the direction of its solver.
-* A record is a message if several directions run and the solver's name states no direction.
-* A record is a message if no MIOpenDriver was started.  Because a job prints a record only when it times the next
-  solver, the record may by then belong to an earlier convolution.
+* A record names no problem.  The problem follows from the last MIOpenDriver command above the record, and from the
+  direction in the solver's name.
+* A record is read as a message if the command runs several directions and the solver's name states no direction.
+* A record is read as a message if no MIOpenDriver command is above it.  A job prints a record only when it times the
+  next solver, so the record may belong to an earlier convolution than the lines around it.
 * ``ConvDirectNaiveConv*`` and the phase of Find (``unknown``) are missing before pull request 11166.
 
 Source: ROCm/rocm-libraries ``projects/miopen/src/include/miopen/kernel_tuning_mode.hpp`` (``FlushJsonAccumulator``),
@@ -51,16 +52,18 @@ _MOST_BYTES = 10**18
 
 
 class Reader:
-    """Reader of one stream.  It keeps the command whose solvers are timed."""
+    """Reader of one stream.  The reader remembers the last MIOpenDriver command, because records name no problem."""
 
-    awake = False  # every line of this format has a marker
+    awake = False  # Every line of this format has a marker, so the reader needs no other lines.
 
     def __init__(self) -> None:
         self._command: Command | None = None
 
     def take(self, line: Line) -> Outcome | None:
         text = line.text.strip()
-        if "MIOpenDriver" in text:  # read by ``driver``; a command that MIOpen logs in a job does not start the driver
+        if "MIOpenDriver" in text:
+            # Only a typed command counts, because a command that MIOpen logs in a job starts no driver.
+            # Return None, because ``driver`` makes the call of this line.
             command = readable_command(text)
             self._command = command if command is not None and command.function is None else None
             return None
@@ -94,9 +97,9 @@ class Reader:
 
 
 def _time(config: Mapping[str, Any]) -> dict[str, float]:
-    """Return the times of a configuration, ms.  A time is 0 if no execution was timed.
+    """Return the four times of a configuration by name, ms.  A time is 0 if MIOpen timed no execution.
 
-    Raises ValueError, KeyError or TypeError if a time is missing or cannot be a time.
+    Raises ValueError, KeyError or TypeError if a time is missing, negative, too large or no number.
     """
     names = ("time_ms", "time_std_ms", "time_min_ms", "time_max_ms")
     found = {name: float(config[name]) for name in names}

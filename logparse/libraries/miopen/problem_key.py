@@ -75,7 +75,7 @@ def split_types(text: str) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def read_tail(tail: str) -> dict[str, Any]:
-    """Parse a key's tail, for example ``0-NCHW-FP16-W_g32``.  The tail holds every field that is no size.
+    """Parse a key's tail, for example ``0-NCHW-FP16-W_g32``.  The tail holds all fields except the sizes.
 
     The fields of the tensors are un-swapped.  Raises ValueError if the text is no tail of a key.
     """
@@ -96,7 +96,7 @@ def read_tail(tail: str) -> dict[str, Any]:
 
 @lru_cache
 def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return the fields before a key's tail in the key's order, in groups with the character that joins each group.
+    """Return the fields in front of a key's tail, in groups.  Each group has the character that joins its fields.
 
     If ``short_pad`` is True, the pads lack the depth.
     """

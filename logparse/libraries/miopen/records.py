@@ -1,7 +1,8 @@
 """Code that MIOpen's find-db and perf-db share: lines ``key=id:values;id:values``, in files found by their name.
 
-The name states device and build.  MIOpen ignores a file of another name without a message.  Keys are compared as text.
-If several records have the same key, the first wins.  If a record has several items of one solver, the first wins.
+The file's name states the device and the build.  If the name does not fit, MIOpen ignores the file without a message.
+Keys are compared as text.  If several records have the same key, the first wins.  If a record has several items of one
+solver, the first wins.
 
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/readonlyramdb.cpp``.
 """
@@ -28,10 +29,10 @@ class Item:
     """One item of a record, split at its first ``:`` and at commas.
 
     * ``solver``: empty if the item has no ``:``.
-    * ``first``: the line of an earlier record with the same key, which wins.
-    * ``repeated``: True if the record has an earlier item of the same solver, which wins.
-    * ``thrown``: the item of the record at which the library throws, so that no item of the record serves.
-    * ``spelled``: the key as the library spells it, if the file spells it differently.
+    * ``first``: the line number of an earlier record with the same key, else None.  MIOpen uses the earlier record.
+    * ``repeated``: True if the record has an earlier item of the same solver.  MIOpen uses the earlier item.
+    * ``thrown``: text of the item that makes MIOpen throw, else empty.  MIOpen then uses no item of the record.
+    * ``spelled``: the key as MIOpen spells it.  Empty if the file has the same spelling.
     """
 
     line: int
@@ -47,11 +48,14 @@ class Item:
 
 
 Split = Callable[[str, str], tuple[str, Sequence[str]]]
-"""Function from an item's id and values to its solver and its values, in the order of the format's newest version."""
+"""Function that takes the texts before and behind an item's first ``:``.
+
+The function returns the solver and the values, in the order of the format's newest version.
+"""
 
 
 def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> Iterator[Item]:
-    """Yield the items of every record, in order.  Lines without a key or ``=`` have no items."""
+    """Yield the items of every record, in the order of the file.  Skip lines without a key or ``=``."""
     first: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         key, equals, payload = line.partition("=")
@@ -71,7 +75,7 @@ def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvP
 def items_of(
     number: int, key: str, payload: str, first: int, problem: ConvProblem | None, split: Split
 ) -> Iterator[Item]:
-    """Yield the items of one record.  ``first`` is the line of the first record with the same key."""
+    """Yield the items of one record.  ``first`` is the line number of the file's first record with the same key."""
     seen: set[str] = set()
     parts = payload.split(";")
     for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
@@ -137,9 +141,9 @@ _HAS = "a MIOpen log of level 6 from the target lists the solvers that it has"
 
 
 def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts]]) -> list[Rule[Item, Facts]]:
-    """Return the rules of a database: the shared rules, with the database's own rules in between.
+    """Return the rules for a database: the shared rules and ``own``, the rules of this database alone.
 
-    The own rules stand behind the rules about reading and before the rules about solvers.
+    The rules about reading come first, then ``own``, then the rules about solvers.
     """
 
     def no_item(item: Item, target: Facts) -> str | None:
@@ -159,7 +163,7 @@ def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts
 
 
 def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
-    """Yield a note per line without a key."""
+    """Yield an error note for each line number in ``keyless``, because MIOpen skips a line without a key."""
     for number in keyless:
         yield Note(number, "error", "no-key", "no 'key=' in the line: MIOpen skips it with an error", "remove it")
 
@@ -168,7 +172,7 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
 
 
 def lines(rows: Iterable[Row | Offer]) -> list[str]:
-    """Return one line per key, its items in the order of the rows."""
+    """Return one database line per key, with the items of the key in the order of the rows."""
     records = in_groups(rows, lambda row: row.key)
     return [f"{key}={';'.join(row.text for row in held)}" for key, held in records.items()]
 
@@ -176,7 +180,7 @@ def lines(rows: Iterable[Row | Offer]) -> list[str]:
 def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
     """Return the database with only the items that ``keep`` accepts.
 
-    A record that loses all its items is dropped with its line.
+    If ``keep`` accepts no item of a record, the whole line is dropped.
     """
     records, out = {row.line for row in rows}, list[bytes]()
     for number, line in enumerate(data.split(b"\n"), start=1):
@@ -190,20 +194,23 @@ def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
 
 
 def slot(row: Offer) -> str:
-    """Return the slot that a row competes for: key and solver, because a record has several solvers."""
+    """Return ``key=solver``.  When files are merged, only rows with the same text compete, and the best one is kept."""
     return f"{row.key}={row.id}"
 
 
 def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
-    """Return why two files do not fit together: files of different names are for different devices or builds."""
+    """Return why two files do not fit together, or None if they do.
+
+    Files with different names are for different devices or builds.
+    """
     return None if own.name == emitted.name else f"its name is of another device or build than {emitted.name}"
 
 
 def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
-    """Return the check that merged databases pass: all must have the same name.
+    """Return a function that checks a database before a merge and returns its name as ``[("name", name)]``.
 
-    The check raises InputError if MIOpen looks for no user database of this ``kind`` under the name, or if the file is
-    for fusion plans.
+    Databases are merged only if all names are equal.  The function raises InputError if MIOpen looks for no user
+    database of this ``kind`` under the name, or if the file is for fusion plans.
     """
 
     def check(name: str, data: bytes) -> list[tuple[str, str]]:

@@ -1,10 +1,11 @@
-"""MIOpen through its C API: the solutions of immediate mode for a convolution, with the library's pick first.
+"""MIOpen through its C API: list the solutions of immediate mode for a convolution, the library's pick first.
 
-If the find-db holds the problem, the list is the find-db's, sorted by its recorded times (fastest first).  Else the
-list is the library's guess.  In both cases a user gets the first entry.  ``exhaustive`` adds every solver that applies,
-also solvers that the find-db does not hold.  MIOpen reads the switches for such a list once per process, so another
-process makes the list (``replay_candidates``).  A solver runs with the parameters of the perf-db, or with its default
-parameters.
+If the find-db holds the problem, MIOpen lists the solvers of the find-db record, sorted by their recorded times
+(fastest first).  Else MIOpen guesses the list.  In both cases an application runs the first entry.  ``exhaustive`` adds
+every other solver that applies, also if the find-db does not hold it.  A list of all solvers needs other environment
+variables, and MIOpen reads these once per process.  So another process makes that list (``replay_candidates``).
+
+A solver runs with the parameters of the perf-db, or with its default parameters.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from logparse.model import ConvProblem, Problem, Solution
 
 class Miopen(DeviceBackend):
     def __init__(self, place: Place) -> None:
-        super().__init__(place)  # loads torch, and with it torch's own MIOpen
+        super().__init__(place)  # Imported first, because torch loads its own copy of MIOpen.
         self._library = Library()
         self._handle = self._library.made("miopenCreateWithStream", self._device.stream)
         self._described: dict[str, tuple[Convolution, dict[str, Offer]]] = {}
@@ -68,7 +69,10 @@ class Miopen(DeviceBackend):
         super().release()
 
     def _offered(self, conv: ConvProblem) -> tuple[Convolution, dict[str, Offer]]:
-        """Return the offers by solver name, in the library's order.  Offers of the other process alone come last."""
+        """Return the convolution's descriptors, and the offers by solver name in the library's order.
+
+        Offers that only the other process found (``exhaustive``) come last.
+        """
         if conv.text not in self._described:
             convolution = Convolution(self._library, self._handle, conv)
             named: dict[str, Offer] = {}

@@ -1,8 +1,8 @@
-"""List of every solver that applies to a convolution, made by MIOpen in a process of its own.
+"""List of every solver that applies to a convolution.  A process of its own asks MIOpen for the list.
 
-With the find-db switched off, immediate mode falls back to a list of all applicable dynamic solvers, with invented
-times.  MIOpen reads the switches once per process.  With the switches the library's own pick would be lost, so the
-process that measures must not have them.
+If the find-db is switched off, immediate mode lists all applicable dynamic solvers, with invented times.  Environment
+variables switch the find-db off, and MIOpen reads them once per process.  Without the find-db MIOpen's own pick is
+unknown, so these variables must not be set in the process that measures.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _SWITCHES = {"MIOPEN_DEBUG_DISABLE_FIND_DB": "1", "MIOPEN_DEBUG_ENABLE_AI_IMMED_
 def candidates(problem: ConvProblem, device: str) -> list[Offer]:
     """Return every solver that applies to the problem.
 
-    The other process takes seconds to import PyTorch.  That is little beside the minutes that it takes to build all
-    solvers.  Raises RuntimeError if the other process fails.
+    The other process needs some seconds to import PyTorch.  All solvers take minutes to build, so the import hardly
+    matters.  Raises RuntimeError if the other process fails.
     """
     ended = subprocess.run(
         [sys.executable, "-c", f"from {__name__} import main; main()", problem.text, device],
@@ -46,6 +46,6 @@ def main() -> None:
     try:
         offers = Convolution(library, library.made("miopenCreateWithStream", 0), problem).offers()
     except (UnsupportedError, RuntimeError):
-        offers = []  # the measuring process meets the same error and reports it
+        offers = []  # The measuring process gets the same error and reports it.
     print(json.dumps([(x.id, x.workspace_bytes, x.algorithm) for x in offers]))
     opened.synchronize()

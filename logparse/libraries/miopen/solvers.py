@@ -1,8 +1,8 @@
 """MIOpen's algorithms and solvers, and which solver belongs to which algorithm.
 
 A find-db item names the solver and the algorithm of its direction.  Both are needed to write an item.  MIOpen gets new
-solvers with every version.  The family of a solver that is not in this registry follows from the beginning of its name,
-but no rule judges by such a family.
+solvers with every version.  If a solver is not in this registry, its algorithm family is guessed from the beginning of
+its name.  No rule rejects an item because of a guessed family.
 
 Source: ROCm/rocm-libraries ``projects/miopen/src/solver.cpp`` (``SolverRegistrar``, commit 00a55ad9), and the registry
 of the real MIOpen 3.5.1 (``tests/conformance/test_miopen_registry.py``).
@@ -31,7 +31,10 @@ ALGORITHMS: dict[str, str] = {
     for family in FAMILIES
     if (family, direction) != ("FFT", "W")
 } | {"miopenTransposeBwdDataAlgoGEMM": "B"}
-"""Name of an algorithm → direction of the records that may hold it.  MIOpen throws on any other name."""
+"""Name of an algorithm → direction (F, B or W) of the records that may hold the name.
+
+MIOpen throws on any other name.
+"""
 
 _FAMILY_OF = tuple(
     (regex(rf"(?:Transposed)?(?:{pattern})"), family)
@@ -45,9 +48,9 @@ _FAMILY_OF = tuple(
 )
 
 
-@lru_cache(maxsize=4096)  # a find-db repeats some hundred names, each in thousands of records
+@lru_cache(maxsize=4096)  # Cached, because a find-db repeats a few hundred names in thousands of records.
 def known_algorithm(solver: str) -> str | None:
-    """Return the algorithm family of a solver by its name, or None if the name shows no family."""
+    """Return the algorithm family of a solver (``GEMM``, ``Winograd`` …), or None if its name shows no family."""
     return next((family for pattern, family in _FAMILY_OF if pattern.match(solver)), None)
 
 
@@ -81,7 +84,7 @@ def overflows(solver: str, problem: ConvProblem) -> str | None:
 
 
 ID_OF_CODE = {0: "GEMM", 1: "Direct", 2: "FFT", 3: "Winograd", 5: "ImplicitGEMM"}
-"""Number of an algorithm → family.
+"""Number of an algorithm in MIOpen's API → algorithm family.
 
 The driver and the log print the numbers of ``miopenConvolution*Algorithm_t``.  They are equal in all three directions.
 """
@@ -97,7 +100,7 @@ _BOTH_WAYS = regex(r"ConvOclDirectFwd|ConvHipDirectFwd|ConvDepthwiseFwd")
 
 @lru_cache(maxsize=4096)
 def direction_of_solver(solver: str) -> Direction | None:
-    """Return the direction in a solver's name, or None if it serves several (Winograd, ConvAsm1x1U …)."""
+    """Return the direction in a solver's name.  Return None if the solver serves several (Winograd, ConvAsm1x1U …)."""
     if _BOTH_WAYS.match(solver):
         return None
     return next((direction for pattern, direction in _DIRECTION_OF if pattern.search(solver)), None)
@@ -157,8 +160,9 @@ _REGISTRY = """
 SOLVERS: dict[int, str] = {int(number): name for number, name in map(str.split, _REGISTRY.split(","))}
 """Solver id → name.  The id is the solver's place in MIOpen's registry.
 
-The registry only grows at its end, and a removed solver leaves a hole.  So the numbers hold for every version.  Solvers
-of other primitives (fusion, pooling …) and newer solvers are missing here.
+MIOpen appends new solvers at the end of the registry, and never reuses the number of a removed solver.  So a number
+means the same solver in every version.  Solvers of other primitives (fusion, pooling …) and newer solvers are missing
+here.
 """
 
 _JUDGED = {*SOLVERS.values(), "ConvHipConv", "ConvHipDirectFwd11x11", "ConvHipBwdWrW53"}

@@ -5,9 +5,9 @@
     transA,transB,M,N,K,alpha,lda,beta,ldb,ldc,rocblas-Gflops,us
     N,T,4000,4000,4000,1,4000,0,4000,4000, 97190.6, 1317
 
-Columns are found by name.  Only ``a_type`` and its kind of ``gemm_ex`` state types, and no column states the solution.
-A field that a row does not state is unknown.  Times are in µs, the mean over the iterations.  Rows of other functions
-(without M, N and K) are messages.
+Columns are found by name.  Only the output of ``gemm_ex`` and its variants has columns for types (``a_type`` …).  No
+column states the solution.  A field that a row does not state is unknown.  A time is the mean over the iterations, µs.
+Rows of other functions (without M, N and K) are messages.
 Source: ROCm/rocBLAS ``clients/include/argument_model.hpp``.
 """
 
@@ -25,7 +25,7 @@ from logparse.model import Measurement, Message, Record, Reject, Solution
 _HEADER = regex(r"\s*([A-Za-z][\w,-]*,rocblas-Gflops,\S*)\s*\Z")
 _ROW = regex(r"\s*[\w.+-]+(?:\s*,\s*[\w.+-]+){5,}\s*\Z")
 _PATIENCE = 20
-"""Number of foreign lines that may come between a header and its rows."""
+"""Maximum number of other programs' lines between a header and its rows."""
 
 
 class _Reader:
@@ -84,7 +84,8 @@ FORMAT = BlockFormat(
     about="standard output of rocblas-bench: times of matrix products",
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
-    origins=(Origin("rocblas-bench", evidence=False),),  # no solution is named, so picks cannot be compared
+    # No column names the solution, so picks cannot be compared by these rows.
+    origins=(Origin("rocblas-bench", evidence=False),),
     order="a row belongs to the header before it",
     seen="what its documentation prints",
     example="N,T,4000,4000,4000,1,4000,0,4000,4000, 97190.6, 1317",

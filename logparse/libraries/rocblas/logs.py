@@ -14,8 +14,8 @@
 
 A line of the bench log states the handle's atomics mode only if it is not the default mode, and PyTorch's handle is
 not in the default mode.  The line then ends with ``--atomics_allowed`` from rocBLAS 4 on, and with
-``--atomics_not_allowed`` before.  A flag of the tool's own (``-i``, ``--verify`` …) marks a line that a person typed:
-``by_tool``.
+``--atomics_not_allowed`` before.  If a line has a flag that only the tool takes (``-i``, ``--verify`` …), a person
+typed the line, and it is ``by_tool``.
 
 With bit 0x10 (``ROCBLAS_LAYER=0x12``) the command ends in a comment, ``# source=tensile kernel=Cijk_… parent_api=…``.
 It states the library that ran the call, its kernel, and the function that the program called (rocBLAS documentation,
@@ -23,16 +23,17 @@ logging).
 
 The table's index is Tensile's index, counted from 1.  rocBLAS's own index of a Tensile solution is negative:
 ``file = -index - 10`` (ROCm/rocm-libraries#9985).  So the solution of the row above is ``rocblas:-3798``.  rocBLAS 4
-and earlier had other own numbers.  Their files also have the Tensile index, so files can be compared with files.  Since
-ROCm/rocm-libraries#10766 (after 5.2) rocblas-gemm-tune writes rocBLAS's own index.  Both forms are read.
+and earlier numbered their own solutions differently, but their files have Tensile's index too.  So the files of all
+these versions can be compared with each other.  Since
+ROCm/rocm-libraries#10766 (after 5.2) rocblas-gemm-tune writes rocBLAS's own index.  logparse reads both forms.
 
 Tensile compares transposes, sizes, batch, *beta's value*, leading dimensions, strides, input and output type, and
 whether the compute type is wider.  It does not compare alpha (ROCm/Tensile ProblemOverride, CachingLibrary_test.cpp).
 For a single product the strides that rocBLAS passes depend on the function:
 
-* ``rocblas_gemm_ex`` passes strides of 1, which a row without strides has.
-* ``rocblas_sgemm`` and its kind pass strides of 0.  PyTorch calls them for float and double.  These calls need a row of
-  18 cells.
+* ``rocblas_gemm_ex`` passes strides of 1.  A row without strides (15 cells) means strides of 1, so it matches.
+* ``rocblas_sgemm`` and the like (``rocblas_dgemm`` …) pass strides of 0.  PyTorch calls them for float and double.
+  These calls need a row of 18 cells.
 
 Source: ROCm/rocBLAS library/src/include/logging.hpp, library/src/tensile_host.cpp.
 """
@@ -67,18 +68,22 @@ from logparse.model import (
 from logparse.quoting import Shell
 
 RESERVED = 10
-"""Number of indices that rocBLAS reserves between its own and Tensile's (``c_rocblas_solutions_reserved``)."""
+"""Number of indices that rocBLAS reserves: ``Tensile index = -own index - RESERVED``.
+
+rocBLAS's name for it is ``c_rocblas_solutions_reserved``.
+"""
 
 PLAIN = "rocblas_gemm"
-"""Function of the message beside a call of ``rocblas_sgemm`` and its kind.  The message's text is the problem's text.
+"""Value of a message's ``function``.  Such a message accompanies a call of ``rocblas_sgemm`` and the like.
 
-Such calls find other rows of an override file than calls of ``rocblas_gemm_ex``.
+The message's text is the problem's text.  The message is needed because these calls match other rows of an override
+file than calls of ``rocblas_gemm_ex``.
 """
 
 BATCH_OF_ONE = "rocblas_gemm_batch"
-"""Function of the message beside a call of a single product through a batched function.
+"""Value of a message's ``function``.  Such a message accompanies a call of a batched function for a batch of one.
 
-Such a call finds no row that logparse writes.
+Such a call matches no row that logparse writes.
 """
 
 PRECISIONS: Mapping[str, str] = {"h": "f16_r", "s": "f32_r", "d": "f64_r", "c": "f32_c", "z": "f64_c"}
@@ -94,20 +99,20 @@ _BENCH_FLAGS: Mapping[str, str] = {
     "-f": "rocblas_function",
 }
 _SWITCHES = frozenset({"--atomics_allowed", "--atomics_not_allowed", "--any_stride", "--outofplace"})
-"""Flags of rocblas-bench that have no value."""
+"""Flags of rocblas-bench that take no value."""
 _OF_THE_TOOL = frozenset(
     {"-i", "--iters", "-j", "--cold_iters", "-v", "--verify", "-z", "--log_datatype", "--log_function_name", "--device"}
     | {"--initialization", "--workspace", "--flush_batch_count", "--flush_memory_size", "--any_stride", "--outofplace"}
 )
-"""Flags that no log has.  A person typed a line with such a flag."""
+"""Flags that rocBLAS never logs.  So if a line has such a flag, a person typed it."""
 _PAIR = regex(r"""['"]?(\w+)['"]?: *(?:"([^"]*)"|'([^']*)'|(\[[^\]]*\]|\([^)]*\)|[^,{}]*?))\s*(?=[,}])""")
 _RECORD = regex(r"\s*(?:- )?\{.*\}\s*\Z")
 
 
 def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
-    """Return the GEMM of a record.
+    """Return the GEMM that a record describes (field name → text).
 
-    Return None if its function is no GEMM.  Raises ValueError if a value is no number.
+    Return None if the record's function is no GEMM.  Raises ValueError if a value is no number.
     """
     match = FUNCTION.match(given.get("rocblas_function", ""))
     if match is None:
@@ -123,7 +128,7 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
         values["batch_mode"] = "pointer" if batching == "_batched" else "strided"
         values |= {f"stride_{x}": int(given[f"stride_{x}"]) for x in "abcd" if given.get(f"stride_{x}")}
         if "_ex" not in match[0] and "stride_c" in values:
-            values.setdefault("stride_d", values["stride_c"])  # the function computes into C
+            values.setdefault("stride_d", values["stride_c"])  # The function has no D and writes C.
     for x in "abcd":
         values[f"{x}_type"] = _type(given.get(f"{x}_type")) or common
     for side in "AB":
@@ -137,17 +142,17 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
 
 
 def _type(name: str | None) -> str | None:
-    """Return the model's word for a type.
+    """Return logparse's name of a type, for example ``f32_r``.
 
-    rocblas-bench also takes a letter, and the logs of rocBLAS 5.2 misspell ``i32_r``.
+    rocblas-bench also accepts a letter (``s``), and the logs of rocBLAS 5.2 misspell ``i32_r``.
     """
     return _SPELLED.get(name or "", name)
 
 
 def _beta(text: str) -> Beta | None:
-    """Return ``zero`` or ``nonzero`` for a scalar.  Return None for no text and for nan.
+    """Return ``zero`` or ``nonzero`` for the text of a scalar.  Return None if the text is empty or nan.
 
-    nan means that rocBLAS had no pointer or does not read it.
+    rocBLAS prints nan if it got no pointer to the scalar, or if it does not read the pointer.
     """
     if not text or "nan" in text.lower():
         return None
@@ -155,7 +160,7 @@ def _beta(text: str) -> Beta | None:
 
 
 def call_of(given: Mapping[str, str], category: str, text: str, count: int | None, *, by_tool: bool = False) -> Outcome:
-    """Return a call if the function is a GEMM, and a message for any other function.
+    """Return the outcome of a record: a call if its function is a GEMM, a message for any other function.
 
     Return a reject if a value is no number.
     """
@@ -179,7 +184,10 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
 
 
 def _other_rows(function: str, problem: GemmProblem) -> str:
-    """Return the function of the message beside a call that finds other rows than ``rocblas_gemm_ex`` finds."""
+    """Return ``PLAIN`` or ``BATCH_OF_ONE`` if the call matches other override rows than a call of ``rocblas_gemm_ex``.
+
+    Return an empty text if it matches the same rows.
+    """
     match = FUNCTION.match(function)
     if match is None or problem.batch_count != 1:
         return ""
@@ -188,7 +196,7 @@ def _other_rows(function: str, problem: GemmProblem) -> str:
 
 
 def read_bench(text: str) -> Outcome:
-    """Return the outcome of one ``rocblas-bench`` line of the log: one call."""
+    """Read one ``rocblas-bench`` line of the log as one call."""
     command, _, comment = text.partition(" # ")
     try:
         given, by_tool = _flags(shlex.split(command)[1:])
@@ -199,9 +207,9 @@ def read_bench(text: str) -> Outcome:
 
 
 def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
-    """Return the call with the kernel that the comment behind its command names.
+    """Return the call with the kernel that the comment behind the command names.
 
-    A solution in the command takes precedence.
+    If the command itself states a solution, that solution is kept.
     """
     kernel = comment.get("kernel", "")
     if comment.get("source") != "tensile" or not kernel:
@@ -212,9 +220,9 @@ def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
 
 
 def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
-    """Return values by the names of a profile record, and True if a person typed the line.
+    """Return the values under the names that a profile record uses, and True if a person typed the line.
 
-    Raises ValueError on a torn line.
+    Raises ValueError if the line is torn.
     """
     given: dict[str, str] = {}
     left = iter(words)
@@ -233,9 +241,9 @@ def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
 
 
 def read_profile(text: str) -> Outcome:
-    """Return the outcome of one record of the profile log: ``call_count`` calls.
+    """Read one record of the profile log as one call that ran ``call_count`` times.
 
-    A record without ``call_count`` is a line of a tuning list.  It is not counted.
+    A record without ``call_count`` is a line of a tuning list, so its count stays unknown.
     """
     if not _RECORD.match(text):
         return Outcome("reject", [Reject("a torn profile record", 0, len(text.encode()))])
@@ -280,7 +288,7 @@ _ROW = regex(r"[NTC], ?[NTC], ?\d+, ?\d+, ?\d+, ?\d+,")
 
 
 class _Table:
-    """Reader of the rows behind a header line, up to a line that is no row."""
+    """Reader of the rows behind a header line.  The table ends at the first line that is no row."""
 
     def __init__(self) -> None:
         self._columns: list[str] = []
@@ -309,7 +317,10 @@ class _Table:
 
 
 def solution_of(index: int) -> Solution:
-    """Return the solution of a row's index: Tensile's index, counted from 1, or rocBLAS's own negative index."""
+    """Return the solution for the index in a row.
+
+    A positive index is Tensile's, counted from 1.  A negative index is rocBLAS's own.
+    """
     return Solution("rocblas", str(index if index < 0 else -index - RESERVED), raw=str(index))
 
 
@@ -361,7 +372,10 @@ FORMATS = (BENCH, PROFILE, TUNE)
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the row of a problem without its index.  Return None if a field that Tensile compares is unknown."""
+    """Return the row for a problem without the index (cells joined by commas).
+
+    Return None if a field that Tensile compares is unknown.
+    """
     return None if not isinstance(problem, GemmProblem) or _unknown(problem) else _key(problem)
 
 
@@ -384,7 +398,7 @@ def _key(gemm: GemmProblem) -> str:
 
 
 def plain_key(gemm: GemmProblem) -> str | None:
-    """Return the row of a call of ``rocblas_sgemm`` and its kind.
+    """Return the row, without the index, that a call of ``rocblas_sgemm`` and the like matches: its strides are 0.
 
     Return None if no such function exists for the types.
     """
@@ -397,7 +411,7 @@ def plain_key(gemm: GemmProblem) -> str | None:
 
 
 def accepts(override: Override) -> bool:
-    """Return True for a GEMM without epilogue whose solution is one of rocBLAS's Tensile kernels."""
+    """Return True if the override is a GEMM without epilogue and its solution is one of rocBLAS's Tensile kernels."""
     gemm, solution = override.problem, override.solution
     if not isinstance(gemm, GemmProblem) or gemm.members or gemm.bias or gemm.activation not in (None, "none"):
         return False
@@ -406,15 +420,15 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Return the override file.
+    """Write the override file.
 
-    A product that ``rocblas_sgemm`` and its kind also compute gets a second row (``plain_key``).
+    If ``rocblas_sgemm`` and the like can also compute a product, the product gets a second row (``plain_key``).
 
     Alpha is written as 1, because Tensile does not compare it.
 
     Raises EmissionError if the target's rocBLAS is not known to be version 5 or later, because earlier versions number
-    solutions differently.  Raises it also if a field that Tensile compares is not known.  The value of a beta other
-    than 0 is never known.
+    solutions differently.  Raises EmissionError if a field that Tensile compares is unknown.  A beta other than 0
+    is always unknown, because the problem states only that it is not 0.
     """
     major = re.match(r"(\d+)\.", target.get("rocblas_version", ""))
     if major is None or int(major[1]) < 5:

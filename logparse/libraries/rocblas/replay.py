@@ -1,8 +1,9 @@
 """rocBLAS through its C API: the library's own choice, and every solution that it lists for a product.
 
 A solution's id is rocBLAS's own index, as its logs print it.  Indices of Tensile's kernels are negative.  An override
-file can name only these.  The list has no order and does not state which solution the library itself takes.  So the
-library's choice is the solution ``Default``. rocBLAS takes workspace from its handle, so replay offers it no workspace.
+file can name only Tensile's kernels.  The list has no order and does not state which solution rocBLAS itself would
+choose.  So the library's own choice has the id ``Default``.  rocBLAS takes workspace from its handle, so replay
+provides no workspace.
 
 Signatures: ROCm/rocBLAS ``library/include/internal/rocblas-functions.h``, ``rocblas-types.h``.
 """
@@ -22,7 +23,7 @@ from logparse.libraries.kinds.device.torch_device import Tensor, TorchRunnable
 from logparse.model import DEFAULT, GemmProblem, Problem, Solution
 
 _TYPES = {"f16_r": 150, "f32_r": 151, "f64_r": 152, "bf16_r": 168}
-"""rocblas_datatype of each type in which torch provides operands."""
+"""Data type of the operands → number of ``rocblas_datatype``."""
 _COMPUTE = ("f16_r", "f32_r", "f64_r")
 _OPERATIONS = {"N": 111, "T": 112, "C": 113}
 _STANDARD, _BY_INDEX, _NO_FLAGS = 0, 1, 0
@@ -31,10 +32,10 @@ _NAMES = ("librocblas.so.5", "librocblas.so.4", "librocblas.so")
 
 
 class RocBlas(DeviceBackend):
-    """The backend.  Raises OSError if there is no rocBLAS."""
+    """Replay backend for rocBLAS.  Raises OSError if rocBLAS is not installed."""
 
     def __init__(self, place: Place) -> None:
-        super().__init__(place)  # this loads torch, and with it torch's own rocBLAS
+        super().__init__(place)  # Called first, because torch loads its own copy of rocBLAS.
         self._library = loaded_library("librocblas", *_NAMES)
         self._handle = ctypes.c_void_p()
         self._ask("rocblas_create_handle", ctypes.byref(self._handle))
@@ -46,12 +47,12 @@ class RocBlas(DeviceBackend):
         return dict(self._device.facts) | {"rocblas_version": text.value.decode("ascii", "replace")}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """Return the library's choice, then the solutions that it lists.
+        """Return the library's own choice (``Default``), then the solutions that rocBLAS lists for the problem.
 
-        With ``exhaustive`` the whole list is returned.
+        At most ``limit`` solutions are returned.  With ``exhaustive`` all listed solutions are returned.
         """
         gemm = _gemm(problem)
-        unread = dict.fromkeys("abcd", self._reserve(1).data_ptr())  # the list needs no operands
+        unread = dict.fromkeys("abcd", self._reserve(1).data_ptr())  # rocBLAS does not read the operands here.
         arguments, function = _arguments(self._handle, gemm, unread), _function(gemm) + "_get_solutions"
         count = ctypes.c_int()
         self._ask(function, *arguments, _BY_INDEX, _NO_FLAGS, None, ctypes.byref(count))
@@ -61,7 +62,7 @@ class RocBlas(DeviceBackend):
         return [DEFAULT, *(listed if self._place.exhaustive else listed[: limit - 1])]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
-        """Return a call with this index.  The library checks that the solution fits."""
+        """Prepare a call with this solution.  rocBLAS itself checks that the solution fits the problem."""
         gemm = _gemm(problem)
         operands = self.operands(gemm, conditions)
         assert isinstance(operands, GemmOperands)
@@ -79,11 +80,12 @@ class RocBlas(DeviceBackend):
         return TorchRunnable(self._device, operands, call)
 
     def _ask(self, function: str, *arguments: Any) -> None:
-        """Call the library.
+        """Call a function of the library.
 
-        Raises UnsupportedError for ``not implemented``, otherwise RuntimeError with function and status.
+        Raises UnsupportedError if the status is ``not implemented``.  Raises RuntimeError with the function and the
+        status for any other error.
         """
-        status = getattr(self._library, function)(*arguments)  # ctypes caches an attribute, but not an item
+        status = getattr(self._library, function)(*arguments)  # ctypes caches getattr, but not [function].
         if status:
             error = UnsupportedError if status == _NOT_IMPLEMENTED else RuntimeError
             raise error(f"{function}: rocblas_status {status}")
@@ -94,7 +96,7 @@ def _function(gemm: GemmProblem) -> str:
 
 
 def _arguments(handle: ctypes.c_void_p, gemm: GemmProblem, memory: Mapping[str, int]) -> list[Any]:
-    """Return the arguments of a call, up to the compute type."""
+    """Return the arguments of the gemm function, from the handle to the compute type."""
     batched = (gemm.batch_count or 1) > 1
     operands: dict[str, list[Any]] = {}
     for name, matrix in matrices(gemm).items():
@@ -110,7 +112,7 @@ def _arguments(handle: ctypes.c_void_p, gemm: GemmProblem, memory: Mapping[str, 
 
 
 def _gemm(problem: Problem) -> GemmProblem:
-    """Return the problem if rocBLAS runs it.  Raises UnsupportedError otherwise."""
+    """Return the problem as a GEMM.  Raises UnsupportedError if rocBLAS cannot run it."""
     gemm = supported_gemm(problem, _TYPES, _COMPUTE, (None, "none"))
     if epilogue(gemm) != "DEFAULT":
         raise UnsupportedError(f"epilogue {gemm.epilogue}")

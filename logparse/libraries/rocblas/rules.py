@@ -1,10 +1,11 @@
-"""The override format of rocBLAS's override CSVs: which rows Tensile reads and matches, and remarks on them.
+"""Override format of rocBLAS's override CSVs: which rows Tensile reads and matches, and remarks on them.
 
-* Tensile silently skips any line that is no row of 15 or 18 cells.
-* It reads a number as far as it goes (``64x`` is 64).
-* It compares the input type and the output type.  Of the compute type it only compares if it is wider than the input's.
-* Of several rows of one call the latest counts.
-* The file names neither the build nor the GPU of its indices, and rocBLAS checks neither.
+* Tensile skips a line without a message unless the line has 15 or 18 cells.
+* Tensile reads a number up to the first character that is no part of it (``64x`` is 64).
+* Tensile compares the input type and the output type.  It does not compare the compute type itself, but only if the
+  compute type is wider than the input type.
+* If several rows match a call, Tensile takes the latest row.
+* Solution indices are valid for one build and one GPU.  The file names neither, and rocBLAS checks neither.
 
 Source: ROCm/Tensile ``Tensile/Source/lib/source/UserDrivenTuningParser.cpp``, rocBLAS ``tensile_host.cpp``.
 """
@@ -37,15 +38,18 @@ _BYTES: Mapping[str, int] = {
     **dict(zip(("i8_r", "i32_r", "bf16_r", "f16_r", "f32_r", "f64_r", "f32_c", "f64_c"), _WIDTHS, strict=True)),
     **dict(zip("hsdcz", _WIDTHS[3:], strict=True)),
 }
-"""Types that Tensile's parser knows, each with the size that Tensile compares (from Tensile's own table)."""
+"""Types that Tensile's parser knows → size in bytes, by which Tensile tells if a compute type is wider.
+
+The sizes are from Tensile's own table.
+"""
 _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row"
 
 
 @dataclass(frozen=True)
 class OverrideRow:
-    """One line that is no heading.  ``cells`` are split as ``std::getline`` splits them.
+    """Line of an override file, except headings.  ``cells`` are split as ``std::getline`` splits them.
 
-    ``native`` is True if the reading rocBLAS accepts its own negative indices, None if this is unknown.
+    ``native`` is True if the target's rocBLAS accepts its own negative indices.  It is None if this is unknown.
     """
 
     line: int
@@ -55,7 +59,7 @@ class OverrideRow:
 
     @cached_property
     def key(self) -> str:
-        """The fields that Tensile compares, as ``key`` spells them.  Empty for a row that Tensile does not read."""
+        """Fields that Tensile compares, in the form of ``key``.  Empty if Tensile does not read the row."""
         if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
             return ""
         n = {name: value or 0 for name, value in self.numbers.items()}
@@ -83,7 +87,7 @@ class OverrideRow:
 
     @cached_property
     def numbers(self) -> dict[str, int | None]:
-        """The sizes, leading dimensions, strides and the index.  A cell that is no number becomes None."""
+        """Sizes, leading dimensions, strides and index, by name.  A cell that is no number becomes None."""
         c = self.cells
         out = {name: leading(x) for name, x in zip((*_SIZES, "lda", "ldb", "ldc"), (*c[2:6], *c[8:11]), strict=True)}
         if len(c) == _COUNTS[1]:
@@ -102,7 +106,7 @@ class OverrideRow:
 
     @property
     def whole(self) -> bool:
-        """True if it has as many cells as a row."""
+        """True if the line has 15 or 18 cells."""
         return len(self.cells) in _COUNTS
 
 
@@ -203,7 +207,7 @@ _RULES: tuple[Rule[OverrideRow, _Context], ...] = (
 
 
 def recognise(head: Head) -> bool:
-    """Return True for a heading of rocblas-gemm-tune, or for a first row without a heading."""
+    """Return True if the file begins with the heading of rocblas-gemm-tune, or with a row."""
     text, _ = text_of(head.data)
     first = next((line for line in text.split("\n") if line.strip()), "")
     return first.startswith("transA,transB,M,N,batch_count,K,") or _is_row(first)
@@ -215,7 +219,7 @@ def _is_row(line: str) -> bool:
 
 
 def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
-    """Yield each line with a comma that is no heading."""
+    """Yield an ``OverrideRow`` for each line with a comma, except headings."""
     for number, line in enumerate(text.split("\n"), start=1):
         if "," in line and _HEADING not in line:
             cells = line.split(",")
@@ -223,9 +227,9 @@ def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return a call's key as Tensile compares it with the rows.
+    """Return the key of a call: the fields that Tensile compares with a row.
 
-    Return None if a field is unknown, or if rocBLAS does not run the problem.
+    Return None if a field is unknown, or if rocBLAS cannot run the problem.
     """
     if not isinstance(problem, GemmProblem) or problem.bias or problem.activation not in (None, "none"):
         return None
@@ -242,7 +246,10 @@ def key(problem: Problem, target: Facts) -> str | None:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Return the calls of a single product through functions other than ``rocblas_gemm_ex``, which find other rows."""
+    """Return, by problem, the keys of calls that a run made through functions other than ``rocblas_gemm_ex``.
+
+    These functions pass other strides for a single product, so their calls match other rows.
+    """
     out = {}
     for function, call in messages:
         own = key(problem_from_text(call), reading.key_facts) if function in _FOUND else None
@@ -260,7 +267,10 @@ _FOUND: Mapping[str, tuple[Sequence[str], str]] = {
         "a batch finds no row that logparse writes, also where it is of one product",
     ),
 }
-"""Strides of the rows that a call finds, and the reason, by the function of the message beside the call."""
+"""Function of the message beside a call → strides that a matching row must have, and the reason.
+
+``-`` matches no row.
+"""
 
 
 def _text(
@@ -272,7 +282,7 @@ def _text(
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[OverrideRow, _Context]]:
-    """Return the reading of the file by Tensile.  It is not known if its indices fit the target's build."""
+    """Read the file as Tensile reads it.  It remains unknown if the indices fit the target's build."""
     text, bom = text_of(data)
     found = tuple(entries("\ufeff" * bom + text, reads_native(target)))
     table = Table(found, _Context(bom, with_key(found)), _RULES, [_BUILD if found else _EMPTY])
@@ -298,7 +308,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _records(file: Source) -> Iterator[tuple[int, Record]]:
-    """Yield the rows of the table, each with its line. rocblas-gemm-tune prints them among other lines."""
+    """Yield each row of the table with its line number.  rocblas-gemm-tune prints rows among other lines."""
     reader = rocblas.TUNE.begin()
     for number, line in enumerate(file.lines(), start=1):
         outcome = reader.take(line)
@@ -329,7 +339,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     ),
     conversion=Conversion(
         word="rocblas",
-        recognise=lambda head: True,  # the table may stand anywhere in the output of rocblas-gemm-tune
+        recognise=lambda head: True,  # The table may begin anywhere in the output.
         read=_records,
         takes=lambda given, rocblas_version: given if given.library == "rocblas" else None,
         matched="rocBLAS gives only calls to Tensile that hipBLASLt does not serve",
