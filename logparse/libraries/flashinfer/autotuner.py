@@ -1,4 +1,6 @@
-"""FlashInfer's ``autotune_configs.json``: the tactic that its autotuner chose per operator and bucket of shapes.
+"""FlashInfer's ``autotune_configs.json``: the tactic that the autotuner chose per operator and bucket of shapes.
+
+A tactic is a variant of an operator's kernel.  A runner is a class that implements the operator.
 
 ::
 
@@ -7,21 +9,21 @@
      "('fp4_gemm', 'CutlassFp4GemmRunner', ((1, 2560), (2560, 14336), (-1, 320)), ())": ["CutlassFp4GemmRunner", 4],
      "('flashinfer::trtllm_fp4_block_scale_moe', 'MoERunner', ((1, 3584), (1, 16)), ())": ["MoERunner", [8, 52]]}
 
-``with flashinfer.autotune(True, cache=PATH)`` writes it.  vLLM writes it below
+``with flashinfer.autotune(True, cache=PATH)`` writes the file.  vLLM writes it below
 ``$VLLM_CACHE_ROOT/flashinfer_autotune_cache``.  A key is the ``repr`` of several parts:
 
-* the operator and the runner;
-* the sizes of the inputs: a dynamic size is the size of its bucket, and −1 follows from other sizes;
+* the operator and the runner
+* the sizes of the inputs.  A dynamic size is rounded to its bucket.  −1 means that the size follows from other sizes.
 * in later versions: further values by which the runner distinguishes calls.
 
-A tactic is a number or a list that only its runner understands.  −1 is the runner's fallback.  ``_records``,
-``_generation`` and ``_last_updated_by`` are not about tactics.  FlashInfer ignores a file whose ``_metadata`` differ
-from its own (``*`` equals all).  It reads a file without ``_metadata`` unchecked.  Since July 2026 it ignores a number
-of a runner ``Cudnn…``.
+A tactic is a number or a list that only its runner understands.  −1 is the runner's fallback.  The keys
+``_records``, ``_generation`` and ``_last_updated_by`` hold no tactics.  FlashInfer ignores a file if its ``_metadata``
+differ from FlashInfer's own (``*`` matches any value).  It reads a file without ``_metadata`` and checks
+nothing.  Since July 2026 it ignores a tactic that is a number if the runner's name begins with ``Cudnn``.
 
-No times are stored, so each entry is a choice without a time.  The runner is part of the choice, not of the problem.
-If two entries differ only in the runner, FlashInfer takes the entry whose runner its caller lists first.
-Source: flashinfer-ai/flashinfer ``flashinfer/autotuner.py`` at 081b91c8, the first (March 2026), and
+The file holds no times, so each entry becomes a choice without a time.  The runner is part of the choice, not of the
+problem.  If two entries differ only in the runner, FlashInfer takes the entry whose runner its caller lists first.
+Source: flashinfer-ai/flashinfer ``flashinfer/autotuner.py`` at 081b91c8 (first version, March 2026), and
 ``flashinfer/autotuner/autotuner.py`` at fb28d724 (``save_configs``, ``load_configs``, ``ProfilingCacheKey.file_key``).
 """
 
@@ -40,11 +42,11 @@ _METADATA = "_metadata"
 recognise = begins(rb'\s*\{\s*"(?:\(\'[^\']+\', \'\w+\', \(|_metadata"\s*:\s*\{\s*"flashinfer_version")')
 _KEY = regex(r"\('(?P<op>[^' ]+)', '\w+', (?P<sizes>\(.*\))\)")
 _UNKNOWN = ("unknown", "None", "*")
-"""Values of metadata that name no version."""
+"""Values in ``_metadata`` that state no version."""
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield the metadata as facts, and each entry as a choice.  An entry that cannot be read is a counted reject."""
+    """Yield the metadata as facts, and each entry as a choice without a time.  An unreadable entry becomes a reject."""
     data = content(source)
     try:
         found = parsed(data)

@@ -1,6 +1,6 @@
 """hipblaslt-bench's arguments, which bench lines, profile records, YAML lists and result rows share.
 
-All spell a GEMM by the same names (``transA``, ``batch_count``, ``bias_vector`` …), as flags, keys or columns.  Source:
+All these formats describe a GEMM with the same names (``transA``, ``batch_count``, ``bias_vector`` …).  Source:
 ROCm/hipBLASLt ``clients/benchmarks/client.cpp``, ``clients/include/hipblaslt_common.yaml``.  Source of the columns,
 which a tuning file has too: ``argument_model.hpp`` and ``testing_matmul.hpp`` (5.5 to 2026).
 """
@@ -23,7 +23,7 @@ WORDS: Mapping[str, Collection[str]] = {
     "activation_type": ("none", "relu", "gelu", "swish", "clamp", "sigmoid"),
     "bias_source": ("a", "b", "d"),
 }
-"""Values of each argument whose values are a closed list."""
+"""Argument → its allowed values, for arguments with a closed list of values."""
 SWITCHES: Mapping[str, bool] = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 SCALE_WORDS: Mapping[str, str] = {
     **enums.SCALES,
@@ -32,15 +32,15 @@ SCALE_WORDS: Mapping[str, str] = {
 
 
 ONLY_IN_BLOCKS = frozenset({"f4_r", "f6_r", "bf6_r"})
-"""Types whose products always are scaled in blocks.
+"""Types whose products are always scaled in blocks.
 
-Builds of 2026 log ``--scaleA 0`` for them nevertheless (rocm-libraries issue 12024).  So that scale is unknown, and not
-none.
+Nevertheless, builds of 2026 log ``--scaleA 0`` for these types (rocm-libraries issue 12024).  So a logged 0 means that
+the scale is unknown.
 """
 
 
 def unlogged_scale(problem: Problem) -> bool:
-    """Return True if a product needs a scale of blocks and its log states none."""
+    """Return True if an operand must be scaled in blocks but its scale is unknown."""
     if not isinstance(problem, GemmProblem) or ONLY_IN_BLOCKS.isdisjoint((problem.a_type, problem.b_type)):
         return False
     return None in (problem.scale_a, problem.scale_b)
@@ -49,9 +49,9 @@ def unlogged_scale(problem: Problem) -> bool:
 def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None) -> GemmProblem:
     """Return the GEMM that the arguments describe.  ``sizes`` are the fields for its sizes, or its ``members``.
 
-    * An argument without a value, or with a text that is no value of it, is unknown.
-    * A missing argument is unknown too, except for switches, scales and the activation.
-    * For these, ``absent`` decides: False if a missing argument is not set, None if it is unknown.
+    * If an argument has no value or an invalid value, its field is unknown.
+    * If an argument is missing, its field is unknown too, except for switches, scales and the activation.
+    * For these, ``absent`` decides: if it is False, a missing argument means not set.  If it is None, it means unknown.
 
     Raises ValueError if the text of a number is no number.
     """
@@ -66,7 +66,8 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
     blocks = not ONLY_IN_BLOCKS.isdisjoint(values.get(f"{x}_type") for x in "ab")
     bias, gradient = switch("bias_vector"), switch("gradient")
     activation = values.get("activation_type", None if absent is None else "")
-    activation = "none" if activation == "" else activation  # ROCm 6.3 writes no value for no activation
+    # ROCm 6.3 writes the flag without a value if there is no activation.
+    activation = "none" if activation == "" else activation
     types = {name: x if (x := values.get(name)) in enums.BENCH_TYPES else None for name in (*TYPES, *_OTHER_TYPES)}
     compute = enums.PROFILE_COMPUTE_TYPES.get(values.get("compute_type") or "", values.get("compute_type"))
     trans = {f"trans_{x.lower()}": (values.get(f"trans{x}") or "").upper() for x in "AB"}
@@ -112,8 +113,8 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
     An unknown epilogue or scale is written as none.  4- and 6-bit products have no solution without scales, so their
     unknown scale is written as the scale of MX formats (blocks of 32).
 
-    Raises EmissionError if a transpose, the batch count or a type is unknown, because ``what`` would silently mean
-    another problem.
+    Raises EmissionError if a transpose, the batch count or a type is unknown, because without it ``what`` (the output
+    that needs the arguments) would silently mean another problem.
     """
     p = problem.normal
     known = {"transA": p.trans_a, "transB": p.trans_b, "batch_count": p.batch_count}
@@ -152,14 +153,15 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
 def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[str, int]:
     """Return ``m n k``, the leading dimensions and the strides of a GEMM or of a group's member.
 
-    Unknown leading dimensions and strides are tight.  With a single batch an unknown stride is 0.  Raises
-    EmissionError if m, n or k is unknown.
+    Unknown leading dimensions and strides are written without gaps.  With a single batch an unknown stride is 0.
+    Raises EmissionError if m, n or k is unknown.
     """
     if size.m is None or size.n is None or size.k is None:
         raise EmissionError(f"no {what} without m, n and k of {problem.label}")
     shape = GemmProblem(trans_a=problem.trans_a, trans_b=problem.trans_b, m=size.m, n=size.n, k=size.k)
     ld = {f"ld{x}": getattr(size, f"ld{x}") for x in "abcd"}
-    ld["ldc"] = ld["ldd"] if ld["ldc"] is None else ld["ldc"]  # β zero: C is not read, the library checks its layout
+    # At β = 0 the library does not read C, but it checks C's layout.
+    ld["ldc"] = ld["ldd"] if ld["ldc"] is None else ld["ldc"]
     ld = enums.tight_leading_dimensions(shape) | {name: value for name, value in ld.items() if value is not None}
     strides = {f"stride_{x}": getattr(size, f"stride_{x}") for x in "abcd"}
     tight = dict.fromkeys(strides, 0) if problem.batch_count == 1 else tight_strides(shape, ld)
@@ -174,7 +176,7 @@ _COLUMNS: Mapping[str, str] = {
     "swizzle_a": "swizzleA",
     "swizzle_b": "swizzleB",
 }
-"""Column in lower case → argument of the same meaning, for the columns that are read.
+"""Column name in lower case → argument with the same meaning.
 
 ``aux_type`` is printed even if there is no aux matrix.  Only ``use_e`` could tell, and no version prints it.  So
 ``aux_type`` is not read.
@@ -194,7 +196,7 @@ def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
         return None
     sizes = {name: int(low[name]) for name in _NUMBERS if name in low}
     values = {argument: low.get(name) for name, argument in _COLUMNS.items()}
-    if "aux_type" not in low:  # a row from before 7.0, which has no swizzle
+    if "aux_type" not in low:  # Before 7.0 there is no swizzle.
         values |= {argument: values[argument] or "0" for argument in ("swizzleA", "swizzleB")}
     return problem(values, {"batch_count": None, "batch_mode": None, **sizes}, absent=None)
 

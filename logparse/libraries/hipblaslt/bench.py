@@ -59,9 +59,10 @@ from logparse.quoting import Shell, shell_line
 
 
 class Flag(NamedTuple):
-    """One flag: ``allows`` tests a text as its value, and ``bare`` is its meaning without a value.
+    """Flag of the command line.
 
-    If ``bare`` is ``None``, the flag needs a value.
+    * ``allows``: function that returns a true value if a text is a valid value of the flag.
+    * ``bare``: the value that the flag has if none is given.  ``None`` if the flag needs a value.
     """
 
     allows: Callable[[str], object]
@@ -81,7 +82,7 @@ def _one_of(*words: str) -> Callable[[str], bool]:
 _SWITCH = _one_of("0", "1", "true", "false")
 
 SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "lde", *(f"stride_{x}" for x in "abcde"))
-"""Flags that a grouped GEMM repeats per member.  ``-m -n -k`` are short, the others long."""
+"""Names of flags that a grouped GEMM repeats for each member.  ``-m -n -k`` have one dash, the others two."""
 
 LOGGED: Mapping[str, Flag] = {
     "--api_method": Flag(_one_of("c", "cpp", "mix")),
@@ -117,13 +118,13 @@ _TOOL_ONLY: Mapping[str, Flag] = {
     **dict.fromkeys(("--amaxScaleA", "--amaxScaleB", "--amaxD", "--use_user_args"), Flag(_SWITCH, "1")),
     "--log_function_name": Flag(_SWITCH, "1"),
 }
-"""Flags that only the tool takes.  A line with such a flag was typed."""
+"""Flags that the library never logs.  If a line has such a flag, a person typed it."""
 
 _ADAPTIVE = "--adaptive"
 """Beginning of the tool's options of adaptive timing (2026: ``--adaptive``, ``--adaptive_noise 0.01`` …)."""
 
 _OTHER_MODE = frozenset({"--yaml", "--data", "--help", "-h", "--version"})
-"""Flags with which the command line names no problem."""
+"""Flags for other modes of the tool (``--yaml``, ``--help`` …).  A line with such a flag names no problem."""
 
 FLAGS: Mapping[str, Flag] = {**LOGGED, **_TOOL_ONLY}
 _ALIASES = {"sizem": "m", "sizen": "n", "sizek": "k", "r": "precision", "i": "iters", "j": "cold_iters"}
@@ -134,11 +135,11 @@ _SPELLED: Mapping[str, Mapping[str, str]] = {
     **{_NAMES[token]: SHORT_TYPES for token, flag in FLAGS.items() if flag.allows is _TYPE},
     "compute_type": SHORT_COMPUTE_TYPES,
 }
-"""Other words for the values of flags.  Only typed lines have them."""
+"""Flag → synonyms of its values.  Only typed lines have synonyms."""
 
 ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
 _ALWAYS = ("transA", "transB", "batch_count", *TYPES, "compute_type")
-"""Flags that every logged line of every version has.  A line that lacks a flag of this list was cut."""
+"""Flags that every version logs in every line.  If a line lacks such a flag, the line was cut."""
 
 # ------------------------------------------------------------------------------------------- reading
 
@@ -154,14 +155,17 @@ _COMMAND = regex(
 )
 """Pattern of the whole command.
 
-If the command begins the line, it may have a shell's words before it.  Else the pattern begins at the command itself.
+At the beginning of a line, a prompt, variables and wrappers may precede the command.  Elsewhere only its path may.
 """
 
 SCALE_NOT_LOGGED = "the log states no scale of"
-"""Beginning of the message beside a call of 4- or 6-bit types whose scale a build did not log."""
+"""Beginning of a message's text.  The message accompanies a call of 4- or 6-bit types if the log lacks the scale."""
 
 OBJECT = "hipblaslt_ext::Gemm"
-"""Function of the message beside a call through the C++ object.  The message's text is the problem's text."""
+"""Value of a message's ``function``.  Such a message accompanies a call through the C++ object.
+
+The message's text is the problem's text.
+"""
 
 _LATER = re.compile(r"--[A-Za-z]\w*").fullmatch
 _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>", "2>&1", "&>"})
@@ -169,9 +173,11 @@ _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>
 
 @dataclass
 class _Words:
-    """Flags of one line: values by name without dashes, and the sizes of each member.
+    """Flags of one command line.
 
-    ``tool`` is True if the line was typed.
+    * ``values``: name without dashes → value.
+    * ``members``: sizes of each member of a grouped GEMM.
+    * ``tool``: True if a person typed the line.
     """
 
     values: dict[str, str] = field(default_factory=dict)
@@ -193,11 +199,12 @@ class _Words:
 def read(text: str) -> Outcome:
     """Read one line that contains ``hipblaslt-bench``.
 
-    The outcome is a call, a message (``--yaml FILE``, ``--help``), a reject, or foreign.
+    The outcome is a call, a message (for ``--yaml FILE`` or ``--help``), a reject if the command is torn, or foreign if
+    the line only mentions the tool.
     """
     match = _COMMAND.search(text)
     if match is None or match["rest"] is None:
-        return FOREIGN  # the line only mentions the tool
+        return FOREIGN  # No command.
     tokens = match["rest"].split()
     if _OTHER_MODE.intersection(tokens):
         return Outcome("message", (Message(category="bench", text=text.strip()),))
@@ -227,7 +234,7 @@ def read(text: str) -> Outcome:
 def _words(tokens: Sequence[str]) -> _Words:
     words = _Words()
     values, members = words.values, words.members
-    tokens = (*tokens, "")  # no flag allows the empty text
+    tokens = (*tokens, "")  # The empty text ends the loop, because no flag allows it as a value.
     at = 0
     while token := tokens[at]:
         flag = FLAGS.get(token)
@@ -266,10 +273,10 @@ def _words(tokens: Sequence[str]) -> _Words:
 
 
 def _may_be_missing(token: str, following: str, bare: str | None) -> None:
-    """Check that a flag may have no value.
+    """Check that a flag may stand without a value.
 
-    Raises ValueError if ``token`` needs a value.  Raises ValueError if the text behind it is neither its value nor
-    another flag.
+    Raises ValueError if the flag ``token`` needs a value.  Raises ValueError if the next text is neither a valid value
+    nor another flag.
     """
     if following and following not in FLAGS and following not in _END_OF_COMMAND:
         raise ValueError(f"{token} cannot be {following[:60]!r}")
@@ -301,7 +308,8 @@ def _logged_problem(words: _Words) -> GemmProblem:
     if since_64:
         unknown |= {f"scale_{x.lower()}": None for x in "AB" if f"scale{x}" not in words}
     if since_64 and "scale_type" in words and "activation_type" not in words:
-        unknown["activation"] = None  # rocRoller's own emitter writes neither scales nor activation; it has none
+        # rocRoller's own emitter writes neither scales nor activation.  It has none.
+        unknown["activation"] = None
     return problem(words.values, {**_sizes(words), **unknown}, absent=False)
 
 
@@ -352,8 +360,8 @@ _OF_MEMBER = frozenset(f.name for f in fields(Member))
 def command(gemm: Problem, solution: Solution | None = None) -> Shell:
     """Return the hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later).
 
-    Unknown leading dimensions and strides are written tight.  An unknown epilogue or scale is left out, which means
-    none.
+    Unknown leading dimensions and strides are written without gaps.  An unknown epilogue or scale is left out, so the
+    tool uses none.
 
     Raises EmissionError if a transpose, size, batch count or type is unknown, because the tool would silently take a
     default.

@@ -68,12 +68,15 @@ _TARGET = regex(r"Query device success: there are \d+ devices\.?(?: \(Target dev
 _REST = regex(r"with [\d.]+ GB memory|maxGridDimX \d|-{10,}\Z")
 _INDEX_COLUMNS = ("solution_index", "soulution_index")
 _PATIENCE = 20
-"""Most lines of other programs between a header and its row.  Kernels print, and standard error is mixed in."""
+"""Maximum number of other programs' lines between a header and its row.
+
+Such lines come from kernels that print and from standard error.
+"""
 
 
 @dataclass
 class _Row:
-    """One printed row.  It is kept until its kernel info and its Winner block have passed.
+    """Printed row.  The row is kept until its kernel info and the Winner block, which may add to it, have been read.
 
     ``cells`` holds the texts by column in lower case.
     """
@@ -93,7 +96,7 @@ class _Row:
 
     @property
     def _not_converged(self) -> list[str]:
-        """Statement of adaptive timing about a time that did not settle, as a list of at most one text."""
+        """Status of adaptive timing if it is not ``converged``, as a list with one text.  Else an empty list."""
         status = self.cells.get("status", "-")
         return [f"adaptive timing: {status}"] if status not in ("-", "", "converged") else []
 
@@ -119,17 +122,17 @@ class _Row:
 
 @dataclass
 class _Reader:
-    """Reader of one stream: the rows of the problem that is being timed, and the header whose row must come next."""
+    """Reader of one stream.  Its state: the rows of the current problem, and the header whose row must come next."""
 
     rows: list[_Row] = field(default_factory=list)
     current: _Row | None = None  # the row that kernel info belongs to
     names: tuple[str, ...] = ()  # columns of a header whose row has not come yet
-    above: tuple[str, ...] = ()  # columns of the header of the row before; further rows may follow
+    above: tuple[str, ...] = ()  # columns of the last row, because further rows may follow
     ordinal: str = ""
     winner: bool = False
-    ended: bool = False  # another run of the tool has begun: the rows are complete
+    ended: bool = False  # True if another run of the tool has begun, so the rows are complete
     patience: int = 0
-    devices: bool = False  # lines about devices may follow
+    devices: bool = False  # True if lines about devices may follow
     target: str = "0"
     device: Mapping[str, str] = field(default_factory=dict)
     known: set[Fact] = field(default_factory=set)
@@ -177,7 +180,7 @@ class _Reader:
             self.devices = self.devices or version == "hipBLASLt version:"
             return self._facts(Fact(_VERSIONS[version], text[len(version) :].strip()))
         target = _TARGET.match(text)
-        self.devices = self.devices or bool(target)  # versions up to 6.0 print no version of their own before it
+        self.devices = self.devices or bool(target)  # Up to 6.0 no version precedes it.
         device = _DEVICE.match(text) if self.devices else None
         if target:
             self.target = target[1] or "0"
@@ -188,9 +191,9 @@ class _Reader:
         return Outcome("fact") if self.devices else None
 
     def _facts(self, *facts: Fact) -> Outcome:
-        """Return facts, each once per stream.
+        """Return the facts that this stream has not stated yet.
 
-        A script runs the tool hundreds of times, and each run prints the same facts.
+        A script may run the tool hundreds of times, and each run prints the same facts.
         """
         new = [fact for fact in facts if fact.value and fact not in self.known]
         self.known.update(new)
@@ -204,7 +207,7 @@ class _Reader:
         return Outcome("fact", records)
 
     def _row(self, text: str) -> Outcome | None:
-        if _INDEX_ONLY.match(text):  # documentation prints the header before its index
+        if _INDEX_ONLY.match(text):  # Documentation has the index behind the header.
             self.ordinal = text.strip("[]: \t")
             return Outcome("fact")
         if not _ROW.match(text):
@@ -236,8 +239,8 @@ class _Reader:
     def _keep(self, new: _Row) -> bool:
         """Keep a row and return True.
 
-        If a Winner's row repeats a row, its info is added to that row, and the result is False.  That row is counted
-        already.
+        If the Winner block repeats a kept row, its info is added to the kept row, and the result is False, because the
+        kept row was already counted.
         """
         self.current = new
         if self.winner:
@@ -258,7 +261,7 @@ class _Reader:
         return Outcome("fact")
 
     def _message(self, text: str) -> Outcome | None:
-        if not text.startswith(_MESSAGES) or "param copies" in text:  # TunableOp has a line with the same beginning
+        if not text.startswith(_MESSAGES) or "param copies" in text:  # a line of TunableOp
             return None
         # The support line begins a problem, so the rows above it are complete.
         records = self._flush() if text.startswith("Is supported ") else []

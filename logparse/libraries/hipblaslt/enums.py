@@ -1,4 +1,4 @@
-"""Enum texts of hipBLASLt (and cuBLASLt), as tables.  A table that is needed in both directions is read in both.
+"""Enum texts of hipBLASLt (and cuBLASLt), as tables.  Some tables are used in both directions.
 
 Sources: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/utility.cpp`` (texts of prefixed lines),
 ``clients/include/argument_model.hpp`` (bench words), ``clients/include/hipblaslt_arguments.hpp`` (codes).
@@ -31,7 +31,7 @@ SHORT_TYPES: Mapping[str, str] = {
     "c": "f32_c",
     "z": "f64_c",
 }
-"""Other words of hipblaslt-bench for data types (``string_to_hip_datatype``)."""
+"""Synonym in hipblaslt-bench → data type (``string_to_hip_datatype``)."""
 
 SHORT_COMPUTE_TYPES: Mapping[str, str] = {
     "s": "f32_r",
@@ -43,7 +43,7 @@ SHORT_COMPUTE_TYPES: Mapping[str, str] = {
     "z": "f64_r",
     "f64_c": "f64_r",
 }
-"""Other words of hipblaslt-bench for compute types (``string_to_hipblas_computetype``, complex ones since 2026)."""
+"""Synonym in hipblaslt-bench → compute type (``string_to_hipblas_computetype``, complex types since 2026)."""
 
 DATA_TYPES: Mapping[str, str] = {
     "R_16F": "f16_r",
@@ -53,7 +53,7 @@ DATA_TYPES: Mapping[str, str] = {
     "R_8I": "i8_r",
     "R_8U": "u8_r",
     "R_32I": "i32_r",
-    # Bench lines write f8_r for OCP and FNUZ alike (the arch decides).  So both texts become that word here.
+    # Bench lines write f8_r for OCP and FNUZ, because the arch decides.  So both texts become f8_r here.
     "R_8F_E4M3": "f8_r",
     "R_8F_E5M2": "bf8_r",
     "R_8F_E4M3_FNUZ": "f8_r",
@@ -108,7 +108,7 @@ def compute_type(text: str | None) -> str | None:
 
 
 class Epilogue(NamedTuple):
-    """Meaning of an epilogue's name, as the fields of ``GemmProblem`` with the same names."""
+    """Meaning of an epilogue's name.  The fields are those of ``GemmProblem`` with the same names."""
 
     activation: str
     bias: bool = False
@@ -118,9 +118,9 @@ class Epilogue(NamedTuple):
 
 
 def _forward(word: str, *, aux: bool = False) -> dict[str, Epilogue]:
-    """Return an activation's forward epilogues, with and without bias.
+    """Return the forward epilogues of an activation by name, with and without bias.
 
-    If ``aux`` is True, adds the variants that keep a matrix for the backward pass.
+    If ``aux`` is True, add the variants that keep a matrix (aux) for the backward pass.
     """
     act = word.lower()
     out = {word: Epilogue(act), f"{word}_BIAS": Epilogue(act, True, bias_source="d")}
@@ -178,7 +178,7 @@ SCALE_CODES: Mapping[str, str] = {word: code for code, word in SCALES.items() if
 
 
 def default_types(values: dict[str, Any]) -> dict[str, Any]:
-    """Fill in the bias type and the aux type that the library takes if the call sets none: D's type.
+    """Fill in the bias type and the aux type if the call does not set them.  The library then uses D's type.
 
     This holds for a D of 16 bits and more.  For a narrower D the default depends on the other types, so it stays
     unknown (hipBLASLt API reference, ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and ``..._EPILOGUE_AUX_DATA_TYPE``).
@@ -192,9 +192,9 @@ def default_types(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def beta_of(*texts: str | None) -> Beta | None:
-    """Return "zero" or "nonzero" for the scalar β.  ``texts`` are the texts of its parts.
+    """Return "zero" or "nonzero" for the scalar β.  ``texts`` are the texts of its real and imaginary parts.
 
-    Returns None if no part is given or a part is no number.  ``std::to_string`` prints six decimals.  So a β below 5e-7
+    Returns None if no text is given or a text is no number.  ``std::to_string`` prints six decimals.  So a β below 5e-7
     reads as zero, and nothing in the line shows it.
     """
     try:

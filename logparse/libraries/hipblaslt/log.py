@@ -29,7 +29,7 @@ from logparse.libraries.kinds.format import LineFormat, Outcome
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Call, GemmProblem, Message, Reject, Trans, with_plain
 
-# Ingest has removed the bracket after the library (process or thread), unless it was no number.
+# Ingest has removed the bracket with the process or thread, unless its content was no number.
 _PREFIX = regex(r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\])?\[(HIPBLASLT|cublasLt)\](?:\[\d+\])?\[(\w+)\]\[([^\]\[]+)\]")
 _PAIR = regex(r"([A-Za-z]\w*)=(\[[^\[\]]*\]|[^\s\[\]]*)(?:\s+|\Z)")
 _INNER = regex(r"([A-Za-z]\w*)=(.*?)(?=\s+[A-Za-z]\w*=|\s*\Z)")
@@ -49,7 +49,10 @@ _NEEDED = ("Adesc", "Bdesc", "Cdesc", "Ddesc", "computeDesc", "workSpaceSizeInBy
 
 
 def read(text: str) -> Outcome:
-    """Read a line without its clock and process bracket: the matmul's Trace as a call, any other line as a message."""
+    """Read a line whose time and process brackets are removed.
+
+    A Trace line of the matmul is a call.  Any other line is a message.
+    """
     line = text.strip()
     match = _PREFIX.match(line)
     if match is None:
@@ -151,11 +154,11 @@ def _count(text: str) -> int | None:
 
 _TRANS: Mapping[str, Trans] = {"OP_N": "N", "OP_T": "T", "OP_C": "C"}
 _BATCH_MODES = {"": "strided", "0": "strided", "1": "pointer"}
-"""``batch_mode`` is printed since hipBLASLt 1.3.  Before, all batches are strided."""
+"""Text of ``batch_mode`` → batch mode.  hipBLASLt prints it since 1.3.  In older versions all batches are strided."""
 
 
 def _alpha_vector(values: Mapping[str, str], desc: Mapping[str, str]) -> bool | None:
-    if "pointerMode" in desc:  # cuBLASLt only: printed if it is not the host's scalar
+    if "pointerMode" in desc:  # Only cuBLASLt prints it, and only if alpha is no host scalar.
         return True if "VECTOR" in desc["pointerMode"] else None
     return "alphaVector" in values
 
@@ -170,7 +173,7 @@ FORMAT = LineFormat(
     name="hipblaslt-log",
     about="hipBLASLt and cuBLASLt log lines: Error, Trace, Hints, Info, Api (log masks 1 to 31)",
     markers=(b"][HIPBLASLT][", b"][cublasLt]["),
-    # if the clock is torn off, the record still begins (and is rejected) at the library's bracket
+    # If the time is cut off, the line is still recognised by the library's bracket, and rejected.
     start=rb"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?\]\[(?:HIPBLASLT|cublasLt)\]\[",
     read=read,
     prefixed=True,

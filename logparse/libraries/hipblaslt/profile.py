@@ -1,4 +1,6 @@
-"""Profile records: each distinct call and how often it ran, written when the process ends (ROCm 6.4 and later).
+"""Profile records of hipBLASLt (ROCm 6.4 and later): one record per distinct call, with the number of its executions.
+
+The library writes the records when the process ends.
 
 ``HIPBLASLT_LOG_MASK=64`` writes the profile.  ``128`` writes the extended profile, which has the solution and the
 kernel name::
@@ -11,8 +13,9 @@ A record looks like YAML but is not YAML.  ROCm 7.0 writes empty keys (``: ,``).
 comma.  So this module has a tokenizer of its own.  A list that a YAML tool wrote again begins with
 ``- {function: matmul``.  Source: ROCm/hipBLASLt ``tensile_host.cpp`` and ``include/tuple_helper.hpp``.
 
-``rotating``, ``cold_iters`` and ``iters`` do not make a record ``by_tool``, unlike in a bench line.  Users write them
-into records to feed the records to ``hipblaslt-bench --yaml``, and ``call_count`` still is the application's.
+If a record has ``rotating``, ``cold_iters`` or ``iters``, it is not ``by_tool``, unlike a bench line with such flags.
+Users add these keys to records so that ``hipblaslt-bench --yaml`` can read them, but ``call_count`` is still the
+application's.
 
 PyTorch's ``BLAS_PARAMS`` look similar.  They have no ``call_count`` and no ``c_`` before the compute type, and are
 foreign here.
@@ -39,21 +42,21 @@ _NEEDED = ("alpha", "beta", "transA", "transB", "batch_count", "a_type", "b_type
 _NEEDED_LAST = ("compute_type", "activation_type", "call_count")
 _KNOWN = (frozenset(flag.lstrip("-") for flag in LOGGED) - {"m", "n", "k"}).union(
     {"M", "N", "K", "solution_Name", "kernel_name", "call_count"},
-    # keys that users add for hipblaslt-bench --yaml
+    # Users add these for hipblaslt-bench --yaml.
     {"initialization", "use_gpu_timer", "requested_solution_num", "print_kernel_info", "norm_check", "unit_check"},
     {"timing", "workspace", "device", "function"},
 )
 
 
 def read(text: str) -> Outcome:
-    """Read one line with a record: a call with its count, and the solution's names if the record has them."""
+    """Read one record as a call with its count, and the solution's names if the record states them."""
     match = _OPEN.search(text)
     body = text[match.end() :].strip() if match else ""
     if match is None or body[:1] not in (",", ""):
         return FOREIGN
     try:
         if body.endswith("}") and "call_count" not in body and "compute_type: c_" not in body:
-            return FOREIGN  # PyTorch's text for a problem
+            return FOREIGN  # BLAS_PARAMS of PyTorch
         if not body.endswith("}"):
             raise ValueError("cut profile record: no closing brace")
         values, members = _values(body[1:-1])
@@ -121,7 +124,7 @@ def _problem(values: dict[str, str], members: list[dict[str, int]]) -> GemmProbl
         fields: dict[str, Any] = {"members": tuple(_member(member) for member in members)}
     else:
         fields = {name.lower(): int(values[name]) for name in ("M", "N", "K", *ALWAYS_SIZES[3:])}
-    if "aux_type" not in values:  # a record from before 7.0, which has no swizzle
+    if "aux_type" not in values:  # Before 7.0 there is no swizzle.
         values = {"swizzleA": "0", "swizzleB": "0", **values}
     # Before ROCm 7.1 a record has neither scaleC/D nor a readable swizzle.  They are unknown, not absent.
     return problem(values, fields, absent=None)

@@ -1,9 +1,9 @@
-"""hipBLASLt through AMD's own bindings (package ``rocm-bindings-libraries``): the heuristic's list, pick first.
+"""hipBLASLt through AMD's Python bindings (package ``rocm-bindings-libraries``): list the heuristic's solutions.
 
-If it is asked for very many solutions, the heuristic returns nearly all kernels that fit the problem.  ``exhaustive``
-does that.  A solution's id is the index that logs and tuning files use.  It is the first int32 of
-``hipblasLtMatmulAlgo_t`` (read in the library's source).  The bindings return tuples with the status first, and take
-pointers as integers.
+The first solution of the list is the pick.  If the heuristic is asked for very many solutions, it returns nearly all
+kernels that fit the problem.  ``exhaustive`` asks for so many.  A solution's id is the index that logs and tuning files
+use.  It is the first int32 of ``hipblasLtMatmulAlgo_t`` (read in the library's source).  The bindings return tuples
+with the status first, and take pointers as integers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from logparse.libraries.kinds.blas_gemms import EPILOGUES, TYPES, Described, LtB
 from logparse.model import GemmProblem, Problem
 
 _OUTER_VECTOR = 3
-"""HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F: a factor per row of op(A) or column of op(B)."""
+"""Number of HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F: one factor per row of op(A) or per column of op(B)."""
 _ALPHA_VECTOR = 4
-"""HIPBLASLT_POINTER_MODE_ALPHA_DEVICE_VECTOR_BETA_HOST: alpha is a vector in the device's memory."""
+"""Number of HIPBLASLT_POINTER_MODE_ALPHA_DEVICE_VECTOR_BETA_HOST: alpha is a vector in device memory."""
 _ATTRIBUTES: Mapping[Described, tuple[str, str]] = {
     "matmul_desc": ("hipblasLtMatmulDescAttributes_t", "HIPBLASLT_MATMUL_DESC_"),
     "matrix_layout": ("hipblasLtMatrixLayoutAttribute_t", "HIPBLASLT_MATRIX_LAYOUT_"),
@@ -51,7 +51,7 @@ class HipblasLt(LtBackend):
     }
     """Epilogue → hipblasLtEpilogue_t (hipblaslt.h).
 
-    The aux matrix of RELU_AUX holds values.  cuBLASLt's holds bits.
+    In hipBLASLt the aux matrix of RELU_AUX holds values.  In cuBLASLt it holds bits.
     """
     operations = 111, 112
     pointers: ClassVar[Mapping[str, str]] = {"bias": "BIAS_POINTER", "aux": "EPILOGUE_AUX_POINTER"} | {
@@ -65,7 +65,8 @@ class HipblasLt(LtBackend):
         from rocm.bindings import hip, hipblas, hipblaslt
 
         self._lt: Any = hipblaslt
-        self._data_type, self._compute_type = hip.hipDataType, hipblas.hipblasComputeType_t  # numbers are refused
+        # The bindings take members of their enumerations and refuse numbers.
+        self._data_type, self._compute_type = hip.hipDataType, hipblas.hipblasComputeType_t
         super().__init__(place)
 
     def environment(self) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""hipBLASLt's runtime tuning cache: its rows in a tuning file, and the lines that the library prints about it.
+"""hipBLASLt's runtime tuning cache: its rows in a tuning file, and the lines that the library prints about the cache.
 
 The library writes the cache with ``HIPBLASLT_TUNING_MODE=tune HIPBLASLT_TUNING_CACHE_PATH=FILE``.  ``hipblaslt-bench``
 of the same versions writes it with ``HIPBLASLT_TUNING_FILE`` (hipBLASLt's documentation of offline tuning, 1.5).  An
@@ -7,9 +7,9 @@ entry is a header line that begins with ``schema_version``, and a line of 61 val
     schema_version,git_version,transA,transB,m,n,k,batch_count,a_type,…,solution_index,kernel_name,…,us,complete,…
     1,4f1c2d9a,T,N,2048,1024,2048,1,f16_r,…,247670,Cijk_Alik_Bljk_HHS_BH_…,0,21.9,1,…
 
-The cache's own reader compares all columns of the problem with a call.  It takes the index only if the index still
-names the same kernel.  Readers up to 7.2 (1.2.2) drop the rows, because their columns stand in another order.  No
-column states β.
+The reader of the cache compares all columns of the problem with a call.  It takes the index only if the index still
+names the same kernel.  Readers of tuning files up to ROCm 7.2 (hipBLASLt 1.2.2) drop such rows, because the columns
+have another order.  No column states β.
 
 With a log level, the library prints to standard error (as Info lines)::
 
@@ -32,7 +32,7 @@ from logparse.libraries.kinds.format import FOREIGN, LineFormat, Outcome
 from logparse.model import GemmProblem, Message
 
 SINCE = 100_500
-"""First version that may read such rows."""
+"""First hipBLASLt version whose reader of tuning files may read rows of the cache."""
 SCHEMA = "schema_version"
 
 _EPILOGUES = {
@@ -57,12 +57,12 @@ _EPILOGUES = {
 
 
 def is_header(names: Sequence[str] | None) -> bool:
-    """Return True if a header line belongs to a row of the cache."""
+    """Return True if the line is the header of a cache row."""
     return names is not None and SCHEMA in {name.strip() for name in names}
 
 
 def problem(cells: Mapping[str, str]) -> GemmProblem:
-    """Return the call of a row.  Raises ValueError if a text is no number or a column is missing."""
+    """Return the GEMM of a cache row.  Raises ValueError if a number cannot be read or a column is missing."""
     names = ("transA", "transB", "m", "n", "k", "batch_count", "lda", "ldb", "ldc", "ldd", "epilogue", "compute_type")
     missing = [x for x in (*names, "a_type", "b_type", "c_type", "d_type", "solution_index", "us") if not cells.get(x)]
     if missing:
@@ -72,7 +72,7 @@ def problem(cells: Mapping[str, str]) -> GemmProblem:
     epilogue = EPILOGUES.get(_EPILOGUES.get(int(cells["epilogue"]), ""))
     fields: dict[str, Any] = vars(made) | (epilogue._asdict() if epilogue else {})
     fields = {name: value for name, value in fields.items() if name in GemmProblem.__dataclass_fields__}
-    for x in "ab":  # the kind of scale is one of the library's own numbers
+    for x in "ab":  # The scale is a number of the library's own enumeration.
         fields[f"scale_{x}"] = "none" if cells.get(f"scale{x.upper()}") == "0" else None
         own = fields[f"{x}_type"] if cells.get(f"compute_input_type_{x}") == "0" else None
         fields[f"compute_input_{x}_type"] = own
@@ -86,9 +86,10 @@ _FALLEN_BACK = re.compile(r"\b(?:fellback|invalidated)=[1-9]")
 
 
 def read_line(text: str) -> Outcome:
-    """Read a line about the cache.
+    """Read a line that the library prints about the cache as a message.
 
-    A summary with calls that the cache did not serve has the category ``info``, so that its remark is known.
+    If a summary counts calls that the cache did not serve, the message has the category ``info``.  Such messages lead
+    to a remark in reports.
     """
     text = text.strip()
     if not text.startswith("tuning-cache: "):

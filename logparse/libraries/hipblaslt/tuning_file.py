@@ -8,8 +8,9 @@ each row has a header line of its own::
         T,N,0,1,57344,2048,8192,1,8192,469762048,0,8192,16777216,57344,117440512,57344,117440512,bf16_r,bf16_r,bf16_r,
     bf16_r,f32_r,0,0,0,0,0,none,0,f32_r,512,491987,287.653,3910.97,105597,gfx942:sramecc+:xnack-,304
 
-Both layouts occur under one revision, so a row is read by its layout.  This module holds the layout, the reader of a
-file, the library's key and the writer.  ``tuning_rules`` holds which rows a version of the library keeps.
+A file of one revision may have either layout, so each row is read by its own layout.  This module has the layout, the
+reader of a file, the library's key and the writer.  ``tuning_rules`` describes which rows a version of the library
+keeps.
 Source: ROCm/hipBLASLt ``UserDrivenTuningParser.cpp``, ``clients/include/testing_matmul.hpp``.
 """
 
@@ -59,24 +60,27 @@ _WANTED = ("transA", "transB", *_NUMBERS, *_TYPES, "compute_type", INDEX)
 _PLACED_TYPES = frozenset({"f16_r", "bf16_r", "f32_r", "f64_r", "i8_r", "i32_r", "f8_r", "bf8_r"})
 _NAMED_TYPES = _PLACED_TYPES | frozenset(FNUZ.values())
 _NEWER_TYPES = _NAMED_TYPES | {"f6_r", "bf6_r", "f4_r"} | COMPLEX
-"""Data types of ``string_to_hip_datatype`` in ROCm/rocm-libraries ``hipblaslt_type_strings.hpp`` (2026)."""
+"""Data types that newer versions read.
+
+Source: ``string_to_hip_datatype`` in ROCm/rocm-libraries ``hipblaslt_type_strings.hpp`` (2026).
+"""
 
 # ------------------------------------------------------------------------------------------- layout, and what is there
 
 
 @dataclass(frozen=True)
 class TuningRow:
-    """One line of values, and the header line before it if there is one.
+    """Row of a tuning file: a line of values, and the header line before it if there is one.
 
     * ``line``: line number, counted from 1.
     * ``values``: the cells of the line.
     * ``header``: the names in the header line, or None.
-    * ``index``: the solution index that the library takes.
-    * ``taken``: the cells that the library takes, by column.
-    * ``key``: the key under which the library keeps the row.  It is empty if the library drops the row, which it does
-      without a message.
-    * ``rule`` and ``why``: the reason for a dropped row.
-    * ``claim``: True if the time is another row's.  Somebody copied that row to a size that nobody timed.
+    * ``index``: the solution index as the library reads it.
+    * ``taken``: column → text that the library reads for this column.
+    * ``key``: the key under which the library keeps the row.  Empty if the library drops the row.  The library prints
+      no message about dropped rows.
+    * ``rule`` and ``why``: the lint rule and the reason if the library drops the row.
+    * ``claim``: True if the row is a copy of a timed row with other sizes.  Nobody timed it, so its time is not used.
     """
 
     line: int
@@ -91,7 +95,7 @@ class TuningRow:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Columns of the row.  Without a header they are the 37 columns of ROCm 6.4."""
+        """Names of the row's columns.  A row without a header has the 37 columns of ROCm 6.4."""
         return TUNING_COLUMNS if self.header is None else self.header
 
     @cached_property
@@ -101,13 +105,13 @@ class TuningRow:
 
     @property
     def time_us(self) -> float | None:
-        """Time of the row, µs.  None if the row has no time, or another row's time."""
+        """Time of the row, µs.  None if the row has no time, or if it is a copy of another row (``claim``)."""
         value = self._number("us")
         return value if 0 < value < math.inf and not self.claim else None
 
     @property
     def stated_flops(self) -> float:
-        """Operations of the timed call: the row's Gflop/s times its time.  0 if the row lacks one of the two."""
+        """Operations of the timed call: the row's Gflop/s × its time.  0 if the rate or the time is missing."""
         value = self._number("hipblaslt-Gflops") * self._number("us") * 1e3
         return value if 0 < value < math.inf else 0.0
 
@@ -119,7 +123,7 @@ class TuningRow:
 
     @property
     def text(self) -> str:
-        """Row as a file holds it: its header line, if it has one, and its values."""
+        """Lines of the row as in a file: the header line, if there is one, and the values."""
         lines = filter(None, (self.header, self.values))
         return "\n".join("    " + ",".join(words).rstrip("\r") for words in lines)
 
@@ -129,10 +133,10 @@ class TuningRow:
 
     @property
     def problem(self) -> GemmProblem | None:
-        """Problem that the library takes the row for.
+        """Problem of the row as the library reads it.
 
-        It is never grouped, and every transpose but N is T.  A number that the library does not match by may have any
-        value.
+        The problem is never grouped.  Every transpose except N is read as T.  Numbers that are not part of the
+        library's key may have any value.
         """
         read = {name: "N" if self.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
         read |= {x: str(size) for x in (*_NUMBERS, INDEX) if (size := leading(self.taken.get(x, ""))) is not None}
@@ -161,7 +165,7 @@ def recognise(head: Head) -> bool:
 def read(source: Source) -> Iterator[Outcome]:
     """Read each row as a measurement (µs).  The revision, the arch and the CU count become facts.
 
-    A row with another row's time is read without its time.
+    If a row is a copy of another row (``claim``), it is read without its time.
     """
     header: tuple[str, ...] | None = None
     lines: list[Line] = []
@@ -170,12 +174,12 @@ def read(source: Source) -> Iterator[Outcome]:
     for number, line in enumerate(source.lines(), start=1):
         if not line.text.strip():
             yield Outcome("blank")
-        elif line.text.lstrip().startswith(FIRST):  # a build without a revision writes nothing behind the colon
+        elif line.text.lstrip().startswith(FIRST):  # A build may have no revision.
             revisions.append(Fact("hipblaslt_revision", line.text.strip()[len(FIRST) :].strip()))
             yield Outcome("fact", (revisions[-1],))
         elif "transA" in line.text:
             header = split(line.text)
-            yield Outcome("fact")  # a header line names columns and has no time
+            yield Outcome("fact")  # header: no time
         else:
             lines.append(line)
             rows.append(row_of(number, split(line.text), header, None))
@@ -271,18 +275,18 @@ _KEY_FIELDS = ("trans_a", "trans_b", "batch_count", "m", "n", "k", "a_type", "b_
 _PLACED_COMPUTES = frozenset({"f16_r", "f32_r", "f64_r", "i32_r"})
 """Compute types that ROCm 6.4 reads.  It reads the column as a data type and drops rows with any other text."""
 BETWEEN = 1300
-"""First version that may read ``xf32_r`` by its place, as ``f32_r``.
+"""First version that reads columns by place and may read ``xf32_r`` as ``f32_r``.
 
-This is the reader at ROCm/hipBLASLt@00ed225c.  It is newer than ROCm 6.4's reader (0.12) and older than the reader by
+Such a reader is in ROCm/hipBLASLt@00ed225c.  It is newer than ROCm 6.4's reader (0.12) and older than the reader by
 name (0.15, 7.0).  No release of ROCm has such a version.  6.4.0 to 6.4.2 drop such rows (issue ROCm/hipBLASLt#2010).
 """
 _COMPUTES = frozenset({"f32_r", "f64_r", "i32_r", "xf32_r"})
 _FAST_COMPUTES = frozenset({"f32_f16_r", "f32_bf16_r"})
 _OBJECT_COMPUTES = {"f16_r": "f32_f16_r", "bf16_r": "f32_bf16_r"}
 NO_ROW = "-"
-"""Text in place of the compute type, in a key that no row has."""
+"""Text that stands for the compute type in a key that no row can have."""
 _FOLDS_FAST = 100_203
-"""First version whose fast compute types may have the key of f32_r (rocm-libraries PR 6557)."""
+"""First version that may treat the fast compute types as f32_r in keys (rocm-libraries PR 6557)."""
 
 
 def version(target: Mapping[str, str]) -> int | None:
@@ -301,22 +305,23 @@ def version(target: Mapping[str, str]) -> int | None:
 def by_name(number: int | None) -> bool | None:
     """Return True if this version reads columns by name, False if by place.
 
-    Both occur in versions 0.15.x.  For these, and for an unknown version, the result is ``None``.
+    Return ``None`` for an unknown version, and for 0.15.x, because some builds of 0.15.x read by name and some by
+    place.
 
     0.15 is the development version of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613).  It read by place
-    until ROCm/hipBLASLt pull request 1962 of May.  If the result is ``None``, a row is read as by the build that writes
-    its layout.
+    until ROCm/hipBLASLt pull request 1962 of May.  If the result is ``None``, callers choose
+    the reader by the row's layout: by name if the row has a header.
     """
     return None if number is None or 1500 <= number < 100_000 else number >= 100_000
 
 
 def folds_fast(number: int | None) -> bool | None:
-    """Return True if this version keys the fast compute types as f32_r.  Return None for an unknown version."""
+    """Return True if this version has f32_r in keys for fast compute types.  Return None for an unknown version."""
     return None if number is None else number >= _FOLDS_FAST
 
 
 def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
-    """Return the compute type for which the library takes the text of a row, or None if the library drops the row."""
+    """Return the compute type that the library reads from a row's text, or None if the library drops the row."""
     if not named:
         if text == "xf32_r" and number is not None and number >= BETWEEN:
             return "f32_r"
@@ -391,20 +396,21 @@ def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
 
 
 class _DroppedError(Exception):
-    """Raised if the library drops a row.  ``args`` are the lint rule that the row breaks and the reason."""
+    """Raised if the library drops a row.  ``args`` are the lint rule and the reason."""
 
 
 def rows_of(text: str, number: int | None) -> list[TuningRow]:
-    """Parse the lines of values, each with the header line before it if there is one.
+    """Parse the rows of a file as this version of the library reads them.
 
-    If the version is unknown, a row is read as by the library that writes its layout.
+    If the version is unknown, a row with a header is read by name, and a row without a header by place (as ROCm 6.4
+    does).
     """
     out: list[TuningRow] = []
     header: tuple[str, ...] | None = None
     for line, content in enumerate(text.split("\n"), start=1):
         values, names = split(content), "transA" in content
         if names and by_name(number) is False:
-            continue  # 6.4 takes a header for a row whose sizes are no numbers
+            continue  # 6.4 reads a header as a row without numbers, and drops it.
         if names and header is None:
             header = values
         elif header is not None or (FIRST not in content and len(values) > 1):
@@ -414,7 +420,7 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
 
 
 def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
-    """Return the rows, with ``claim`` set if the time is another row's.
+    """Return the rows with ``claim`` set for each row that is a copy of a timed row.
 
     hipblaslt-bench computes a row's Gflop/s from its sizes and its time.  An epilogue adds some operations per element
     of D.  If rows of several sizes have the same solution, time and rate, one row was timed: the row whose sizes fit
@@ -435,7 +441,10 @@ def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
 
 
 _EPILOGUE, _ROUNDED = 10, 0.02
-"""Most operations per element of D that hipblaslt-bench adds for an epilogue, and the relative error of rounding."""
+"""Maximum number of operations per element of D that hipblaslt-bench adds for an epilogue.
+
+The second value is the relative error of rounding.
+"""
 
 
 def _timing(row: TuningRow) -> tuple[str, ...]:
@@ -443,13 +452,13 @@ def _timing(row: TuningRow) -> tuple[str, ...]:
 
 
 def _operations(row: TuningRow) -> tuple[int, int]:
-    """Return the operations of the row's product: alone, and with the costliest epilogue.  0 if a size is no number."""
+    """Return the row's operations without an epilogue and with the costliest one.  0 if a size is no number."""
     m, n, k, batch = (leading(row.taken.get(x, "")) or 0 for x in ("m", "n", "k", "batch_count"))
     return 2 * m * n * k * batch, (2 * k + _EPILOGUE) * m * n * batch
 
 
 def row_of(line: int, values: tuple[str, ...], header: tuple[str, ...] | None, number: int | None) -> TuningRow:
-    """Return one row as this version reads it.  An unknown version reads it as the library that writes its layout."""
+    """Return one row as this version reads it.  For an unknown version the row's layout decides (see ``rows_of``)."""
     row = TuningRow(line, values, header)
     try:
         sure = by_name(number)
@@ -511,7 +520,7 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
     if compute is None:
         raise _DroppedError("compute-type", f"ROCm 6.4 drops entries of compute type {cells['compute_type']!r}")
     if number is None and not named and fnuz_only(cells["gcnArchName"]):
-        types = [FNUZ.get(x, x) for x in types]  # the older reader has one name, and the device has one family
+        types = [FNUZ.get(x, x) for x in types]  # One name for both families.
     trans = ["N" if cells[name] == "N" else "T" for name in ("transA", "transB")]
     return ",".join((*trans, *map(str, sizes.values()), *types, compute))
 
@@ -614,7 +623,7 @@ def _values(override: Override, target: Mapping[str, str]) -> list[str]:
         "bias_vector": int(bool(p.bias)),
         "bias_type": p.bias_type or "f32_r",
         "hipblaslt-Gflops": f"{(p.flops or 0) / seconds / 1e9:g}",
-        "hipblaslt-GB/s": f"{(p.bytes or 0) / seconds / 2**30:g}",  # as hipblaslt-bench computes it
+        "hipblaslt-GB/s": f"{(p.bytes or 0) / seconds / 2**30:g}",  # The formula is hipblaslt-bench's.
         "us": f"{override.time_us or 0:g}",
         "solution_index": override.solution.id,
         "gcnArchName": target["arch"],

@@ -11,14 +11,14 @@ compute type             read as a data type              an unknown one is take
 several rows of one key  the latest                       the first whose index the build has
 =======================  ===============================  ==============================================================
 
-The reader by name came with library version 1500.  It walks through the names and looks for eleven columns in a fixed
-order.  It takes the first column with the name that is next.
+The reader by name came with library version 1500.  It looks for eleven columns in a fixed order.  It goes through the
+header once.  Whenever a name equals the next of the eleven names, it takes that column.
 
-Both readers remove blanks only in front of a line.  Both take any transpose but ``N`` for T.  Both read a number up to
-the first character that is no part of it (``4096.0``, ``101917abc``).
+Both readers remove blanks only in front of a line.  Both read any transpose except ``N`` as T.  Both read a number up
+to the first character that is no part of it (``4096.0``, ``101917abc``).
 
 If the solution of the taken row cannot run the call, the library uses its own choice and tries no other row.  The first
-line must state the library's own revision.  Else the library takes nothing of the file for calls of its C functions.
+line must state the library's own revision.  Else the library ignores the file for calls of its C functions.
 
 The rules were compared with libhipblaslt 1.2.2 (ROCm 7.2.4) over a virtual GPU in
 ``tests/conformance/test_hipblaslt_files.py``.
@@ -65,7 +65,7 @@ _CACHE = (
 
 @dataclass(frozen=True)
 class Context:
-    """Target, its library's version (``number``), and the kept rows of the file by key."""
+    """Context of a rule: facts of the target, its library's version (``number``), and the file's kept rows by key."""
 
     facts: Facts
     number: int | None
@@ -78,7 +78,7 @@ class Context:
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Context]]:
     """Return the rows that the target's library takes from the file.
 
-    If the version is unknown, each row is read by the library that writes its layout.
+    If the version is unknown, a row with a header is read by name, and a row without a header by place.
     """
     text, _ = text_of(data)
     number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
@@ -101,16 +101,16 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Cont
 
 
 def _revision(text: str) -> str | None:
-    """Return the text that the library compares with its own revision, or None.
+    """Return the revision in the file's first line: the text behind ``Git Version: ``, blanks included.
 
-    It is the rest of the first line behind ``Git Version: ``, blanks included.
+    The library compares this text with its own revision.  Return None if the line has another form.
     """
     _, found, revision = text.partition("\n")[0].partition(tuning_file.FIRST)
     return revision if found else None
 
 
 def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
-    """Return the revision of the first line, and the device if all rows that name a device name the same."""
+    """Return the revision, and arch and CU count if the rows do not contradict each other."""
     revision = _revision(text)
     out = {} if revision is None else {"hipblaslt_revision": revision.rstrip("\r")}
     for name, column in tuning_file.DEVICE.items():
@@ -121,7 +121,7 @@ def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
 
 
 def _refusals(text: str, target: Facts) -> Iterator[Note]:
-    """Yield the reason why the library switches overriding off.  The first line must state its revision exactly."""
+    """Yield the reason why the library ignores the file: the first line does not state the library's exact revision."""
     mine, theirs = _revision(text), target.get("hipblaslt_revision")
     if mine is None:
         message = "the first line is not 'Git Version: …': the library compares it and switches overriding off"
@@ -143,7 +143,7 @@ def probe_order(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
 
 
 def recognise(head: Head) -> bool:
-    """Return True for every tuning file, also if its first line is lost or text stands before it."""
+    """Return True for a tuning file, also if its first line is missing or has text in front."""
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip(tuning_file.BLANKS.encode())
     return data.startswith(tuning_file.FIRST.encode()) or b"transA,transB,grouped_gemm,batch_count" in data
 
@@ -152,7 +152,7 @@ def recognise(head: Head) -> bool:
 
 
 def _dropped(name: str, remedy: str) -> Rule[TuningRow, Context]:
-    """Return the rule for one reason why the library drops a row."""
+    """Return the lint rule ``name`` for rows that the library drops, with its remedy."""
     return Rule(name, "error", "read", lambda row, context: row.why if row.rule == name else None, remedy)
 
 
@@ -201,10 +201,10 @@ def _copied(row: TuningRow, context: Context) -> str | None:
 
 
 def product_of(problem: Problem | None) -> dict[str, str | None]:
-    """Return a product's requirements on a kernel that the library's key does not hold.
+    """Return what a product requires of its kernel beyond the library's key.
 
-    The keys of the result are ``swizzle``, ``scale`` and ``input`` (a type that operands are converted to).  A value is
-    empty if the product has no such requirement, and None if it is unknown.
+    The result has the keys ``swizzle``, ``scale`` and ``input`` (the type that operands are converted to).  A value is
+    empty if the product has no such requirement.  It is None if the requirement is unknown.
     """
     if not isinstance(problem, GemmProblem):
         return {}
@@ -213,7 +213,7 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
     letters = "".join(letter for letter, is_set in swizzles if is_set)
     out["swizzle"] = None if any(x is None for _, x in swizzles) else f"swizzled {letters}" if letters else ""
     modes = [p.scale_a, p.scale_b]
-    parts = sorted({x for x in modes if x not in (None, "none", "scalar")})  # one factor needs no other kernel
+    parts = sorted({x for x in modes if x not in (None, "none", "scalar")})  # scalar: same kernels
     out["scale"] = None if None in modes else f"{'/'.join(parts)} scales" if parts else ""
     unknown = None in (p.compute_input_a_type, p.compute_input_b_type)
     out["input"] = None if unknown else f"as {'/'.join(p.converted)}" if p.converted else ""
@@ -221,9 +221,10 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
 
 
 def other_product(row: Problem | None, call: Problem) -> str:
-    """Return why a row's solution cannot run a call with the row's key, or an empty text.
+    """Return why the solution of a row cannot run a call although the keys are equal.  Return an empty text if it can.
 
-    The solution cannot run the call if it is for another product.  Only requirements that both state are compared.
+    The solution cannot run the call if the two differ in a requirement of ``product_of``.  A requirement that is
+    unknown for the row or the call is ignored.
     """
     mine, theirs = product_of(row), product_of(call)
     for word, needed in theirs.items():
@@ -238,9 +239,9 @@ def _product_text(problem: Problem | None) -> str:
 
 
 def work_of(problem: Problem | None) -> str:
-    """Return the work of a call that the library's key does not hold, as text.
+    """Return a text about the properties of a call that cost time but are not part of the library's key.
 
-    The text holds the product's own requirements in brackets, then β, then the bias and the activation.
+    The text has the requirements of ``product_of`` in brackets, then β, then the epilogue.
     """
     if not isinstance(problem, GemmProblem):
         return ""
@@ -250,9 +251,9 @@ def work_of(problem: Problem | None) -> str:
 
 
 def _slot(offer: Offer) -> str:
-    """Return the slot that a row competes for: its key and its product.
+    """Return the row's key and product.  When files are merged, only rows with the same text compete.
 
-    Rows of one key and of different products do not compete, because neither solution can run the other's calls.
+    Rows with one key and different products are both kept, because neither solution can run the calls of the other.
     """
     product = offer.work.partition("]")[0] if offer.work.startswith("[") else ""
     return f"{offer.key} {product}"
@@ -317,16 +318,16 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
 
 
 def _object_compute(problem: Problem, facts: Facts) -> str | None:
-    """Return the compute type of the row for a call through the C++ object.
+    """Return the compute type that a row must have if it shall serve a call through the C++ object.
 
-    Returns None if the C functions find the same row, or if the call has no key.
+    Returns None if the row for the C functions serves the call too, or if the call has no key.
     """
     own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)
     return None if other is None or own == other else other.rpartition(",")[2]
 
 
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Report calls through the C++ object whose key differs from the key of the C functions."""
+    """Return a report, by problem text, for each call whose key differs because it goes through the C++ object."""
     out = {}
     for call in object_calls(messages):
         if compute := _object_compute(call, reading.key_facts):
@@ -338,18 +339,19 @@ def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str,
 
 
 def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
-    """Return the problems that a run's logs name as called through the C++ object.
+    """Return the problems that a run called through the C++ object, according to its logs.
 
-    ``messages`` are pairs of function and text.
+    ``messages`` are pairs of function and text, as ``bench`` writes them beside such calls.
     """
     return [problem_from_text(text) for function, text in messages if function == bench.OBJECT]
 
 
 def with_objects(overrides: Sequence[Override], called: Sequence[Problem], target: Mapping[str, str]) -> list[Override]:
-    """Return the overrides, with an extra override behind each one that calls through the C++ object need.
+    """Return the overrides, with extra overrides so that they also serve calls through the C++ object.
 
-    ``called`` are the problems called through the C++ object.  The extra override has the key of such a call.  It is
-    left out if the key is the same or no row can have it.
+    ``called`` are the problems called through the C++ object.  If an override serves such a problem, an extra override
+    with the key of the call follows it.  No override is added if the two keys are equal, or if no row can have the
+    call's key.
     """
     keys = {tuning_file.key(call, target) for call in called} - {None}
     out = []
@@ -362,7 +364,7 @@ def with_objects(overrides: Sequence[Override], called: Sequence[Problem], targe
 
 
 def kernels(problem: Problem) -> str | None:
-    """Return the kind of kernels that a call needs, as text.  Return None if it is unknown.
+    """Return the kind of kernels that a call needs, as text.  Return None if the kind is unknown.
 
     The text is empty if the call needs no special kernels.  A solution index has kernels of one kind and serves no call
     of another kind.  Bias, activation, β, scales of whole matrices, leading dimensions and strides do not matter.
@@ -388,7 +390,10 @@ def kernels(problem: Problem) -> str | None:
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the revision, the device and the layouts of a file.  Raises InputError if the file has no revision."""
+    """Return the revision, the device and the layouts, which must be equal in all files of a merge.
+
+    Raises InputError if the file has no revision.
+    """
     text = text_of(data)[0]
     found = tuning_file.rows_of(text, None)
     revision = _own_facts(text, found).get("hipblaslt_revision")
@@ -413,9 +418,9 @@ def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Return the solution if it is an index of hipBLASLt, else None.
+    """Return the solution with hipBLASLt's index, or None if it is none of hipBLASLt's.
 
-    An index of rocBLAS that rocBLAS passes to hipBLASLt is translated.
+    If the solution has a rocBLAS index that stands for a hipBLASLt solution, the index is translated.
     """
     if given.library == "rocblas" and given.id.lstrip("-").isdigit():
         index = hipblaslt_index(given, rocblas_version)

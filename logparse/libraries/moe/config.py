@@ -1,4 +1,6 @@
-"""Fused-MoE configurations of vLLM and SGLang: names of the tables of Triton tiles, and log lines about missing ones.
+"""Fused-MoE tables of vLLM and SGLang: file names, and log lines about tables that were found or are missing.
+
+A table holds the tile sizes of a Triton kernel per number of tokens.
 
 ::
 
@@ -10,14 +12,16 @@
         not found at /…/configs/E=16,N=1536,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8,block_shape=[128,128].json
     INFO 05-03 17:42:23 [fused_moe.py:655] Using configuration from /…/E=8,N=3584,device_name=….json for MoE layer.
 
-A table is looked up by its *name*: experts, width, device, type, block.  A batch takes the entry whose number of tokens
-is nearest.  ``benchmarks/kernels/benchmark_moe.py --tune`` (vLLM) and ``benchmark/kernels/fused_moe_triton/`` (SGLang)
-make the tables.  Servers read them from ``VLLM_TUNED_CONFIG_FOLDER``, ``SGLANG_MOE_CONFIG_DIR`` or the packages' own
-folders.  Lines about block-scaled 8-bit products have the same form and name ``N=…,K=…`` tables.
+A server looks for a table by its *file name*: experts, width, device, type, block.  For a batch it takes the entry with
+the nearest number of tokens.  ``benchmarks/kernels/benchmark_moe.py --tune`` (vLLM) and
+``benchmark/kernels/fused_moe_triton/`` (SGLang) make the tables.  Servers read them from ``VLLM_TUNED_CONFIG_FOLDER``,
+``SGLANG_MOE_CONFIG_DIR`` or the packages' own folders.  Lines about block-scaled 8-bit products have the same form and
+name ``N=…,K=…`` tables.
 
-Because the name lacks the hidden size, a table is no problem.  Because an entry lacks its time, it is no measurement.
-``lint``, ``coverage`` and ``verify`` read tables (``rules.py``).  Lines of a log become messages.  Their function is
-the table's name without ``.json``, their text ``not found``, ``fallback`` or ``found``.
+A table is not read as problems, because its name lacks the hidden size.  An entry is not read as a measurement, because
+it has no time.
+``lint``, ``coverage`` and ``verify`` read tables (``rules.py``).  Lines of a log become messages.  The function of a
+message is the table's name without ``.json``.  Its text is ``not found``, ``fallback`` or ``found``.
 Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_moe_configs``,
 ``get_config_file_name``), sgl-project/sglang python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py.
 """
@@ -31,10 +35,17 @@ from logparse.model import Message
 
 CATEGORY = "moe-config"
 MISSING, FALLBACK, FOUND = "not found", "fallback", "found"
-"""Texts of messages: no table was found, a table of another Triton version, or the table itself."""
+"""Texts of messages.
+
+* ``not found``: the server found no table.
+* ``fallback``: the server used a table of another Triton version.
+* ``found``: the server used the table."""
 
 NAME = regex(r"(?:E=\d+,)?N=\d+,(?:K=\d+,)?device_name=[^/\s'\"]+?(?=\.json)")
-"""A table's name without ``.json``.  SGLang's ``block_shape=[128, 128]`` has a blank, which ``_names`` removes."""
+"""Pattern of a table's name without ``.json``.
+
+SGLang's ``block_shape=[128, 128]`` has a blank, which ``_names`` removes first.
+"""
 _FIELD = regex(r"(?:^|,)(\w+)=(\[[\d,]*\]|[^,]*)")
 _SPACED = regex(r"(block_shape=\[\d+), (\d+\])")
 _TABLE = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:triton_version"\s*:\s*"[^"]*"\s*,\s*"\d+|\d+)"\s*:\s*\{\s*"[A-Za-z_]+"')
@@ -43,9 +54,9 @@ _PID = regex(WORKER)
 
 
 def recognise(head: Head) -> bool:
-    """Return True for an object of token counts with tiles.
+    """Return True if the file begins as a JSON object of token counts, each with its tile sizes.
 
-    The tiles are Triton's, or FlyDSL's, which vLLM 0.25 reads.
+    The tile sizes may be for Triton, or for FlyDSL, which vLLM 0.25 reads.
     """
     return _TABLE.match(head.data) is not None and (b'"BLOCK_SIZE_M"' in head.data or b'"tile_m"' in head.data)
 
@@ -54,9 +65,9 @@ def recognise(head: Head) -> bool:
 
 
 def read_line(text: str) -> Outcome:
-    """Return the outcome of one line: a message per table that it names.
+    """Read one line as one message per table that it names.
 
-    A warning that names no table is a message, too.
+    A warning about a default configuration that names no table also becomes a message.
     """
     names = _names(text)
     if not names:
@@ -70,23 +81,23 @@ def read_line(text: str) -> Outcome:
 
 
 def fields(name: str) -> dict[str, str]:
-    """Return the fields of a table's name: E, N, K, device_name, dtype, block_shape."""
+    """Return the fields of a table's name by field name: E, N, K, device_name, dtype, block_shape."""
     return dict(_FIELD.findall(name))
 
 
 def is_name(text: str) -> bool:
-    """Return True if a table may have this name (without ``.json``)."""
+    """Return True if the text has the form of a table's name (without ``.json``)."""
     match = NAME.match(f"{text}.json")
     return match is not None and match.end() == len(text)
 
 
 def _names(text: str) -> list[str]:
-    """Return the tables that a text names, each once and without the blank in SGLang's names."""
+    """Return the names of tables in a text, each once.  The blank in SGLang's names is removed."""
     return list(dict.fromkeys(NAME.findall(_SPACED.sub(r"\1,\2", text))))
 
 
 def process(text: str) -> int | None:
-    """Return the process that the engine's prefix names, or None."""
+    """Return the process number in the engine's prefix, or None if the line has no such prefix."""
     match = _PID.match(text)
     return int(match["pid"]) if match else None
 

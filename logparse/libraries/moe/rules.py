@@ -1,17 +1,15 @@
-"""The override format of fused-MoE tables of vLLM and SGLang.
-
-It tells whether a server finds a table, and which entries the server can run.
+"""Override format of fused-MoE tables of vLLM and SGLang: does a server find a table, and which entries can it run?
 
 A server builds the table's name from the experts, the width per GPU, the device, the type and the block.  It opens the
-file of that name.  A file whose name differs by one letter is never read, whatever is in it.  The server applies
-``json.load`` to the whole file and ``int()`` to every name except ``triton_version``.  If a name is no number, this
-raises and the server ends.  The server then takes the entry whose number of tokens is nearest, the first of two.  An
-entry's words are arguments of a Triton kernel.  Block sizes must be powers of two.  An option that the backend does not
-know stops the launch.
+file of that name.  If the name of a file differs by one letter, the file is never read.  The server applies
+``json.load`` to the whole file and ``int()`` to every name except ``triton_version``.  If a name is no number,
+``int()`` raises and the server ends.  For a batch the server takes the entry with the nearest number of tokens.  If two
+entries are equally near, it takes the first.  An entry's members are arguments of a Triton kernel.  Block sizes must be
+powers of two.  If Triton's backend does not know an option, the launch fails.
 
 Tables of block-scaled products (``N=…,K=…``, no experts) are read in the same way, but with two differences:
-``triton_version`` is no exception, and only the server's own folder is searched.  Their kernel loads one scale per step
-along K.
+``triton_version`` is no exception, and only the server's own folder is searched.  The kernel of these products loads
+one scale per step along K, so a step must not be longer than a block.
 Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_config_file_name``,
 ``get_moe_configs``, ``invoke_fused_moe_kernel``), sgl-project/sglang
 python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py; ``get_w8a8_block_fp8_configs`` and
@@ -44,19 +42,20 @@ _AMD = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
 _KNOWN = {*_BLOCKS, "GROUP_SIZE_M", "SPLIT_K", "num_warps", "num_stages", "num_ctas", "USE_TMA", *_AMD}
 _BLOCK = re.compile(r"\[\d+,(\d{1,9})\]")
 _INTEGER = re.compile(r"\s*[+-]?\d{1,18}(?:_\d{1,18})*\s*\Z", re.ASCII)
-"""Texts that ``int()`` accepts."""
+"""Pattern of the texts that ``int()`` accepts."""
 _MEMBER = re.compile(r'"((?:[^"\\\n]|\\.)*)"\s*:\s*(?=[\[{])')
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]')
 
 Pairs = list[tuple[str, object]]
-"""An object as its members in order.  A name that occurs twice is listed twice."""
+"""JSON object as a list of its members, in order.  If a name occurs twice, both members are in the list."""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """One member of the table: its number of tokens, and the words of its tile (None: it is no object).
+    """Entry of a table: the tile sizes for a number of tokens.
 
-    Its key is the table's name.
+    * ``key``: name of the table.
+    * ``words``: the entry's members.  None if the entry is no JSON object.
     """
 
     key: str
@@ -82,17 +81,17 @@ class Tile:
 @dataclass(frozen=True)
 class _Context:
     name: str
-    """The table's name."""
+    """Name of the table."""
     version: str
     last: Mapping[int, Tile]
-    """The entry that counts, by its number of tokens."""
+    """Number of tokens → entry that the server uses: the last one with this number."""
 
     def field(self, name: str) -> str:
         return moe_config.fields(self.name).get(name, "")
 
     @property
     def scaled(self) -> int | None:
-        """The block along K of a block-scaled product."""
+        """Length of a scale's block along K.  None if the table is not for block-scaled products."""
         block = None if _has_experts(self.name) else _BLOCK.fullmatch(self.field("block_shape"))
         return int(block[1]) if block else None
 
@@ -114,7 +113,7 @@ def _no_tile(entry: Tile, context: _Context) -> str | None:
         return "no object of sizes"
     needed = [*_BLOCKS, "GROUP_SIZE_M"]
     if context.field("dtype") in ("int4_w4a16", "int8_w8a16"):
-        needed = ["BLOCK_SIZE_M", "GROUP_SIZE_M"]  # the kernel chooses the other sizes for these types
+        needed = ["BLOCK_SIZE_M", "GROUP_SIZE_M"]  # The kernel chooses the rest.
     missing = [name for name in needed if name not in entry.words]
     return f"no {', '.join(missing)}: the kernel cannot be launched" if missing else None
 
@@ -165,8 +164,8 @@ _RULES: tuple[Rule[Tile, _Context], ...] = (
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]]:
-    """Return the reading of the table by a server."""
-    table = name.removesuffix(".json").replace(", ", ",")  # SGLang writes the block with a comma and a blank
+    """Read the table as a server reads it."""
+    table = name.removesuffix(".json").replace(", ", ",")  # SGLang writes a blank in the block
     refusals, members = _members(data)
     entries = [_entry(table, line, key, value) for line, key, value in members if _INTEGER.match(key)]
     version = next((str(value) for _, key, value in members if key == _VERSION), "")
@@ -187,9 +186,10 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
 
 
 def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
-    """Return the reasons why the file is no object (empty: it is), and its members with their lines.
+    """Return errors, and the members of the file with their line numbers.
 
-    A byte order mark and bytes that are no UTF-8 raise in a server's ``open`` and ``json.load``, too.
+    There is an error if the file is no JSON object.  A byte order mark or bytes that are not UTF-8 are errors, because
+    a server's ``open`` and ``json.load`` raise on them too.
     """
     try:
         text = data.decode()
@@ -231,7 +231,7 @@ def _facts(table: str) -> dict[str, str]:
 
 
 def _of_device(table: str, target: Facts) -> list[Note]:
-    """Return a refusal if the target is certainly another device than the device in the file's name."""
+    """Return an error note if the target is certainly not the device in the file's name."""
     own = _facts(table)
     if not own or not ("device" in target or arch(target)):
         return []
@@ -250,7 +250,7 @@ def _of_device(table: str, target: Facts) -> list[Note]:
 
 
 def _plain(device: str) -> str:
-    """Return a device's name as a table's name contains it. vLLM has one name for all H200."""
+    """Return a device's name in the form that table names contain.  All H200 variants have one name in vLLM."""
     words = device.replace(" ", "_")
     return "NVIDIA_H200" if "H200" in words.split("_") else words
 
@@ -270,10 +270,11 @@ def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
 
 
 def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
-    """Yield notes about batches that are served by an entry of a very different number of tokens.
+    """Yield notes about gaps between the entries' numbers of tokens, and about entries that are copies.
 
-    The look-up takes the nearest entry, never the default.  A table with entries of 8 tokens and fewer cost 2.35 % of a
-    prefill of 2,048 (vllm-project/vllm#52192).
+    A gap is harmful because a server takes the nearest entry, even if it is far, and never the default.  Example: a
+    table had only entries for 8 tokens and fewer.  It made a prefill of 2,048 tokens 2.35 % slower
+    (vllm-project/vllm#52192).
     """
     held = sorted({x.tokens: x for x in entries if x.tokens > 0}.items())
     sizes = [1, *(tokens for tokens, _ in held), _PREFILL]
@@ -290,12 +291,12 @@ def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
 
 
 _FAR = 16
-"""Ratio of two neighbouring sizes above which the batches between are far from both.
+"""Ratio of two neighbouring numbers of tokens above which a note reports a gap.
 
-Tuners' own lists have up to 2.
+In the lists of the tuners themselves the ratio is at most 2.
 """
 _PREFILL = 8192
-"""Number of tokens of a prefill's batch: vLLM's default on large GPUs (``max_num_batched_tokens``)."""
+"""Number of tokens in a prefill batch: vLLM's default of ``max_num_batched_tokens`` on large GPUs."""
 
 
 def _entry(table: str, line: int, key: str, value: object) -> Tile:
@@ -304,13 +305,16 @@ def _entry(table: str, line: int, key: str, value: object) -> Tile:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the name of the table of a fused MoE.  This is the problem's name."""
+    """Return the table's name for a fused-MoE problem: the problem's name.  Return None for other problems."""
     named = isinstance(problem, OperatorProblem) and moe_config.is_name(problem.name)
     return problem.name if named and isinstance(problem, OperatorProblem) else None
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Return every table that the servers of a run looked up, from the lines about found and missing tables."""
+    """Return the tables that the servers of a run looked up, by problem text, and whether each was found.
+
+    Source are the messages that ``moe.config`` makes of log lines.
+    """
     out: dict[str, Report] = {}
     for table, text in messages:
         if text in (moe_config.MISSING, moe_config.FALLBACK, moe_config.FOUND):
@@ -320,9 +324,9 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 
 
 def recognise(head: Head) -> bool:
-    """Return True for a table of Triton's tiles.
+    """Return True if the file is a table for Triton.
 
-    FlyDSL's tables are refused, because it is not known here how they are read.
+    Tables for FlyDSL give False, because there are no rules for them.
     """
     return moe_config.recognise(head) and b'"BLOCK_SIZE_M"' in head.data
 
@@ -331,7 +335,10 @@ def recognise(head: Head) -> bool:
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the table's name and the version of Triton.  Raises InputError if no server reads the file."""
+    """Return the table's name and the Triton version, which must be equal in all files of a merge.
+
+    Raises InputError if no server reads the file.
+    """
     reading = read(name, data, {})
     if reading.refusals:
         raise InputError(reading.refusals[0].message)
@@ -354,7 +361,7 @@ def _tokens(row: Offer) -> int:
 
 
 def _cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Return the table with only some of its entries, and with all of its other members."""
+    """Return the table with only the entries that ``keep`` accepts.  Members that are no entries stay."""
     text, lines, depth, ends = data.decode(), (row.line for row in rows), 0, list[int]()
     for token in _TOKEN.finditer(text):
         depth += (token[0] in "{[") - (token[0] in "}]")

@@ -1,17 +1,18 @@
-"""TransformerEngine's cache of hipBLASLt solutions, the file of ``TE_HIPBLASLT_ALGO_LOAD`` and ``…_SAVE`` (ROCm).
+"""TransformerEngine's cache of hipBLASLt solutions (ROCm).  ``TE_HIPBLASLT_ALGO_LOAD`` and ``…_SAVE`` name the file.
 
 ::
 
     dev_cap,m,n,k,trans_a,trans_b,type_a,type_b,type_d,bias_type,lda,ldb,ldd,epi,comp,scale,ws_min,ws_max,algo_id,aidx
     904,4096,8192,2048,T,N,bfloat16,bfloat16,bfloat16,-,2048,2048,4096,-,f32,float32,0,67108864,412345,3
 
-A build of TransformerEngine writes its own header.  It reads a file only if the first line equals this header exactly.
-The header contains no version.  Rows of devices that the machine lacks are skipped.  The other rows are read in order.
-A row is dropped if an earlier row has the same key and an overlapping range of workspaces.  A word that the build does
-not know raises, so that the job ends at its first product.  ``algo_id`` is the solution index in the hipBLASLt build
-that wrote the file.  Nothing checks it.
-Source: ROCm/TransformerEngine ``transformer_engine/common/gemm/rocm_gemm.cu``, class ``GemmAlgoCache`` (``header_``,
-``load_``, ``find_``), at 01d53074 (20 columns) and later with ``fp8_scale`` (21); 22 columns as its files have them.
+Each build of TransformerEngine has one header.  A build reads a file only if the first line equals its own header
+exactly.  The header contains no version.  Rows for devices that the machine lacks are skipped.  The other rows are read
+in order.  A row is dropped if an earlier row has the same key and an overlapping range of workspaces.  If a cell holds
+a word that the build does not know, TransformerEngine raises, and the job ends at its first product.  ``algo_id`` is a
+solution index, which is valid only for the hipBLASLt build that wrote the file.  TransformerEngine does not check the
+build.  Source: ROCm/TransformerEngine ``transformer_engine/common/gemm/rocm_gemm.cu``, class ``GemmAlgoCache``
+(``header_``, ``load_``, ``find_``), at 01d53074 (20 columns) and later with ``fp8_scale`` (21 columns).  The header of
+22 columns is from files.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ HEADERS: Mapping[str, str] = {
     "21": f"{_FIRST},lda,ldb,ldd,fp8_scale,epi,comp,scale,{_LAST}",
     "22": f"{_FIRST},aux_type,lda,ldb,ldd,scale_mode,epi,comp,scale_type,{_LAST}",
 }
-"""Headers of known builds, by their number of columns."""
+"""Number of columns → header line of the builds with so many columns."""
 COLUMNS = "transformer_engine_columns"
-"""Name of the fact that names the header of a build."""
+"""Name of the fact that tells which header a build has: 20, 21 or 22 columns."""
 _RENAMED = {"fp8_scale": "scale_mode", "scale": "scale_type"}
 _NUMBERS = ("dev_cap", "m", "n", "k", "lda", "ldb", "ldd", "scale_mode", "ws_min", "ws_max", "algo_id", "aidx")
 KEY = (
@@ -68,19 +69,23 @@ _EPILOGUES: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "dgelubgrad": ("DGELU_BGRAD", {"activation": "gelu", "gradient": True, "aux": True, "bias": True}),
     "bgradb": ("BGRADB", {"gradient": True, "bias": True, "bias_source": "b"}),
 }
-"""TransformerEngine's names of epilogues, each with hipBLASLt's name and the fields of a problem."""
+"""TransformerEngine's name of an epilogue → hipBLASLt's name, and the epilogue as fields of ``GemmProblem``."""
 _PLAIN = {"activation": "none", "gradient": False, "aux": False, "bias": False}
 ARCHES = {904: "gfx942", 905: "gfx950"}
 _INTEGER = regex(r"[ \t-\r]*[+-]?[0-9]{1,18}[ \t-\r]*\Z")
 _FROM_ANY = 1 << 40
-"""Largest workspace of a written row, bytes.  A row serves a call if the call's workspace lies in the row's range."""
+"""Value of ``ws_max`` in written rows, bytes.  It is so large that a row serves calls with any workspace.
+
+A row serves a call only if the call's workspace lies between ``ws_min`` and ``ws_max``.
+"""
 
 
 @dataclass(frozen=True)
 class CacheRow:
-    """One line below the header (``line`` counts from 1), with its cells by the names of the 22 columns.
+    """Row of a cache file.  ``line`` is its line number, counted from 1.
 
-    A column that its header lacks has the value that all calls of such a build have.
+    ``cells`` has all of the 22 columns.  If the file's header lacks a column, the cell has the value that all calls of
+    such a build have.  ``complete`` is False if the row has fewer values than the header.
     """
 
     line: int
@@ -96,12 +101,12 @@ class CacheRow:
 
     @property
     def workspaces(self) -> tuple[int, int]:
-        """The smallest and the largest workspace of a call that the row serves, bytes."""
+        """Smallest and largest workspace that a call may have if the row serves the call, bytes."""
         return self.number("ws_min"), self.number("ws_max")
 
     @cached_property
     def wrong(self) -> str:
-        """The cells for which the library's parser raises.  Empty if there are no such cells."""
+        """Names and values of the cells for which the library's parser raises.  Empty if there are no such cells."""
         bad = [name for name in _NUMBERS if not _INTEGER.match(self.cells.get(name, ""))]
         words = {
             **dict.fromkeys(("type_a", "type_b", "type_d", "scale_type"), _TYPES),
@@ -127,7 +132,7 @@ class CacheRow:
 
 
 def _problem(cells: Mapping[str, str]) -> GemmProblem:
-    """Return the product of a row.  C is D itself.  The row does not state if C is added (β)."""
+    """Return the GEMM of a row.  TransformerEngine passes D as C.  β stays unknown, because a row does not state it."""
     device = ARCHES.get(int(cells["dev_cap"]))
     types = {f"{x}_type": on_arch(_TYPES[cells[f"type_{x}"]], device) for x in "abd"}
     epilogue = {**_PLAIN, **_EPILOGUES[cells["epi"]][1]}
@@ -152,21 +157,22 @@ def _problem(cells: Mapping[str, str]) -> GemmProblem:
 
 
 def device_cap(facts: Facts) -> int | None:
-    """Return HIP's major · 100 + minor of an arch: 904 for gfx942.
+    """Return ``dev_cap`` of an arch: HIP's major · 100 + minor, for example 904 for gfx942.
 
-    Return None if it is unknown.  The stepping is not part of it.
+    The stepping (the last digit of the arch) is not part of it.  Return None if the arch is unknown.
     """
     name = (arch(facts) or "").removeprefix("gfx")
     return int(name[:-2]) * 100 + int(name[-2], 16) if len(name) > 2 and name[:-2].isdigit() else None
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the fields that ``find_`` compares, in the order of the columns.
+    """Return the key of a call: the fields that ``find_`` compares, in the order of the columns.
 
-    The range of workspaces is not among them.
+    The key does not contain the range of workspaces, which ``find_`` checks separately.  The bias type is part of the
+    key only for 8-bit operands.  If such a call has no bias, its bias type is float32.
 
-    Return None for products that TransformerEngine does not run (batched and grouped), and if a field or the target's
-    arch is unknown.  The bias type counts for 8-bit operands only.  For these it counts also without a bias (float32).
+    Return None for products that TransformerEngine does not run (batched and grouped).  Return None if a field or the
+    target's arch is unknown.
     """
     if not isinstance(problem, GemmProblem) or problem.members or problem.batch_count != 1:
         return None
@@ -193,15 +199,16 @@ def _name(data_type: str | None) -> str | None:
 
 
 def is_ours(header: Header) -> bool:
-    """Return True if the first columns have the expected names.
+    """Return True if the first columns of the header have the expected names.
 
-    This accepts a header that no known build has, too, so that the reason can be stated.
+    The rest of the header may differ from those of all known builds.  The rules then report why no build reads the
+    file.
     """
     return header.text.startswith("dev_cap,m,n,k,trans_a,trans_b,type_a")
 
 
 def columns_of(header: str) -> list[str]:
-    """Return the columns of a file, renamed to the columns of the widest header."""
+    """Return the names of a file's columns.  Renamed columns get the names of the 22-column header."""
     return [_RENAMED.get(x, x) for x in header.strip("\ufeff\r\n ").split(",")]
 
 
@@ -216,7 +223,10 @@ def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
 
 
 class _Table:
-    """Reader of the cache: each row is a choice without a time.  It also collects the rows' devices."""
+    """Reader of a cache file.  Each row becomes a measurement without a time.
+
+    The reader also collects the devices that the rows name.
+    """
 
     def __init__(self, header: Header) -> None:
         self._header, self._columns = header, columns_of(header.text)
@@ -261,7 +271,7 @@ _PHRASES = ("autotune results", "algo storage legend", "entry in algo cache", "c
 
 
 def read_line(text: str) -> Outcome:
-    """Return the outcome of a line that TransformerEngine prints about its cache."""
+    """Read a line that TransformerEngine prints about its cache as a message."""
     if not any(words in text for words in _PHRASES):
         return FOREIGN
     return Outcome("message", [Message(category="transformer-engine", text=text)])
@@ -283,12 +293,12 @@ FORMATS = (FORMAT, LOG)
 
 
 def accepts(override: Override) -> bool:
-    """Return True for a hipBLASLt index if the target states which header its TransformerEngine reads."""
+    """Return True if the solution is a hipBLASLt index and the target states the header of its TransformerEngine."""
     return override.solution.library == "hipblaslt" and COLUMNS in override.target
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Return one file with the header of the target's build (fact ``transformer_engine_columns``).
+    """Write one file with the header of the target's build (fact ``transformer_engine_columns``).
 
     Raises EmissionError if this fact or a field of the key is unknown.
     """

@@ -1,4 +1,6 @@
-"""The override format of TransformerEngine's cache of hipBLASLt solutions, transcribed from ``GemmAlgoCache::load_``.
+"""Override format of TransformerEngine's cache of hipBLASLt solutions.
+
+The rules follow the code of ``GemmAlgoCache::load_``.
 
 Source: ROCm/TransformerEngine ``transformer_engine/common/gemm/rocm_gemm.cu`` at 01d53074 and later.
 """
@@ -22,7 +24,7 @@ from logparse.target import Facts
 @dataclass(frozen=True)
 class _Context:
     device: int | None
-    """``dev_cap`` of the target."""
+    """Target's value of the column ``dev_cap``, or None if the target's arch is unknown."""
     keys: Mapping[str, Sequence[CacheRow]]
     serves: bool
     """True if at least one row is for the target's device.  A file may serve several devices."""
@@ -83,7 +85,7 @@ _RULES: tuple[Rule[CacheRow, _Context], ...] = (
 
 
 def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Context]]:
-    """Return the reading of a file by ``load_`` on the target."""
+    """Read a file as ``load_`` of TransformerEngine reads it on the target."""
     header, *lines = data.decode("utf-8", "surrogateescape").split("\n")
     names = cache.columns_of(header)
     rows = [row for number, line in enumerate(lines, start=2) if (row := cache.row_of(names, number, line))]
@@ -128,7 +130,10 @@ def _refusals(header: str, columns: str | None, rows: Iterable[CacheRow], target
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the columns.  Raises InputError if no known build reads the file."""
+    """Return the header line, which must be equal in all files of a merge.
+
+    Raises InputError if no known build reads the file.
+    """
     first = data.decode("utf-8", "surrogateescape").partition("\n")[0]
     if first not in cache.HEADERS.values():
         raise InputError("its header is no known build's of TransformerEngine")
@@ -141,7 +146,10 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _without_aux(key: str) -> Sequence[str]:
-    """Return the key without the type of the auxiliary matrix, which builds before 22 columns do not distinguish."""
+    """Return the key without the type of the auxiliary matrix, as a second key to try.
+
+    Builds with fewer than 22 columns do not compare this type.  If the key has no such type, return no key.
+    """
     cells = key.split(",")
     place = cache.KEY.index("aux_type")
     return () if cells[place] == "-" else (",".join((*cells[:place], "-", *cells[place + 1 :])),)

@@ -22,9 +22,9 @@ PyTorch's reader (pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp) works 
 * If several validators have the same key, the last validator wins.
 * It skips a line of two fields or fewer.
 
-This reader keeps the rows that PyTorch would not use, with the reason.  A row that was appended to a file without a
-final newline stands in the same line as the row before it (``…,Default,0.5GemmTunableOp_…``).  This reader splits such
-a line and counts the second row as a further outcome with ``lines=0``.  ``results_rules`` describes which files and
+This reader keeps the rows that PyTorch would not use, with the reason.  If a row was appended to a file without a
+final newline, it shares a line with the row before it (``…,Default,0.5GemmTunableOp_…``).  This reader splits such a
+line.  The second row is a further outcome with ``lines=0``.  ``results_rules`` describes which files and
 rows a given PyTorch version takes.
 """
 
@@ -117,12 +117,12 @@ def pieces(line: str) -> Iterator[tuple[int, str]]:
 
 @dataclass
 class ResultsFile:
-    """Lines of a results file, split as PyTorch splits them.
+    """Content of a results file, split as PyTorch splits it.
 
-    * ``validators``: the last value of each validator key.
+    * ``validators``: validator → its last value.
     * ``rows``: all rows, in the order of the file.
     * ``ignored``: the numbers of the lines that PyTorch ignores.
-    * ``first``: the row that PyTorch uses for each key.
+    * ``first``: key → row that PyTorch uses.
     """
 
     validators: dict[str, str] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class ResultsFile:
 def row(text: str, line: int, glued: bool = False) -> ResultsRow | None:
     """Parse one row.  Return None if it has fewer than three fields.
 
-    ``winner`` stays empty, because only the whole file decides which row of a key wins.
+    ``winner`` stays empty, because the row that PyTorch uses for a key depends on the whole file.
     """
     parts = fields(text)
     if len(parts) < 3:
@@ -322,14 +322,14 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 
 def key_of(override: Override, target: Mapping[str, str]) -> str:
-    """Return the key that the target's PyTorch makes of this call.
+    """Return the key that the target's PyTorch makes of the override's problem.
 
-    Raises EmissionError, which names the unknown fields, if the key cannot be made.
+    Raises EmissionError, which names the unknown fields, if the key is unknown.
     """
     how = signature.dialect(target)
     if how is None:
         raise EmissionError("TunableOp: PyTorch's version on the target is unknown; give --target a results CSV of it")
-    # A key that a file gave is the library's own text.  It is used if it fits the target's dialect.
+    # If a file stated the key, PyTorch itself wrote it.  Such a key is used if it fits the target's dialect.
     given = override.key_text
     if given is not None and _fits(given, how):
         return given
@@ -353,7 +353,7 @@ def _fits(key_text: str, how: signature.Dialect) -> bool:
 
 
 def _milliseconds(time_us: float | None) -> str:
-    """Format a time as C++ streams print it (ms, six significant digits), without an exponent.  0 if unknown."""
+    """Format a time in ms as C++ streams do (six significant digits), but without an exponent.  An unknown time is 0."""
     if time_us is None or not math.isfinite(time_us) or time_us <= 0:
         return "0"
     text = f"{time_us / 1000:.6g}"

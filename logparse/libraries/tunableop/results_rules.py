@@ -1,8 +1,7 @@
-"""Rules for TunableOp results files: whether a PyTorch accepts the file, which rows it uses, and remarks.
+"""Rules for TunableOp results files: does a PyTorch accept the file, which rows does it use, and remarks.
 
-PyTorch compares the validators and accepts or rejects the whole file.  Without a target, the file's own validators
-stand in for the target's.  If only some facts of a target are known, each fact is compared with the validator that
-holds it.
+PyTorch compares the validators and accepts or rejects the whole file.  Without a target, the file's own validators are
+used as the target's.  If only some facts of a target are known, each fact is compared with the validator that holds it.
 
 ``benchmarks/gpu_tunableop.py`` and ``torch_reader.py`` compare these rules with PyTorch's own reader.  Source:
 pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp (``TuningContext::ReadFile``,
@@ -36,7 +35,7 @@ _RETUNE = "tune again on the target, or let `logparse recommend --target` write 
 
 @dataclass(frozen=True)
 class Context:
-    """Facts about the PyTorch that reads a file, as the rules need them."""
+    """Context of a rule: facts about the PyTorch that reads the file, and about the file."""
 
     facts: Facts
 
@@ -167,7 +166,7 @@ def split(data: bytes) -> ResultsFile:
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Context]]:
     """Return the rows that PyTorch takes from the file.
 
-    If ``target`` states no PyTorch version, the reader is a PyTorch like the one that wrote the file.
+    If ``target`` states no PyTorch version, the rules assume the PyTorch that wrote the file.
     """
     file = split(data)
     libraries = {row.solution.library for row in file.rows}
@@ -180,7 +179,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Con
 
 
 def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
-    """Yield the reason why PyTorch rejects the file, if it does."""
+    """Yield an error note if PyTorch rejects the file."""
     given = file.validators
     odd = [key for key, value in given.items() if value != value.strip()]
     if not data:
@@ -197,7 +196,7 @@ def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
 
 
 def _notes(name: str, data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
-    """Yield remarks about a file beyond its acceptance: byte order mark, ignored lines, missing line end, file name."""
+    """Yield notes that are no rejection: byte order mark, ignored lines, missing line end, file name."""
     if data.startswith(BOM.encode()):
         message = "a byte order mark stands before the first line, which is then no validator"
         yield Note(1, "error", "byte-order-mark", message, "save it without a byte order mark")
@@ -222,7 +221,7 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
 
 
 def not_in_this_build(key: str, facts: Facts) -> str | None:
-    """Return why this PyTorch never makes such a key (leading dimensions, spelling), or None."""
+    """Return why this PyTorch never makes such a key (leading dimensions, spelling), or None if it may."""
     row, context = results.row(f"{key},Default", 0), Context(facts)
     return None if row is None else _leading_dims(row, context) or _other_spelling(row, context)
 
@@ -231,9 +230,10 @@ def not_in_this_build(key: str, facts: Facts) -> str | None:
 
 
 def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the validators, and their set as a further pair.  Raises InputError if the file has no validators.
+    """Return the validators as pairs, and one more pair with all their names.  These must be equal in all merged files.
 
-    The set is a pair of its own, because PyTorch compares whole sets of validators.
+    The names are compared too, because PyTorch compares whole sets of validators.  Raises InputError if the file has no
+    validators.
     """
     found = split(data).validators
     if not found:
@@ -242,7 +242,7 @@ def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
 
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
-    # The validators come from the files themselves, so the set is complete whatever it holds.  ``backend: CUDA`` tells
+    # The validators come from the files themselves, so the set is complete.  ``backend: CUDA`` tells
     # ``validators.lines`` not to ask for the validators that a ROCm build has.
     facts = {f"{validators.PREFIX}{key}": value for key, value in agreed.items() if " " not in key}
     head = validators.lines({**facts, "backend": "CUDA"})

@@ -1,6 +1,6 @@
 """TunableOp's key of a GEMM, ``op_sig,param_sig``: parsed to a problem and written from a problem.
 
-Example keys.  Every results row and every untuned row begins with a key::
+Every results row and every untuned row begins with a key.  Examples::
 
     GemmTunableOp_BFloat16_TN,tn_4096_512_1024_ld_1024_1024_4096
     GemmAndBiasTunableOp_Half_NN,nn_768_2048_3072                                (before PyTorch 2.7: no leading dims)
@@ -8,20 +8,20 @@ Example keys.  Every results row and every untuned row begins with a key::
     GemmTunableOp_c10::complex<float>_TN,cn_80_48_64_ld_64_64_80                 (c: conjugate; op_sig has T)
     ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e4m3fnuz_BFloat16_TN,tn_64_128_2048_ld_2048_2048_64_rw_1_bias_None
 
-The key is the column-major BLAS call: M, N, K and the leading dimensions are the values that hipBLASLt gets, nothing is
-swapped.  The key does not hold alpha, beta, the activation (of GemmAndBias) or the batch strides, so several problems
-share one key.
+The key describes the column-major BLAS call.  M, N, K and the leading dimensions are those that hipBLASLt gets.  So
+nothing is swapped.  The key does not hold alpha, beta, the activation (of GemmAndBias) or the batch strides, so several
+problems share one key.
 
 Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{GemmCommon.h,TunableGemm.h,TunableOp.h}, torch 2.3 to 2.15.
 
-A field of the problem is set only if the key guarantees its value:
+logparse sets a field of the problem only if the key guarantees its value:
 
 * C has the leading dimension and the type of D.  There is no gradient epilogue and no aux output.
 * Gemm: no bias, no activation, batch count 1.
 * GemmAndBias: a bias of the data's type.  Beta is 0, because the op's parameters have no beta.
 * ScaledGemm: beta 0, no activation.
 * Scaling ``_rw_1``: row-wise on both operands.
-* Scaling ``_rw_0``: any other scaling.  It is one factor per operand for FNUZ types, because only gfx950 has block
+* Scaling ``_rw_0``: any other scaling.  For FNUZ types this is one factor per operand, because only gfx950 has block
   scales (pytorch/pytorch aten/src/ATen/native/cuda/ScaledBlas.cpp).  For other types it is unknown.
 
 The compute type follows from the type in the op signature:
@@ -68,7 +68,7 @@ _OP_TYPES: Mapping[str, tuple[str, str | None]] = {
     "tf32": ("f32_r", "xf32_r"),
     "bfx9": ("f32_r", "bf16x9"),
 }
-"""PyTorch's type name in an op signature → data type and compute type.  None: the key does not guarantee it."""
+"""PyTorch's type name in an op signature → data type and compute type.  None if the key does not guarantee it."""
 
 _OP_NAMES: Mapping[str, str] = {data: name for name, (data, _) in _OP_TYPES.items() if name not in ("tf32", "bfx9")}
 _BIAS_TYPES: Mapping[str, str] = {x.scalar: x.blas for x in TORCH_TYPES if x.scalar in _BIASES}
@@ -159,7 +159,7 @@ def _family_fields(family: str, types: list[str], leading_dims: bool) -> dict[st
         out |= {"b_type": b_type, "c_type": d_type, "d_type": d_type, "beta": "zero", "activation": "none"}
         return out | {"scale_type": "f32_r"}
     out |= dict.fromkeys(("b_type", "c_type", "d_type"), a_type)
-    out["scale_alpha_vector"] = False  # alpha is a number on the host
+    out["scale_alpha_vector"] = False  # Alpha is a host scalar.
     if family == "GemmAndBias":
         return out | {"bias": True, "bias_type": a_type, "beta": "zero"}
     if family == "GemmStridedBatched":
@@ -240,13 +240,16 @@ def torch_version(facts: Mapping[str, str]) -> tuple[int, int] | None:
 
 
 def refuse_untunable(facts: Mapping[str, str]) -> None:
-    """Raise EmissionError if TunableOp of the target has no candidate but ``Default`` (see :func:`untunable`)."""
+    """Raise EmissionError if the target's TunableOp has no candidate except ``Default`` (see :func:`untunable`)."""
     if why := untunable(facts):
         raise EmissionError(why)
 
 
 def untunable(facts: Mapping[str, str]) -> str | None:
-    """Return why the target's TunableOp has only ``Default`` (CUDA before PyTorch 2.14).  Return None otherwise."""
+    """Return why the target's TunableOp has no candidate except ``Default``, or None if it has others.
+
+    CUDA builds before PyTorch 2.14 have only ``Default``.
+    """
     torch = torch_version(facts)
     if facts.get("backend") != "CUDA" or torch is None or torch >= (2, 14):
         return None
@@ -259,8 +262,8 @@ def untunable(facts: Mapping[str, str]) -> str | None:
 def dialect(facts: Mapping[str, str]) -> Dialect | None:
     """Return the target's dialect, or None if it is unknown.
 
-    A file from the target shows whether keys hold leading dimensions (fact ``tunableop_keys``).  That fact comes before
-    PyTorch's version, because ROCm's own builds carry backports.
+    A file from the target shows whether keys hold leading dimensions (fact ``tunableop_keys``).  If the fact and
+    PyTorch's version disagree, the fact is used, because ROCm's own builds have backported features.
     """
     torch = torch_version(facts)
     leading_dims = {"ld": True, "no-ld": False}.get(facts.get("tunableop_keys", ""))
@@ -322,7 +325,10 @@ def missing(gemm: Problem, how: Dialect) -> tuple[str, ...]:
 
 
 def has_op(gemm: GemmProblem) -> bool:
-    """Return True unless a known field of the call rules out every op family of TunableOp."""
+    """Return True if TunableOp may have an op for the call.
+
+    Unknown fields are taken as suitable.  Return False only if a known field rules out every op.
+    """
     if gemm.members or gemm.gradient or gemm.aux or gemm.batch_mode == "pointer":
         return False
     types = {t for t in (gemm.a_type, gemm.b_type, gemm.d_type) if t is not None}
@@ -331,7 +337,7 @@ def has_op(gemm: GemmProblem) -> bool:
     if _is_scaled(gemm):
         one_scaling = (gemm.scale_a == "row") == (gemm.scale_b == "row")
         return gemm.batch_count in (None, 1) and gemm.beta != "nonzero" and one_scaling
-    if len(types) > 1 or gemm.compute_type == "bf16x9":  # 2.15 spells bf16x9 in two places, and no real key was seen
+    if len(types) > 1 or gemm.compute_type == "bf16x9":  # No real key is known.
         return False
     if gemm.bias:
         return gemm.batch_count in (None, 1) and gemm.beta != "nonzero" and gemm.bias_type in (None, gemm.a_type)
@@ -350,7 +356,7 @@ def _is_scaled(gemm: GemmProblem) -> bool:
 def _scaled_tail(gemm: GemmProblem, how: Dialect) -> str:
     bias = {data: name for name, data in _BIAS_TYPES.items()}[str(gemm.bias_type)] if gemm.bias else "None"
     tail = f"_rw_{int(gemm.scale_a == 'row')}_bias_{bias}"
-    # An unknown swizzle counts as no swizzle, because only a call that asks for a swizzle has one.
+    # An unknown swizzle is taken as no swizzle, because only a call that asks for a swizzle has one.
     if not (how.swizzle and (gemm.swizzle_a or gemm.swizzle_b)):
         return tail
     return f"{tail}_swz_{int(bool(gemm.swizzle_a))}_{int(bool(gemm.swizzle_b))}"

@@ -34,7 +34,7 @@ _CUBLASLT = regex(
 def solution(name: str) -> Solution:
     """Parse a solution's name.
 
-    A name of an unknown backend gets the library ``torch``, because PyTorch loads any name.
+    If the backend is unknown, the solution's library is ``torch``, because PyTorch loads any name.
     """
     if name == "Default":
         return DEFAULT
@@ -70,7 +70,7 @@ def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
 
 
 def why_no_candidate(given: Solution, problem: Problem) -> str | None:
-    """Return why no version of PyTorch has such a candidate for this op, or None.
+    """Return why no version of PyTorch has this solution as a candidate for this op, or None if some version may.
 
     GemmAndBias and ScaledGemm have no rocBLAS candidates.  Complex ops have no hipBLASLt candidates.
     """
@@ -90,11 +90,11 @@ def why_no_candidate(given: Solution, problem: Problem) -> str | None:
 
 
 def hipblaslt_index(given: Solution, rocblas_version: str) -> int | None:
-    """Return the hipBLASLt index that a rocBLAS index stands for, or None if it stands for none or that is unknown.
+    """Return the hipBLASLt index that a rocBLAS index stands for.
 
-    rocBLAS 5 (ROCm 7) maps a positive index r to hipBLASLt's solution r - 1.  rocBLAS 4 gives positive indices to its
-    own Tensile kernels too, so its indices are not translated.
-    Source: ROCm/rocm-libraries projects/rocblas/library/src/{tensile_host,hipblaslt_host}.cpp.
+    Return None if it stands for no hipBLASLt solution, or if this is unknown.  rocBLAS 5 (ROCm 7) maps a positive index
+    r to hipBLASLt's solution r - 1.  rocBLAS 4 gives positive indices to its own Tensile kernels too, so its indices
+    are not translated.  Source: ROCm/rocm-libraries projects/rocblas/library/src/{tensile_host,hipblaslt_host}.cpp.
     """
     major = re.match(r"(\d+)\.", rocblas_version)
     if given.library != "rocblas" or major is None or int(major[1]) < 5 or int(given.id) <= 0:

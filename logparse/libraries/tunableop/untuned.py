@@ -1,4 +1,4 @@
-"""TunableOp's untuned CSV (``tunableop_untuned0.csv``): the keys that a job called without a tuned row.
+"""TunableOp's untuned CSV (``tunableop_untuned0.csv``): the keys of calls for which a job had no tuned row.
 
 ::
 
@@ -136,7 +136,7 @@ cd {folder} && python tune_tunableop.py
 
 
 def accepts(override: Override) -> bool:
-    """Return True if PyTorch has a TunableOp for the GEMM.  The solution does not matter."""
+    """Return True if PyTorch has a TunableOp for the override's GEMM.  The override's solution does not matter."""
     gemm = override.problem
     return isinstance(gemm, GemmProblem) and gemm.kind == "gemm" and signature.has_op(gemm)
 
@@ -144,10 +144,10 @@ def accepts(override: Override) -> bool:
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
     """Write the keys, and a script that tunes them offline.
 
-    Each key is written once, in the order given (most valuable first).
+    Each key is written once, in the order of the overrides (most valuable first).
 
     Raises EmissionError if the target's dialect or a field of a key is unknown, if PyTorch is older than 2.6, or if
-    TunableOp of the target has no candidate but ``Default`` (CUDA before 2.14).
+    the target's TunableOp has no candidate except ``Default`` (CUDA before 2.14).
     """
     signature.refuse_untunable(target)
     torch = signature.torch_version(target)

@@ -1,4 +1,6 @@
-"""TunableOp's validators: statements of a results file about the process that wrote it, read and written as facts.
+"""TunableOp's validators, read and written as facts.
+
+A validator is a line of a results file that states a version or the GPU of the process that wrote the file.
 
 ::
 
@@ -8,7 +10,8 @@
     Validator,GCN_ARCH_NAME,gfx942:sramecc+:xnack-
     Validator,ROCBLAS_VERSION,5.0.0.5b515cf1bc
 
-PyTorch rejects the whole file unless the set of keys and every value equal its own.  A CUDA build has PT_VERSION alone.
+PyTorch rejects the whole file unless the file has the same validators with the same values as PyTorch itself.  A CUDA
+build has PT_VERSION alone.
 Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
 """
 
@@ -33,7 +36,7 @@ _CANONICAL: Mapping[str, str] = {
     "ROCBLAS_VERSION": "rocblas_version",
 }
 _COMPARED = frozenset({*_CANONICAL.values(), "hipblaslt_version", "hipblaslt_revision"})
-"""Names of the facts that a validator states."""
+"""Validator → names of the facts that it states."""
 
 
 def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
@@ -42,8 +45,8 @@ def facts(validators: Mapping[str, str], libraries: Collection[str] | None = Non
     Each validator gives the raw fact ``validator:KEY``.  Most also give a fact under the name that other formats use,
     for example ``pytorch_version`` for ``PT_VERSION``.
 
-    ``libraries`` holds the libraries of the solutions in the rows of the same file.  With them, a set of PT_VERSION
-    alone is recognised as a CUDA build's: no row has a hipBLASLt or rocBLAS solution.
+    ``libraries`` holds the libraries of the solutions in the rows of the same file.  If PT_VERSION is the only
+    validator and no row has a hipBLASLt or rocBLAS solution, a CUDA build wrote the file.
     """
     out = [Fact(PREFIX + key, value) for key, value in validators.items()]
     out += [Fact(_CANONICAL[key], value) for key, value in validators.items() if key in _CANONICAL]
@@ -67,10 +70,10 @@ def of_target(target: Mapping[str, str]) -> dict[str, str]:
 def refusal(given: Mapping[str, str], target: Mapping[str, str]) -> str | None:
     """Return why a PyTorch with the facts ``target`` rejects a file with the validators ``given``.
 
-    Returns None if the PyTorch accepts the file, or if no stated fact speaks against the file.
+    Returns None if the PyTorch accepts the file, or if no known fact contradicts the file.
 
-    If the target's set of validators is whole, it is compared as PyTorch compares it.  Any other fact is compared with
-    the validator that holds it.
+    If all validators of the target are known, they are compared as PyTorch compares them.  Else each known fact is
+    compared with the validator that states it.
     """
     running = of_target(target)
     if complete(target):
@@ -90,7 +93,7 @@ def _missing(name: str) -> str:
 
 
 def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iterator[str]:
-    """Yield each fact of the target that contradicts the validators."""
+    """Yield a text for each fact of the target that contradicts a validator."""
     device = target.get("backend") or _BACKENDS.get(target.get("arch", "")[:3])
     if device == "CUDA" and set(given) & set(ORDER[1:]):
         yield f"validator {min(set(given) & set(ORDER[1:]))} is not one of a PyTorch for CUDA"
@@ -109,7 +112,7 @@ _BACKENDS: Mapping[str, str] = {"gfx": "HIP", "sm_": "CUDA"}
 
 
 def complete(target: Mapping[str, str]) -> bool:
-    """Return True if the target's facts hold the whole set of validators of its PyTorch."""
+    """Return True if the target's facts include all validators of its PyTorch."""
     known = of_target(target)
     return "PT_VERSION" in known and not _lacking(known, target)
 
@@ -119,7 +122,7 @@ def lines(target: Mapping[str, str]) -> list[str]:
 
     Raises EmissionError in these cases:
 
-    * The target's set of validators is not known to be complete.  PyTorch would reject the file.
+    * Some validators of the target may be unknown.  PyTorch would then reject the file.
     * A value has a comma or a line end, which no file can hold.
     """
     known = of_target(target)

@@ -1,6 +1,6 @@
 """TunableOp's verbose log: the time of every candidate.
 
-The default is a candidate too, so the speed-up of a solution over the default is known.
+The default is a candidate too, so the log shows the speed-up of a solution over the default.
 
 ::
 
@@ -27,8 +27,8 @@ and no device.  Source: pytorch/pytorch aten/src/ATen/cuda/tunable/{Tunable.cpp,
   line is a reject.
 * From 2.7 on ``Default`` is tried first and last.  It then has two measurements.
 * Up to 2.6 a candidate that was timed and slower than the best leaves no time.
-* A line counts as measured if it gives the result of a candidate.  So one candidate is one line.
-* Every dispatch looks up its key once.  At level 3 the look-up is one line, which is read as one call.
+* Only a line with the result of a candidate is a measurement.  So each timing of a candidate is one line.
+* Every dispatch looks up its key once.  At level 3 PyTorch prints one line per look-up, which is read as one call.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _CANDIDATE = rf"{_ID}, {_KEY} (?P<sol>\S+)"
 
 @dataclass
 class _Block:
-    """Tuning of one key, from ``finding fastest`` to ``found fastest``.
+    """State of the tuning of one key, between its lines ``finding fastest`` and ``found fastest``.
 
     ``timed`` holds the solutions that have a time.
     """
@@ -69,7 +69,7 @@ class _Block:
 
 
 class _Reader:
-    """Reader of one stream.  It holds the unfinished tunings by key."""
+    """Reader of one stream.  The reader keeps the unfinished tunings by key."""
 
     def __init__(self) -> None:
         self._open: dict[str, _Block] = {}
@@ -137,7 +137,7 @@ class _Reader:
         return _counted([_measured(block, match["sol"], status, None, time_us, **more)])
 
     def screened(self, match: re.Match[str]) -> Outcome:
-        """Read a candidate that PyTorch gave up before it took a time."""
+        """Read a line about a candidate that PyTorch gave up before it measured a time."""
         block, (status, why) = self._block(match), _SCREENED[match["why"]]
         records = self._without_time(block)
         return _counted([*records, _measured(block, match["sol"], status, why)])
@@ -156,7 +156,7 @@ class _Reader:
     def winner(self, match: re.Match[str]) -> Outcome:
         """Read ``op(params) -> solution,ms``: a row loaded from a file, or the winner of a tuning.
 
-        A winner that was timed above gives no second measurement.
+        If the log above has a time of the winner, this line gives no second measurement.
         """
         problem, key = _problem(match)
         if match["sol"] in self._done.get(key, ()):
@@ -190,7 +190,7 @@ class _Reader:
         return Outcome("fact", validators.facts({match["key"]: match["running"]}))
 
     def reported(self, match: re.Match[str]) -> Outcome:
-        """Read a line that states that PyTorch did not use a file, or a row of a file."""
+        """Read a line in which PyTorch reports that it did not use a file or a row."""
         self._loading = False
         return Outcome("message", [Message(category=CATEGORY, text=match[0].strip())])
 
@@ -212,7 +212,7 @@ class _Reader:
         return out
 
     def _cut(self, block: _Block, how: str) -> Iterable[Record]:
-        """Return the known results of a tuning that does not end.  Its last candidate may have ended the process."""
+        """Return the results of a tuning whose end is missing.  Its last candidate may have crashed the process."""
         yield Message(category="partial", text=f"tuning of {block.key} {how}")
         yield from self._without_time(block, "the log ends while it is timed")
 
@@ -246,7 +246,7 @@ def _us(text: str | None) -> float | None:
 
 
 def _problem(match: re.Match[str]) -> tuple[GemmProblem, str]:
-    """Return the problem that a line names, and its key.  Raises SignatureError if the text is not a key."""
+    """Return the problem that a line names, and the problem's key.  Raises SignatureError if the text is not a key."""
     return signature.problem(match["op"], match["params"]), f"{match['op']},{match['params']}"
 
 
@@ -256,7 +256,7 @@ _SCREENED: dict[str, tuple[Status, str]] = {
     "skip slow instance": ("skipped", "slower than the best so far in a few runs"),
     "2nd skip slow instance": ("skipped", "slower than the best so far in ten runs"),
 }
-_TOP = regex(rf" {{2,3}}{_MS} \S+\Z")  # a launcher may have put one of the three spaces behind its own mark
+_TOP = regex(rf" {{2,3}}{_MS} \S+\Z")  # A launcher's prefix may include one of the three spaces.
 _LINES: tuple[tuple[str, Callable[[_Reader, re.Match[str]], Outcome]], ...] = (
     (rf"├──tuning using warmup iters .* instance {_CANDIDATE}", _Reader.tuning),
     (
