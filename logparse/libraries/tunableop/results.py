@@ -353,7 +353,7 @@ def _fits(key_text: str, how: signature.Dialect) -> bool:
 
 
 def _milliseconds(time_us: float | None) -> str:
-    """Format a time in ms as C++ streams do (six significant digits), but without an exponent.  An unknown time is 0."""
+    """Format a time in ms as C++ streams do (six significant digits), but without an exponent.  0 if unknown."""
     if time_us is None or not math.isfinite(time_us) or time_us <= 0:
         return "0"
     text = f"{time_us / 1000:.6g}"

@@ -35,7 +35,7 @@ _RETUNE = "tune again on the target, or let `logparse recommend --target` write 
 
 @dataclass(frozen=True)
 class Context:
-    """Context of a rule: facts about the PyTorch that reads the file, and about the file."""
+    """Context of a rule: facts about the PyTorch that reads the file."""
 
     facts: Facts
 

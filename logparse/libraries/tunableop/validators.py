@@ -36,7 +36,7 @@ _CANONICAL: Mapping[str, str] = {
     "ROCBLAS_VERSION": "rocblas_version",
 }
 _COMPARED = frozenset({*_CANONICAL.values(), "hipblaslt_version", "hipblaslt_revision"})
-"""Validator → names of the facts that it states."""
+"""Names of the facts that can be compared with a validator."""
 
 
 def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
