@@ -316,7 +316,7 @@ _UNTUNED_MOE = (
 
 
 def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
-    """Return a CSV of the fused-MoE shapes that ran with default kernels, or an empty list if there are none.
+    """Return a CSV of the fused-MoE shapes that ran with default kernels, or an empty list if no shape did.
 
     The CSV has the form that aiter writes under ``AITER_ONLINE_TUNE=1``.
     """

@@ -285,7 +285,7 @@ def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]
 
 
 def _typed(texts: Sequence[str]) -> list[Cell]:
-    """Convert a column to the type that pandas gives it: int, float, bool or text.  A missing value is None."""
+    """Convert a column to the type that pandas gives it: int, float, bool or text.  A missing value becomes None."""
     known = [text for text in texts if text not in _MISSING]
     if known and all(_INT.fullmatch(text) for text in known):
         return [None if text in _MISSING else int(text) for text in texts]

@@ -215,8 +215,8 @@ def _kind(file_name: str) -> str:
 def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
     """Return ``swizzle_a``: True if the weights were shuffled.
 
-    The value comes from the column ``bpreshuffle`` or from the operator.  It is None for 4-bit weights, because that
-    operator takes weights with and without shuffle and its table does not tell which.
+    The value comes from the column ``bpreshuffle`` or from the operator.  For 4-bit weights the value stays None,
+    because that operator takes weights with and without shuffle and its table does not tell which.
     """
     stated = _BOOLS.get(values.get("bpreshuffle", "").lower())
     by_operator = None if not kind or kind.startswith("a4w4") else kind.endswith("_bpreshuffle")
@@ -226,7 +226,7 @@ def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
 def _scales(values: Mapping[str, str], kind: str) -> dict[str, str | None]:
     """Return ``scale_a`` (weights) and ``scale_b`` (inputs), which follow from the operator.
 
-    8-bit operands are scaled per row or in blocks of 128.  A scale is None if it is unknown.
+    8-bit operands are scaled per row or in blocks of 128.  An unknown scale has the value None.
     """
     if kind == "bf16":
         scaled = _BOOLS.get(values.get("scaleAB", "false").lower())

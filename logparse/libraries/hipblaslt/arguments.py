@@ -51,7 +51,7 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
 
     * If an argument has no value or an invalid value, its field is unknown.
     * If an argument is missing, its field is unknown too, except for switches, scales and the activation.
-    * For these, ``absent`` decides: if it is False, a missing argument means not set.  If it is None, it means unknown.
+    * For the exceptions ``absent`` decides.  False: a missing argument means not set.  None: it means unknown.
 
     Raises ValueError if the text of a number is no number.
     """

@@ -108,7 +108,7 @@ def compute_type(text: str | None) -> str | None:
 
 
 class Epilogue(NamedTuple):
-    """Meaning of an epilogue's name.  The fields are those of ``GemmProblem`` with the same names."""
+    """Meaning of an epilogue's name.  ``GemmProblem`` has fields with the same names and meanings."""
 
     activation: str
     bias: bool = False

@@ -204,7 +204,7 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
     """Return what a product requires of its kernel beyond the library's key.
 
     The result has the keys ``swizzle``, ``scale`` and ``input`` (the type that operands are converted to).  A value is
-    empty if the product has no such requirement.  It is None if the requirement is unknown.
+    empty if the product has no such requirement.  An unknown requirement has the value None.
     """
     if not isinstance(problem, GemmProblem):
         return {}
@@ -418,7 +418,7 @@ def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Return the solution with hipBLASLt's index, or None if it is none of hipBLASLt's.
+    """Return the solution with its index in hipBLASLt, or None if hipBLASLt has no such solution.
 
     If the solution has a rocBLAS index that stands for a hipBLASLt solution, the index is translated.
     """

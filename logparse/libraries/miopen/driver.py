@@ -128,7 +128,7 @@ class Command:
     def problem(self, direction: str | None) -> ConvProblem | None:
         """Return the problem of this direction, or None if the command has no such problem.
 
-        If ``direction`` is None, return the problem if the command has exactly one.
+        Without a direction, return the command's problem if the command has exactly one.
         """
         if direction is None:
             return self.problems[0] if len(self.problems) == 1 else None
@@ -194,7 +194,7 @@ def readable_command(text: str) -> Command | None:
 
 
 def _sizes_of(three: bool) -> list[tuple[str, str, int, str]]:
-    """Return the rows of ``_SIZES`` for a 3D convolution (``three``), or those without depth for a 2D convolution."""
+    """Return the rows of ``_SIZES``.  Leave out the sizes of the depth if the convolution is 2D (``three`` is False)."""
     return [size for size in _SIZES if three or not size[0].endswith("_d")]
 
 

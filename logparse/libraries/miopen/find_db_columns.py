@@ -41,7 +41,8 @@ class _Block:
     """Block of whole lines of a find-db, with its index.
 
     * ``usual``: per line, True if its record has the usual form.
-    * ``places``: per line, the row in ``tails`` for the end of its key (see ``key_tails``).  -1 if there is none.
+    * ``places``: per line, the row in ``tails`` for the end of its key (see ``key_tails``).  -1 if MIOpen has no such
+      key.
     * ``tables``: measurements and problems of the usual lines.
     """
 
@@ -68,7 +69,7 @@ class _Block:
         return replace(self, tables=tables)
 
     def _problems(self, lines: Ints) -> tuple[pa.Array, dict[str, pa.Array]]:
-        """Return the problems of these usual lines: their texts, and one column per field of ``ConvProblem``."""
+        """Return the texts of the usual lines' problems, and one column per field of ``ConvProblem``."""
         places, numbers = self.places[lines], self.index.sizes.take(lines, axis=1)
         native = native_reader()
         assert native is not None, "without it no line is usual"

@@ -88,7 +88,8 @@ _RAN: dict[str, Direction] = {
 }
 """Name of an API function → direction.
 
-Each of these functions prints one line behind the command of a call.  Only the lines of immediate mode name the solver.
+Every function in this table prints one line behind the command of a call.  Only the lines of immediate mode name the
+solver.
 """
 
 

@@ -69,7 +69,7 @@ SPLIT_K = regex(r"ConvHipImplicitGemm(?:3D)?Group(?:Bwd|Wrw)Xdlops$")
 
 
 def overflows(solver: str, problem: ConvProblem) -> str | None:
-    """Return a message if a solver indexes one of the problem's tensors beyond 32 bits, else None.
+    """Return a message if a solver needs more than 32 bits to index a tensor of the problem, else None.
 
     Before the checks of July 2026 MIOpen ran such a solver and returned wrong results, which Find does not notice.
     Since then the solver does not apply, or MIOpen takes another instance of it.  Source: ROCm/rocm-libraries pull

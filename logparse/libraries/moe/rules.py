@@ -8,7 +8,7 @@ entries are equally near, it takes the first.  An entry's members are arguments 
 powers of two.  If Triton's backend does not know an option, the launch fails.
 
 Tables of block-scaled products (``N=…,K=…``, no experts) are read in the same way, but with two differences:
-``triton_version`` is no exception, and only the server's own folder is searched.  The kernel of these products loads
+``triton_version`` is no exception, and only the server's own folder is searched.  The kernel of such products loads
 one scale per step along K, so a step must not be longer than a block.
 Source: vllm-project/vllm vllm/model_executor/layers/fused_moe/fused_moe.py (``get_config_file_name``,
 ``get_moe_configs``, ``invoke_fused_moe_kernel``), sgl-project/sglang

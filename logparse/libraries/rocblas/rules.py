@@ -49,7 +49,7 @@ _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row
 class OverrideRow:
     """Line of an override file, except headings.  ``cells`` are split as ``std::getline`` splits them.
 
-    ``native`` is True if the target's rocBLAS accepts its own negative indices.  It is None if this is unknown.
+    ``native`` is True if the target's rocBLAS accepts its own negative indices, and None if this is unknown.
     """
 
     line: int

@@ -201,7 +201,7 @@ def _name(data_type: str | None) -> str | None:
 def is_ours(header: Header) -> bool:
     """Return True if the first columns of the header have the expected names.
 
-    The rest of the header may differ from those of all known builds.  The rules then report why no build reads the
+    The rest of the header may differ from every known header.  The rules then report why no build reads the
     file.
     """
     return header.text.startswith("dev_cap,m,n,k,trans_a,trans_b,type_a")
