@@ -86,7 +86,8 @@ class TunedRow:
     @property
     def problem(self) -> GemmProblem | None:
         try:
-            sizes = {x.upper(): cell for x, cell in self.texts.items() if len(x) == 1}  # mxscale: small letters
+            # The mxscale table names its sizes in small letters.
+            sizes = {x.upper(): cell for x, cell in self.texts.items() if len(x) == 1}
             return aiter.problem_of_row(self.texts | sizes, self.file)
         except (KeyError, ValueError):
             return None

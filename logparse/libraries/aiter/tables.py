@@ -91,7 +91,8 @@ def is_ours(header: Header) -> bool:
 
 
 def _renamed(names: list[str]) -> list[str]:
-    if "libtype" in names:  # batched tables of 2026: small letters
+    # A batched table of 2026 names its sizes in small letters.
+    if "libtype" in names:
         return [name.upper() if name.upper() in _SIZES else name for name in names]
     return names
 
@@ -186,7 +187,8 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
     rows, columns, k = int(values["M"]), int(values["N"]), int(values["K"])
     weights = _type(values.get("q_dtype_w") or values.get("dtype"))
     inputs = _type(values.get("dtype"))
-    if weights is None:  # The file's name states the type.
+    # Only the file's name states the type of such a table.
+    if weights is None:
         weights = inputs = {"bf16_": "bf16_r", "a4w4_": "f4_r"}.get(file_name[:5])
     output = _type(values.get("outdtype"))
     floating = weights is not None and weights != "i8_r"

@@ -204,7 +204,8 @@ def read(text: str) -> Outcome:
     """
     match = _COMMAND.search(text)
     if match is None or match["rest"] is None:
-        return FOREIGN  # No command.
+        # The line only mentions the tool.
+        return FOREIGN
     tokens = match["rest"].split()
     if _OTHER_MODE.intersection(tokens):
         return Outcome("message", (Message(category="bench", text=text.strip()),))
@@ -308,7 +309,7 @@ def _logged_problem(words: _Words) -> GemmProblem:
     if since_64:
         unknown |= {f"scale_{x.lower()}": None for x in "AB" if f"scale{x}" not in words}
     if since_64 and "scale_type" in words and "activation_type" not in words:
-        # rocRoller's own emitter writes neither scales nor activation.  It has none.
+        # rocRoller's own emitter writes neither scales nor activation, because it has none of them.
         unknown["activation"] = None
     return problem(words.values, {**_sizes(words), **unknown}, absent=False)
 

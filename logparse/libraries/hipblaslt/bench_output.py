@@ -180,7 +180,8 @@ class _Reader:
             self.devices = self.devices or version == "hipBLASLt version:"
             return self._facts(Fact(_VERSIONS[version], text[len(version) :].strip()))
         target = _TARGET.match(text)
-        self.devices = self.devices or bool(target)  # Up to 6.0 no version precedes it.
+        # Versions up to 6.0 print no version before this line.
+        self.devices = self.devices or bool(target)
         device = _DEVICE.match(text) if self.devices else None
         if target:
             self.target = target[1] or "0"
@@ -207,7 +208,8 @@ class _Reader:
         return Outcome("fact", records)
 
     def _row(self, text: str) -> Outcome | None:
-        if _INDEX_ONLY.match(text):  # Documentation has the index behind the header.
+        # Documentation prints the header before the index of its row.
+        if _INDEX_ONLY.match(text):
             self.ordinal = text.strip("[]: \t")
             return Outcome("fact")
         if not _ROW.match(text):
@@ -261,7 +263,8 @@ class _Reader:
         return Outcome("fact")
 
     def _message(self, text: str) -> Outcome | None:
-        if not text.startswith(_MESSAGES) or "param copies" in text:  # a line of TunableOp
+        # TunableOp prints a line with the same beginning, which has "param copies".
+        if not text.startswith(_MESSAGES) or "param copies" in text:
             return None
         # The support line begins a problem, so the rows above it are complete.
         records = self._flush() if text.startswith("Is supported ") else []

@@ -56,7 +56,8 @@ def read(text: str) -> Outcome:
         return FOREIGN
     try:
         if body.endswith("}") and "call_count" not in body and "compute_type: c_" not in body:
-            return FOREIGN  # BLAS_PARAMS of PyTorch
+            # This is PyTorch's BLAS_PARAMS, which describes a problem and no record.
+            return FOREIGN
         if not body.endswith("}"):
             raise ValueError("cut profile record: no closing brace")
         values, members = _values(body[1:-1])

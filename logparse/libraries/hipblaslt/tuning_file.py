@@ -174,12 +174,14 @@ def read(source: Source) -> Iterator[Outcome]:
     for number, line in enumerate(source.lines(), start=1):
         if not line.text.strip():
             yield Outcome("blank")
-        elif line.text.lstrip().startswith(FIRST):  # A build may have no revision.
+        elif line.text.lstrip().startswith(FIRST):
+            # A build without a revision writes nothing behind the colon.
             revisions.append(Fact("hipblaslt_revision", line.text.strip()[len(FIRST) :].strip()))
             yield Outcome("fact", (revisions[-1],))
         elif "transA" in line.text:
             header = split(line.text)
-            yield Outcome("fact")  # header: no time
+            # A header line names columns and has no time.
+            yield Outcome("fact")
         else:
             lines.append(line)
             rows.append(row_of(number, split(line.text), header, None))
@@ -520,7 +522,8 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
     if compute is None:
         raise _DroppedError("compute-type", f"ROCm 6.4 drops entries of compute type {cells['compute_type']!r}")
     if number is None and not named and fnuz_only(cells["gcnArchName"]):
-        types = [FNUZ.get(x, x) for x in types]  # One name for both families.
+        # Such a reader has one name for both families of 8-bit floats, and the device has only the FNUZ family.
+        types = [FNUZ.get(x, x) for x in types]
     trans = ["N" if cells[name] == "N" else "T" for name in ("transA", "transB")]
     return ",".join((*trans, *map(str, sizes.values()), *types, compute))
 

@@ -213,7 +213,8 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
     letters = "".join(letter for letter, is_set in swizzles if is_set)
     out["swizzle"] = None if any(x is None for _, x in swizzles) else f"swizzled {letters}" if letters else ""
     modes = [p.scale_a, p.scale_b]
-    parts = sorted({x for x in modes if x not in (None, "none", "scalar")})  # scalar: same kernels
+    # A scale of one factor (scalar) needs no other kernel.
+    parts = sorted({x for x in modes if x not in (None, "none", "scalar")})
     out["scale"] = None if None in modes else f"{'/'.join(parts)} scales" if parts else ""
     unknown = None in (p.compute_input_a_type, p.compute_input_b_type)
     out["input"] = None if unknown else f"as {'/'.join(p.converted)}" if p.converted else ""

@@ -194,7 +194,7 @@ def readable_command(text: str) -> Command | None:
 
 
 def _sizes_of(three: bool) -> list[tuple[str, str, int, str]]:
-    """Return the rows of ``_SIZES``.  Leave out the sizes of the depth if the convolution is 2D (``three`` is False)."""
+    """Return the rows of ``_SIZES``.  Leave out the sizes of the depth if ``three`` is False (2D)."""
     return [size for size in _SIZES if three or not size[0].endswith("_d")]
 
 

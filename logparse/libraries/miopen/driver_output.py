@@ -122,7 +122,8 @@ class Reader:
 
     def take(self, line: Line) -> Outcome | None:
         text = line.text.rstrip()
-        if "MIOpenDriver" in text:  # The call of this line comes from ``driver``.
+        # ``driver`` reads the command as a call.  Here it only names the problem of the lines behind it.
+        if "MIOpenDriver" in text:
             self._finish()
             self._command = readable_command(text)
             return None

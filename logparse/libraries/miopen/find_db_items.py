@@ -48,7 +48,7 @@ DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"
 REFIND = "let MIOpen find it again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
 BLANKS = " \t\n\r\f\v"
 """Characters that C++ counts as blanks."""
-# Memory of an MI355X, bytes.  MIOpen allocates the workspace that a row states, so no row can need more.
+# Memory of an MI355X, bytes.  MIOpen allocates the workspace that a row states, so a larger workspace fails.
 _MOST_MEMORY = 288 * 10**9
 _PLAIN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 _NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d*)?)", re.ASCII)

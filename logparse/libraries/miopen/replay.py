@@ -24,7 +24,8 @@ from logparse.model import ConvProblem, Problem, Solution
 
 class Miopen(DeviceBackend):
     def __init__(self, place: Place) -> None:
-        super().__init__(place)  # Imported first, because torch loads its own copy of MIOpen.
+        # Called first, because it loads torch, and with torch its own copy of MIOpen.
+        super().__init__(place)
         self._library = Library()
         self._handle = self._library.made("miopenCreateWithStream", self._device.stream)
         self._described: dict[str, tuple[Convolution, dict[str, Offer]]] = {}

@@ -113,7 +113,8 @@ def _no_tile(entry: Tile, context: _Context) -> str | None:
         return "no object of sizes"
     needed = [*_BLOCKS, "GROUP_SIZE_M"]
     if context.field("dtype") in ("int4_w4a16", "int8_w8a16"):
-        needed = ["BLOCK_SIZE_M", "GROUP_SIZE_M"]  # The kernel chooses the rest.
+        # The kernel chooses the other sizes for these types.
+        needed = ["BLOCK_SIZE_M", "GROUP_SIZE_M"]
     missing = [name for name in needed if name not in entry.words]
     return f"no {', '.join(missing)}: the kernel cannot be launched" if missing else None
 
@@ -165,7 +166,8 @@ _RULES: tuple[Rule[Tile, _Context], ...] = (
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]]:
     """Read the table as a server reads it."""
-    table = name.removesuffix(".json").replace(", ", ",")  # SGLang writes a blank in the block
+    # SGLang writes ``block_shape=[128, 128]`` with a blank behind the comma.
+    table = name.removesuffix(".json").replace(", ", ",")
     refusals, members = _members(data)
     entries = [_entry(table, line, key, value) for line, key, value in members if _INTEGER.match(key)]
     version = next((str(value) for _, key, value in members if key == _VERSION), "")

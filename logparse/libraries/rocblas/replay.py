@@ -35,7 +35,8 @@ class RocBlas(DeviceBackend):
     """Replay backend for rocBLAS.  Raises OSError if rocBLAS is not installed."""
 
     def __init__(self, place: Place) -> None:
-        super().__init__(place)  # Called first, because torch loads its own copy of rocBLAS.
+        # Called first, because it loads torch, and with torch its own copy of rocBLAS.
+        super().__init__(place)
         self._library = loaded_library("librocblas", *_NAMES)
         self._handle = ctypes.c_void_p()
         self._ask("rocblas_create_handle", ctypes.byref(self._handle))
@@ -85,7 +86,8 @@ class RocBlas(DeviceBackend):
         Raises UnsupportedError if the status is ``not implemented``.  Raises RuntimeError with the function and the
         status for any other error.
         """
-        status = getattr(self._library, function)(*arguments)  # ctypes caches getattr, but not [function].
+        # getattr is used, because ctypes caches attributes but not items (``library[name]``).
+        status = getattr(self._library, function)(*arguments)
         if status:
             error = UnsupportedError if status == _NOT_IMPLEMENTED else RuntimeError
             raise error(f"{function}: rocblas_status {status}")

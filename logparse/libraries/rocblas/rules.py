@@ -339,7 +339,8 @@ OVERRIDE_FORMAT = OverrideFormat(
     ),
     conversion=Conversion(
         word="rocblas",
-        recognise=lambda head: True,  # The table may begin anywhere in the output.
+        # The table may begin anywhere in the output of rocblas-gemm-tune.
+        recognise=lambda head: True,
         read=_records,
         takes=lambda given, rocblas_version: given if given.library == "rocblas" else None,
         matched="rocBLAS gives only calls to Tensile that hipBLASLt does not serve",
