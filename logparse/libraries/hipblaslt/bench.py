@@ -304,7 +304,8 @@ def _logged_problem(words: _Words) -> GemmProblem:
                 raise ValueError(f"cut line: --{name} is missing")
     if ("any_stride" in words or "rotating" in words) and "iters" not in words:
         raise ValueError("cut line: --iters is missing")
-    since_64 = "algo_method" in words  # from 6.4 on scaleA and scaleB are always written, and activation_type too
+    # From 6.4 on the library always writes scaleA, scaleB and activation_type.
+    since_64 = "algo_method" in words
     unknown: dict[str, Any] = {}
     if since_64:
         unknown |= {f"scale_{x.lower()}": None for x in "AB" if f"scale{x}" not in words}

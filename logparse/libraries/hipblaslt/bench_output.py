@@ -125,14 +125,19 @@ class _Reader:
     """Reader of one stream.  Its state: the rows of the current problem, and the header whose row must come next."""
 
     rows: list[_Row] = field(default_factory=list)
-    current: _Row | None = None  # the row that kernel info belongs to
-    names: tuple[str, ...] = ()  # columns of a header whose row has not come yet
-    above: tuple[str, ...] = ()  # columns of the last row, because further rows may follow
+    # Row to which the next kernel info belongs.
+    current: _Row | None = None
+    # Columns of a header whose row has not come yet.
+    names: tuple[str, ...] = ()
+    # Columns of the last row, because further rows may follow.
+    above: tuple[str, ...] = ()
     ordinal: str = ""
     winner: bool = False
-    ended: bool = False  # True if another run of the tool has begun, so the rows are complete
+    # True if another run of the tool has begun, so the rows are complete.
+    ended: bool = False
     patience: int = 0
-    devices: bool = False  # True if lines about devices may follow
+    # True if lines about devices may follow.
+    devices: bool = False
     target: str = "0"
     device: Mapping[str, str] = field(default_factory=dict)
     known: set[Fact] = field(default_factory=set)

@@ -80,10 +80,12 @@ def _pairs(body: str) -> Iterator[tuple[str, str]]:
     for part in body.split(","):
         key, colon, value = part.partition(":")
         key, value = key.strip(), value.strip()
-        if key == "grouped_gemm":  # the value of grouped_gemm is the first member's first pair
+        # The value of grouped_gemm is the first pair of the first member.
+        if key == "grouped_gemm":
             yield key, "1"
             key, colon, value = (x.strip() for x in value.partition(":"))
-        if " stride_e" in value:  # the last member's stride_e follows without a comma
+        # The stride_e of the last member follows without a comma.
+        if " stride_e" in value:
             value, _, rest = value.partition(" ")
             yield key, value
             key, _, value = rest.partition(":")

@@ -311,8 +311,8 @@ def by_name(number: int | None) -> bool | None:
     place.
 
     0.15 is the development version of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613).  It read by place
-    until ROCm/hipBLASLt pull request 1962 of May.  If the result is ``None``, callers choose
-    the reader by the row's layout: by name if the row has a header.
+    until ROCm/hipBLASLt pull request 1962 of May.  If the result is ``None``, callers choose the reader by the row's
+    layout: by name if the row has a header.
     """
     return None if number is None or 1500 <= number < 100_000 else number >= 100_000
 
@@ -512,7 +512,8 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
         raise _DroppedError("number", f"{', '.join(bad)} is no number")
     if named:
         known = _NAMED_TYPES if folds_fast(number) is False else _NEWER_TYPES
-    else:  # only builds between 6.4 and 7.0 wrote fnuz types in this layout, so one of them wrote the file
+    else:
+        # Only builds between 6.4 and 7.0 wrote fnuz types in this layout, so such a build wrote the file.
         known = _NAMED_TYPES if number is None or number >= BETWEEN else _PLACED_TYPES
     types = [cells[name] for name in _TYPES]
     wrong = [f"{name} {cells[name]!r}" for name in _TYPES if cells[name] not in known]

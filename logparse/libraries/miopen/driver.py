@@ -229,7 +229,8 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
     axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
     transposed, groups, type_ = flags["mode"] == "trans", flags["group_count"] or 1, TYPE_OF_OP[op]
     sizes: dict[str, Any] = {field: flags[name] for name, _, _, field in _sizes_of(three)}
-    if logged and transposed:  # MIOpen prints the weights' second size: output channels of one group
+    # MIOpen prints the second size of the weights, which is the number of output channels of one group.
+    if logged and transposed:
         sizes["k"] *= groups
     for x in axes:
         sizes[f"out_{x}"] = _output(sizes, x, flags[f"trans_output_pad_{x}"] if transposed else None)
@@ -261,12 +262,13 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
         groups=groups,
         in_type=type_,
         weights_type=type_,
-        out_type=None if type_ == "INT8" else type_,  # int8, int32 or float: not part of the command
+        # For INT8 inputs the output may be int8, int32 or float.  The command does not state which.
+        out_type=None if type_ == "INT8" else type_,
         in_layout=layouts[0],
         weights_layout=layouts[1],
         out_layout=layouts[2],
         **casts,
-        bias=0,  # the driver's -b is an operation of its own, no part of the convolution's key
+        bias=0,  # The driver's -b is a separate operation and no part of the convolution's key.
         mode="transposed" if transposed else "convolution",
     )
 

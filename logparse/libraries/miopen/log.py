@@ -112,7 +112,8 @@ class Reader:
         self._typed: str | None = None
 
     def take(self, line: Line) -> Outcome | None:
-        if "MIOpenDriver " in line.text and "Info2" not in line.text:  # read by ``driver``
+        # ``driver`` reads the command as a call.  Here it only names the problem of the lines behind it.
+        if "MIOpenDriver " in line.text and "Info2" not in line.text:
             self._command(plain_command(line.text.rstrip()))
             return None
         outcomes = [self._part(part) for part in _AGAIN.split(line.text.rstrip())]

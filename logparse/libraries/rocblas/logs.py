@@ -172,7 +172,8 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
     if problem is None:
         function = given.get("rocblas_function", "")
         return Outcome("message", [Message(category=category, function=function, text=text.strip())])
-    if by_tool and problem.trans_a and problem.trans_b:  # rocblas-bench raises leading dimensions that are too small
+    # rocblas-bench raises leading dimensions that are too small, so the call has the raised ones.
+    if by_tool and problem.trans_a and problem.trans_b:
         given_ld = {name: x for name in ("lda", "ldb", "ldc", "ldd") if (x := getattr(problem, name)) is not None}
         least = tight_leading_dimensions(problem)
         problem = replace(problem, **{name: max(x, least.get(name, x)) for name, x in given_ld.items()})

@@ -53,7 +53,8 @@ def facts(validators: Mapping[str, str], libraries: Collection[str] | None = Non
     number, dash, revision = validators.get("HIPBLASLT_VERSION", "").partition("-")
     if number:
         out.append(Fact("hipblaslt_version", number))
-    if dash:  # the revision is empty in builds outside a git repository, for example in distributions
+    # A build outside a git repository has an empty revision, for example in distributions.
+    if dash:
         out.append(Fact("hipblaslt_revision", revision))
     if set(validators) & set(ORDER[1:]):
         out.append(Fact("backend", "HIP"))
