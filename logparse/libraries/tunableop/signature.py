@@ -8,7 +8,7 @@ Every results row and every untuned row begins with a key.  Examples::
     GemmTunableOp_c10::complex<float>_TN,cn_80_48_64_ld_64_64_80                 (c: conjugate; op_sig has T)
     ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e4m3fnuz_BFloat16_TN,tn_64_128_2048_ld_2048_2048_64_rw_1_bias_None
 
-The key describes the column-major BLAS call.  M, N, K and the leading dimensions are those that hipBLASLt gets.  So
+The key describes the column-major BLAS call.  hipBLASLt gets the same M, N, K and leading dimensions, so
 nothing is swapped.  The key does not hold alpha, beta, the activation (of GemmAndBias) or the batch strides, so several
 problems share one key.
 
