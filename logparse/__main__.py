@@ -5,8 +5,8 @@ import gc
 
 def program() -> None:
     """Run the program and end its process."""
-    # Imports make 100,000 objects that are never freed. The garbage collector would search them again and again, which
-    # takes longer than --help.
+    # Imports make 100,000 objects that are never freed.  The garbage collector would search them again and again, which
+    # takes longer than all the rest of ``--help``.
     gc.set_threshold(200_000)
     from logparse.cli import main
     from logparse.output.program import end_process

@@ -112,13 +112,9 @@ def run(label: str | None = None, store: Store | str | os.PathLike[str] | None =
 
 
 class Run:
-    """A run, for notebooks: what to do about it, its views and its figures.  Each is computed when it is asked for.
+    """Run of a store, for notebooks: what to do about it, its views and its figures.
 
-    >>> job = run("job", folder)
-    >>> job
-    Run('job': use 4 faster solutions: ... ms a run (−...%), measured alone)
-    >>> list(job.todo.columns)
-    ['title', 'now_us', 'then_us', 'unit', 'certainty', 'changes']
+    Each of them is computed when it is first asked for.
     """
 
     def __init__(self, store: Store, label: str) -> None:
@@ -166,14 +162,14 @@ class Run:
             return con.execute(f"select * from {name}").df()
 
     def points(self) -> pd.DataFrame:
-        """The problems of the run as the figures take them: ``api.roofline(job.points())``."""
+        """Problems of the run in the form that the figures take: ``api.roofline(job.points())``."""
         return explore.store_points(self.store, self.label)
 
     def __repr__(self) -> str:
         return f"Run({self.label!r}: {self.headline})"
 
     def _repr_html_(self) -> str:
-        """The headline and the list, in a notebook."""
+        """Return the headline and the list as HTML, which a notebook shows."""
         return f"<p>{html_text(self.headline)}</p>{self.todo.to_html(index=False)}"
 
     def __dir__(self) -> list[str]:

@@ -84,8 +84,8 @@ def devices() -> tuple[Device, ...]:
 def device_of(facts: Mapping[str, str]) -> Device | None:
     """Return the device that ``facts`` name.  Return None if it is unknown.
 
-    The marketing name decides first, then arch and CU count.  If several known names stand within one marketing name,
-    the longest name counts: "RX 9070 XT" is not read as "RX 9070".
+    The marketing name decides first, then arch and CU count.  If a marketing name contains several known names, the
+    longest name decides: "RX 9070 XT" is not read as "RX 9070".
     """
     name, arch, cus = facts.get("device", ""), facts.get("arch", "").partition(":")[0], facts.get("cu_count", "")
     words = f" {' '.join(name.replace('-', ' ').replace('_', ' ').split())} "
@@ -97,8 +97,10 @@ def device_of(facts: Mapping[str, str]) -> Device | None:
 _FOUR_BIT = frozenset({"gfx950", "sm_100", "sm_103", "sm_120", "sm_121"})
 """Archs whose matrix units multiply 4-bit types, at twice the rate of 8-bit types."""
 _CLOCKS, _LATER = 1.1, 4
-"""Allowed factors over the peaks of data sheets: for a known device or arch, and for an unknown one (over all known
-peaks).
+"""Largest rate that is believed, as a multiple of a peak of the data sheets.
+
+The first is for a known device or arch.  The second is for an unknown one and multiplies the largest of all known
+peaks.
 """
 
 
@@ -106,7 +108,8 @@ def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str
     """Tell why a time (µs) of a matrix product cannot be true.  Return an empty text if it can be.
 
     A time cannot be true if its rate (``flops`` / time) is above what the device that ``facts`` name reaches in any
-    precision.  The text is empty as well if the number of operations or the time is unknown.
+    precision (a rate with which nobody can compute).  The text is empty as well if the number of operations or the
+    time is unknown.
     """
     if not flops or time_us is None or not time_us > 0:
         return ""

@@ -48,9 +48,9 @@ def linked(one: Problem, other: Problem) -> Level | None:
 
 
 def _folded(value: object) -> object:
-    """Return a value for comparison, with FNUZ fp8 types folded into OCP fp8 types.
+    """Return a value in the form in which links compare it: FNUZ fp8 types become OCP fp8 types.
 
-    Because both share one text in bench lines, they must not keep problems apart.
+    Both kinds of types have the same text in bench lines, so the difference must not keep two problems apart.
     """
     return value.replace("_fnuz", "") if isinstance(value, str) else value
 
@@ -92,8 +92,9 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
 
 
 def full_links_sql(problems: str) -> str:
-    """Return SQL of the links of full problems to themselves.  ``problems`` is SQL of the problems, which may
-    repeat.
+    """Return SQL of the links of full problems to themselves.
+
+    ``problems`` is SQL of the problems.  It may repeat a problem.
     """
     return f"""
         select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan
@@ -101,11 +102,12 @@ def full_links_sql(problems: str) -> str:
 
 
 def open_sql(rows: str) -> str:
-    """Return SQL of the rows whose problem is open: it may have a link to another problem.
+    """Return SQL of the rows whose problem is open, so that it may have a link to another problem.
 
-    Every link has an open problem.  A text is open if a field is unknown, if a type has a second spelling (``_fnuz``),
-    or if it has a number of compute units.  Two texts that are not open differ in a field that both know, so they need
-    no comparison.  A find-db holds hundreds of thousands of such texts.
+    Every link has at least one open problem.  A problem is open if a field is unknown, if a type has a second spelling
+    (``_fnuz``), or if the text has a number of compute units.  Two problems that are not open and have different texts
+    differ in a field that both know.  So they need no comparison, which saves much: a find-db holds hundreds of
+    thousands of such texts.
     """
     return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz') or contains(problem, ' sms=')"
 
@@ -140,5 +142,7 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
 
 
 def may_be(row: Problem | None, problem: Problem) -> bool:
-    """Tell whether the problem of an override row differs from ``problem`` in no known field."""
+    """Tell whether an override row may be for ``problem``: no field that the row knows differs from the problem's
+    field.
+    """
     return isinstance(row, (GemmProblem, ConvProblem)) and linked(row, problem) is not None

@@ -48,7 +48,7 @@ META = "logparse-store.json"
 """Name of the file that marks a folder as a store."""
 
 PutIfAbsent: TypeAlias = Callable[[str, bytes], bool]
-"""Function that creates a path of one file system with these bytes, atomically.
+"""Function that creates a path of one file system with these bytes, in one step that cannot be half done.
 
 It returns False if the path exists already.
 """
@@ -65,11 +65,11 @@ _GS_SECONDS = 30
 _UNQUOTED = "/=+:@,~"
 _DISK = pafs.LocalFileSystem()
 _THERE_ALREADY, _IN_FLIGHT, _NOT_OFFERED = 412, 409, 501
-_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # FAT, some network and FUSE file systems give these
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS})  # errors of FAT, some network and FUSE systems
 # Some of the same file systems give these errors if a folder is flushed.
 _NO_FLUSH = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
-_FLUSHED_TOGETHER = 16  # files that wait for the disk at once share its journal's commits
-_FEW = 4  # from more paths on, threads flush them; few are flushed in turn, because threads take longer to start
+_FLUSHED_TOGETHER = 16  # files that are flushed at the same time share one commit of the file system's journal
+_FEW = 4  # Threads flush more paths than this.  Fewer paths are flushed in turn, because starting threads takes longer.
 
 
 def split_url(url: str) -> tuple[str, str, str]:
@@ -134,8 +134,9 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
 
 @contextlib.contextmanager
 def explained(url: str, what: type[Exception]) -> Iterator[None]:
-    """Raise an OSError of the file system (no bucket, no permission, no network) as an error of type ``what``, with
-    the URL.
+    """Raise each OSError of the file system as an error of type ``what`` that names the URL.
+
+    Examples are a bucket that does not exist, a missing permission, or no network.
     """
     try:
         yield
@@ -146,7 +147,7 @@ def explained(url: str, what: type[Exception]) -> Iterator[None]:
 def make_folder(filesystem: pafs.FileSystem, path: str) -> None:
     """Create a folder if the file system has folders.
 
-    An object store has none, and would get an empty object instead.
+    An object store has no folders, so nothing is done there: it would get an empty object instead.
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         os.makedirs(path, exist_ok=True)
@@ -230,8 +231,8 @@ def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
 def replace_file(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
     """Create or replace ``path``.  Readers see the old bytes or the new bytes, and so does a disk after a power cut."""
     if filesystem.type_name in OBJECT_STORES:
-        # An object appears when its stream is closed.  All bytes are at hand, so only a request can fail, and then
-        # closing fails as well.  (`move` would be a copy and a deletion.)
+        # An object appears when its stream is closed.  All its bytes are in memory by then, so only a request can fail,
+        # and a request that fails makes closing fail as well.  (`move` would be a copy and a deletion.)
         with filesystem.open_output_stream(path) as sink:
             sink.write(memoryview(data))
         return

@@ -23,14 +23,14 @@ from logparse.store.rules import DEFAULTS, counted_as_sql, main_picks_sql, trace
 from logparse.text import counted, printable, shortened
 
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
-"""SQL of the first cells of an aiter key.  These cells name the device in a table of several devices."""
+"""SQL of the first cells of an aiter key.  If a table holds several devices, these cells name the device of a row."""
 _FILES = "measurements m join files using (source_id)"
 _PARTS = f"""
     (from measurements left join mixed using (source_id)) m
     join files f on f.source_id = m.source_id and f.part = case when gfx is null then '' else {_PART} end"""
 """SQL of the measurements with their files.
 
-A file of several devices is joined by the part for the measurement's device.
+A file may hold several devices.  Then only the facts of the measurement's own device are joined.
 """
 _ROWS = """
     select {problem} as problem, kind, own and time_us > 0 as own, device, run, origin, solution,
@@ -40,8 +40,8 @@ _ROWS = """
     from {rows} {linked}"""
 """SQL of the rows of times.  ``us`` is empty for two kinds of rows:
 
-* A solution that could not be run has no time, but its problem is a problem of the run.
-* The time of a job's own call (origin ``trace``) is no candidate's time.
+* A solution that could not be run: it has no time, but its problem is a problem of the run.
+* A call of the job itself (origin ``trace``): its time is not the time of a candidate.
 """
 _SUBJECT = "own and kind <> 'family' and (kind = 'conv') not in (from called)"
 _OF_ITSELF = _ROWS.format(problem="problem", linked="", rows="{rows}", subject=_SUBJECT)
@@ -52,7 +52,7 @@ _LINKED = "select problem, other, level from open_links where problem <> other"
 _TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
 """SQL of the times that may belong to a problem: its own times and the times of linked problems.
 
-It scans the table twice, because a common table expression would hold all texts in memory.
+The SQL scans the table twice, because a common table expression would hold all texts in memory.
 """
 _OWN = "run = $run"
 _STAGES: Mapping[str, str] = {
@@ -97,8 +97,8 @@ _STAGES: Mapping[str, str] = {
 }
 """Tables that ``_RANKED`` reads, by name.
 
-Each is made of the tables before it.  They are no common table expressions, because DuckDB would plan those again
-wherever they are named.  That took longer than all of the reading.
+The SQL of each table reads the tables before it.  The tables are not common table expressions, because DuckDB would
+compute such an expression again wherever it is named.  That took longer than all of the reading.
 """
 _RANKED = """
 with of_device as (
@@ -133,9 +133,14 @@ from shown left join best using (problem) order by {key} desc nulls last, {other
 """
 """SQL of the rows of ``top``.
 
-Before any join, millions of times become one row per problem, device, run and origin.  For each problem one such row
-counts.  These criteria choose it, the most important first: a row of this run, with a time of the pick, from a
-confirmation, with the most times.  The solution is read only for the problems that are shown.
+Before any join, millions of times are reduced to one row per problem, device, run and origin.  Then one such row
+is chosen for each problem, by these criteria in this order:
+* It is a row of this run.
+* It has a time of the pick.
+* It comes from a confirmation.
+* It has the most times.
+
+The solution is read only for the problems that are shown.
 """
 
 
@@ -171,7 +176,7 @@ def ranked(
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     of = {"run": store.latest_run(run)}
     with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED])) as con:
-        ((may_be,),) = con.execute(_OPEN).fetchall()  # this takes a third of the time that reading the links takes
+        ((may_be,),) = con.execute(_OPEN).fetchall()  # this takes a third of the time that it takes to read the links
         con.register("links_", _rows(store, _LINKED) if may_be else arrow_table([], _LINK))
         con.execute("create temp table linked as from links_")
         for name, made in _STAGES.items():
@@ -226,8 +231,7 @@ def known_lines(known: Sequence[Known]) -> Iterator[str | pa.Table]:
 
 
 def found_about(store: Store, known: Sequence[Known]) -> list[str]:
-    """Return the messages of the last ``recommend`` about what these problems, or problems linked to them, are expected
-    to take.
+    """Return messages of the last ``recommend`` about how long these problems, or linked problems, should take.
 
     Each message is one line.
     """
@@ -308,9 +312,9 @@ _LABELLED_SIZES = regex(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)
 
 
 def _sizes(problem: Problem) -> str:
-    """Return a piece of the problem's text that the text of every linked problem contains, too.
+    """Return words of the problem's text that the text of every linked problem contains as well.
 
-    So few texts have to be parsed.
+    Only the texts with these words have to be parsed.
     """
     if isinstance(problem, GemmProblem) and not problem.members:
         return f" mnk={problem.m},{problem.n},{problem.k} "
@@ -339,8 +343,9 @@ def problems_in(text: str) -> list[Problem]:
 
 
 def _named(text: str) -> Iterator[Problem]:
-    """Yield the problems of the text, read in three ways: as a line of a log, as a file, and as the key of a find-db
-    row.
+    """Yield the problems that the text names.
+
+    The text is read in three ways: as a line of a log, as a file, and as the key of a find-db row.
     """
     from logparse.ingest.input_file import InputFile
     from logparse.ingest.lines import LineReader
@@ -365,7 +370,7 @@ def _named(text: str) -> Iterator[Problem]:
 
 _WIDTH = 80
 MANY_FILES = 2_000
-"""Number of row files from which on opening a store takes seconds."""
+"""Number of row files at which opening a store begins to take seconds."""
 
 
 def hints(store: Store) -> list[str]:
@@ -397,6 +402,6 @@ _HOLDINGS = """
 def holdings(store: Store) -> pa.Table:
     """Return the contents of the store: one row per run and format.
 
-    Columns are its files, bytes, and lines by what they count as.
+    The columns are the number of files, their bytes, and the number of lines of each kind (calls, rejects …).
     """
     return _rows(store, _HOLDINGS)

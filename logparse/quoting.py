@@ -28,7 +28,7 @@ from typing import Protocol, TypeVar
 
 
 class Code(str):
-    """Text in a language that may be run."""
+    """Base of texts in a language that a program may run."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Code(str):
         """The code's bytes in UTF-8.  Bytes of a path that is not UTF-8 stay as they are."""
         try:
             return self.encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:  # half of a surrogate pair, which no path holds
+        except UnicodeEncodeError:  # half of a surrogate pair: no path contains it
             return self.encode("utf-8", "backslashreplace")
 
 
@@ -69,7 +69,7 @@ class Asset(Protocol):
 
 
 def asset(path: Asset) -> str:
-    """Return the text of a file of this program.  It is code as it stands."""
+    """Return the text of a file of this program.  The text counts as code and is not escaped."""
     return path.read_text(encoding="utf-8")
 
 
@@ -118,7 +118,10 @@ def shell_line(words: Iterable[str]) -> Shell:
 
 
 def shell_comment(text: str) -> Shell:
-    """Make a text fit for a comment.  Line ends become visible, because a line end would end the comment."""
+    """Escape a text for a comment of a shell.
+
+    Line ends become visible characters, because a line end would end the comment.
+    """
     return Shell(printable(text))
 
 
@@ -240,7 +243,10 @@ _LONGEST_NAME = 255
 
 
 def is_file_name(name: str) -> bool:
-    """Tell whether a text names a file within a folder: no path, no option, nothing that a terminal would interpret."""
+    """Tell whether a text can be the name of a file in a folder.
+
+    A path or an option cannot, and neither can a text with characters that a terminal would interpret.
+    """
     plain = name.isprintable() and "/" not in name and "\\" not in name
     return plain and name not in ("", ".", "..") and name[0] != "-" and len(name.encode()) <= _LONGEST_NAME
 

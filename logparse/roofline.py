@@ -1,6 +1,6 @@
 """Roofline: the least time that a device allows a problem.
 
-It is the only roofline, and is computed by ``Device.least_us``.  The roofline is the time of the direct algorithm with
+All verbs use this roofline, which ``Device.least_us`` computes.  The roofline is the time of the direct algorithm with
 all operands in device memory, at the peaks of the data sheet (``devices.csv``).  Efficiency is stated relative to it.
 A device or type that is not in that table has no roofline.  The functions have no side effects.
 """
@@ -25,9 +25,10 @@ def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
 
 
 def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
-    """Return the problem with another ``size``.  None leaves the size open.
+    """Return the problem with another value of ``size``.  A ``value`` of None leaves the size open.
 
-    Leading dimensions and batch strides change with the size if the matrices have no gap.  Others stay.
+    Leading dimensions and batch strides change with the size if the matrix has no gap between its columns.  Otherwise
+    they stay as they are.
     """
     out: dict[str, Any] = {size: value}
     after = replace(problem, **out)
@@ -43,8 +44,8 @@ def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
 def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
     """Return the type whose matrix peak bounds this problem.
 
-    For single precision it is the format that the library may use instead.  The compute type or the settings of a
-    replay (its facts) allow or refuse TF32.
+    For single precision the result is the format in which the library may multiply instead.  The compute type, or the
+    settings of a replay (in ``facts``), tell whether TF32 is allowed.
     """
     if isinstance(problem, ConvProblem):
         return "f32_r" if problem.in_type == "FP32" and facts.get("replay_conv_tf32") == "0" else problem.in_type
@@ -61,9 +62,10 @@ _ROUNDED = {"f32_f16_r": "f16_r", "f32_bf16_r": "bf16_r"}
 
 
 def roofline_us(problem: Problem, facts: Mapping[str, str]) -> float | None:
-    """Return the larger of two times, µs: to compute the problem directly, and to move its operands once.
+    """Return the roofline, µs: the larger of the time to compute the problem directly and the time to move its operands
+    once.
 
-    Return None if it is unknown.
+    Return None if the roofline is unknown.
     """
     device, dtype = device_of(facts), input_type(problem, facts)
     if device is None or dtype is None or problem.flops is None or not problem.bytes:

@@ -1,4 +1,4 @@
-"""The machine that will read the overrides: its facts, and whether a measurement was made on a comparable machine.
+"""Compare machines: the target (the machine that will read the overrides) and the machine of a measurement.
 
 A time from another device is left out.  A time from another library build may rank findings, but never becomes an
 override.
@@ -16,7 +16,7 @@ from logparse.quoting import file_name
 
 Facts: TypeAlias = Mapping[str, str]
 Device: TypeAlias = str
-"""Arch and CU count of a file's facts as one text.  It is empty if the file states neither."""
+"""Text of arch and CU count from the facts of a file.  It is empty if the file states neither."""
 
 BUILD: Mapping[str, tuple[str, ...]] = {
     "hipblaslt": ("hipblaslt_revision", "hipblaslt_version"),
@@ -60,7 +60,10 @@ def counts_wgps(arch: str) -> bool:
 
 
 def hip_count(units: int, arch: str) -> int:
-    """Return HIP's count for ``units`` CUs.  The HSA runtime states CUs (rocminfo, rocprof, rocpd)."""
+    """Return HIP's count for ``units`` CUs.
+
+    ``units`` is a count of the HSA runtime (rocminfo, rocprof, rocpd), which always counts CUs.
+    """
     return units // 2 if counts_wgps(arch) else units
 
 
@@ -69,7 +72,7 @@ def as_hip_counts(facts: Facts) -> dict[str, str]:
 
     A person reads the number from rocminfo or a data sheet, which count CUs (64 on gfx1201).  MIOpen, PyTorch and
     hipBLASLt ask HIP, which counts WGPs (32 on gfx1201).  The two ranges never overlap on one arch, except for devices
-    that are cut down to half.  If ``wgp_mode`` is 0, HIP counts CUs there, and nothing is halved.
+    that are cut down to half.  If ``wgp_mode`` is 0, HIP counts CUs there, so nothing is halved.
     """
     units, most = facts.get("cu_count", ""), _MOST_WGPS.get(arch(facts) or "")
     counts_cus = most is not None and _COUNT.fullmatch(units) and int(units) > most and facts.get("wgp_mode") != "0"
@@ -125,15 +128,16 @@ def same_device(one: Facts, other: Facts) -> bool | None:
 
 
 def device_of_file(facts: Facts) -> Device:
-    """Return the device that a file states, as one text (``Device``)."""
+    """Return the device that the facts of a file name, as one text (``Device``)."""
     return " ".join(x for x in (arch(facts), facts.get("cu_count")) if x)
 
 
 def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
-    """Return pairs (device of a log, device of a time) for which the time is not known to apply to the log's calls.
+    """Return the pairs (device of a log, device of a time) whose time must not be used for the log's calls.
 
-    ``facts`` holds the facts of every source.  ``own`` names the sources of the run.  The result leaves out pairs of
-    equal devices.  It is empty if the run's sources name no two different devices.
+    The two devices differ, or it is unknown whether they differ.  ``facts`` holds the facts of every source.  ``own``
+    names the sources of the run.  The result leaves out pairs of equal devices.  It is empty unless the run's sources
+    name two different devices.
     """
     stated = {device_of_file(x): x for x in facts.values()}
     here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}
@@ -148,9 +152,10 @@ def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tup
 
 
 def same_build(one: Facts, other: Facts, library: str) -> bool | None:
-    """Tell whether both have one build of ``library``.  Return None if it is unknown.
+    """Tell whether both machines have the same build of ``library``.  Return None if it is unknown.
 
-    An empty revision on both sides (Debian's hipBLASLt) distinguishes nothing, so the version decides there.
+    The revision may be empty on both sides (Debian's hipBLASLt).  Then it distinguishes nothing, so the version
+    decides.
     """
     for name in BUILD.get(library, ()):
         if name in one and name in other and (one[name] or other[name]):
@@ -159,9 +164,10 @@ def same_build(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def comparable(one: Facts, other: Facts, library: str) -> bool | None:
-    """Tell whether a solution id of ``library`` means the same, and runs on the same device, on both sides.
+    """Tell whether a solution id of ``library`` means the same on both machines, and whether the machines have the same
+    device.
 
-    Return None if it is unknown.  For a library whose ids are names (``BY_NAME``) the build does not matter.
+    Return None if it is unknown.  The build does not matter for a library whose ids are names (``BY_NAME``).
     """
     device = same_device(one, other)
     build = True if library in BY_NAME else same_build(one, other, library)
@@ -187,7 +193,7 @@ def machine(facts: Facts) -> dict[str, str]:
 def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     """Return the facts of a machine on which all files agree, from rows (source, name, value).
 
-    Validators are kept only if all files that have any have the same set of them.
+    Validators are kept only if all files with validators have the same set of validators.
     """
     values: dict[str, set[str]] = {}
     sets: dict[str, set[tuple[str, str]]] = {}
@@ -203,7 +209,7 @@ def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 def seen_by(gpus: int, facts: Facts) -> dict[str, str]:
     """Return the facts with ``gpus``, the number of devices that a process sees.
 
-    The argument counts if it is above 1, then the facts' own number, then 1.
+    The number is the argument if it is above 1, else the number in the facts, else 1.
     """
     return {"gpus": "1", **facts} | ({"gpus": str(gpus)} if gpus > 1 else {})
 

@@ -134,7 +134,7 @@ def shortened(texts: Sequence[str], room: int) -> list[str]:
     for name, cut in best.items():
         alike.setdefault(cut, []).append(name)
     for group in alike.values():
-        if 1 < len(group) < len(long):  # this group differs at another place than all texts do
+        if 1 < len(group) < len(long):  # texts of this group differ from each other at another place than all texts do
             best |= zip(group, shortened(group, room), strict=True)
     return [best.get(name, name) for name in names]
 
@@ -146,8 +146,10 @@ def common_start(texts: Sequence[str]) -> int:
 
 
 def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
-    """Return ``text`` without characters that all texts share (the first ``head`` and last ``tail``), else without
-    its middle.
+    """Return ``text`` cut to ``room`` characters, with ``…`` in place of characters that all texts share.
+
+    All texts share the first ``head`` and the last ``tail`` characters.  If cutting these is not enough, the middle is
+    left out.
     """
     excess, end = len(text) - room + 1, len(text) - tail
     if excess <= head:

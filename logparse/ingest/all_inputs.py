@@ -1,7 +1,7 @@
-"""Ingest paths into a store: find the inputs, have each read, and record data that no file holds.
+"""Ingest paths into a store: find the inputs, let workers read them, and record data that no file holds.
 
-A file that fails does not affect the others.  The commit of a source is its row file, written last (see ``store``).  So
-an ingest can be killed at any moment and then be run again.
+If one file fails, the others are still read.  A source is committed when its row file exists, which is written last
+(see ``store``).  So an ingest can be killed at any moment and then be run again.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def ingest(
 ) -> list[Ingested]:
     """Read every input into the store.  Return one result per input, failures included.
 
-    There is one more result per folder with files that logparse itself wrote, because these are left out, and one per
-    packed copy of a file.
+    Files that logparse itself wrote are left out, and each folder with such files gives one more result.  A packed
+    copy of another file is left out as well, and gives one more result.
 
     * ``run``: the label of the inputs (default: the time of this call).
     * ``format``: the name of the inputs' format.  Without a name each format is recognised.
@@ -87,7 +87,7 @@ def ingest(
     if store.unmerged_small(SMALL_BYTES) >= MANY:
         from logparse.store.compaction import compact  # not at the start, because it imports pyarrow.compute
 
-        with suppress(StoreError):  # another ingest has merged them, or is just doing so
+        with suppress(StoreError):  # another ingest has merged them, or is merging them now
             compact(store)
     store.take_inventory()
     missing = [Ingested(path, "failed", error=message) for path, message in inputs.missing]
@@ -97,7 +97,7 @@ def ingest(
 
 
 def _named(copies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield packed files, each with the printable name of the file that has the same content."""
+    """Yield each packed file with the printable name of the unpacked file that has the same content."""
     return ((path, printable(plain.rpartition("/")[2])) for path, plain in copies.items())
 
 
@@ -116,10 +116,10 @@ def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[In
 def record(
     store: Store, records: Iterable[Record], *, run: str, name: str, format: str, evidence: Iterable[str] | None = None
 ) -> str:
-    """Commit records that no file holds as one source: a replay's measurements and the facts of its machine.
+    """Commit records that no file holds as one source, such as a replay's measurements and the facts of its machine.
 
-    ``evidence`` names the origins of measurements whose times are evidence.  The facts are stored as facts of no job.
-    Return the source's id.  Either all records become visible at once, or none.
+    ``evidence`` names the origins whose times are evidence.  The facts are stored as facts of no job.  Return the
+    source's id.  Either all records become visible at once, or none.
     """
     attempt, taken = store.attempt(), list(records)
     collector = Collector(attempt)

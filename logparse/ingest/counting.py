@@ -47,12 +47,14 @@ NATIVE_VERSION = 4
 NOWHERE = (b"", b"")
 
 CountedLine: TypeAlias = tuple[bytes, bytes | None, int, bool, bool]
-"""First raw line, its text if a prefix or an address was removed, its offset, whether it is also an event, and
-whether it is torn.
+"""Tuple of a distinct line: the first raw line, its text (if a prefix or an address was removed), the line's offset,
+whether the line is also an event, and whether it is torn.
 """
 Counted: TypeAlias = tuple[int, int, int, int, bytes, int]
-"""Numbers of lines, foreign lines, blank lines and splits (texts cut off, foreign or not), the events (pairs of
-int64), and the place of the end.
+"""Tuple of results for a block: the numbers of lines, foreign lines, blank lines and splits, then the events, then
+where the block ends.
+
+A split is a text that was cut off a line, foreign or not.  Events are pairs of int64.
 """
 Place: TypeAlias = tuple[bytes, bytes]
 """Clock text and third bracket.  Both are empty for a line without prefix."""
@@ -95,7 +97,8 @@ def uncoloured(text: bytes) -> bytes:
 class PlainCounter:
     """Counter in Python, with the native counter's results.
 
-    ``starts`` are the markers of prefixed records; each begins at the clock's ``]``.  ``held`` is the approximate size
+    ``starts`` are the markers of prefixed records.  Each marker begins at the ``]`` behind the clock.  ``held`` is
+    the approximate size
     of the next result of ``take``, in bytes of text.
     """
 
@@ -113,7 +116,7 @@ class PlainCounter:
         self.held = 0
 
     def count(self, data: bytes, offset: int) -> Counted:
-        """Count a block of whole lines that stands at ``offset``."""
+        """Count the lines of a block.  The block begins at ``offset`` and holds only whole lines."""
         lines = data.split(b"\n")
         if not lines[-1]:
             lines.pop()
@@ -152,8 +155,8 @@ class PlainCounter:
     def _record_inside(self, line: bytes) -> int:
         """Return where the last record begins inside a line.
 
-        Return 0 if no record does, or if its beginning is not certain.  It is not certain in two cases: its prefix is
-        not whole, or another record may begin behind it or right before it.
+        Return 0 if no record begins there, or if the place is not certain.  The place is not certain in two cases:
+        the record's prefix is not whole, or another record may begin behind it or right before it.
         """
         at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
         if (

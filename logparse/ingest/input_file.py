@@ -43,7 +43,10 @@ from logparse.text import printable
 HEAD_BYTES = 64 << 10
 _REMOTE_BYTES = 4 << 20
 _RATIO, _SURELY_FINE = 2000, 64 << 20
-"""Limit of a decompressed file: ``_RATIO`` times its compressed size, plus ``_SURELY_FINE`` bytes."""
+"""Limits of the size to which a file may be decompressed:
+
+``_RATIO`` times its compressed size, plus ``_SURELY_FINE`` bytes.
+"""
 _PIECE_BYTES = 64 << 10  # bytes decompressed at a time
 _COMPARED_BYTES = 1 << 20
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}
@@ -61,15 +64,15 @@ def name_of(path: str) -> str:
 class InputFile:
     """One input: a path or URL, or ``-`` for standard input.  It implements ``libraries.kinds.format.Source``.
 
-    A byte order mark at the start is no content (``mark_bytes``).  It is content if the file is read ``as_is``, as
-    libraries read it.  If a compressed file was cut, reading raises CutError.  With ``until_cut`` reading ends at the
-    cut instead (``cut``).
+    A byte order mark at the start is not part of the content (``mark_bytes``).  If ``as_is`` is set, the mark is
+    part of the content, because libraries read files in this way.  If a compressed file was cut, reading raises
+    CutError.  If ``until_cut`` is set, reading ends at the cut instead, and ``cut`` tells where.
     """
 
     def __init__(self, path: str, *, as_is: bool = False, until_cut: bool = False) -> None:
         self.path = path
         self.cut: Cut | None = None
-        """The place where reading ended early, once it has."""
+        """Place where reading ended early.  None until reading has ended there."""
         self._as_is, self._until_cut = as_is, until_cut
         self._mark_bytes = 0
         self._fs: pafs.FileSystem | None = None
@@ -203,7 +206,7 @@ class InputFile:
         return self._copy.name
 
     def kept(self, stream: BinaryIO) -> InputFile:
-        """Return the same input over a copy of the stream.
+        """Return the same input, but read from a copy of the stream.
 
         Standard input needs the copy, because it can be read only once.
         """
@@ -218,7 +221,7 @@ class InputFile:
         ``pieces`` are the known hashes of the file's first pieces.  Raises OSError.  Raises InputError if the file has
         become shorter.
         """
-        whole = min(upto // PIECE_BYTES, len(pieces))  # a last line without its end may be longer than a piece
+        whole = min(upto // PIECE_BYTES, len(pieces))  # a last line without a line end may be longer than a piece
         state, left = Digest(pieces[:whole]), upto - whole * PIECE_BYTES
         with self.raw() as raw:
             if whole:
@@ -274,7 +277,7 @@ def source_id(path: str, digest: str) -> str:
 def last_line_end(file: int, start: int, end: int) -> int:
     """Return the place after the last line end in bytes ``start`` to ``end`` of a file descriptor.
 
-    Without one, return ``start``.
+    Return ``start`` if there is no line end.
     """
     stop = end
     while stop > start:
@@ -332,7 +335,10 @@ class Hashing(_Passing):
         return data
 
     def finish(self) -> str:
-        """Read the rest (bytes after the end of a compressed stream).  Return the hash of all bytes."""
+        """Read the bytes that are left (they may stand after the end of a compressed stream).
+
+        Return the hash of all bytes.
+        """
         while self.read(1 << 20):
             pass
         return self._state.hexdigest()
@@ -362,12 +368,12 @@ class _Peekable(_Passing):
 
 
 class _Unmarked(_Passing):
-    """Stream without the UTF-8 byte order mark at its start.  Editors of Windows write this mark."""
+    """Stream that skips the UTF-8 byte order mark at its start.  Editors of Windows write this mark."""
 
     def __init__(self, inner: BinaryIO) -> None:
         super().__init__(inner)
         self.skipped = 0
-        """Length of the mark, once something was read."""
+        """Length of the mark in bytes.  It is known once something was read."""
         self._begun = False
         self._rest = b""
 
@@ -388,10 +394,11 @@ class CutError(InputError):
 
 
 class _Bounded(_Passing):
-    """Decompressed bytes with a limit, because a few bytes can expand to terabytes.
+    """Stream of decompressed bytes with a limit, because a few bytes can expand to terabytes.
 
-    Raises CutError behind the last byte of a file that was cut.  Raises InputError for a file that is damaged
-    otherwise.  Then all that was decompressed may be wrong, because checksums stand at the end.
+    Raises CutError behind the last byte of a file that was cut.  Raises InputError if a file is damaged in another way.
+    Then all bytes that were decompressed may be wrong, because the checksum that would tell stands at the end of the
+    file.
     """
 
     def __init__(self, inner: BinaryIO, path: str, limit: int) -> None:
@@ -417,7 +424,10 @@ class _Bounded(_Passing):
         return b"".join(parts)
 
     def _piece(self, size: int) -> bytes:
-        """Return bytes as they come.  With one large read, an error would lose all that was decompressed before it."""
+        """Return the bytes of one read.
+
+        One large read would not do: if it failed, all bytes that were decompressed before the error would be lost.
+        """
         try:
             return bytes(self._next(size))
         except (EOFError, OSError, lzma.LZMAError, zlib.error, ValueError, pa.ArrowException) as error:
@@ -438,7 +448,8 @@ class Cut(NamedTuple):
 
 
 class _UntilCut(_Passing):
-    """Decompressed bytes up to the place where the file is cut.  ``ended`` is told that place.
+    """Stream of decompressed bytes up to the place where the file is cut.  The function ``ended`` is called with that
+    place.
 
     The bytes end with a whole line, because half a number would be read as another number.  There are two exceptions:
     the beginning of a line of more than ``_PIECE_BYTES`` is read, and so is the beginning of a line that is the whole
@@ -486,7 +497,10 @@ class Inputs(NamedTuple):
     own: dict[str, int]
     """Number of files below each folder that logparse itself wrote.  These files are left out."""
     copies: Mapping[str, str] = MappingProxyType({})
-    """Packed files with the same content as a file beside them, each with that file.  They are left out."""
+    """Packed files that have the content of an unpacked file beside them, each with that unpacked file.
+
+    The packed files are left out.
+    """
 
 
 def find_inputs(paths: Iterable[str]) -> Inputs:
@@ -509,7 +523,8 @@ def find_inputs(paths: Iterable[str]) -> Inputs:
         elif left_out:
             own[path] = len(left_out)
         found |= files
-    # A link beside its file, such as latest.log, is no second log.  A link to itself is its own real path.
+    # A link beside its file, such as latest.log, is not a second log.  A link that points to itself is kept as its own
+    # real path.
     linked = {path: os.path.realpath(path) for path in found if os.path.islink(path)}
     twice = {path for path, real in linked.items() if real != path and real in found}
     files = {path: size for path, size in found.items() if path not in twice}
@@ -560,14 +575,16 @@ def _named(path: Path) -> str:
 
 
 _LEFT_OUT = regex(r"/\.|/miopen-lockfiles/|db\.txt\.(?:lock|time)$")
-"""Names that are left out below a folder: hidden files, and files that MIOpen keeps beside its databases (a lock,
-and the time of its last write).
+"""Pattern of names that are left out below a folder.
+
+They are hidden files, and the files that MIOpen keeps beside its databases: a lock, and the time of its last write.
 """
 
 
 def _walk(folder: Path, left_out: list[Path]) -> Iterator[Path]:
-    """Yield regular files below a folder, without ``_LEFT_OUT``, files of stores, and links to folders (they may loop).
+    """Yield regular files below a folder.
 
+    Left out are names that match ``_LEFT_OUT``, files of stores, and links to folders, because these may form a loop.
     Files that logparse itself wrote are added to ``left_out`` instead.
     """
     for root, folders, files in os.walk(folder):

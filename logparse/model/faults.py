@@ -1,6 +1,7 @@
 """Reasons why a problem or a solution cannot be stored.
 
-A problem is stored as its text and read back from that text, and so is a solution.  A blank in a type, or a comma in a
+The store keeps a problem or a solution as its text, and reads it back from this text.  A blank in a type, or a
+comma in a
 layout, would make a text that no verb can read.  A number outside of its range cannot be stored either.
 """
 
@@ -44,7 +45,7 @@ def _number_fault(name: str, value: object, least: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
-    """Return the fault of a problem's fields that are no numbers.
+    """Return the reason why a problem cannot be stored, if it lies in a field that is not a number.
 
     Results are cached, because files hold few combinations of such fields.
     """
@@ -83,8 +84,8 @@ def _operator_fault(problem: OperatorProblem) -> str | None:
 
 @dataclass(frozen=True)
 class _Fields:
-    """Fields of a class of problems: the numbers, with the least value of each, and the other fields, with allowed
-    values.
+    """Fields of a class of problems: the numbers with their least values, and the other fields with the values that are
+    allowed.
     """
 
     numbers: Sequence[str]

@@ -137,7 +137,10 @@ def _texts(rows: Iterable[tuple[str, str | None, Test]]) -> Wrong:
 # ------------------------------------------------------------------------------------- products and convolutions
 
 _fine: set[tuple[type, tuple[object, ...]]] = set()
-"""Texts of problems that were found fine.  Hundreds of thousands of problems hold only a few different ones."""
+"""Combinations of texts in problems' fields that passed the tests.
+
+Hundreds of thousands of problems hold only a few different combinations.
+"""
 _FINE = 4096
 
 
@@ -162,7 +165,7 @@ def _is_wrong(value: object, holds: Test | None) -> bool:
 
 
 def _getters_of(kind: Any) -> tuple[Getter, Getter]:
-    """Return two getters: one for a problem's fields that hold texts, and one for the fields that hold numbers."""
+    """Return two functions that read a problem's fields: the first reads texts, the second reads numbers."""
     tests = _tests(kind)
     texts, numbers = ([name for name, test in tests.items() if (test is None) == bare] for bare in (False, True))
     return itemgetter(*texts), itemgetter(*numbers)
@@ -188,7 +191,10 @@ def _test(name: str, kind: Any) -> Test | None:
 
 
 def _remembered(pattern: re.Pattern[str]) -> Test:
-    """Return the test of a pattern, with a cache of its answers.  The same few words stand in every record."""
+    """Return a function that tests a text with this pattern and caches its answers.
+
+    The cache helps because the same few words occur in every record.
+    """
     return lru_cache(maxsize=4096)(lambda text: pattern.fullmatch(text) is not None)
 
 

@@ -49,7 +49,8 @@ T = TypeVar("T")
 def of_fields(kind: type[T], values: Mapping[str, Any]) -> T:
     """Make a frozen object from the values of all its fields, without its constructor, as copy and pickle do.
 
-    The constructor sets each of a problem's 38 fields by a call.  That takes half of the time to read a problem's text.
+    The constructor makes a call for each of a problem's 38 fields, which takes half of the time to read a problem's
+    text.
     """
     made = object.__new__(kind)
     vars(made).update(values)
@@ -159,7 +160,7 @@ class GemmProblem:
 
     @cached_property
     def plain(self) -> frozenset[str]:
-        """Names of the fields that have their usual value: the value in a call that asks for nothing special.
+        """Names of the fields that have their usual value: the value in a call without special requests.
 
         They are ``-`` in text.  The usual values are: no scale for a matrix of a wide type, no swizzle, operands
         multiplied in their own types, all compute units.
@@ -178,7 +179,7 @@ class GemmProblem:
     @property
     def normal(self) -> GemmProblem:
         """The same call in normal form: C ≡ T for real types, strides 0 at batch 1, irrelevant fields dropped."""
-        return self._normalised or self  # caching `self` would be a reference cycle
+        return self._normalised or self  # if this problem cached itself, that would be a reference cycle
 
     @cached_property
     def _normalised(self) -> GemmProblem | None:
@@ -199,13 +200,13 @@ class GemmProblem:
 
     @cached_property
     def text(self) -> str:
-        """The canonical key: every field in fixed order.
+        """The canonical key: every field in a fixed order.
 
         ``?`` stands for an unknown value.  ``-`` stands for a field that cannot matter or has its usual value.  The
         words ``input=`` and ``sms=`` were added later, so they stand in the text only if a value is not the usual one.
         """
         mine, irrelevant, plain = vars(self.normal), self.irrelevant, self.plain
-        cells: list[object] = []  # made for each distinct line of a log: one loop, no calls
+        cells: list[object] = []  # This runs for each distinct line of a log.  So it is one loop without calls.
         for name in GEMM_FIELDS:
             value = mine[name]
             if value is None:
@@ -223,7 +224,10 @@ class GemmProblem:
 
     @cached_property
     def shape(self) -> str | None:
-        """The coarse key that every format can form, with fp8 variants folded into one.  None if a size is unknown."""
+        """The key with few fields, which every format can form.
+
+        Variants of fp8 become one type.  None if a size is unknown.
+        """
         if self.members:
             return self.text
         parts = (self.m, self.n, self.k, self.batch_count, self.a_type)
@@ -324,9 +328,9 @@ GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sms", ("sm_count",)),
 )
 GEMM_LATER = frozenset({"input", "sms"})
-"""Words that a text has only if one of their fields is unknown or has an unusual value.
+"""Words that a problem's text contains only if one of their fields is unknown or has an unusual value.
 
-Older texts have none of them, because they are texts of usual calls.
+Older texts lack these words.  So an older text is the text of a call with the usual values.
 """
 GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in GEMM_WORDS for name in names)
 GEMM_FLAGS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
@@ -334,7 +338,7 @@ _GEMM_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in x) for word, x in GEMM
 _CONVERTED = (("compute_input_a_type", "a_type"), ("compute_input_b_type", "b_type"))
 """Fields of the types to which operands are converted, each with the field of the operand's own type.
 
-If both are unknown, the ``?`` of the own type stands for both.
+If both types are unknown, the text holds one ``?`` for both.
 """
 _NO_STRIDES = {f"stride_{x}": 0 for x in "abcd"}
 GEMM_LAYOUT: tuple[str, ...] = (
@@ -345,11 +349,11 @@ GEMM_LAYOUT: tuple[str, ...] = (
 
 
 def with_plain(values: Mapping[str, Any], *, scaled: bool = False) -> dict[str, Any]:
-    """Return ``values`` with the usual values for the fields that they leave open.
+    """Return ``values`` with the usual value for each field that is missing.
 
-    It is for a library that does only what it states.  The usual values are: no swizzle, operands in their own types,
-    all compute units, and no scales.  If ``scaled``, scales of matrices of narrow types (``NARROW``) or unknown types
-    stay open.  Such a library never scales a matrix of a wide type.
+    It is for a library that does only what it is told.  The usual values are: no swizzle, operands in their own types,
+    all compute units, and no scales.  If ``scaled`` is True, the scales of matrices of narrow types (``NARROW``) or
+    unknown types stay open.  Such a library never scales a matrix of a wide type.
     """
     given = {name: value for name, value in values.items() if value is not None}
     types = {x: given.get(f"{x}_type") for x in "abcd"}
@@ -363,7 +367,7 @@ def with_plain(values: Mapping[str, Any], *, scaled: bool = False) -> dict[str, 
 class ConvProblem:
     """Convolution in terms of the forward problem (x is n×c×in, y is n×k×out), with the direction that ran.
 
-    2D problems have d = filter_d = stride_d = dilation_d = out_d = 1 and pad_d = 0.  ``out_*`` is what the file states
+    2D problems have d = filter_d = stride_d = dilation_d = out_d = 1 and pad_d = 0.  ``out_*`` comes from the file
     and is not computed, because SAME padding and clamped sizes do not follow the formula.
     """
 
@@ -501,7 +505,10 @@ CONV_LAYOUT: tuple[str, ...] = ("in_layout", "weights_layout", "out_layout")
 
 @dataclass(frozen=True)
 class Operand:
-    """Tensor that an operator was given: PyTorch's name of its type (``?`` if not recorded), sizes and strides."""
+    """Tensor that an operator got as an input:
+
+    PyTorch's name of its type (``?`` if not recorded), sizes and strides.
+    """
 
     dtype: str
     sizes: tuple[int, ...]

@@ -1,6 +1,6 @@
 """Ranges of the numbers that files state.  A number outside of its range is damage, and its record becomes a reject.
 =================================  =============================================================
-sizes of a problem                 1 to 2^63 - 1 (of a member of a grouped GEMM, of a tensor: 0)
+sizes of a problem                 1 to 2^63 - 1 (from 0 for a member of a grouped GEMM, or a tensor)
 leading dimensions, strides, pads  0 to 2^63 - 1
 bytes of workspace                 0 to 2^63 - 1
 calls of one record                0 to ``MOST_CALLS``
@@ -29,7 +29,10 @@ def is_time(value: object) -> TypeGuard[float]:
 
 
 def is_moment(value: object) -> TypeGuard[float]:
-    """Tell whether a value is a possible time stamp of any clock, in µs or ns: a finite number of at most 64 bits."""
+    """Tell whether a value is a possible time stamp.
+
+    It is if it is a finite number of at most 64 bits.  The clock and the unit (µs or ns) do not matter.
+    """
     return type(value) in (int, float) and -LIMIT < value < LIMIT  # type: ignore[operator]
 
 

@@ -48,7 +48,7 @@ class Call:
 
     * ``category``: the mask category (``trace``, ``bench``, ``profile`` …) or another library's word for it.
     * ``count``: the number of calls; None if the format does not count.
-    * ``by_tool``: True for a line that a benchmark wrote.  Such a line counts for nothing.
+    * ``by_tool``: True for a line that a benchmark wrote.  Such a call is not a call of the job, so it is not counted.
     * ``pid``: the process, if a block of lines states it.  Ingest adds the clock, and the process of other lines.
     """
 
@@ -67,7 +67,7 @@ class Measurement:
     """Time of one solution for one problem, from a file or a replay, or the reason why there is no time.
 
     ``origin`` names the tool that measured, as its format declares (``libraries.kinds.format.Origin``: ``find-db``,
-    ``tunableop``, ``trace`` …).  A comparison of times of different origins is always labelled as such a comparison.
+    ``tunableop``, ``trace`` …).  If an answer compares times of different origins, a label tells so.
     """
 
     problem: Problem
@@ -120,7 +120,7 @@ FACTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """Line that a library wrote and that is no call.  Its addresses are normalised."""
+    """Line that a library wrote and that records no call.  Addresses in the line are replaced."""
 
     category: str
     text: str
@@ -143,7 +143,7 @@ class Kernel:
 
     * ``problem``: None if the operator is no problem of a math library.
     * ``operator``: an operator that no math library computes, with its recorded inputs.
-    * ``min_us``, ``max_us``: None for statistics of the first rocprof, which has no extremes.
+    * ``min_us``, ``max_us``: None for statistics of rocprof v1, which states no extremes.
     * ``unit``: the kind of the units of work in which the kernels ran, if the trace tells kinds apart.
     """
 
@@ -180,7 +180,7 @@ class Collective:
 
 @dataclass(frozen=True)
 class Reject:
-    """Stretch of a line that has a format's marker and cannot be read.
+    """Line, or piece of a line, that has a format's marker but cannot be read.
 
     ``offset`` is in bytes from the start of the line that the reader got.  Ingest adds the line's place in the file.  A
     ``length`` of 0 means the whole line.
@@ -226,9 +226,9 @@ class Evidence:
     """
 
     sureness: Sureness = "estimated"
-    """How the saving is known.
+    """How the saving is known (see ``Sureness``).
 
-    ``measured alone``: both ``now_us`` and the proposed time are times of measured solutions.
+    ``measured alone`` means that ``now_us`` and the proposed time are both times of measured solutions.
     """
     now_us: float | None = None
     """Time of one call now, µs."""
@@ -239,14 +239,14 @@ class Evidence:
     best_us: float | None = None
     """Time of ``best``, µs.  If no solution is proposed, time of the fastest known solution, which is too slow."""
     at_most_us: float | None = None
-    """Loss in the run's traces, µs, if nothing tells how much of it can be saved."""
+    """Loss in the run's traces, µs.  It is set if nothing tells how much of the loss can be saved."""
     waits_for: Literal["host", "communication"] | None = None
-    """Cause for which the GPU waits during ``at_most_us``.
+    """Reason why the GPU waits during ``at_most_us``.
 
     The simulated step bounds how much of that time can be saved.
     """
     noise_us: float | None = None
-    """Difference between two times of the pick in one file, µs."""
+    """Difference between two times of the pick in the same file, µs."""
     measured: str | None = None
     """Text of the measured problem, if it is not the finding's own problem."""
     source_id: str | None = None
@@ -258,7 +258,7 @@ class Evidence:
     cu_count: str | None = None
     file: str | None = None
     versions: Mapping[str, str] | None = None
-    """Facts of the machine that wrote the source of the times.  ``file`` is the path of that source."""
+    """Facts of the machine on which the file with the times was written.  ``file`` is the path of that source."""
     details: Mapping[str, object] = field(default_factory=dict)
     """Other values that the analyzer shows.  Nothing is computed from them."""
 
@@ -287,7 +287,7 @@ class Finding:
     * ``saving_us``: per run of the workload, µs.  ``saving_low_us`` and ``saving_high_us`` are set if an interval is
       known.
     * ``per_call_us``: the loss of one call, µs, with its own interval.
-    * ``interval_from``: the name of the data that the interval comes from.
+    * ``interval_from``: the name of the data from which the interval was computed.
     * ``p``: the p-value of a confirmation (``docs/findings.md``).
     * ``remedy``: what a person does.  ``advice`` explains it in sentences.
     * ``reasons``: the messages of findings about the same problem whose savings are contained in this finding's saving.
@@ -329,7 +329,10 @@ class Finding:
 
     @property
     def sureness(self) -> Sureness:
-        """How the saving is known: as the finder states, unless a confirmation measured it."""
+        """How the saving is known.
+
+        A confirmation decides.  Without a confirmation the analyzer's own statement holds.
+        """
         return "measured alone" if self.confirmed else self.evidence.sureness
 
 
@@ -340,8 +343,8 @@ def fast_replace(record: R, **changes: object) -> R:
     """Return a finding, or its evidence, with other values.
 
     ``dataclasses.replace`` does the same in ten times the time.  The speed matters because every finding of a large
-    store gets its place and its reasons.
+    store gets its rank and its reasons through this function.
     """
     values = vars(record) | changes
-    values.pop("shown", None)  # was made from the old values
+    values.pop("shown", None)  # this cached value belongs to the old values
     return of_fields(type(record), values)

@@ -1,12 +1,13 @@
 """Remedies: what a person does about a finding, or to take an action.
 
-A finding states its remedy.  The ranking, the screen, the page, the report, JSON and the files read that remedy.
+A finding states its remedy.  All outputs read that remedy: the ranking, the screen, the page, the report, JSON and
+the files.
 
 ====================  =====================================================================  ====================
 remedy                what a person does                                                     what is written
 ====================  =====================================================================  ====================
 ``UseRows``           lets the library read rows of an override file                         the override file
-``Search``            lets the library's own tool search, then lets the library read a file  a script that searches
+``Search``            lets the library's own tool search, then lets the library read a file   a script that searches
 ``Replay``            times the problem on the GPU with ``logparse replay``                  nothing
 ``Setting``           sets something for the whole program                                   lines of ``apply.py``
 ``ChangeProgram``     changes lines of the program                                           lines of ``apply.py``
@@ -55,7 +56,7 @@ class UseRows:
 
 @dataclass(frozen=True)
 class Search:
-    """Search by the library's own tool."""
+    """Remedy in which the library's own tool searches for faster solutions."""
 
     name: ClassVar[str] = "search"
     changes: ClassVar[str] = "a search, then a file"
@@ -69,7 +70,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Replay:
-    """Times on the GPU.
+    """Remedy in which ``logparse replay`` times the problem on the GPU.
 
     ``on_target`` is True if a faster solution is known from another device or build than the target's.
     """
@@ -88,9 +89,9 @@ class Replay:
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting or layout of the whole program, which makes the library take ``solution``.
+    """Setting or layout of the whole program that makes the library use ``solution``.
 
-    Replayed actions tell its worth.
+    Actions that were replayed tell how much time this saves.
     """
 
     solution: str
@@ -107,7 +108,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class ChangeProgram:
-    """Change of the program by hand, which makes the library take ``solution``.  ``change`` begins with a verb."""
+    """Change of the program by hand that makes the library use ``solution``.  ``change`` begins with a verb."""
 
     solution: str
     change: str
@@ -127,7 +128,7 @@ class ChangeProgram:
 
 @dataclass(frozen=True)
 class Advise:
-    """Advice of the finding.
+    """Remedy in which a person reads the finding's advice.
 
     ``change`` begins with a verb and is the title.  It is empty if the finding has no short title.
     """

@@ -32,9 +32,9 @@ def kind_of(text: str) -> str:
 
 
 def layer_of(text: str) -> tuple[str, str] | None:
-    """Return direction and layer of the convolution with this ``text``.
+    """Return the direction and the layer of the convolution with this ``text``.
 
-    Return None for the text of any other problem.
+    Return None if the text is not the text of a convolution.
     """
     kind, _, rest = text.partition(" ")
     direction, _, layer = rest.partition(" ")
@@ -51,7 +51,7 @@ def problem_from_text(text: str) -> Problem:
         return of_fields(ConvProblem, values)
     if kind == "operator" and words:
         return OperatorProblem(words[0], tuple(map(_argument, words[1:])))
-    if kind not in ("gemm", "grouped", "family"):  # older stores have families: products with some sizes left open
+    if kind not in ("gemm", "grouped", "family"):  # older stores have families: problems with some sizes left open
         raise ValueError(f"not the text of a problem: {text[:80]!r}")
     values = {}
     for word in words:
@@ -60,7 +60,7 @@ def problem_from_text(text: str) -> Problem:
 
 
 def _with_plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields with the values that ``-`` and a missing word stand for."""
+    """Return the fields, with the values that ``-`` or a missing word mean in a text."""
     if values.get("scale_c") == "none" and values.get("beta") == "zero":
         del values["scale_c"]  # with beta zero C is not read
     for x in "ab":
@@ -94,9 +94,10 @@ def _operand(text: str) -> Operand:
 _OPERAND = re.compile(r"([\w?]+)\(([-\d,]*)\|([-\d,]*)\)")
 _CONV_DEFAULTS = {x.name: x.default for x in fields(ConvProblem)}
 _WORDS = 1 << 16
-"""Maximum number of words that are kept.
+"""Maximum number of words that the cache keeps.
 
-Hundreds of thousands of texts hold few different words, and reading a word takes longer than finding it.
+Hundreds of thousands of texts hold few different words, and it takes longer to read a word than to find it in the
+cache.
 """
 
 
