@@ -1,7 +1,7 @@
 """Interface of executors, which run a function over items.  Each item is independent of the others.
 
-The function and the items are pickled.  The function must be safe to repeat, because a task whose worker or node died
-is tried again, ``TRIES`` times in all.  An ingest is safe: the commit of a source is one put-if-absent.
+The function and the items are pickled.  A task whose worker or node died is tried again, up to ``TRIES`` times in all.
+So the function must be safe to repeat.  An ingest is safe: the commit of a source is one put-if-absent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ H = TypeVar("H")
 
 TRIES = 3
 Progress: TypeAlias = Callable[[str, int], None]
-"""Function that gets a name and the amount of its work that was done since the last call."""
+"""Function that gets a name, and the amount of work on it that was done since the last call."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Executor(Protocol):
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """Run ``function(item)`` for each item.  Yield each item with its result or error, as they end.
+        """Run ``function(item)`` for each item.  Yield each item with its result or error as soon as it ends.
 
-        Items are taken as there is room for them, so neither items nor results pile up.  ``progress`` gets what the
-        function passes to ``report``.  On Ray it gets this when the task has ended.  An exception in the caller (also
-        Ctrl-C) ends the running tasks.
+        An item is taken only when there is room to run it, so neither items nor results pile up.  ``progress`` gets
+        what the function passes to ``report``.  On Ray it gets this when the task has ended.  An exception in the
+        caller (also Ctrl-C) ends the running tasks.
         """
 
 
@@ -70,7 +70,7 @@ def tried(
     ended: Callable[[], Iterable[tuple[H, R | TaskError]]],
     running: dict[H, tuple[T, int]],
 ) -> Iterator[tuple[T, R | TaskError]]:
-    """Yield items with their results as they end.
+    """Run items, and yield each item with its result as soon as it ends.
 
     At most ``room()`` items run at a time.  A lost item is started ``TRIES`` times.  ``start`` begins an item and
     returns its handle.  ``ended`` waits for results.  ``running`` holds, by handle, each running item and the number of
@@ -115,7 +115,7 @@ def reporting(to: Progress | None) -> Iterator[None]:
 
 
 def attempted(function: Callable[[T], R], item: T) -> R | TaskError:
-    """Return the function's result, or its exception in a form that every process can read."""
+    """Call the function.  Return its result, or its exception in a form that every process can read."""
     try:
         return function(item)
     except Exception as error:

@@ -18,7 +18,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _WORTH = 32 << 20
-"""Minimum weight (bytes) for which worker processes are started, which takes about half a second."""
+"""Minimum weight (bytes) of all tasks for which worker processes are started.
+
+Starting them takes about half a second.
+"""
 
 
 class LocalExecutor:
@@ -37,7 +40,10 @@ class LocalExecutor:
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """See ``Executor``.  Of the resources only the weight is used, because the operating system assigns cores."""
+        """Run the function as ``Executor`` describes.
+
+        Only the weight of the resources is used, because the operating system assigns the cores.
+        """
         ahead, rest, weight = deque[T](), iter(items), 0.0
         while weight <= _WORTH or len(ahead) < 2:
             try:

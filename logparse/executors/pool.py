@@ -71,7 +71,7 @@ class _Worker:
 
 
 def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
-    """Run items until the pipe closes: a worker's loop."""
+    """Run the loop of a worker: read items from the pipe and return their results until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=end_with_parent, daemon=True).start()
     with reporting(lambda name, count: pipe.send(("report", (name, count)))):

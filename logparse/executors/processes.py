@@ -1,9 +1,9 @@
 """Processes of this machine, forked from a server that has imported what they need.
 
-A fresh interpreter for each process would import NumPy and Arrow again, which takes half a second of a core.  The
-server opens no device and runs no code of logparse.  So a process forked from it is as good as a fresh one.  A library
-that must not be forked once it is in use (CUDA, HIP) is first used in the process itself.  The server ends with the
-process that started it.
+A fresh interpreter for each process would import NumPy and Arrow again, which takes half a second of a core.  Because
+the server opens no device and runs no code of logparse, a process that is forked from it is as good as a fresh one.  A
+library that must not be forked once it is in use (CUDA, HIP) is first used in the process itself.  The server ends with
+the process that started it.
 
 multiprocessing runs the parent's main module in each process, for functions that this module defines.  This has two
 costs: a user's script without ``if __name__ == "__main__"`` would start over, and a worker of Ray imports Ray, which
@@ -29,7 +29,10 @@ _CONTEXT = get_context("forkserver")
 
 
 def pipe(*, duplex: bool = True) -> tuple[Connection[Any, Any], Connection[Any, Any]]:
-    """Make a pipe and return its two ends.  One end is an argument of ``started`` and must be closed here after it."""
+    """Make a pipe and return its two ends.
+
+    One end is an argument for ``started``.  This process must close that end after the call of ``started``.
+    """
     return _CONTEXT.Pipe(duplex)
 
 
@@ -68,7 +71,7 @@ def _call(environ: Mapping[str, str], target: Callable[..., None], args: tuple[o
 
 
 def death(process: BaseProcess) -> str:
-    """Tell how a process ended, after 5 s at most: ``exited with 3``, ``was killed by SIGSEGV``."""
+    """Tell how a process ended: ``exited with 3``, ``was killed by SIGSEGV``.  Wait at most 5 s for its end."""
     process.join(5)
     code = process.exitcode
     if code is None or code >= 0:
@@ -78,7 +81,7 @@ def death(process: BaseProcess) -> str:
 
 
 def end_with_parent() -> None:
-    """Wait until the parent process has ended, then end this process.  It is meant for a thread."""
+    """Wait until the parent process has ended, then end this process.  Run this function in a thread."""
     parent = parent_process()
     if parent is not None:
         parent.join()

@@ -28,17 +28,19 @@ R = TypeVar("R")
 
 _POLL_SECONDS = 0.2
 _NODE_SECONDS = 120.0
-"""Seconds for which a task waits for another node, if only a dead node had the cores for it.
+"""Time in seconds for which a task waits for a new node if the only nodes with enough cores died.
 
-A cluster may be starting a node.
+A cluster may be about to start such a node.
 """
-_QUEUED = 64  # minimum number of queued tasks, so that no core idles
+_QUEUED = 64  # minimum number of tasks that wait at Ray, so that no core is idle
 _MOST = 10_000  # maximum number of tasks at Ray: the driver's memory and the time of `ray.wait` grow with them
 _OBJECT_STORE_BYTES = 128 << 20  # bytes for a cluster started here, whose objects are small
 
 
 class RayExecutor:
-    """Executor of tasks on at most ``jobs`` cores of a cluster (0: all cores, also cores added later)."""
+    """Executor of tasks on at most ``jobs`` cores of a cluster.  0 means all cores, including cores that are added
+    later.
+    """
 
     def __init__(self, address: str | None = None, jobs: int = 0) -> None:
         self._ray, self._ours = connect(address)
@@ -50,13 +52,13 @@ class RayExecutor:
 
     @property
     def cpus(self) -> int:
-        """The number of cores of the largest node, as far as ``jobs`` allows."""
+        """The number of cores of the largest node, but at most ``jobs``."""
         largest = max((node["Resources"].get("CPU", 1) for node in self._ray.nodes() if node["Alive"]), default=1)
         return max(1, min(int(largest), self._jobs or int(largest)))
 
     @property
     def together(self) -> int:
-        """The number of cores of all nodes, as far as ``jobs`` allows."""
+        """The number of cores of all nodes, but at most ``jobs``."""
         cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         return min(cores, self._jobs) if self._jobs else cores
 
@@ -100,7 +102,8 @@ class RayExecutor:
         errors = self._ray.exceptions
         try:
             result, counts = self._ray.get(reference)
-        except errors.RayTaskError as error:  # raised outside the function: the node lacks logparse, memory …
+        # Ray raised this outside of the function, because the node lacks logparse, memory or something else.
+        except errors.RayTaskError as error:
             return TaskError(f"{type(error.cause).__name__}: {error.cause}")
         except errors.RayError as error:
             return LostError(f"its worker or its node died ({type(error).__name__}), {TRIES} times")
@@ -111,7 +114,10 @@ class RayExecutor:
 
 
 class _Nodes:
-    """Nodes of a cluster during one call.  A task for which no node is left would wait for ever."""
+    """Nodes of a cluster during one call.
+
+    They are watched, because a task would wait for ever if no node that can run it is left.
+    """
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
@@ -119,7 +125,8 @@ class _Nodes:
         self._since: float | None = None
 
     def stranded(self) -> int | None:
-        """Return the number of cores of the largest node if larger nodes died and none came for a while.
+        """Return the number of cores of the largest node if larger nodes died and no new one came for
+        ``_NODE_SECONDS``.
 
         Return None otherwise.
         """

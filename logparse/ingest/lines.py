@@ -1,13 +1,13 @@
 """Read bytes as distinct lines with counts, clocks and places: the fast path.
 
-Jobs repeat a few hundred problems millions of times.  So a format reads a line only once per *distinct* text.  What
-differs from call to call is removed first: the clock and the process of ``[date time][LIB][n]`` prefixes, and
+Jobs repeat a few hundred problems millions of times.  So a format reads a line only once per *distinct* text.  Texts
+that change from call to call are removed first: the clock and the process of ``[date time][LIB][n]`` prefixes, and
 addresses.  An address such as ``0x7f…`` becomes ``0x@``.  NULL, ``0`` and ``0x0`` stay, because they mean that there is
 no bias, no algo and so on.
 
-Counters (see ``counting``) do this for blocks of lines, several blocks at a time.  The result does not depend on which
-counter took which block.  Block formats depend on the order of lines.  So their readers follow one block after the
-other.
+Counters (see ``counting``) do this for blocks of lines, several blocks at a time.  It does not matter for the result
+which counter counts which block.  The readers of block formats see the blocks one after the other, because the order of
+lines has a meaning there.
 
 A stream may be a *table of counts*, as ``sort | uniq -c`` writes it.  Then the number before a line is how often the
 line stood in the log.  Numbers that rise by 1 from line to line are line numbers (``cat -n``).  In any other stream a
@@ -43,21 +43,22 @@ PIECE_BYTES = 4 << 20
 LONGEST_BYTES = 64 << 20
 """Maximum bytes of a line.  A longer line is a reject, and its bytes are skipped."""
 _EXCERPT_BYTES = 1024
-BLOCK_BYTES = 1 << 20  # a block fits caches, and memory that the allocator reuses instead of mapping it anew
+# A block of this size fits into caches, and into memory that the allocator reuses instead of mapping it anew.
+BLOCK_BYTES = 1 << 20
 _HELD_BYTES = 10 << 20  # maximum bytes of distinct lines and cells in one counter until they are taken
 _HELD_CLAIMED = 20_000
 _RANGE_BYTES = (8 << 20, 256 << 20)  # minimum and maximum bytes of a range of a file
-_GO_ON = -1  # hash on from the place where the last call stopped
+_GO_ON = -1  # continue the hash at the place where the last call stopped
 _COUNT = regex(rb"(?:[ \t]+(\d{1,12})|(\d{1,12})(?![ \t]+MIOpen))[ \t]+(?=\S)")
 """Pattern of a count before a line.
 
-A number without blanks before it that stands before MIOpen's own prefix is a thread, so it is no count.
+A number right at the start of a line, before MIOpen's own prefix, is a thread.  So it is not a count.
 """
 _NUMBER = regex(rb"[ \t]*(\d{1,12})(?:[ \t]|\r?\Z)")
 _MIN_NUMBERED = 4
-"""Minimum number of lines whose numbers, if they rise by 1, count as line numbers.
+"""Minimum number of lines that must have numbers that rise by 1, so that the numbers are taken for line numbers.
 
-It is for numbers with a blank behind them.
+This holds for numbers that a blank follows.
 """
 _TORN = Reject("torn: another record begins inside this line")
 
@@ -68,9 +69,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Distinct:
-    """Distinct line of one format: its text without clock, process and addresses, and the place where it stood first.
+    """Distinct line of one format: its text without clock, process and addresses, and the place where it first occurs.
 
-    * ``numbers``, ``counts``: the line stood ``counts[i]`` of its ``count`` times at place ``numbers[i]`` of its
+    * ``numbers``, ``counts``: ``counts[i]`` of the line's ``count`` occurrences are at place ``numbers[i]`` of its
       ``Read``.
     * ``lines``: the number of lines with this text.
     * ``counted``: True if a table of counts states ``count``.  Then ``count`` may differ from ``lines``.
@@ -88,7 +89,7 @@ class Distinct:
 
 
 class Claimed(NamedTuple):
-    """Line that a block format claims: its outcome, its place in the stream, its bytes, the format's name."""
+    """Line that a block format claims: the outcome, the line's place in the stream, its bytes, the format's name."""
 
     outcome: Outcome
     offset: int
@@ -98,8 +99,8 @@ class Claimed(NamedTuple):
 
 @dataclass(slots=True)
 class Read:
-    """Content of a stretch of a stream: lines of block formats, and distinct lines (and torn pieces) that formats
-    are to read.
+    """Content of a stretch of a stream: lines that block formats claimed, and distinct lines (or pieces of torn lines)
+    that formats still have to read.
     """
 
     claimed: list[Claimed] = field(default_factory=list)
@@ -133,7 +134,8 @@ class LineReader:
         block = _shortest(tuple(m for f in blocks for m in f.markers))
         self.marker = counting.any_of((*records, *block))
         self.is_table = self._is_table(head)
-        prefixed = [f for f, _, _ in self._records if f.prefixed and not self.is_table]  # a count hides the prefix
+        # A count before a line hides the line's prefix.
+        prefixed = [f for f, _, _ in self._records if f.prefixed and not self.is_table]
         starts = tuple(m for f in prefixed for m in f.markers if m.startswith(b"]["))
         self._block_marker = counting.any_of(block)
         self._claimer: BlockReader | None = None
@@ -156,7 +158,9 @@ class LineReader:
         If no line has a marker, a count must stand before each.
         """
         lines = [counting.uncoloured(line) for line in head.split(b"\n") if line.strip()]
-        if not any(map(_COUNT.match, lines)):  # nearly always; the pattern of all markers takes a while to compile
+        # This holds for nearly all streams.  It is tested first, because compiling the pattern of all markers takes a
+        # while.
+        if not any(map(_COUNT.match, lines)):
             return False
         if _are_numbered(lines):
             return False
@@ -200,7 +204,7 @@ class LineReader:
                 yield done
         finally:
             for part in self._counting:
-                part.counted.exception()  # wait, because the caller may close the file afterwards
+                part.counted.exception()  # wait for the threads, because the caller may close the file afterwards
 
     def _count_range(self, text: _Text, start: int, end: int, counter: counting.Counter, hashed: int) -> _Counting:
         if self._pool is None:
@@ -249,7 +253,8 @@ class LineReader:
             for number in owners
             if (match := _next(*self._records[number][1:], line, at)) is not None
         ]:
-            begin, number, at = min(matches)  # the leftmost, then the first listed
+            # The record that begins first, and of two that begin at one place the format that is listed first.
+            begin, number, at = min(matches)
             found.append((begin, number))
         if not found:
             return [(None, 0, len(line))]
@@ -262,9 +267,9 @@ class LineReader:
     # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
-        """Wait for the earliest range that is being counted, and show it to block readers.
+        """Wait for the earliest range that is being counted, and show its lines to the block readers.
 
-        Return the number of its bytes that were counted.
+        Return the number of bytes of the range that were counted.
         """
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
@@ -279,9 +284,9 @@ class LineReader:
         return stop - start
 
     def _follow(self, text: _Text, at: int, counter: counting.Counter, counted: counting.Counted) -> None:
-        """Show block readers the lines with their markers.
+        """Show the lines with a block marker to the block readers.
 
-        While a block reader is awake, show it the lines between as well.
+        While a block reader is awake, it also gets the lines between them.
         """
         if counter.held > _HELD_BYTES:
             self._taking.add(counter)
@@ -297,7 +302,10 @@ class LineReader:
         self._follow_between(text, at, stop)
 
     def _follow_between(self, text: _Text, at: int, stop: int) -> None:
-        """Show lines without a block marker.  A reader may claim lines that the counter took for foreign or blank."""
+        """Show lines without a block marker to the block readers.
+
+        A reader may claim lines that the counter took for foreign or blank.
+        """
         while at < stop and self._awake:
             line = text.line(at, stop)
             if self._counted(line)[-1][0] is None and self._shown(line, at):
@@ -309,7 +317,7 @@ class LineReader:
 
     @property
     def _awake(self) -> bool:
-        claimer = self._claimer  # asked first, because it mostly claims many lines in a row
+        claimer = self._claimer  # this reader is asked first, because it usually claims many lines in a row
         return (claimer is not None and claimer.awake) or any(reader.awake for _, reader in self._blocks)
 
     def _event(self, line: bytes, place: int) -> None:
@@ -321,16 +329,16 @@ class LineReader:
                 self.read.foreign += 1
             return
         if len(pieces) == 2 and pieces[0][0] is None and start <= mark_length(plain):
-            start = 0  # the mark names the rank whose reader is to see the piece
+            start = 0  # the mark before the line names the rank, and the piece goes to the reader of this rank
         piece = plain[start:end]
         for block, reader in self._blocks:
             if any(m in piece for m in block.markers):
                 reader.take(_line(piece, place + start))
 
     def _counted(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """Return the pieces of a line without its colours.
+        """Return the pieces of a line whose colours are removed.
 
-        A line whose bytes the counter took for no record is one foreign piece.
+        A line without any record is one foreign piece.
         """
         record = b"\x1b" not in line or any(marker in line for marker, _ in self._record_markers)
         return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
@@ -347,8 +355,8 @@ class LineReader:
         return False
 
     def _asked(self, raw: bytes) -> Iterator[tuple[BlockFormat, BlockReader]]:
-        """Yield the block readers that a line concerns: first readers whose marker it bears, then readers that are
-        awake.
+        """Yield the block readers that must see a line: first the readers whose marker the line bears, then the readers
+        that are awake.
         """
         marked: list[tuple[BlockFormat, BlockReader]] = []
         if self._block_marker.search(raw) is not None:
@@ -375,7 +383,7 @@ def _line(raw: bytes, place: int) -> Line:
     return Line(counting.uncoloured(raw).decode("utf-8", "backslashreplace"), place)
 
 
-@cache  # the formats are always the same; without a cache this is a tenth of the work for a small file
+@cache  # The formats are always the same.  Without a cache this would be a tenth of the work for a small file.
 def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Return the markers without markers that contain another one.
 
@@ -385,8 +393,9 @@ def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
-    """Return where the next record begins from ``at`` on.  Markers are searched first, because they are found
-    faster.
+    """Return the match of the next record that begins at ``at`` or later.
+
+    Markers are searched first, because they are found faster than the pattern of a record's start.
     """
     for marker in markers:
         if line.find(marker, at) >= 0:
@@ -435,7 +444,8 @@ class _Counting(NamedTuple):
 def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
     """Yield ranges of whole lines.  Ranges become smaller towards the end, so that all threads end together.
 
-    Each range begins with the first line in a piece.  So few bytes are read only to hash the piece's beginning.
+    Each range begins with the first line in a piece.  So only few bytes have to be read again to hash the beginning of
+    that piece.
     """
     smallest, largest = _RANGE_BYTES
     while start < end:
@@ -503,7 +513,8 @@ class _Taking:
         pieces = reader.pieces(raw)
         last, start, end = pieces[-1]
         format = TORN if torn else last
-        if format is None:  # a marker without a record: foreign, unless it was shown to block readers as an event
+        # This line has a marker but no record.  It is foreign, unless it was shown to block readers as an event.
+        if format is None:
             out.foreign += 0 if event else times
             return
         if len(pieces) == 1 and (start == 0 if torn else (key is not None) == format.prefixed):
@@ -546,9 +557,9 @@ class _Taking:
 
 
 class _Stood(NamedTuple):
-    """Number of ``lines`` with one text in the stream.  ``counts[i]`` of them stood at place ``numbers[i]``.
+    """Number of occurrences (``lines``) of one text in the stream.
 
-    ``stated`` is the count that a table of counts states before each such line.
+    ``counts[i]`` of them are at place ``numbers[i]``.
     """
 
     lines: int
@@ -577,7 +588,8 @@ def _has_line_end(file: int, start: int, stop: int) -> bool:
 
 
 Long = Callable[[bytes, int, int], None]
-"""Function that gets the first bytes, the offset and the length of a line of more than ``LONGEST_BYTES``."""
+"""Function that is called for each line of more than ``LONGEST_BYTES``, with the line's first bytes, offset and length.
+"""
 
 
 def blocks(
@@ -590,7 +602,7 @@ def blocks(
     whole.
     """
     rest: list[bytes | memoryview] = []
-    first, held = b"", 0  # the first bytes of a line that is too long; the length of a line so far
+    first, held = b"", 0  # first bytes of a line that is too long, and the length of that line so far
     while data := stream.read(size or BLOCK_BYTES):
         if first and long:
             end = data.find(b"\n") + 1

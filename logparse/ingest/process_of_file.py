@@ -1,4 +1,5 @@
-"""The process of lines that state none.  The user states it, or the names of the files that are read together.
+"""The process of lines that state none.  The user states the process, or it is found in the names of the files that are
+read together.
 
 Libraries put the process into a name where a template has ``%i`` (``HIPBLASLT_LOG_FILE=job_%i.log``).  Launchers put
 ``rank3`` or ``pid=77`` into a name.  Any other number in a name belongs to a model, a date or a device:
@@ -17,15 +18,16 @@ _PLACE = regex(
     r"(?<![A-Za-z])(?:pid|rank)[_.=-]?(?P<word>\d{1,18})(?![\dA-Za-z])"
     r"|(?:^|_|(?<!\d)\.)(?P<end>\d{1,18})(?=(?:\.[A-Za-z]\w*)*$)"
 )
-"""Places of a process in a name: a number behind ``pid`` or ``rank``, or the last number before the extensions.
+"""Pattern of the places where a name may hold a process: a number behind ``pid`` or ``rank``, or the last number before
+the extensions.
 
-Before such a last number stands ``_``, a dot (no decimal point) or nothing.
+Such a last number follows a ``_`` or a dot (not a decimal point), or it begins the name.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Process, and its origin: ``prefix`` (of lines), ``fact``, ``name`` (of the file) or ``option``."""
+    """Process, and where it was found: ``prefix`` (of lines), ``fact``, ``name`` (of the file) or ``option``."""
 
     pid: int | None = None
     pid_from: str | None = None

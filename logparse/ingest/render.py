@@ -1,4 +1,4 @@
-"""Text about an ingest's results: a row per input, the runs, and reasons why inputs gave nothing."""
+"""Text about an ingest's results: a row per input, the runs, and the reasons why inputs gave nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a f
 _WHY_EMPTY: Mapping[str, Callable[[bytes], str]] = {profiler.FORMAT.name: profiler.why_empty}
 """Functions by format that find the reason in a file's first bytes."""
 _SEARCHED = 4 << 20
-"""Number of a file's first bytes in which the reason is searched."""
+"""Number of first bytes of a file in which the reason is searched."""
 _UNITS: dict[str, Unit] = {"measured": "measurement", "messages": "message", "rejects": "reject", "foreign": "foreign"}
 
 

@@ -23,14 +23,16 @@ from logparse.store.schema import Commit
 from logparse.text import printable
 
 SMALL_BYTES, MANY = 256 << 10, 512
-"""Bytes of a small file at most, and the number of small files from which on a task reads several.
+"""Largest size of a small file in bytes, and the number of small files that makes joint tasks worth while.
 
-From this number on they are merged at the end, too.
+If there are at least this many small files, a task reads several of them, and they are merged at the end.
 """
 _TOGETHER, _TASKS = 256, 4
 """Maximum number of files of a joint task, and minimum number of such tasks per core."""
-_THREAD_BYTES = 256 << 20  # minimum bytes per extra thread, because each thread finds the distinct lines anew
-_MOST_THREADS = 8  # a single reader takes what all threads found
+# Minimum bytes for each further thread.  Each thread has to find the distinct lines anew, so few bytes are not worth a
+# thread.
+_THREAD_BYTES = 256 << 20
+_MOST_THREADS = 8  # one reader takes what all threads found, so more threads do not help
 
 
 @dataclass(frozen=True, slots=True)  # slots: one object per file, and there may be very many files
@@ -93,7 +95,7 @@ class Several:
 
 
 def resources(task: Task | JointTask) -> Resources:
-    """Return the needs of a task for its executor."""
+    """Return the cores and the weight that a task needs from its executor."""
     if isinstance(task, Task):
         return Resources(cpus=task.threads, weight=task.size)
     return Resources(weight=sum(one.size for one in task))
@@ -104,7 +106,7 @@ class Schedule:
 
     * ``sizes``: raw bytes by path.
     * ``cores``: the number of cores of all tasks together.
-    * ``most``: most cores of one task.
+    * ``most``: the largest number of cores of one task.
     * ``known``: a function that returns a file's commits.
     * ``processes``: the process of each file's lines that state none.
     """
@@ -121,7 +123,10 @@ class Schedule:
         self._known, self._processes = known, processes or {}
         self._share = cores / max(1, sum(sizes.values()))
         self.waiting = sorted(sizes, key=lambda path: -sizes[path])
-        """Files that are still to be read.  The files of a joint task whose worker died are among them again."""
+        """Files that are still to be read.
+
+        If the worker of a joint task died, the files of that task are among them again.
+        """
         self._lost: set[str] = set()
 
     def tasks(self) -> Iterator[Task | JointTask]:
@@ -144,7 +149,7 @@ class Schedule:
         return Task(path, threads, size, tuple(self._known(path)), self._processes.get(path, UNKNOWN))
 
     def ended(self, task: Task | JointTask, result: Ingested | Several | TaskError) -> Sequence[Ingested]:
-        """Take the result of a task.  Return the results of the files that are done."""
+        """Take the result of a task that ended.  Return the results of the files that are now done."""
         if isinstance(result, Several):
             return result.results
         if isinstance(result, Ingested):

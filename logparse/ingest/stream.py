@@ -19,7 +19,8 @@ from logparse.store.storable import fault, storable
 _THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
 _REMEMBERED = 8192  # maximum number of outcomes that are kept
 _LONG = 16_384  # bytes of a line from which on its outcome is not kept
-_outcomes: dict[tuple[str, str], Outcome] = {}  # per process, not per file, because a job's ranks write the same lines
+# This cache belongs to the process and not to a file, because a job's ranks write the same lines.
+_outcomes: dict[tuple[str, str], Outcome] = {}
 
 
 class StreamRead:
@@ -54,7 +55,7 @@ class StreamRead:
         self.reject(Reject(why, length=length), offset, first)
 
     def reject(self, reject: Reject, offset: int, raw: bytes = b"") -> None:
-        """Count a stretch that no format gets to see, as one line."""
+        """Count a stretch that no format reads as one line that was rejected."""
         self.tally.add(Outcome("reject", (reject,)))
         self._collector.add((reject,), offset=offset, raw=raw)
 
@@ -117,8 +118,8 @@ class StreamRead:
     def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
         """Return what a format reads in a line.
 
-        It is kept, because the line may come again after a ``take`` or in another file.  Outcomes of repeated lines are
-        always kept.  Outcomes of lines that came once are kept only while there is room.
+        The result is cached, because the line may occur again after a ``take`` or in another file.  The results of
+        repeated lines are always cached.  The results of lines that occurred once are cached only while there is room.
         """
         outcome = _outcomes.get((format.name, text))
         if outcome is None:
@@ -131,9 +132,9 @@ class StreamRead:
 
 
 def _of_the_job(record: Record) -> Record:
-    """Return the record as a record of the job.
+    """Return the record as a record of the job, not of a benchmark.
 
-    A line with a count before it comes from the job's log, even if it looks typed.
+    A line in a table of counts comes from the job's log, even if it looks like a line that a person typed.
     """
     return replace(record, by_tool=False) if isinstance(record, Call) and record.by_tool else record
 
@@ -154,8 +155,8 @@ class Tally:
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
         """Count the records of an outcome that came ``times`` times.
 
-        ``units`` is the number of its lines, which ``lines`` counts already.  Without ``units`` the outcome's own
-        number is taken, and added to ``lines``.
+        ``units`` is the number of the outcome's lines, which are already in ``lines``.  Without ``units`` the outcome's
+        own number is used and added to ``lines``.
         """
         self.units[outcome.unit] += outcome.lines if units is None else units
         self.lines += outcome.lines if units is None else 0
@@ -164,7 +165,7 @@ class Tally:
         self.saw(outcome.records, times)
 
     def saw(self, records: Iterable[Record], times: int = 1) -> None:
-        """Count the records of lines that are counted already."""
+        """Count the records of lines that are already in ``lines``."""
         for record in records:
             if isinstance(record, Call):
                 self.calls += (record.count or 0) * times

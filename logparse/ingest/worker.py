@@ -47,8 +47,8 @@ _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
 }
 """Kinds of files that cannot be read as lines.
 
-Each has a remedy and a test of the file's first bytes.  As lines, archives would lose the names and kinds of their
-files, and most records would be torn.
+Each has a remedy and a test of the file's first bytes.  Example: if an archive was read as lines, the names and kinds
+of its files would be lost, and most records would be torn.
 """
 _CUT = "where its compressed file is cut"
 _LIVE_SECONDS = 3.0
@@ -110,14 +110,15 @@ class Reader:
         except (OSError, EOFError) as error:
             reason = getattr(error, "strerror", None) or error
             return Ingested(task.path, "failed", error=f"{printable(task.path)}: {reason}")
-        except Exception as error:  # the file's content triggers a bug of this program
+        except Exception as error:  # the content of this file triggers a bug of this program
             return Ingested(task.path, "failed", error=f"{printable(task.path)}: {type(error).__name__}: {error}")
 
 
 def _settled(result: Ingested, state: str | bool) -> Ingested:
-    """Return the result after its commit.
+    """Return the result of a file after its commit.
 
-    ``state`` is True if its row was new, False if it existed, or the reason why it could not be written.
+    ``state`` is True if the commit wrote a new row, False if the row existed already, or the reason why it could not be
+    written.
     """
     if isinstance(state, str) and result.state in ("new", "grown"):
         return Ingested(result.path, "failed", error=f"{printable(result.path)}: {state}")
@@ -126,7 +127,7 @@ def _settled(result: Ingested, state: str | bool) -> Ingested:
 
 @dataclass(frozen=True)
 class _Passed:
-    """State of a stream that was read to its end.
+    """Result of reading a stream to its end.
 
     * ``digest``: the hash of all raw bytes.  ``end`` is their number.
     * ``digest_of_lines``: the hash of the raw bytes up to the end of the last complete line.
@@ -170,10 +171,11 @@ class _Input:
         return self._whole_file(file_format, at) if file_format else self._stream(at)
 
     def _continuation(self, earlier: Sequence[Commit], size: int) -> Commit | None:
-        """Return the commit to be, which states where to begin.  Return None if the file has nothing new.
+        """Return the commit that is to be made, which states the place where reading begins.  Return None if the file
+        has nothing new.
 
-        A file has grown if its stored prefix is unchanged.  Then only new lines are read, except for whole-file formats
-        and compressed files, which are read again.
+        A file has grown if it is longer and the bytes that the store knows are unchanged.  Then only new lines are
+        read, except for whole-file formats and compressed files, which are read again.
         """
         if earlier:
             mine = [row for row in earlier if row.source_id == earlier[-1].source_id]
@@ -225,7 +227,8 @@ class _Input:
     def _process_of(self, facts: set[str]) -> Process:
         """Return the process of a file.
 
-        A single value of its facts ``pid`` decides if it is a number, else the user's ``--pid``.
+        If the file's facts ``pid`` have a single value and it is a number, it is the process.  Otherwise the user's
+        ``--pid`` decides.
         """
         pid = next(iter(facts)) if len(facts) == 1 else ""
         if is_process(pid):
@@ -322,9 +325,9 @@ class _Input:
         return replace(total, state="new", remark=again)
 
     def _live(self, raw: _Available, source: str) -> Ingested:
-        """Read lines of standard input.
+        """Read lines of standard input while they are written.
 
-        They are committed every few seconds, so that the store can be looked at meanwhile.
+        They are committed every few seconds, so that the store can be queried meanwhile.
         """
         stream, total = self._stream_read(), Ingested("-", "new")
         start, last_commit = 0, time.monotonic()
@@ -359,7 +362,7 @@ class _Input:
         return self._commit(stream.attempt, row, tally)
 
     def _row(self, run: str = "", **values: Any) -> Commit:
-        """Begin a commit of the input.  It states no more than ``values`` yet."""
+        """Begin a commit of the input.  At first it states only ``values``."""
         return Commit(run=run or self.run, path=self.task.path, **values)
 
     def _commit(self, attempt: Attempt, at: Commit, tally: Tally) -> Ingested:
@@ -404,7 +407,8 @@ def _sum(one: Ingested, two: Ingested) -> Ingested:
 
 
 class _Available:
-    """Standard input, which is hashed and counted as it passes.  The byte order mark at its start is left out.
+    """Standard input.  Its bytes are hashed and counted while they are read.  The byte order mark at its start is left
+    out.
 
     ``first`` holds the first line and all that came with it.  ``read`` returns these bytes once more.
     """
@@ -420,7 +424,7 @@ class _Available:
         self.mark_bytes = len(codecs.BOM_UTF8) if self.first.startswith(codecs.BOM_UTF8) else 0
 
     def read(self, size: int) -> bytes:
-        """Return what is there now, at least one byte.  Return no bytes at the end."""
+        """Return the bytes that are there now, at least one byte.  Return no bytes at the end."""
         marked = 0 if self.count else self.mark_bytes
         data, self._again = self._again or self._now(size), b""
         self.digest.update(data)

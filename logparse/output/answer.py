@@ -42,7 +42,7 @@ class TableFormat(str, Enum):
 CHECK_FAILED = 3
 """Exit code of a check that failed.  (1: something could not be read, 2: wrong usage.)"""
 BESIDE = "logparse: "
-"""Beginning of each line that is printed beside the output of a user's job."""
+"""Text at the beginning of each line that logparse prints beside the output of a user's job."""
 ROWS = 20
 """Default number of a table's rows on the terminal (``-n``)."""
 TABLES: Mapping[str, str] = {
@@ -73,8 +73,8 @@ TABLES: Mapping[str, str] = {
     "diff": "state text, problem text, a_us float, b_us float, change float, delta_us float, pick_a text, pick_b text, "
     "basis text, text text",
 }
-"""Columns of each verb's table.  ``int`` and ``float`` are 64 bits wide.  ``time`` has seconds.  Any value may be
-null.
+"""Columns of each verb's table.  ``int`` and ``float`` are 64 bits wide.  ``time`` has a resolution of seconds.  Any
+value may be null.
 """
 
 
@@ -86,7 +86,7 @@ class Answer:
     * ``notes``: lines that follow on the terminal.  They are computed only for the terminal.
     * ``table``: all columns, for the other formats.  It may be a function that makes the table, so that the terminal
       need not wait for it.
-    * ``of``: the key of the table's columns in ``TABLES``.
+    * ``of``: the key in ``TABLES`` under which the table's columns stand.
     * ``errors``: lines for standard error, in every format.
     * ``aside``: if True, the text goes to standard error as well, and each line begins with ``BESIDE``.
     * ``code``: the program's exit code.
@@ -102,13 +102,13 @@ class Answer:
 
     @property
     def blocks(self) -> Iterable[str | Block]:
-        """The lines and tables that the terminal shows, without the notes."""
+        """The lines and tables for the terminal, without the notes."""
         made = self.made if self.text is None else None
         return self.text if self.text is not None else [] if made is None else [made]
 
     @property
     def made(self) -> Block | None:
-        """The table.  A function is called to make it."""
+        """The table.  If it is given as a function, the function is called first."""
         return self.table() if callable(self.table) else self.table
 
 
@@ -190,7 +190,7 @@ def typed(table: Block, columns: str) -> pa.Table:
         "float": pa.float64(),
         "text": pa.string(),
         "bool": pa.bool_(),
-        "time": pa.timestamp("ms"),  # Parquet has no seconds
+        "time": pa.timestamp("ms"),  # Parquet has no type for times in seconds
     }
     rows: Any = table
     if not isinstance(table, Sequence):
@@ -198,7 +198,7 @@ def typed(table: Block, columns: str) -> pa.Table:
 
     def column(name: str, kind: pa.DataType) -> pa.Array:
         values = [row.get(name) for row in rows]
-        if pa.types.is_integer(kind):  # if kinds of units are weighed, counts of a run have fractions
+        if pa.types.is_integer(kind):  # If kinds of units have weights, the counts of a run may be fractions.
             values = [round(x) if isinstance(x, float) and math.isfinite(x) else x for x in values]
         return pa.array(values, kind, from_pandas=True)
 
@@ -238,7 +238,9 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
 
 
 _CONTROL = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that JSON leaves as they are, although a terminal obeys them or no encoding has them."""
+"""Pattern of characters that JSON does not escape but that must not be printed: a terminal obeys them, or no encoding
+has them.
+"""
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -247,7 +249,7 @@ def _escape(found: re.Match[str]) -> str:
 
 @contextlib.contextmanager
 def _text_in(out: str) -> Iterator[io.TextIOWrapper]:
-    """Open a text file that takes its place once it is whole."""
+    """Open a text file that replaces the old file once it is complete."""
     with Rewrite() as files, files.open(Path(out)) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         yield text
@@ -257,8 +259,8 @@ def _text_in(out: str) -> Iterator[io.TextIOWrapper]:
 def _plain(value: Any, shown: bool = False) -> Any:
     """Return the value in a form that JSON can hold.
 
-    NaN and infinity become null.  Times become ISO 8601 texts.  A text that is ``shown`` on a terminal loses its
-    control characters.
+    NaN and infinity become null.  Times become ISO 8601 texts.  If ``shown`` is True, the value goes to a terminal, so
+    texts lose their control characters.
     """
     if shown and isinstance(value, str):
         return printable(value)

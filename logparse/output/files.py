@@ -22,8 +22,9 @@ _SPECIAL = ("/dev/", "/proc/")
 class Rewrite:
     """Files that are put into their places together, at the end of a ``with`` block.
 
-    They are put in the order in which they were added.  If the block raises, none is.  ``within`` is the folder that
-    the user named.  A link in it that leads out of it raises OSError, which names both.
+    Files are renamed in the order in which they were added.  If the block raises an error, no file is renamed.
+    ``within`` is the folder that the user named.  If a link in this folder leads out of the folder, OSError is raised,
+    which names both.
     """
 
     def __init__(self, within: Path | None = None) -> None:
@@ -49,13 +50,17 @@ class Rewrite:
                     os.unlink(temporary)
 
     def add(self, path: Path, data: bytes, *, executable: bool = False) -> None:
-        """Write a file beside its place.  Raises OSError, which names the file."""
+        """Write a file beside its place.
+
+        It gets its place at the end of the block.  Raises OSError, which names the file.
+        """
         with self.open(path, executable=executable) as file:
             file.write(data)
 
     @contextlib.contextmanager
     def open(self, path: Path, *, executable: bool = False) -> Iterator[BinaryIO]:
-        """Open a file that takes its place once the block is left.  A pipe or a device is written at once.
+        """Open a file that is renamed into its place at the end of the ``with`` block.  A pipe or a device is written
+        at once.
 
         The new file has the mode of the old one.  Raises OSError, which names the file.
         """
@@ -110,7 +115,10 @@ def is_within(path: Path, folder: Path) -> bool:
 
 
 def _is_special(path: Path) -> bool:
-    """Tell whether a path is a pipe, a device or the standard output.  No other file can be renamed into its place."""
+    """Tell whether a path is a pipe, a device or the standard output.
+
+    No other file can be renamed into the place of such a path.
+    """
     with contextlib.suppress(OSError):
         kind = os.stat(path).st_mode
         return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)) or os.path.abspath(path).startswith(_SPECIAL)

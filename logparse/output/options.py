@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 
 def option(help: str, *names: str, **more: Any) -> Any:
-    """Make an option.  It is named as its parameter, unless ``names`` are given.  ``more`` are typer's other
-    settings.
+    """Make an option.
+
+    Its name is the parameter's name unless ``names`` are given.  ``more`` are typer's other settings.
     """
     more.setdefault("show_default", "[default: " not in help)
     return typer.Option(*names, help=help, **more)
@@ -59,9 +60,10 @@ def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = Fa
 
 
 def _known(of: str | tuple[str, ...]) -> Iterable[str]:
-    """Return the values that an option allows.  For a place they are the members of the list, or the members' names.
+    """Return the values that an option allows.
 
-    The module of a place is imported only here, when a value is checked, because the import may be slow.
+    If ``of`` is the place of a list, they are the list's members or the members' names.  The module of the list is
+    imported only when a value is checked, because this may be slow.
     """
     if isinstance(of, tuple):
         return of
@@ -70,7 +72,10 @@ def _known(of: str | tuple[str, ...]) -> Iterable[str]:
 
 
 def _local(value: Any) -> Any:
-    """Refuse a URL where a path is meant.  It would make a folder ``s3:`` in the working folder."""
+    """Refuse a URL for an option that takes a path of this machine.
+
+    A URL would make a folder ``s3:`` in the working folder.
+    """
     scheme, mark, _ = str(value).partition(":/")
     if mark and len(scheme) > 1 and scheme.isalnum():
         raise UsageError(f"{value}: only inputs and stores may be URLs; write to this machine, and copy from there")
@@ -78,7 +83,7 @@ def _local(value: Any) -> Any:
 
 
 def _output(context: typer.Context, value: str | None) -> str | None:
-    """Refuse an unusable name before the work begins.  ``--format`` is read before this option."""
+    """Refuse an unusable name of the output file before the work begins.  ``--format`` is parsed before this option."""
     format_of(context.params.get("format"), value)
     _local(value)
     return value
@@ -95,7 +100,7 @@ BACKENDS = "logparse.libraries.all_backends:BACKENDS"
 OVERRIDES = "logparse.libraries.override_formats:OVERRIDE_FORMATS"
 TARGETS = "analyzers.overrides.convert:TARGETS"
 EXPORTS = "analyzers.overrides.export:NAMES"
-"""Places that list the values of options (here and above)."""
+"""Lists that hold the allowed values of options, as ``module:LIST``."""
 _RUN = "a store (its latest run), STORE#RUN, a run's label, or log files."
 Text = str | None
 Words = list[str] | None
@@ -129,7 +134,7 @@ Limit = Annotated[int | None, option("Rows of a table, in every format. [default
 
 
 class _Values:
-    """Conversion of the words of an option.  Simple words are converted here, others by typer.
+    """Converter of the words of an option.  Simple words are converted here, others by typer.
 
     From version 0.29 on typer converts all words with pydantic.  Importing pydantic takes longer than reading a log.
     """
@@ -150,7 +155,7 @@ class _Values:
 
 
 def _converting(options: list[Any]) -> list[Any]:
-    """Let the options convert their words by ``_Values``, if typer has a place for that.  Return the options."""
+    """Make ``_Values`` the converter of the options if this version of typer allows that.  Return the options."""
     for x in options:
         if hasattr(x, "get_runtime_param"):
             x.get_runtime_param = partial(_Values, x)
@@ -215,7 +220,7 @@ class Table(Command):
 
 
 def _printing(n: Limit = None, format: Format = None, output: Output = None, wide: Wide_ = False) -> None:
-    """Hold the options by which a table is printed."""
+    """Do nothing.  The parameters are the options by which a table is printed."""
 
 
 @cache

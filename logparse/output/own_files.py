@@ -1,8 +1,8 @@
 """Files that logparse wrote into a folder (overrides, lists of problems, answers).
 
-An ingest of the folder leaves them out.  They hold calls and times of other files, which would count twice.  A hidden
-file beside them lists their SHA-256, as ``sha256sum`` prints it.  A file that its library or a person has changed since
-is read like any other file.  So is a file that is named by its own path.
+An ingest of the folder leaves them out.  They hold calls and times of other files, so these would be counted twice.  A
+hidden file beside them lists their SHA-256, as ``sha256sum`` prints it.  A file that its library or a person has
+changed since is read like any other file.  A file that is named by its own path is read, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def listed(folder: Path) -> frozenset[str]:
 
 
 def is_own(path: Path, digests: frozenset[str]) -> bool:
-    """Tell whether a file has one of the digests, so that it is as logparse wrote it.  Its name may differ."""
+    """Tell whether a file has one of the digests, so that its content is as logparse wrote it.  Its name may differ."""
     with suppress(OSError):
         return path.stat().st_size <= _LARGEST and _digest(path) in digests
     return False

@@ -23,7 +23,8 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
             app(words)
         except SystemExit as ended:
             code = ended.code
-        sys.stdout.flush()  # here, because the caller does not see an error at the interpreter's exit
+        # This happens here, because the caller does not see an error that occurs at the interpreter's exit.
+        sys.stdout.flush()
     except BrokenPipeError:  # `logparse sql … | head`
         _forget_output()
         code = 0
@@ -54,7 +55,7 @@ def end_process(code: object) -> NoReturn:
     There are two reasons.  DuckDB warns of uncollected objects when the interpreter shuts down.  Freeing the objects of
     NumPy, Arrow and DuckDB takes up to a quarter of a short question's time.
 
-    All that others rely on happens as at any other end: threads are joined, exit functions run (temporary files, child
+    Everything else happens as at the end of any program: threads are joined, exit functions run (temporary files, child
     processes, Ray), and streams are flushed.  ``multiprocessing`` ends its processes in the same way.
     """
     if not isinstance(code, int) or _has_more_to_do():
@@ -70,9 +71,9 @@ def end_process(code: object) -> NoReturn:
 
 
 def _has_more_to_do() -> bool:
-    """Tell whether something waits for the interpreter's own end.
+    """Tell whether something must still run when the interpreter shuts down.
 
-    That may be a profiler, a debugger, the prompt of ``python -i``, or a GPU's runtime.  The runtime's tools write
+    Examples are a profiler, a debugger, the prompt of ``python -i``, and a GPU's runtime.  The runtime's tools write
     their results when the C library ends.
     """
     monitoring = getattr(sys, "monitoring", None)  # from Python 3.12 on
@@ -82,7 +83,7 @@ def _has_more_to_do() -> bool:
 
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """End the output quietly, without an exit code of its own, if its reader stops before the end (``| head``)."""
+    """End the program quietly if the reader of its output stops early (``| head``).  The exit code does not change."""
     try:
         yield
         sys.stdout.flush()
@@ -91,7 +92,10 @@ def quiet_pipe() -> Iterator[None]:
 
 
 def _ready_streams() -> None:
-    """Replace streams that the caller closed (``>&-``).  Let all streams print names that they cannot encode."""
+    """Replace streams that the caller closed (``>&-``).
+
+    Set all streams so that they can print a name that their encoding lacks.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -101,8 +105,9 @@ def _ready_streams() -> None:
 
 
 def _forget_output() -> None:
-    """Drop what standard output still holds and cannot write.  Otherwise the interpreter would try again at its
-    exit.
+    """Drop the output that is buffered and cannot be written.
+
+    Otherwise the interpreter would try to write it again at its exit.
     """
     with suppress(OSError), open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

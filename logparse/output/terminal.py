@@ -18,27 +18,30 @@ from logparse.lazy import pa, pd
 from logparse.text import duration, printable, shortened
 
 Rows: TypeAlias = Sequence[Mapping[str, object]]
-"""A small table without pandas, because importing pandas takes longer than reading most logs."""
+"""Small table without pandas, because importing pandas takes longer than reading most logs."""
 Block: TypeAlias = "pd.DataFrame | pa.Table | Rows"
-"""A table."""
+"""Table of any kind that an answer may hold."""
 
 _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "error"})
-"""Columns of sentences.  If room is short, they wrap between words.  Every other cell keeps one line."""
+"""Columns that hold sentences.
+
+If there is little room, sentences wrap between words.  Every other cell keeps one line.
+"""
 _LEAST = 16
 """Minimum width of a text column.  If it would become narrower, the last column is left out."""
 _LEASTS = {"problem": 44}
-"""Minimum width of columns that are never left out.  Without its problem a row is no answer."""
+"""Minimum width of the columns that are never left out.  A row that does not show its problem would be useless."""
 _ANSWERS = frozenset({"best", "best_us", "pick_a", "pick_b", "rejects", "state", "effect", "saving_us"})
-"""Columns that answer the question of their verb.  They are left out after all others."""
+"""Columns that answer the question of their verb.  They are left out only after all other columns."""
 _USUAL = 100
-"""Maximum width of a cell to which other rows are padded, if there is no terminal.
+"""Maximum width to which the cells of a column are padded if there is no terminal.
 
-A longer cell stands whole in its row.
+A longer cell is printed whole.
 """
 _INDEX = re.compile(r"(?:[a-z ]+ )?[a-z_]+:\d{1,12}")
-"""Pattern of a solution that is a number of its library, perhaps with an action.
+"""Pattern of a solution that is a number of its library, perhaps with the name of an action.
 
-It is not cut, because a piece of a number names another solution.
+Such a text is not cut, because a part of the number would name another solution.
 """
 _GAP = 3
 _SHOWN_EVERY_S = 0.2
@@ -53,10 +56,10 @@ def terminal_width() -> int | None:
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Tell whether a stream takes bold text.
+    """Tell whether bold text may be written to a stream.
 
-    A terminal does, unless ``NO_COLOR`` is set.  ``CLICOLOR_FORCE`` makes any stream do.  Source of the two variables:
-    no-color.org, bixense.com/clicolors.
+    This is so for a terminal unless ``NO_COLOR`` is set, and for every stream if ``CLICOLOR_FORCE`` is set.  Sources of
+    the two variables: no-color.org, bixense.com/clicolors.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -71,14 +74,15 @@ def bold(line: str) -> str:
 def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = False) -> str:
     """Return the table as text, with numbers right-aligned.
 
-    To fit ``width``, texts are shortened and columns are left out.  Empty columns are left out first, then the last
-    column that is no answer, then the last answer, and never the problem.  ``remedy`` tells how to get what is left
-    out.  If ``coloured``, the names of the columns are bold.
+    To fit ``width``, texts are shortened and columns are left out.  Empty columns are left out first, then columns from
+    the right that are not in ``_ANSWERS``, then columns from the right that are.  The problem is never left out.
+    ``remedy`` tells how to get what is left out.  If ``coloured``, the names of the columns are bold.
     """
     columns = _columns(block)
     if not columns:
         return ""
-    shown, left_out = _fitted(columns, None if width is None else width - 1)  # each row begins with a blank
+    # The width of a row includes the blank at its start.
+    shown, left_out = _fitted(columns, None if width is None else width - 1)
 
     def line(words: Sequence[str]) -> str:
         return (" " + (" " * _GAP).join(map(_Column.padded, shown, words))).rstrip()
@@ -116,7 +120,7 @@ class _Column:
         return max(min(self.natural, _LEASTS.get(self.name, _LEAST)), len(self.name), *numbers)
 
     def weight(self) -> tuple[bool, bool, bool]:
-        """Return the rank of a column when columns are left out.  The lowest rank goes first."""
+        """Return the sort key by which columns are left out.  The column with the lowest key is left out first."""
         filled = any(self.cells)
         return self.name in _LEASTS, filled and self.name in _ANSWERS, filled
 
@@ -142,7 +146,7 @@ def _columns(block: Block) -> list[_Column]:
 
 
 def _is_number(value: object) -> bool:
-    """Tell whether a value is right-aligned and never shortened.  An unknown value is."""
+    """Tell whether a value is right-aligned and never shortened.  This is so for numbers and for unknown values."""
     return value is None or (isinstance(value, int | float | datetime) and not isinstance(value, bool))
 
 

@@ -2,7 +2,7 @@
 
 A backend offers solutions for each problem.  It lives in a worker process of its own device (``worker.py``).  Only
 objects of ``logparse.model`` cross between processes.  A backend's first solution is always the library's own pick,
-which users get who change nothing.
+which a user gets without any change.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ CacheState = Literal["cold", "hot"]
 
 
 class UnsupportedError(Exception):
-    """A problem that this backend or solution does not run.
+    """Error for a problem that this backend or solution does not run.
 
-    The text gives the reason.  It is an answer, not a failure.
+    The text gives the reason.  The error is an answer, not a failure.
     """
 
 
 class HostBoundError(Exception):
-    """The device waited for the host in every try.  The time is then the host's, not the solution's."""
+    """Error if the device waited for the host in every try.  Then a time would be the host's, not the solution's."""
 
 
 class OutOfMemoryError(Exception):
-    """The device's memory does not hold the problem.  The text states how much the problem needs."""
+    """Error if the device's memory cannot hold the problem.  The text states how much memory the problem needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,8 @@ class Conditions:
     * ``seed``: seed of the random normal operands.  All solutions of one seed get the same operands.
     * ``sets``: number of operand sets, used in turn, so that together they are larger than the last-level cache.  One
       set means hot operands.
-    * ``evict``: evict the cache before each sample.  It is True if even this many sets fit the cache.  No set is then
-      used twice in a sample.
+    * ``evict``: evict the cache before each sample.  It is True if all sets together still fit into the cache.  Then no
+      set is used twice in a sample.
     * ``workspace_bytes``: workspace that the solution may use.  None: the default of the library's backend.
     * ``tf32``: single precision may run in TF32, and the check of results must allow this.
     """
@@ -73,9 +73,10 @@ class Runnable(Protocol):
         """
 
     def fault(self) -> str:
-        """Return how the result differs from what rounding explains.  Return an empty text if it does not.
+        """Return how the result differs from the reference by more than rounding explains.
 
-        Each element is checked on random data, and the whole result on integers, whose sums are exact.
+        Return an empty text if it does not.  With random data each element is checked.  With integers, whose sums are
+        exact, the whole result is checked.
         """
 
     def sample_us(self, count: int) -> float:
@@ -87,7 +88,10 @@ class Runnable(Protocol):
 
 
 class Backend(Protocol):
-    """An opened backend.  Any method may raise.  ``UnsupportedError`` and ``OutOfMemoryError`` are expected answers."""
+    """Backend that is open.
+
+    Any method may raise an error.  ``UnsupportedError`` and ``OutOfMemoryError`` are expected answers.
+    """
 
     @property
     def cache_bytes(self) -> int:

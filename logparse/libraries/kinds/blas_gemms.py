@@ -1,4 +1,4 @@
-"""GEMMs as BLAS libraries take them, and the common part of the backends of cuBLASLt and hipBLASLt.
+"""GEMMs as BLAS libraries take them, and the code that the backends of cuBLASLt and hipBLASLt share.
 
 hipBLASLt's interface is a copy of cuBLASLt's.  It has the same functions and attributes, and mostly the same numbers.
 """
@@ -24,12 +24,12 @@ EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GE
 
 
 def epilogue(gemm: GemmProblem) -> str:
-    """Return the library's word for the epilogue.  A part that is not known (activation, bias) counts as absent."""
+    """Return the library's word for the epilogue.  An activation or bias that is unknown counts as absent."""
     return replace(gemm, activation=gemm.activation or "none", bias=bool(gemm.bias)).epilogue or "DEFAULT"
 
 
 def scalar(gemm: GemmProblem, *, one: bool) -> int:
-    """Return the address of a 1 or a 0 in the compute type.  The number outlives every call."""
+    """Return the address of a 1 or a 0 in the compute type.  The number is never freed, so the address stays valid."""
     return ctypes.addressof(_number(gemm.compute_type, one))
 
 
@@ -80,9 +80,9 @@ Described: TypeAlias = Literal["matmul_desc", "matrix_layout", "matmul_preferenc
 class LtBackend(DeviceBackend):
     """Base of the backends of cuBLASLt and hipBLASLt.  Solutions come in the order of the heuristic, the pick first.
 
-    A subclass has the library's numbers, and ``_ask`` and ``_attribute``, which reach the library's bindings.  It also
-    has everything that only its library has.  Descriptors take a few hundred bytes of the host's memory.  They are
-    freed when the worker ends.
+    A subclass defines the library's numbers.  It also defines ``_ask`` and ``_attribute``, which call the library's
+    bindings, and everything that only this library has.  Descriptors take a few hundred bytes of the host's memory.
+    They are freed when the worker ends.
     """
 
     library: str
@@ -98,7 +98,7 @@ class LtBackend(DeviceBackend):
     workspace_at: int
     state_at: int
     most: int
-    """Number of solutions for which the heuristic is asked if all are wanted."""
+    """Number of solutions that are requested from the heuristic if all are wanted."""
     _data_type: Any = int
     _compute_type: Any = int
     """Constructors of ``_data_type`` and ``_compute_type``, which the bindings take."""
@@ -121,7 +121,10 @@ class LtBackend(DeviceBackend):
         raise NotImplementedError
 
     def _listed(self, *arguments: Any) -> int:
-        """Ask the heuristic.  Return the number of results that it wrote to the address in the last argument."""
+        """Ask the heuristic for solutions.
+
+        Return the number of results that it wrote to the address in the last argument.
+        """
         raise NotImplementedError
 
     def _gemm(self, problem: Problem) -> GemmProblem:
