@@ -186,8 +186,8 @@ class LtBackend(DeviceBackend):
     def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
         """Return the operation and the layouts of the matrices.
 
-        The heuristic looks at which pointers are set, because this decides which kernels fit.  It does not matter where
-        the pointers point.
+        The heuristic reads only whether a pointer is set, because this decides which kernels fit.  So the pointers may
+        point anywhere.
         """
         compute = self._compute_type(self.compute_types[gemm.compute_type or "f32_r"])
         scale = self._data_type({"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0))
@@ -206,7 +206,7 @@ class LtBackend(DeviceBackend):
         return operation, {name: self._layout(matrix, batch) for name, matrix in matrices(gemm).items()}
 
     def _pointed(self, gemm: GemmProblem) -> dict[str, tuple[int, str]]:
-        """Return the ``vectors`` to which a descriptor points.
+        """Return the pointers that a descriptor holds: entries of ``vectors`` by name.
 
         Alpha is left out, because it is an argument of the call.
         """

@@ -26,7 +26,10 @@ _GELU = 1e-3  # libraries approximate GELU, by tanh or worse
 
 
 def depth(problem: Problem) -> int:
-    """Return the number of products summed into one output element (K of the GEMM that the problem is)."""
+    """Return the number of products that are summed into one element of the output.
+
+    It is the K of the matrix product, also for a convolution seen as a matrix product.
+    """
     if isinstance(problem, GemmProblem):
         return problem.k or 1
     if not isinstance(problem, ConvProblem):
@@ -62,11 +65,11 @@ def error_bound(problem: Problem, *, tf32: bool = False) -> float:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Distance that one element may have from the reference.  It is the sum of three terms.
+    """Largest allowed distance of one element from the reference.  It is the sum of three terms:
 
-    * ``output`` times the element's magnitude;
+    * ``output`` times the magnitude of the element;
     * ``partials`` times the root mean square of all elements;
-    * ``products`` times the sum of the magnitudes of the element's products, |A|·|B|.
+    * ``products`` times the sum of the magnitudes of the products that the element adds up (an element of |A|·|B|).
     """
 
     output: float
@@ -75,7 +78,8 @@ class Tolerance:
 
 
 def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
-    """Return the tolerance that rounding explains in each element.  A norm over all elements would hide one wrong tile.
+    """Return the largest error of one element that rounding explains.  Elements are checked one by one, because a norm
+    over all elements would hide one wrong tile.
 
     ``products``: an inner product of K terms in any order errs by at most γ·|a|·|b|, with γ about √K roundoffs of the
     accumulator for random signs (Higham and Mary, SIAM J. Sci. Comput. 41 (2019)).  The factor is 8 + √K, to allow
@@ -84,10 +88,10 @@ def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
     convolution's ``output`` is 4 times and its accumulator's part 16 times as large.
 
     ``partials``: libraries may add the sums of slices of K in the output's type (cuBLASLt's split-K reductions INPLACE
-    and OUTPUT_TYPE, which PyTorch allows for half precision).  Each addition rounds a partial sum by the size of that
-    sum, whatever is left of it at the end.  The bound is 16 roundoffs, which suits the worst of a million elements
-    after some ten slices.  With four roundoffs, cuBLASLt's own pick of nine slices at K = 50,257 on an H200 was
-    refused.
+    and OUTPUT_TYPE, which PyTorch allows for half precision).  The rounding error of each addition depends on the size
+    of the partial sum, even if later terms cancel that sum.  The bound is 16 roundoffs, which suits the worst of a
+    million elements after some ten slices.  With four roundoffs, cuBLASLt's own pick of nine slices at K = 50,257 on an
+    H200 was refused.
     """
     out, kind = _output_type(problem), problem.kind
     short, wide = _formats(problem, tf32)
@@ -106,9 +110,10 @@ def approximate(problem: Problem) -> bool:
 def integer_choices(problem: Problem) -> int:
     """Return a number n for random operands: each of +1 and -1 has probability 1/n, and 0 has the rest.
 
-    Then every sum of products is exact in output and accumulator.  Sums of K products of such operands have a standard
-    deviation of 2·√K/n.  Seven standard deviations stay below the largest integer up to which the narrowest type holds
-    all integers.  For convolutions the limit is 64, because their transforms round.
+    With such operands every sum of products is exact in the type of the output and of the accumulator.  Sums of K
+    products of such operands have a standard deviation of 2·√K/n.  Seven standard deviations stay below the largest
+    integer up to which the narrowest type holds all integers.  For convolutions the limit is 64, because their
+    transforms round.
     """
     wide = _formats(problem, False)[1]
     limit = 1 / max(ROUNDOFF.get(_output_type(problem) or "", 2.0**-8), ROUNDOFF[wide])
@@ -117,7 +122,9 @@ def integer_choices(problem: Problem) -> int:
 
 
 def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
-    """Return two type words: the format to which inputs are rounded (empty: none), and the accumulator's type."""
+    """Return two type words: the format to which inputs are rounded (empty if they are not rounded), and the
+    accumulator's type.
+    """
     out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
     short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")
     wide = "f64_r" if out in ("f64_r", "FP64") else "f16_r" if compute == "f16_r" else "f32_r"
@@ -134,8 +141,8 @@ def _output_type(problem: Problem) -> str | None:
 
 
 def acceptable(error: float, bound: float) -> bool:
-    """Return True if a relative error is within its bound.
+    """Tell whether a relative error is within its bound.
 
-    NaN (an element was not written, or overflowed) is never within it.
+    NaN is never within the bound.  It means that an element was not written or overflowed.
     """
     return math.isfinite(error) and error <= bound

@@ -8,10 +8,10 @@ import math
 def microseconds(number: str | float) -> float:
     """Return the double nearest to ``number`` milliseconds, in µs.
 
-    A float stands for the shortest decimal that reads as it.
+    A float is taken as the shortest decimal text that gives this float when it is read.
 
-    The product of two doubles is rounded twice: 1.7124 * 1000 is 1712.3999999999999.  Two times that are written alike
-    could then differ.  Raises ValueError if a text is no number.
+    The product of two doubles is rounded twice: 1.7124 * 1000 is 1712.3999999999999.  Then two times with the same text
+    could differ.  Raises ValueError if a text is no number.
     """
     value = float(number)
     if not math.isfinite(value):

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 
 class TorchType(NamedTuple):
-    """One data type.  A type without ``conv`` is a type that no convolution has."""
+    """One data type of PyTorch.  ``conv`` is None if no convolution has the type."""
 
     blas: str
-    """The model's name of a matrix type."""
+    """Name of the type in a ``GemmProblem``."""
     cpp: str
     """C++ name, as ``Input type`` of a profiler event prints it.  TunableOp's op signatures leave out the ``c10::``."""
     scalar: str
@@ -22,11 +22,11 @@ class TorchType(NamedTuple):
     python: str
     """Python name, as aiter's tables print it.  Example: ``torch.bfloat16``."""
     conv: str | None = None
-    """The model's name of a tensor type, which is MIOpen's name."""
+    """Name of the type in a ``ConvProblem``, which is MIOpen's name."""
 
     @property
     def operand(self) -> str:
-        """Name in the model's operands, which is Python's name without ``torch.``."""
+        """Name of the type in an ``Operand``, which is Python's name without ``torch.``."""
         return self.python.removeprefix("torch.")
 
 

@@ -51,11 +51,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of ``lines`` input units: the unit as which they count, and their records.
+    """Result of reading ``lines`` input units: the kind of unit as which they are counted, and their records.
 
     In a whole file ``at`` is the byte offset of the unit.  The offset of a ``Reject`` in ``records`` is relative to
     ``at``.  For lines and blocks ``at`` stays 0, because ingest knows the offset.  ``tables`` holds Arrow columns by
-    the names of the store's tables, for formats whose every line is a record (find-db).
+    the names of the store's tables.  It is for formats in which every line is a record (find-db).
     """
 
     unit: Unit
@@ -70,9 +70,9 @@ FOREIGN = Outcome("foreign")
 
 @dataclass(frozen=True)
 class Head:
-    """The part of a file by which a whole-file format recognises it.
+    """Beginning of a file, by which a whole-file format recognises the file.
 
-    ``name`` is the file's name without folder and without ``.gz`` and the like.  ``data`` is the first 64 KiB of its
+    ``name`` is the file's name without folder and without endings such as ``.gz``.  ``data`` is the first 64 KiB of the
     content.
     """
 
@@ -87,7 +87,7 @@ def begins(pattern: bytes) -> Callable[[Head], bool]:
 
 
 class Source(Protocol):
-    """An input file while it is read."""
+    """Input file that is being read."""
 
     @property
     def name(self) -> str: ...  # file name without folder and compression suffix
@@ -131,10 +131,10 @@ def parsed(data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Origin:
-    """The tool that took the times that a format reads.  ``name`` is the ``origin`` of its measurements.
+    """Tool that took the times that a format reads.  ``name`` is the ``origin`` of its measurements.
 
-    ``evidence`` is True if the times are measurements of named solutions, by which picks are compared.  It is False for
-    kernel times of traces, choices without a time, and estimates.
+    ``evidence`` is True if the times are measurements of named solutions, so that a pick can be compared with them.  It
+    is False for kernel times of traces, choices without a time, and estimates.
     """
 
     name: str
@@ -211,10 +211,10 @@ class FileFormat:
     """A format of whole files, recognised from the head.  ``read`` accounts for every unit of the file.
 
     * ``job_log``: the facts of such a file describe the job that wrote the file, as the facts of a trace do.  Tables
-      and override files travel between machines, so their facts do not.  ``stale-override`` compares no file with those
-      facts.
+      and override files are copied between machines, so their facts do not describe the job.  The finder
+      ``stale-override`` never compares such a file with the job's facts.
     * ``asked_late``: the reason why other formats are asked first about a file.  Formats with a reason come last.
-    * ``order``: the meaning of the order of the lines below the first.  If it is empty, the order means nothing.  A
+    * ``order``: what the order of the lines below the first line means.  If it is empty, the order means nothing.  A
       test over all formats checks that.
     """
 
@@ -251,8 +251,8 @@ class Emission:
     * ``use``: shell lines to paste.  They contain no text of a file, only the placeholders below.  ``lines`` puts the
       quoted names in.
     * ``path``: place of the file once it is written.  ``lines`` then names this path.
-    * ``applied``: the file's ``apply.sh`` does everything that ``use`` says.
-    * ``shared``: the file is made to be ingested, so ``ingest`` does not skip it as our own.
+    * ``applied``: True if the file's ``apply.sh`` does everything that ``use`` states.
+    * ``shared``: True if the file is made to be ingested, so that ``ingest`` does not skip it as a file of logparse.
 
     | placeholder | stands for |
     |---|---|
@@ -277,7 +277,7 @@ class Emission:
 
     @property
     def lines(self) -> list[Shell]:
-        """The lines of ``use``, with the file's place once it is written."""
+        """The lines of ``use`` with the place of the file.  The file must have been written."""
         if self.path is None:
             return self.lines_at(Shell("{folder}"), Shell("{path}"))
         path = self.path.absolute()
@@ -289,7 +289,7 @@ class Emission:
         return settings(self.lines)
 
     def lines_at(self, folder: Shell, path: Shell) -> list[Shell]:
-        """Return the lines of ``use`` with these words for the folder and for the file."""
+        """Return the lines of ``use`` with these words in place of the folder and the file."""
         names = {"name": shell_comment(self.name), "generic": shell_word(_DEVICE.sub("", self.name))}
         values = {"folder": folder, "path": path, **names}
         return [filled(line, values, "{}") for line in lines_of(self.use) if line]
@@ -306,7 +306,7 @@ _SETTING = re.compile(r"\s*(?:export|unset)\s")
 
 @dataclass(frozen=True)
 class Writer:
-    """How overrides become a file that a library reads back.
+    """Conversion of overrides into a file that a library reads.
 
     * ``key``: returns the library's own key of a problem, by which the library matches.  None if it has no key for it.
     * ``write``: returns the files.  Raises EmissionError, which names the unknown fact or field and what would supply
@@ -342,8 +342,8 @@ def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]
 def cells_of(line: str) -> list[str]:
     """Return the cells of a line.  Quoted cells lose their quotes."""
     if line and '"' not in line and "\r" not in line:
-        return line.split(",")  # equal to csv's result, in a fifth of the time
+        return line.split(",")  # gives the result of csv in a fifth of the time
     try:
         return next(csv.reader([line]), [])
-    except csv.Error:  # a cell is longer than csv's limit; before Python 3.11 also a NUL
+    except csv.Error:  # A cell is longer than csv allows.  Before Python 3.11, csv also fails at a NUL.
         return line.split(",")

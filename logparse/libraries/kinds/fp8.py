@@ -1,7 +1,9 @@
-"""Choice between the two families of 8-bit floats that devices compute with.
+"""Choose between the two families of 8-bit floats that devices compute with.
 
 hipBLASLt's logs print ``f8_r`` and ``bf8_r`` for OCP's types and for AMD's FNUZ types alike.  The matrix units decide
-which family is meant: CDNA 3 (gfx940 to gfx942) has FNUZ only, CDNA 4 (gfx950) and RDNA 4 (gfx12) have OCP's.
+which family is meant:
+* CDNA 3 (gfx940 to gfx942) has FNUZ types only.
+* CDNA 4 (gfx950) and RDNA 4 (gfx12) have OCP's types.
 
 Source: ROCm documentation, "Data types and precision support"; ROCm/hipBLASLt ``library/include/hipblaslt-types.h``.
 """
@@ -29,5 +31,5 @@ def fnuz_only(arch: str | None) -> bool:
 
 
 def on_arch(data_type: str | None, arch: str | None) -> str | None:
-    """Return the type that a call of ``data_type`` has on this arch.  An unknown arch leaves the type as given."""
+    """Return the type that a call of ``data_type`` has on this arch.  If the arch is unknown, return ``data_type``."""
     return FNUZ.get(data_type or "", data_type) if fnuz_only(arch) else data_type

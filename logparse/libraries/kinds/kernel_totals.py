@@ -1,6 +1,6 @@
-"""Kernel times summed per operator or range, kernel and device.
+"""Sum kernel times per operator or range, kernel and device.
 
-Also the fact that links rocprof's files of one process.
+The module also makes the fact that links rocprof's files of one process.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ _SAME = (
     *("_results.db", "_kernel_trace.csv", "_kernel_stats.csv", "_counter_collection.csv"),
     *("_kernels_summary.csv", "_kernels_summary_by_rank.csv"),
 )
-"""Name endings of files that rocprofv3 and rocpd write about one process, each of which holds all its kernels.
+"""Name endings of files that rocprofv3 and rocpd write about one process.  Each such file holds all kernels of the
+process.
 
-The file with the most detail comes first.  Counters come late, because they make kernels run one after the other.
+The file with the most detail comes first.  Counters come late, because counting makes kernels run one after the other.
 """
 
 
 def of_one_process(name: str) -> Iterator[Outcome]:
-    """Yield the fact by which the view ``kernels`` counts kernels once if several such files were ingested.
+    """Yield a fact about the process of a file.  Several files of one process may have been ingested.  With this fact
+    the view ``kernels`` counts their kernels only once.
 
     The fact's value is the file's index in ``_SAME``, a blank, and the beginning of its name.  Example: for
     ``12_kernel_trace.csv`` it is ``1 12``.

@@ -40,7 +40,7 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.model import Record, Reject
 
 SHARED = "a line of unknown problem: threads or ranks that share this log are at several at once"
-"""Text of the message for each time, choice or solver that is left out of a log that ranks or threads share."""
+"""Text of the message for data that is left out (a time, choice or solver) because ranks or threads share the log."""
 WORKER = r"(?:\x1b\[\d{1,3}m)?\((?:[^()\n]{1,80}? )?pid=(?P<pid>\d{1,18})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)?"
 """Mark of the worker that Ray, vLLM and SGLang put before each of its lines.
 
@@ -48,7 +48,7 @@ Ray colours it (ray/_private/worker.py).
 """
 _CLOCK = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _SENDER = r"(?:[\w.-]{1,255} [^\s\[\]:]{1,64}\[\d{1,18}\]|(?=[A-Za-z_]*[\d.-])\w[\w.-]{0,254} [^\s\[\]:]{1,64}): "
-"""Host and program of syslog.
+"""Pattern of host and program of syslog.
 
 If no process follows, the host must contain a digit, dot or hyphen, so that ``hipBLASLt version: `` is not taken for a
 host and a program.
@@ -58,11 +58,14 @@ _STAMP = (
     rf"|[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d (?:{_SENDER})?)"
 )
 _BOM = "(?:\ufeff|\xef\xbb\xbf)?"
-"""A byte order mark, as one UTF-8 character or as its bytes in Latin-1."""
+"""Byte order mark, as one UTF-8 character or as its bytes in Latin-1."""
 _CONTAINER = r"[\w.-]{1,63}[-_]\d{1,4} +\|(?= )|\[pod/[\w./-]{1,300}\](?= )"
 _FILE = r"[\w./@+=,-]{1,300}\.(?:log|txt|out|err)(?:\.\d{1,6})?:"
 _TIGHT = r"\[(?!rank\d)[A-Za-z_]+\d{1,6}\]:|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:"
-"""Marks of torchrun and mpirun.  The line follows at once, so a blank behind the mark is the line's own indentation."""
+"""Marks of torchrun and mpirun.
+
+The line begins right behind the mark, so a blank behind the mark is the line's own indentation.
+"""
 _SPACED = rf"(?:\[rank\d{{1,6}}\]:|\d{{1,6}}:(?= )|{WORKER}(?= )|{_CONTAINER})"
 _BAR = r"[^|\n]{0,80}\d{1,3}%\|[^|\n]{0,200}\| \d+/\d+ \[[^\]\n]{1,80}\](?=.)"
 _BEFORE = rf"(?:> |[ ]{{0,6}}\d{{1,9}}\t|[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_CLOCK} )|(?:[^\r]*\r(?=[^\r]))+|{_BAR})"
@@ -77,7 +80,7 @@ _USUAL = regex(_BOM + _SENT_BY)
 def mark_of(text: str) -> re.Match[str]:
     """Match the mark at a line's start, which may be empty.
 
-    A cheaper pattern is used for the lines (most of them) that contain nothing that ``_BEFORE`` looks for.
+    Most lines contain nothing that ``_BEFORE`` matches, so a faster pattern is used for them.
     """
     unusual = text.startswith(">") or "\t" in text or "%|" in text or "\r" in text
     match = (MARK if unusual else _USUAL).match(text)
@@ -91,7 +94,10 @@ def mark_length(line: bytes) -> int:
 
 
 class _Ranked:
-    """One reader per mark, made at the mark's first line, or one reader for all marks."""
+    """Block reader that removes marks.
+
+    It has one reader per mark (made at the first line with this mark), or one reader for all marks.
+    """
 
     def __init__(self, markers: Sequence[str], begin: Callable[[], BlockReader], apart: bool) -> None:
         self._markers = markers
@@ -101,7 +107,7 @@ class _Ranked:
 
     @property
     def awake(self) -> bool:
-        for reader in self._readers.values():  # noqa: SIM110 - asked for every line of a block
+        for reader in self._readers.values():  # noqa: SIM110 - this is called for every line of a block
             if reader.awake:
                 return True
         return False
@@ -124,7 +130,9 @@ class _Ranked:
 
 
 def _moved(outcome: Outcome, by: int) -> Outcome:
-    """Return the outcome with offsets counted from before the mark."""
+    """Return the outcome with its offsets moved by the length of the mark, so that they begin at the start of the whole
+    line.
+    """
     if not any(isinstance(record, Reject) and record.length for record in outcome.records):
         return outcome
     records = [
@@ -139,9 +147,9 @@ def _moved(outcome: Outcome, by: int) -> Outcome:
 def ranked(
     markers: Sequence[bytes], begin: Callable[[], BlockReader], *, apart: bool = True
 ) -> Callable[[], BlockReader]:
-    """Return ``begin`` for a format whose lines may have marks of ranks.
+    """Return the ``begin`` of a format whose lines may have marks of ranks.
 
-    With ``apart`` each rank gets its own reader.
+    If ``apart`` is True, each rank gets its own reader.
     """
     texts = [marker.decode() for marker in markers]
     return lambda: _Ranked(texts, begin, apart)

@@ -1,4 +1,4 @@
-"""Search for the range (operator or marker) of a thread that was open when the thread launched something."""
+"""Find the range (operator or marker) of a thread that was open when the thread launched something."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ Times = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 def innermost(
     starts: Times, ends: Times, threads: npt.NDArray[np.int64], at: Times, at_threads: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return for each moment the index of the innermost range of its thread that contains it, or -1.
+    """Return for each moment the index of the innermost range that contains it, among the ranges of the moment's
+    thread.  The index is -1 if there is none.
 
     ``starts``, ``ends`` and ``threads`` have one element per range, ``at`` and ``at_threads`` one per moment.  Ranges
     of a thread nest (operators, pushed markers).  If they overlap instead (markers started and stopped by id), the
-    range that began last is taken.  Of equal ranges the last one is the inner one.
+    range that began last is taken.  If ranges are equal, the last one counts as the innermost.
     """
     found = np.full(len(at), -1, dtype=np.int64)
     for thread in np.unique(at_threads):

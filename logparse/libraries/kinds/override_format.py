@@ -1,8 +1,9 @@
-"""The interface of an override format: a file by which a library takes a solution from outside.
+"""The interface of an override format: a file that tells a library which solution to use.
 
 Each format has the library's own ``reader``.  For a target it tells which rows the library keeps, which rows a call can
 match, and which rows the library honours.  The three verdicts of a row are True, False or None (unknown without the
-target).  A row is *dead* if it is not read or if no call can match it: it has no effect for any workload.
+target).  A row is *dead* if it has no effect for any workload, because the library does not read it or because no call
+can match it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from logparse.target import Facts
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFile:
-    """A file judged for a target: its reading and its notes.
+    """Override file, as the library of a target reads it: the reading, and the notes about it.
 
     ``noted`` are its notes, in no order.  A note may stand for many lines.  ``shown`` is its name in reports.  It is
     given if another file has the same name.
@@ -66,13 +67,13 @@ class OverrideFile:
 
 @dataclass(frozen=True)
 class Report:
-    """The look-up of a call that a library's log states.
+    """Look-up of one call in an override file, as a library's log states it.
 
-    * ``key``: key that the library looked up.
+    * ``key``: the key that the library looked up.
     * ``found``: True if it found a row, None if the log does not state this.
     * ``kernels``: names of the kernels that it took, spelled as in a row's text.  Empty if the log or the file names
       none.
-    * ``why``: reason for a key other than the problem's.
+    * ``why``: the reason why this key is not the problem's own key.
     """
 
     key: str
@@ -89,13 +90,13 @@ class Merging:
       in a file disagree.  Raises InputError if the file does not contain them.
     * ``write``: makes the files from the accepted rows, sorted by key.  Its other arguments are the first file's name,
       the facts on which all files agreed, and the number of GPUs.
-    * ``slot``: returns the place for which rows compete.  By default it is the key.
-    * ``work``: returns the work that a row's time covers, if the library's key does not state it.  Times of different
-      work are not compared.
-    * ``several``: rows of one key are used together (solvers of one record).
-    * ``in_order``: if no time decides, the first file's row is taken.
-    * ``note``: warning of every merge of this format.
-    * ``per_device``: the library reads one file per device.
+    * ``slot``: returns the place of a row.  Only one row per place is kept.  By default the place is the key.
+    * ``work``: returns a description of the work that a row's time covers, if the key does not state it.  Times of
+      different work are not compared.
+    * ``several``: True if the library uses all rows of one key together (solvers of one record).
+    * ``in_order``: True if the row of the first file is taken when no time decides.
+    * ``note``: a warning that every merge of this format prints.
+    * ``per_device``: True if the library reads one file per device.
     """
 
     header: Callable[[str, bytes], Sequence[tuple[str, str]]]
@@ -115,7 +116,7 @@ class Conversion:
     * ``word``: name of the format as a destination.
     * ``takes``: returns a solution as this library numbers it, given the version of rocBLAS of the solution.  None if
       the library has no such number.
-    * ``matched``: description of the calls that a row of it serves.
+    * ``matched``: a description of the calls that a row of this format serves.
     * ``read``: yields the records of a file that ``recognise`` accepts, each with the line (from 1) in which it ends.
     """
 
@@ -127,13 +128,13 @@ class Conversion:
 
 
 Keep: TypeAlias = Callable[[int, bytes], bool]
-"""Returns True if a row stays in a file, given its line and its text."""
+"""Function that gets the line and the text of a row.  It returns True if the row stays in the file."""
 
 
 def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Return a table with only some of its rows.  Lines that are no row stay.
+    """Return a table with only some of its rows.  Lines that are not rows stay.
 
-    A row is one line.  A row with a header line of its own is two lines.
+    A row is one line.  If each row has its own header line, the two lines are one row.
     """
     last = {row.line - row.text.count("\n"): row.line for row in rows}
     out, lines = list[bytes](), enumerate(data.split(b"\n"), start=1)
@@ -146,16 +147,17 @@ def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFormat:
-    """Everything that is known about one override format.  It is a member of ``OVERRIDE_FORMATS``.
+    """Description of one override format.  It is a member of ``OVERRIDE_FORMATS``.
 
     Reading (used by lint and by all others):
 
     * ``recognise``: accepts its files.
     * ``reader``: returns the reading of a file, given its name, its bytes and the target's facts.
     * ``remarks``: returns further notes for the user about a file that was read.
-    * ``compared``: facts, or a common prefix of their names, by which the library refuses a file of another build.
-    * ``order``: meaning of the order of rows of one key.  The order of rows of different keys has no meaning in any
-      format.
+    * ``compared``: names of facts (or a common prefix of the names) that the library compares, to refuse a file of
+      another build.
+    * ``order``: what the order of several rows with one key means.  The order of rows of different keys has no meaning
+      in any format.
 
     Looking up (coverage, verify, diff):
 
@@ -168,20 +170,21 @@ class OverrideFormat:
     * ``reported``: returns the look-ups in this file that the messages of a log (function and text) state, by problem.
       For a format without ``kinds`` these are all of its calls.
     * ``kernels``: returns the kind of kernels that a call needs besides its key.  It is used if a solution's kernels
-      are of one kind.  Empty means the plain kind, None that the problem does not state it.
+      are of one kind.  Empty means the usual kind.  None means that the problem does not state it.
     * ``other_product``: returns the reason why a row's solution cannot run a call of its key, by the row's problem.  It
-      is empty if no fact that both state contradicts.
+      is empty if the row and the call contradict each other in nothing that both state.
     * ``not_in_this_build``: returns the reason why a build with the facts makes no such key.
-    * ``selects``: a row chooses a solution.  A perf-db's row only sets parameters.
+    * ``selects``: True if a row chooses a solution.  A row of a perf-db only sets parameters.
     * ``signs``: texts by which the library's log reports that it did not honour a file, each with its meaning.
     * ``family``: returns a name for the files that the library reads as one table, by a file's name.
-    * ``graph_unsafe``: libraries whose rows allocate at a first call.  The allocation fails while a graph is captured.
+    * ``graph_unsafe``: libraries whose rows allocate at a first call.  This fails if the first call happens while a
+      graph is captured.
 
     Writing:
 
     * ``writer``: makes the file.
-    * ``lines``: renders rows as lines of a file.  A merged file is written with it, and a user's own rows are kept with
-      it.
+    * ``lines``: renders rows as lines of a file.  ``merge`` writes its files with this function, and a user's own rows
+      are kept with it.
     * ``cut``: returns the file with only some of its rows.  It asks for each row in the file's order.  All other bytes
       stay.
     * ``keep_refusal``: returns the reason why no row of one file can stand in another file of this format, or None.
@@ -222,7 +225,7 @@ class OverrideFormat:
         return "conv" in self.kinds
 
     def inspect(self, name: str, data: bytes, target: Facts) -> OverrideFile:
-        """Return the file as this library's reader reads it, with a note for everything that is wrong with it."""
+        """Read the file as this library reads it.  Return it with a note for everything that is wrong with it."""
         reading = self.reader(name, data, target)
         broken = (breach.note for row, _ in reading.alike for breach in row.breaches)
         noted = (*reading.refusals, *broken, *self.remarks(name, data, reading))
@@ -230,7 +233,7 @@ class OverrideFormat:
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:
-    """Return lines as the bytes of a file.  Bytes that were no UTF-8 come back as they were."""
+    """Return lines as the bytes of a file.  Bytes that are not UTF-8 get their original values back."""
     out = BytesIO()
     out.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in lines)
     return out.getvalue()

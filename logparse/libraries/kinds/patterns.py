@@ -15,14 +15,14 @@ from typing import Any, AnyStr, cast
 class _Pattern:
     """Stand-in for a compiled pattern.
 
-    Compiles when an attribute is first used, and caches each attribute that was used.
+    The pattern is compiled when one of its attributes is first read.  Each attribute that was read is cached.
     """
 
     def __init__(self, compiled: Callable[[], object]) -> None:
         self._compiled = compiled
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # copy and pickle ask for these before __init__ has run
+        if name.startswith("__"):  # copy and pickle read these attributes before __init__ has run
             raise AttributeError(name)
         value = getattr(self._compiled(), name)
         setattr(self, name, value)

@@ -1,4 +1,4 @@
-"""The effect that an override file has on its library: the types that a reader returns.
+"""Types that describe what effect an override file has on its library.  Readers of override files return them.
 
 The ``reader`` of an override format transcribes the library's own parser for a version and an arch.  It returns a
 ``Reading``, which states:
@@ -48,9 +48,9 @@ def whole(text: str, bits: int = 64) -> int | None:
 
 
 def leading(text: str, bits: int = 64) -> int | None:
-    """Return the number at the start of a text, as C++'s ``std::stol`` (or ``stoi``) does.
+    """Return the number at the start of a text, as C++'s ``std::stol`` (or ``stoi``) reads it.
 
-    Return None if that would throw.
+    Return None if the C++ function would throw an exception.
     """
     match = _LEADING_INT.match(text)
     return whole(match[1], bits) if match else None
@@ -81,10 +81,11 @@ class Note:
 class Breach:
     """A rule that a row breaks.
 
-    * ``step``: the step that fails because of it.  None: the library uses the row all the same.
+    * ``step``: the verdict that becomes False because of the rule.  None means that the library uses the row all the
+      same.
     * ``note``: the rule's note.
-    * ``fault``: the fault lies in the row itself, so a merged file leaves the row out.  It is False if only the row's
-      place in the file keeps the library from using it.
+    * ``fault``: True if the fault lies in the row itself, so that a merged file leaves the row out.  It is False if
+      only the row's place in the file keeps the library from using it.
     """
 
     step: Stage | None
@@ -94,10 +95,10 @@ class Breach:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """The library's treatment of a row.  ``why`` is the reason of the first verdict that is False.
+    """Verdicts on a row: what the library does with it.  ``why`` is the reason of the first verdict that is False.
 
     ``fault`` is the fault of the row itself.  It is empty if only the row's place (an earlier row of its key wins) or
-    the file as a whole keeps the library from using it.  A merged file can hold such a row.
+    the file as a whole keeps the library from using it.  In these two cases a merged file can hold the row.
     """
 
     read: Verdict = None
@@ -144,7 +145,8 @@ class Row:
 
 
 class Offer(NamedTuple):
-    """A row as a solution for calls of its key.  ``solution`` is spelled as in the file, ``id`` is the library's id.
+    """Solution of a row for the calls of the row's key.  ``solution`` is spelled as in the file, ``id`` is the
+    library's id.
 
     ``work`` tells which work the time covers, if the key does not state this (``Merging.work``).
     """
@@ -168,11 +170,11 @@ def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Generic[S_co]):
-    """A file as a library with the facts ``target`` reads it.
+    """Override file, as a library with the facts ``target`` reads it.
 
     * ``refusals``: reasons why the library accepts nothing of the file.  If there are no reasons, the library accepts
-      it or this is unknown.
-    * ``certain``: the target's facts suffice to know that the file is accepted.
+      the file, or it is unknown whether it does.
+    * ``certain``: True if the target's facts suffice to know that the file is accepted.
     * ``facts``: facts that the file states about the machine that wrote it.
     * ``parsed``: the file in the reader's own terms, for the remarks of ``lint``.
     """
@@ -196,9 +198,10 @@ class Reading(Generic[S_co]):
 
     @property
     def alike(self) -> Iterable[tuple[Row, Sequence[int]]]:
-        """Rows, each with the lines of all rows that have the same solution and verdicts as it and break no rule.
+        """Rows of the file, each with the lines of all rows for which it stands.
 
-        Each line is in exactly one item.  A row that breaks a rule has an item of its own.
+        A row may stand for rows that have the same solution and verdicts and break no rule.  A row that breaks a rule
+        stands only for itself.  Each line is in exactly one item.
         """
         return ((row, (row.line,)) for row in self.rows)
 
@@ -233,9 +236,9 @@ def accepted(refusals: Sequence[Note], certain: bool) -> Verdict:
 class Rule(Generic[T, C]):
     """A rule about a row.  ``check`` returns the message if the row breaks it, otherwise None.
 
-    * ``stops``: the verdict that is False for a broken rule.  None: the row works all the same.
-    * ``fault``: the rule is about the row itself, so a merged file leaves out a row that breaks it.  By default every
-      rule with ``stops`` is such a rule.  A rule about the row's place in the file sets it to False.
+    * ``stops``: the verdict that becomes False if a row breaks the rule.  None means that the row works all the same.
+    * ``fault``: True if the rule is about the row itself, so a merged file leaves out a row that breaks it.  By default
+      it is True for every rule with ``stops``.  A rule about the row's place in the file sets it to False.
 
     A rule without ``stops`` and ``fault`` is a remark of ``lint``.  All other rules are part of a reader.
     """
@@ -249,7 +252,7 @@ class Rule(Generic[T, C]):
 
     @property
     def remark(self) -> bool:
-        """True if the rule only adds a note."""
+        """True if the rule only adds a note, so that the library still uses the row."""
         return self.stops is None and not self.fault
 
 
@@ -258,7 +261,7 @@ def judge(
 ) -> tuple[Verdicts, tuple[Breach, ...]]:
     """Return the verdicts on one entry and the rules that it breaks.
 
-    The file as a whole is ``accepted``.  If it is not, ``refusal`` is the reason.
+    ``accepted`` tells whether the library accepts the file as a whole.  If it does not, ``refusal`` is the reason.
     """
     breaches = []
     for rule in rules:
@@ -277,9 +280,9 @@ def judge(
 
 
 def why_unused(entry: T, context: C, rules: Sequence[Rule[T, C]]) -> str:
-    """Return the reason why an entry of an accepted file is not used, as ``judge`` states it.
+    """Return the reason why the library does not use an entry of an accepted file, as ``judge`` states it.
 
-    Empty if the entry is used.
+    Return an empty text if the library uses the entry.
     """
     for stage in STAGES:
         for rule in rules:

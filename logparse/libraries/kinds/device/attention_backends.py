@@ -20,7 +20,7 @@ _OPERATOR = regex(
     r"aten::_(?:scaled_dot_product_)?(flash|efficient|cudnn)_attention(?:_for_cpu)?(?:_forward)?(?:_backward)?"
 )
 ELSEWHERE = {"CPU": frozenset({"efficient", "cudnn"}), "HIP": frozenset({"cudnn"})}
-"""Backends that a device does not have.  The CPU has one fused kernel, and ROCm has no cuDNN."""
+"""Backends that a device does not have, by device.  The CPU has one fused kernel, and ROCm has no cuDNN."""
 
 
 def backend_of(name: str) -> str | None:

@@ -3,7 +3,7 @@
 The inputs of an attention operator are found by their names in the operator's schema, so that traces of other versions
 of PyTorch can be read too.  The reader understands everything that ``scaled_dot_product_attention`` takes.  It does not
 understand sequences of different lengths in one batch, windows, slopes and pages, because that function does not
-compute them.  Such an operator is replayed as any other operator.
+compute them.  An operator with such inputs is replayed like an operator that is no attention.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from logparse.model import Argument, Operand, OperatorProblem
 _TYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 _MORE = ("cum_seq_q", "cum_seq_k", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "seqlen_k", "alibi_slopes")
 _WITHOUT = (*_MORE, "block_table", "window_size_left", "window_size_right", "window_size")
-"""Arguments that ask for more than ``scaled_dot_product_attention`` computes if they have a value."""
+"""Arguments by which an operator does more than ``scaled_dot_product_attention`` if they have a value."""
 _TOKENS_FIRST = frozenset({"flash", "efficient"})
 """Backends whose own operators take (batch, tokens, heads, size).  All others take (batch, heads, tokens, size)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """The attention that a recorded operator computes.  Each operand is (batch, heads, tokens, size).
+    """Attention that a recorded operator computes.  Each operand is (batch, heads, tokens, size).
 
     ``grad`` is the gradient of the output.  If it is given, the operator computes gradients.
     """
@@ -47,7 +47,7 @@ class Attention:
 def attention_of(device: TorchDevice, problem: OperatorProblem) -> Attention | None:
     """Return the attention that a recorded operator computes.
 
-    Return None if it computes none or an input is not readable.
+    Return None if the operator is no attention, or if an input cannot be read.
     """
     backend = backend_of(problem.name)
     packet = getattr(device.torch.ops.aten, problem.name.removeprefix("aten::"), None)
@@ -101,10 +101,11 @@ def _turned(x: Operand) -> Operand:
 
 
 def _is_plain(x: Attention, *, from_corner: bool) -> bool:
-    """Tell whether sizes and types fit each other.
+    """Tell whether the sizes and types fit ``scaled_dot_product_attention``.
 
-    ``from_corner``: a causal mask starts at the corner of the last query and the last key.  PyTorch's own mask starts
-    at the first query and key, so both agree only if there are as many queries as keys.
+    If ``from_corner`` is True, the operator's causal mask starts at the corner of the last query and the last key.
+    PyTorch's own mask starts at the first query and the first key.  So both agree only if there are as many queries as
+    keys.
     """
     parts = x.query, x.key, x.value
     tensors = (*parts, x.grad) if x.grad is not None else parts
@@ -121,7 +122,7 @@ def _is_plain(x: Attention, *, from_corner: bool) -> bool:
 class AttentionOperands(OperatorOperands):
     """Operand sets of an attention: ``q``, ``k``, ``v``, ``mask`` and ``grad`` are lists over the sets.
 
-    A gradient is computed from an output that is computed once.  So the operands must be filled only once.
+    The output from which gradients are computed is computed only once.  So the operands must be filled only once.
     """
 
     def __init__(self, device: TorchDevice, problem: OperatorProblem, conditions: Conditions, of: Attention) -> None:

@@ -36,7 +36,7 @@ class DeviceBackend:
             held.fill(seed)
 
     def release(self) -> None:
-        """Free operands and workspace.  Runnables that still use them keep their memory allocated."""
+        """Free operands and workspace.  The memory of a runnable that still uses them stays allocated."""
         self._held.clear()
         self._workspace = None
         self._device.empty_cache()
@@ -45,9 +45,10 @@ class DeviceBackend:
         return self._device.healthy()
 
     def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:
-        """Return the operands on which all solutions of a problem run, allocated and filled at the first use.
+        """Return the operands on which all solutions of a problem run.
 
-        Raises UnsupportedError if the problem cannot run, OutOfMemoryError if the operands do not fit the device.
+        They are allocated and filled at the first use.  Raises UnsupportedError if the problem cannot run.  Raises
+        OutOfMemoryError if the operands do not fit into the device's memory.
         """
         key = (problem.text, conditions)
         if key not in self._held:
@@ -67,9 +68,10 @@ class DeviceBackend:
         return OperatorOperands(self._device, problem, conditions)
 
     def _reserve(self, need_bytes: int) -> Tensor:
-        """Return the workspace, at least ``need_bytes`` large.  All solutions share it, since they never run at once.
+        """Return the workspace, which is at least ``need_bytes`` large.  All solutions share it, because they never run
+        at the same time.
 
-        Raises OutOfMemoryError if it does not fit the device.
+        Raises OutOfMemoryError if it does not fit into the device's memory.
         """
         if self._workspace is None or self._workspace.numel() < need_bytes:
             torch = self._device.torch

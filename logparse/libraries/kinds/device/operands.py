@@ -24,9 +24,10 @@ _DTYPES = {"xf32_r": "float32"} | {name: x.operand for x in _FLOATS for name in 
 
 _GELU_SLACK = 2e-3  # libraries approximate GELU, by tanh or worse
 _STRIPE = 1 << 28
-"""Number of elements that are compared at once.
+"""Number of elements that are compared at a time.
 
-All would be too many: in double precision, the logits of one language model fill a third of a GPU.
+All elements at once would need too much memory: in double precision, the logits of one language model fill a third of a
+GPU.
 """
 _ALL = slice(None)
 
@@ -82,12 +83,12 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
 
 @dataclass(frozen=True)
 class Written:
-    """One tensor that a call writes.
+    """Tensor that a call writes.
 
     * ``name``: its name.  Empty for the result.
     * ``memory``: its memory in the first operand set.
-    * ``reference``: returns a part of the first dimension of the reference, in higher precision.
-    * ``magnitudes``: returns the sums of the magnitudes of the products, for the same part.
+    * ``reference``: a function that returns the reference in higher precision for a slice of the first dimension.
+    * ``magnitudes``: a function that returns the sums of the magnitudes of the products for the same slice.
     """
 
     name: str
@@ -98,9 +99,10 @@ class Written:
 
 
 class OperandSets:
-    """Operand sets of a problem: their number, the copies derived from them, and the reference result.
+    """Operand sets of a problem: their number, copies of them in other forms, and the reference result.
 
-    A subclass has ``_result`` and ``_inputs``.  It has ``_beside`` if a call writes more than its result.
+    A subclass defines ``_result`` and ``_inputs``.  It also defines ``_beside`` if a call writes more tensors than its
+    result.
     """
 
     def __init__(self, device: TorchDevice, problem: GemmProblem | ConvProblem, conditions: Conditions) -> None:
@@ -115,9 +117,9 @@ class OperandSets:
         raise NotImplementedError
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
-        """Return the first set's result in higher precision, or only this part of its first dimension.
+        """Return the result of the first set in higher precision, or only the slice ``part`` of its first dimension.
 
-        With ``magnitudes`` return the sum of the magnitudes of its products instead.
+        If ``magnitudes`` is True, return the sum of the magnitudes of the products instead of the sum of the products.
         """
         raise NotImplementedError
 
@@ -147,7 +149,10 @@ class OperandSets:
         self._changed(index)
 
     def _fill_integers(self) -> None:
-        """Write -1, 0 and 1 into the first set.  So few are ±1 that every sum is exact in the output's type."""
+        """Write -1, 0 and 1 into the first set.
+
+        Only so few values are ±1 that every sum is exact in the output's type.
+        """
         torch, choices = self._device.torch, integer_choices(self.problem)
         for number, memories in enumerate(self._inputs()):
             generator = torch.Generator(device=self._device.device).manual_seed(self._seed * 64 + number)
@@ -175,9 +180,10 @@ class OperandSets:
         return max(errors)
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """Return how the output differs from what rounding explains (see ``Operands``).
+        """Return how the output differs from the reference by more than rounding explains (see ``Operands``).
 
-        The random data are checked element by element.  Then integers are used, for which every result is exact.
+        The random data are checked element by element.  Then the call runs on integers, for which every result is
+        exact.
         """
         for written in self._written(run()):
             for part in _parts(written.memory):
@@ -197,7 +203,7 @@ class OperandSets:
         return f"{wrong} elements are wrong on integers, whose sums are exact" if wrong else ""
 
     def _reference(self, part: slice, *, magnitudes: bool = False) -> Tensor:
-        """Return ``_result``.  The result for the whole output is kept until the data change."""
+        """Return ``_result``.  The reference for the whole output is cached until the data change."""
         if part != _ALL:
             return self._result(part, magnitudes=magnitudes)
         name = "magnitudes" if magnitudes else "result"
@@ -230,7 +236,10 @@ class OperandSets:
         return wrong
 
     def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
-        """Return a copy per set of operands in another form.  The copies are made anew when the data change."""
+        """Return a list with one copy of operands in another form per set.
+
+        The copies are made again if the data change.
+        """
         held = [make(index) for index in range(self.sets)]
         self._remake.append(lambda index: held[index].copy_(make(index)))
         return held
@@ -243,13 +252,13 @@ class OperandSets:
 class GemmOperands(OperandSets):
     """Operand sets of a GEMM.  ``x, y, c, d, bias`` are lists over the sets, in torch's row-major terms.
 
-    ``memory`` holds the same operands as the library's pointers, and more:
+    ``memory`` holds the operands to which the library's pointers point.  These are the operands above and:
 
     * ``aux`` is packed tightly, with D's shape;
     * ``scale_a`` … are in single precision, with one factor, or one per row of op(A) or column of op(B);
     * ``scale_alpha`` has one factor per row of D.
 
-    ``written`` are the names of the tensors that a call writes: d, and the aux of a forward epilogue or the bias of a
+    ``written`` are the names of the tensors that a call writes: d, and also aux for a forward epilogue or bias for a
     gradient.
     """
 
@@ -306,9 +315,9 @@ class GemmOperands(OperandSets):
         return out * wide(self.memory["scale_d"][0]) if "scale_d" in self.memory else out
 
     def _before_activation(self, wide: Callable[[Tensor], Tensor], part: slice = _ALL) -> Tensor:
-        """Return α·op(A)·op(B)·scales + β·C + bias, in torch's terms: rows are D's columns.
+        """Return α·op(A)·op(B)·scales + β·C + bias, in torch's terms: rows of the result are columns of D.
 
-        ``part`` selects rows.  Of a batch it selects products.
+        ``part`` is a slice of the rows.  In a batch it is a slice of the products.
         """
         scales = {name: wide(held[0]) for name, held in self.memory.items() if name.startswith("scale_")}
         out = wide(self.x[0][part]) @ wide(self.y[0] if self.batch == 1 else self.y[0][part])
@@ -324,7 +333,8 @@ class GemmOperands(OperandSets):
     def _beside(self) -> Sequence[Written]:
         p, found = self.problem, []
         for name in self.written[1:]:
-            like = replace(p, d_type=vectors(p, self.batch)[name][1], k=(p.k or 0) + (p.n or 0))  # it sums over N, too
+            # The bias gradient also sums over N.
+            like = replace(p, d_type=vectors(p, self.batch)[name][1], k=(p.k or 0) + (p.n or 0))
             reference, magnitudes = (self._side(name, magnitudes=x).__getitem__ for x in (False, True))
             memory = self.aux[0] if name == "aux" else self.bias[0]
             found.append(Written(name, memory, reference, magnitudes, tolerance(like)))
@@ -406,7 +416,7 @@ class ConvOperands(OperandSets):
         return list(self.tensors.values())
 
     def poison(self) -> None:
-        """Fill the first set's output with NaN.  No direction reads its own output.
+        """Fill the first set's output with NaN.  This is allowed because no direction reads its own output.
 
         Also fill a block of the same size with NaN and free it at once.  Because torch's functions allocate their
         outputs, the allocator then gives them this block.
@@ -430,7 +440,10 @@ class ConvOperands(OperandSets):
 
 
 def random_normal(device: TorchDevice, memory: Tensor, generator: Any) -> None:
-    """Overwrite with random normal values.  Types without an own generator are drawn in single precision."""
+    """Overwrite a memory with random normal values.
+
+    A type without a generator of its own gets values that are drawn in single precision.
+    """
     if memory.dtype.itemsize >= 2:
         memory.normal_(generator=generator)
     else:
@@ -443,9 +456,9 @@ def _wide(tensor: Tensor, *, magnitudes: bool) -> Tensor:
 
 
 def _parts(output: Tensor) -> list[slice]:
-    """Return slices that split an output's first dimension into parts of at most a stripe.
+    """Return slices that split the first dimension of an output into parts of at most ``_STRIPE`` elements.
 
-    One slice may cover everything.
+    A single slice may cover the whole dimension.
     """
     rows, count = max(1, _STRIPE // max(1, output[0].numel())), len(output)
     return [_ALL] if rows >= count else [slice(at, at + rows) for at in range(0, count, rows)]
@@ -478,7 +491,7 @@ def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
     """Return the shapes of ``x``, ``w`` and ``dy``.
 
     Raises UnsupportedError if sizes are unknown or do not fit together.  Raises it also for a problem with a bias,
-    because libraries add the bias with a call of its own.
+    because libraries add the bias in a separate call.
     """
     p = problem
     if p.bias:
@@ -510,7 +523,9 @@ def geometry(problem: ConvProblem) -> tuple[list[int], list[int], list[int]]:
 
 
 def strides(shape: Sequence[int], layout: str | None) -> list[int]:
-    """Return the strides, in elements, of an N, C, spatial… shape that lies in memory as its layout word states."""
+    """Return the strides (elements) of a tensor of a shape (N, C, spatial…) whose order in memory is given by a layout
+    word.
+    """
     order = list(range(len(shape)))
     if layout in ("NHWC", "NDHWC"):
         order = [0, *order[2:], 1]
@@ -522,7 +537,10 @@ def strides(shape: Sequence[int], layout: str | None) -> list[int]:
 
 
 def convolve(device: TorchDevice, problem: ConvProblem, x: Tensor, w: Tensor, dy: Tensor) -> Tensor:
-    """Return the problem's direction, computed by torch's own operators, which autograd would call too."""
+    """Run the direction of the problem with torch's own operators, which autograd would call too.
+
+    Return the result.
+    """
     aten = device.torch.ops.aten
     stride, pad, dilation = geometry(problem)
     zeros, groups = [0] * problem.spatial, problem.groups or 1

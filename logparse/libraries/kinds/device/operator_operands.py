@@ -121,7 +121,10 @@ def _takes(device: TorchDevice, type: str, given: Argument) -> bool:
 
 
 def value_of(device: TorchDevice, text: str, type: str) -> Any:
-    """Return the value of a text under a schema's type.  Raises UnsupportedError if the text has no such value."""
+    """Return the value of a text, read as a schema's type.
+
+    Raises UnsupportedError if the text cannot be read as this type.
+    """
     if type.startswith("Optional["):
         return None if text in ("", "None") else value_of(device, text, type[len("Optional[") : -1])
     if type in ("List[int]", "List[SymInt]", "List[bool]", "List[float]") and text.startswith("["):
@@ -131,7 +134,7 @@ def value_of(device: TorchDevice, text: str, type: str) -> Any:
         return text in ("True", "1")
     if type in ("number", "Scalar", "int", "SymInt", "float"):
         try:
-            # A number as JSON spells it: PyTorch prints ``1.`` and ``True``.
+            # PyTorch prints ``1.`` and ``True``, so the number is spelled as in JSON.
             spelled = {"True": "1", "False": "0"}.get(text, f"{text}0" if text.endswith(".") else text)
             value = math.inf if text == "inf" else -math.inf if text == "-inf" else json.loads(spelled)
         except ValueError:

@@ -26,20 +26,26 @@ Tensor: TypeAlias = Any
 """torch.Tensor.  It is ``Any``, because torch is not installed where types are checked."""
 
 Call: TypeAlias = Callable[[int], Tensor]
-"""Enqueues one execution on an operand set and returns the output, or the buffer that will hold the output."""
+"""Function that enqueues one execution on an operand set.
+
+It returns the output, or the buffer that will hold the output.
+"""
 
 Around: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""Makes a context with the settings that must hold while executions are enqueued."""
+"""Function that makes a context with the settings that must hold while executions are enqueued."""
 
 
 T = TypeVar("T")
 
 _TRIES = 3
-"""Number of tries of a sample whose executions the host enqueued too late.  Each try holds the device for longer."""
+"""Number of tries of a sample if the host enqueued its executions too late.
+
+Each further try holds back the device for longer.
+"""
 
 
 class Operands(Protocol):
-    """The operand sets of one problem."""
+    """Operand sets of one problem."""
 
     sets: int
     evict: bool
@@ -93,8 +99,8 @@ class TorchDevice:
     def _cache_bytes(self) -> int:
         """Return the size of the last-level cache, bytes.
 
-        The data sheet's size is taken if it is larger, because AMD's Infinity Cache lies behind the L2 that torch
-        reports.
+        If the data sheet's size is larger than torch's, it is returned: torch reports the L2, and AMD's Infinity Cache
+        lies behind the L2.
         """
         if not self.is_gpu:
             return _cpu_cache_bytes()
@@ -109,11 +115,14 @@ class TorchDevice:
 
     @property
     def stream(self) -> int:
-        """The stream on which everything is enqueued, as libraries take it.  0 on a CPU."""
+        """The stream on which everything is enqueued, as the number that libraries take.  0 on a CPU."""
         return int(self.torch.cuda.current_stream(self.device).cuda_stream) if self.is_gpu else 0
 
     def on_thread(self, name: str | None, task: Callable[[], T]) -> T:
-        """Run a task on the one thread of that name and return its result.  None: run it on the caller's thread."""
+        """Run a task on the thread with this name and return the task's result.
+
+        If ``name`` is None, run it on the caller's thread.
+        """
         if name is None:
             return task()
         if name not in self._threads:
@@ -122,7 +131,7 @@ class TorchDevice:
         return self._threads[name].submit(task).result()
 
     def healthy(self) -> bool:
-        """Return True if a small product still comes out right."""
+        """Tell whether the device still computes a small product correctly."""
         try:
             ones = self.torch.ones((16, 16), device=self.device)
             return bool((ones @ ones).sum().item() == 16.0**3)
@@ -149,7 +158,7 @@ class TorchDevice:
             self.torch.cuda.empty_cache()
 
     def evict(self) -> None:
-        """Enqueue writes over twice the last-level cache, so that no other data are left in it."""
+        """Enqueue writes to twice as many bytes as the last-level cache holds, so that no other data is in the cache."""
         if self._eviction is None:
             self._eviction = self.torch.zeros(2 * self.cache_bytes, dtype=self.torch.uint8, device=self.device)
         self._eviction.add_(1)
@@ -178,8 +187,9 @@ class TorchDevice:
     def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
         """Return the device time per execution between two events, in µs, and True if it is valid.
 
-        It is valid if the host was ahead of the device all the time.  A spinning kernel before the first event holds
-        the device until everything is enqueued.  Otherwise short kernels would be timed at the speed of Python.
+        The time is valid if the host enqueued each execution before the device needed it.  A spinning kernel before the
+        first event holds the device until everything is enqueued.  Otherwise short kernels would be timed at the speed
+        of Python.
         """
         start, end = self._event(), self._event()
         self._hold(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
@@ -284,4 +294,5 @@ def _cpu_cache_bytes() -> int:
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         with contextlib.suppress(OSError, ValueError):
             sizes.append(int(path.read_text(encoding="ascii").strip().removesuffix("K")) << 10)
-    return min(max(sizes, default=32 << 20), 64 << 20)  # other processes share a whole socket's cache
+    # The cache belongs to a whole socket, which other processes use as well.
+    return min(max(sizes, default=32 << 20), 64 << 20)
