@@ -11,13 +11,13 @@
     {"logparse_applied": 1, "variables": ["MIOPEN_USER_DB_PATH"], "files": ["gfx942130.HIP.fdb.txt"]}
     {"logparse_applied": 1, "asked": {"settings": ["cudnn_benchmark"], "scripts": ["gfx942-304"]}}
 
-Each object is one line of its file.  ``changed`` counts modules that differ afterwards (type, parameters' sizes and
-strides, hooks).  Facts:
+Each object is one line of its file.  ``changed`` is the number of modules that differ after the action (type, parameters'
+sizes and strides, hooks).  Facts:
 
 =====================  ================================================================================================
 ``applied:NAME``       an action; its value is ``{"setting": true, "models": […]}``
 ``exported:NAME``      a variable that ``apply.sh`` exported; its value is the number of scripts that exported it
-``applied_file:NAME``  a file that it applied
+``applied_file:NAME``  a file that ``apply.sh`` applied
 ``applied_asked``      the object of ``asked.json``
 =====================  ================================================================================================
 """
@@ -46,7 +46,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def facts(data: bytes) -> list[Fact]:
-    """Return the facts of one file.  Raises ValueError if it is no such file."""
+    """Return the facts of one file.  Raises ValueError if the content is not the content of such a file."""
     actions: dict[str, dict[str, Any]] = {}
     variables: dict[str, int] = {}
     files: dict[str, int] = {}

@@ -10,8 +10,8 @@
 
 One record is one race or one confirmation of a replay.  Its facts are facts of the replay and facts with a name in
 ``FACTS``.  Its name is the hash of its content.  So machines that write into one folder never overwrite each other's
-records, and a record that is copied twice is ingested once.  The workload's file has calls only.  No file contains
-paths, names of hosts, processes or users, clocks, or the order of calls.
+records.  A record that is copied twice is ingested once.  The workload's file has calls only.  No file contains paths,
+names of hosts, processes or users, clocks, or the order of calls.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ PRIVATE = frozenset({"pid", "kernels_of"})
 """Facts of one process of one job, which are never exported."""
 _REPLAY = frozenset({"environment", "confirmation", "pick", "threads"})
 _PREFIXES = ("replay_", "validator:")
-"""Facts of a replay (names, and beginnings of names) that identify comparable times and how they were measured."""
+"""Names of facts of a replay, or beginnings of their names.
+
+These facts identify times that can be compared, and how the times were measured.
+"""
 _ROW = tuple(x.name for x in fields(Measurement) if x.name not in ("problem", "solution", "key_text"))
 recognise = begins(rb'\s*\{\s*"logparse_bundle"\s*:')
 
@@ -111,7 +114,7 @@ def _call(text: str, count: Any) -> Record:
 def _problem(text: str) -> Problem:
     """Return the problem of a text.  Raises ValueError if the text is not exactly the problem's own text.
 
-    A damaged text may be readable and still have fields of a wrong type.
+    The comparison is needed because a damaged text may be readable and still have fields of a wrong type.
     """
     problem = problem_from_text(text)
     if problem.text != text:

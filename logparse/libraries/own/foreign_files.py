@@ -1,7 +1,8 @@
-"""Files of known tools that are not read, each with advice on what to capture instead.
+"""Recognise files of known tools that logparse does not read.  Advise what to capture instead.
 
 A file is recognised by its head: the columns of a table, the first member of an object, the magic of a database, or
-lines that no other tool writes.  The file stays foreign and is counted as foreign.  Only the remark about it differs.
+lines that no other tool writes.  The file stays foreign and is counted as foreign.  The only difference is that the
+user gets a remark about the file.
 
 Sources: ROCm/rocprofiler ``bin/tblextr.py`` (columns of rocprof v1), ROCm/rocprofiler-sdk ``source/lib/output/
 generateJSON.cpp``, NVIDIA's cuDNN API log (``CUDNN_LOGINFO_DBG``, ``CUDNN_LOGLEVEL_DBG``), pytorch/pytorch
@@ -70,7 +71,7 @@ _TABLE = tuple((regex(name), regex(data), why) for name, data, why in _KINDS)
 
 
 def advice(head: Head) -> str | None:
-    """Return what a file of a known tool is and what to capture instead.  Return None for any other file."""
+    """Name the known tool that wrote a file, and tell what to capture instead.  Return None for any other file."""
     for name, data, why in _TABLE:
         if name.search(head.name) and data.match(head.data):
             return why

@@ -9,7 +9,7 @@
 
 * A pair is three numbers: the logarithm of the time ratio, the mean time of a unit without the action (µs), and the
   mean time with the action (µs).
-* ``control``: pairs in which the action did not act.
+* ``control``: pairs in which the action was not applied, so that they show the noise.
 * ``ended``: ``decided``, ``units`` (the job ended), ``budget``, ``refused``, ``differs`` (another result) or
   ``broken``.
 * ``on``: the action that was on when the file was written.  Empty if no action was on.
@@ -102,7 +102,10 @@ def record(data: bytes) -> Record:
 
 
 def seen_of(found: Any) -> Seen:
-    """Return one action of a file or of a fact.  Raises ValueError if it is no such action."""
+    """Return the results about one action from its object in a file or a fact.
+
+    Raises ValueError if it is not such an object.
+    """
     if not isinstance(found, Mapping) or not isinstance(found.get("name"), str):
         raise ValueError("an action without a name")
     same = found.get("same")
@@ -138,7 +141,7 @@ def _is_number(found: Any) -> TypeGuard[float]:
 
 
 def _deviation(same: Mapping[str, Any]) -> float:
-    """Return the deviation of a result.  Infinite for NaN and for any value that is no number."""
+    """Return the deviation of a result.  Return infinity for NaN and for any value that is not a number."""
     found = same.get("deviation")
     return float(found) if _is_number(found) else math.inf
 
@@ -149,7 +152,7 @@ def facts(found: Record) -> list[Fact]:
 
 
 def _plain(x: Seen, sort: str) -> dict[str, Any]:
-    """Return the object of a fact, which ``seen_of`` can read."""
+    """Return the object for a fact about one action.  ``seen_of`` can read this object."""
     made: dict[str, Any] = {**vars(x), "control": [[log, 0.0, 0.0] for log in x.control], "unit": sort}
     if x.same is None:
         return {name: value for name, value in made.items() if name != "same"}

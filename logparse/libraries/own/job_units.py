@@ -29,7 +29,7 @@ from logparse.quoting import printable
 
 UNIT, TRACING, ALONE, SETTINGS, KIND = "unit", "unit_tracing", "unit_alone", "job_settings", "unit:"
 NOTE = "unit_note"
-"""Names of facts.  The fact of a kind begins with ``KIND``."""
+"""Names of facts.  ``KIND`` is the beginning of the name of the fact about a kind of unit."""
 UNITS_EACH = """
     with held as (
         select source_id, any_value(value) filter (name = 'unit') as sort, bool_or(name = 'unit_alone') as alone,
@@ -38,7 +38,10 @@ UNITS_EACH = """
         from facts where run = $run group by source_id)
     select coalesce((select sum(units) from held where units > 0 group by alone, sort order by alone, 1 desc limit 1)
                     / (select nullif(sum(n), 0) from held), 1) as each"""
-"""SQL for the ratio: number of units that run ``$run`` did / number of units in its traces.  1 if this is unknown."""
+"""SQL for the number of units that run ``$run`` did, divided by the number of units in its traces.
+
+It is 1 if this is unknown.
+"""
 recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
 
 
@@ -52,7 +55,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def facts(data: bytes) -> list[Fact]:
-    """Return the facts of one file.  Raises ValueError if it is no such file."""
+    """Return the facts of one file.  Raises ValueError if the content is not the content of such a file."""
     found = parsed(data)
     kinds = found.get("kinds") if isinstance(found, dict) else None
     if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):

@@ -11,12 +11,12 @@
     linear.py:125: UserWarning: Attempting to use hipBLASLt on an unsupported architecture! Overriding blas backend to …
 
 The libraries print them without any setting.  They become messages of category ``library_error`` or
-``library_warning``.  The message's function is the library that the line is about.  Lines that begin with
-``hipBLASLt error`` are printed by rocBLAS, which asks hipBLASLt first.  rocBLAS prints the first error of each of its
-two backends, and a sentence about the variable that turns all errors on (category ``library_note``).  Since pull
-request 1566 of 2025 it prints no error without that variable.
-Source: ROCm/rocBLAS ``library/src/tensile_host.cpp``, ``hipblaslt_host.cpp``, ``handle.cpp``, ``utility.cpp``;
-ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/tensile_host.cpp``; ROCm/MIOpen ``src/include/miopen/errors.hpp``;
+``library_warning``.  The field ``function`` of the message holds the library to which the line refers.  Lines that
+begin with ``hipBLASLt error`` are printed by rocBLAS, which asks hipBLASLt first.  rocBLAS prints the first error of
+each of its two backends, and a sentence about the variable that turns all errors on (category ``library_note``).  Since
+pull request 1566 of 2025 it prints no error without that variable.  Source: ROCm/rocBLAS
+``library/src/tensile_host.cpp``, ``hipblaslt_host.cpp``, ``handle.cpp``, ``utility.cpp``; ROCm/hipBLASLt
+``library/src/amd_detail/rocblaslt/src/tensile_host.cpp``; ROCm/MIOpen ``src/include/miopen/errors.hpp``;
 pytorch/pytorch ``aten/src/ATen/Context.cpp``.
 """
 
@@ -120,9 +120,9 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         "which may be far slower: leave room for the workspace when a convolution is first called, or split it",
     ),
 )
-"""Parts of texts, each with its meaning.  The first match counts.
+"""Parts of texts of messages, each with its meaning.  The first match counts.
 
-Some of the texts stand in logs of MIOpen, TunableOp and hipBLASLt.
+Some texts also occur in logs of MIOpen, TunableOp and hipBLASLt.
 """
 
 

@@ -28,7 +28,11 @@ _BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d
 
 
 def recognise(head: Head) -> bool:
-    """Return True for a flat object whose first member has a fact's name, or any object with the file's own name."""
+    """Tell whether a file is a facts file.
+
+    It is if it is a flat object whose first member has the name of a fact, or if it is any object in a file named
+    ``facts.json``.
+    """
     begin = _BEGIN.match(head.data)
     if begin is None or (b"{" in head.data[begin.end() :] and head.name != FILE_NAME):
         return False
@@ -37,7 +41,7 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield every member as a fact or a reject.  A file that is no such object is one reject."""
+    """Yield every member as a fact or a reject.  A file that is not such an object is one reject."""
     data = content(source)
     try:
         values = json.loads(data.decode("utf-8-sig"), object_pairs_hook=list)

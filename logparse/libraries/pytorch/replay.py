@@ -1,12 +1,13 @@
-"""PyTorch on ROCm, CUDA or the CPU: its default, and the changes that a user can make without a new kernel.
+"""PyTorch on ROCm, CUDA or the CPU: replay of its default, and of the changes that a user can make without a new
+kernel.
 
-``Default`` is the untouched call.  ``torch:WORD,WORD…`` names a changed setting or another formulation:
+``Default`` is the call without any change.  ``torch:WORD,WORD…`` names a changed setting or another formulation:
 
 | word | meaning |
 |---|---|
 | ``blas=cublaslt``, ``benchmark``, ``mkldnn=off``, ``sdpa=flash`` | a setting |
-| ``layout=NHWC`` | the other layout; the transposes are charged |
-| ``stored`` | the tensors are kept in that form, so nothing is charged |
+| ``layout=NHWC`` | the other layout; the time of the transposes is included |
+| ``stored`` | the tensors are in that form already, so no conversion is timed |
 | ``gemm``, ``pad=8``, ``fused`` | another formulation |
 """
 
@@ -54,7 +55,7 @@ class Torch(DeviceBackend):
 
 
 def _operator(o: OperatorOperands) -> Call:
-    """Return the call as the trace recorded it.  Other solutions are compared with it."""
+    """Return the call as the trace recorded it.  The results of other solutions are compared with its result."""
 
     def call(i: int) -> object:
         values, named_values = o.arguments[i]

@@ -1,8 +1,7 @@
 """Attention in PyTorch: ``scaled_dot_product_attention`` on each of its backends.
 
-``Default`` runs on the backend to which the recorded operator belongs.  All solutions compute a gradient from a forward
-pass that was made before the timing, because a trace does not hold the data that the forward pass left for the
-gradient.
+``Default`` runs on the backend to which the recorded operator belongs.  A trace does not hold the data that the forward
+pass left for the gradient.  So all solutions compute a gradient from a forward pass that runs before the timing.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _NO_REASON = regex(r".*kernel not used because.*|.*(?:been )?runtime disabled.*"
 
 
 def attention_ways(device: TorchDevice, attention: Attention) -> list[Way]:
-    """Return the ways of computing an attention, the default first.
+    """Return the ways to compute an attention, the default first.
 
-    A backend refuses operands when its call is made.
+    A backend that does not take the operands refuses them only when the call is made.
     """
     offered = [x for x in BACKENDS if x not in ELSEWHERE.get(device.facts["backend"], ())]
     solutions = [(named(), attention.backend), *((named(f"sdpa={x}"), x) for x in offered)]
@@ -49,7 +48,10 @@ def _on(device: TorchDevice, backend: str, *, training: bool) -> Iterator[None]:
 
 
 def _call(device: TorchDevice, around: Around, o: AttentionOperands) -> Call:
-    """Return the call.  Raises UnsupportedError, with PyTorch's reason, if the backend refuses the operands."""
+    """Return the call of a backend.
+
+    Raises UnsupportedError with PyTorch's reason if the backend refuses the operands.
+    """
     torch, of = device.torch, o.attention
     more: dict[str, Any] = {"dropout_p": of.dropout, "is_causal": of.causal, "scale": of.scale}
     if of.query.sizes[1] != of.key.sizes[1]:
@@ -78,9 +80,9 @@ def _call(device: TorchDevice, around: Around, o: AttentionOperands) -> Call:
 
 
 def _reason(error: RuntimeError, said: list[str]) -> str:
-    """Return PyTorch's warnings, without warnings about backends that are off here.
+    """Return why PyTorch refused the operands: its warnings, without warnings about backends that are off here.
 
-    Without warnings return its error.
+    Return the error's text if there are no warnings.
     """
     reasons = [x.partition(" (Triggered internally")[0].splitlines()[0] for x in said if not _NO_REASON.match(x)]
     return " ".join(dict.fromkeys(reasons)) or str(error).splitlines()[0]

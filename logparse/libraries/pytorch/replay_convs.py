@@ -1,4 +1,4 @@
-"""Convolutions in PyTorch: the default, and its rivals: settings, layouts, and the formulation as a matrix product."""
+"""Convolutions in PyTorch: the default and its alternatives (settings, layouts, a matrix product)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from logparse.model import ConvProblem
 
 _OTHER = {"NCHW": "NHWC", "NHWC": "NCHW", "NCDHW": "NDHWC", "NDHWC": "NCDHW"}
 _SEARCHED = "benchmark"
-"""Name of the thread on which everything in benchmark mode runs."""
+"""Name of the thread on which all calls in benchmark mode run."""
 
 
 def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[Way]:
-    """Return the ways of computing a convolution, the default first.
+    """Return the ways to compute a convolution, the default first.
 
     Raises UnsupportedError if PyTorch does not run it.
     """
@@ -55,7 +55,7 @@ def _default(device: TorchDevice, o: ConvOperands) -> Call:
 def _other_layout(device: TorchDevice, o: ConvOperands, *, stored: bool = False) -> Call:
     """Return the call in the other layout.
 
-    The transposes of its inputs and of its result are charged unless ``stored``.
+    The time includes the transposes of the inputs and of the result unless ``stored`` is True.
     """
     target = memory_format(device, _OTHER[o.problem.in_layout or "NCHW"], o.problem.spatial)
     back = o.formats[o.output]
@@ -80,14 +80,17 @@ def _other_layout(device: TorchDevice, o: ConvOperands, *, stored: bool = False)
 
 
 def _is_gemm(problem: ConvProblem) -> bool:
-    """Return True for a 1×1 window at stride 1 without padding or groups.  It is a matrix product."""
+    """Tell whether a convolution is a matrix product: a 1×1 window at stride 1 without padding or groups."""
     stride, pad, _ = geometry(problem)
     window = (problem.filter_d, problem.filter_h, problem.filter_w)
     return problem.groups == 1 and set(window) == {1} and set(stride) == {1} and set(pad) == {0}
 
 
 def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
-    """Return a 1×1 convolution as matrix products over the pixels of each image.  W is summed over the images."""
+    """Return the call that computes a 1×1 convolution as matrix products over the pixels of each image.
+
+    For direction W the products of all images are summed.
+    """
     torch, p = device.torch, o.problem
     k, c = int(p.k or 0), int(p.c or 0)
 
@@ -100,7 +103,7 @@ def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
         return dx.view(o.x[i].shape)
 
     def weights(i: int) -> Tensor:
-        # One product over images and pixels. The transposes that it needs in NCHW are charged.
+        # One product over images and pixels.  In NCHW it needs transposes, and their time is included.
         dy = o.dy[i].transpose(0, 1).reshape(k, -1)
         x = o.x[i].transpose(0, 1).reshape(c, -1)
         return torch.mm(dy, x.t()).view(o.w[i].shape)
@@ -109,7 +112,10 @@ def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
 
 
 def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> Around:
-    """Return ``torch.backends.cudnn`` (MIOpen on ROCm) as the user would set it.  Benchmark mode tries every plan."""
+    """Return the context that sets ``torch.backends.cudnn`` (MIOpen on ROCm) as the user would set it.
+
+    Benchmark mode tries every plan.
+    """
     search = {"benchmark": benchmark, "benchmark_limit": 0 if benchmark else 10}
     flags = device.torch.backends.cudnn.flags
     return partial(flags, enabled=True, **search, deterministic=False, allow_tf32=place.conv_tf32)

@@ -1,7 +1,7 @@
-"""GEMMs in PyTorch: the default formulation and its rivals.
+"""GEMMs in PyTorch: the default formulation and its alternatives.
 
-The default is the call that a framework would make for D = act(op(A)·op(B) + bias): ``mm``, ``addmm`` or ``bmm`` with
-its BLAS library's own heuristic.  The activation is a separate kernel.
+The default is the call that a framework would make for D = act(op(A)·op(B) + bias): ``mm``, ``addmm`` or ``bmm`` and
+the heuristic of the BLAS library chooses the solution.  The activation is a separate kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROCM_BLAS = {"cublas": "rocblas", "cublaslt": "hipblaslt", "ck": "ck"}
 
 
 def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[Way]:
-    """Return the ways of computing a GEMM, the default first.
+    """Return the ways to compute a GEMM, the default first.
 
     Raises UnsupportedError if PyTorch has no ordinary call for the problem.
     """
@@ -60,7 +60,8 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
 def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) -> list[Way]:
     """Return ways with bias and activation in the epilogue, and ways with other forms of GELU.
 
-    A program may contain those other forms.  They do not race.
+    A program may contain the other forms of GELU.  They compute something else than the default, so they are timed only
+    if they are asked for.
     """
     ways = []
     if problem.activation in ("relu", "gelu"):
@@ -108,9 +109,10 @@ def _product(device: TorchDevice, o: GemmOperands) -> Call:
 def _activation(
     device: TorchDevice, name: str | None, gelu: str | None = None
 ) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """Return an activation as a separate kernel, in place.  Return None if there is no activation.
+    """Return a function that computes an activation in place as a separate kernel.  Return None if there is no
+    activation.
 
-    ``gelu=erf`` is one kernel.  ``gelu=written`` is written out as several kernels.
+    ``gelu=erf`` is one kernel.  ``gelu=written`` is the formula written out, which takes several kernels.
     """
     if name == "relu":
         return lambda value, out: value.relu_()
@@ -155,7 +157,7 @@ def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> C
 def _padded(device: TorchDevice, o: GemmOperands, *, pad: int, stored: bool = False) -> Call:
     """Return a call with m, n and k rounded up to a multiple of ``pad``.
 
-    Copying is charged, unless the operands are ``stored`` in padded form.
+    The time includes copying the operands, unless they are ``stored`` in padded form.
     """
     torch = device.torch
     product = torch.bmm if o.batch > 1 else torch.mm
@@ -173,7 +175,7 @@ def _padded(device: TorchDevice, o: GemmOperands, *, pad: int, stored: bool = Fa
 
 @contextlib.contextmanager
 def _precision(device: TorchDevice, *, short: bool) -> Iterator[None]:
-    """Compute single precision in full, or in TF32 if ``short``."""
+    """Set whether single precision runs in full precision, or in TF32 if ``short`` is True."""
     before = device.torch.get_float32_matmul_precision()
     device.torch.set_float32_matmul_precision("high" if short else "highest")
     try:

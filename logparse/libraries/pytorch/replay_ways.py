@@ -38,7 +38,7 @@ def named(*words: str) -> Solution:
 
 @contextlib.contextmanager
 def without_mkldnn(device: TorchDevice) -> Iterator[None]:
-    """Turn oneDNN off.  This is the CPU's other solution that computes the same result."""
+    """Turn oneDNN off in this context.  On a CPU this is the other way to compute the same result."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns about its own switch for Intel GPUs
         with device.torch.backends.mkldnn.flags(enabled=False):

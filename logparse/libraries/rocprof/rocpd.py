@@ -8,13 +8,12 @@
     rocpd_info_kernel_symbol_<uuid>, rocpd_info_agent_<uuid>, rocpd_info_process_<uuid>, rocpd_string_<uuid>, …
 
 ``rocprofv3 --kernel-trace --hip-trace --marker-trace -- COMMAND`` writes it (``*_results.db``).  ``rocpd merge`` puts
-several databases into one file, whose tables then differ by their suffix.  Releases differ in their tables and columns.
-So the reader uses only those it finds, and it never uses the views.
-Source: ROCm/rocprofiler-sdk source/share/rocprofiler-sdk-rocpd/{rocpd_tables,data_views,marker_views}.sql,
-source/lib/output/generateRocpd.cpp.
+several databases into one file, whose tables then differ by their suffix.  Releases differ in their tables and columns,
+so the reader uses only tables and columns that it finds.  It never uses the views.  Source: ROCm/rocprofiler-sdk
+source/share/rocprofiler-sdk-rocpd/{rocpd_tables,data_views,marker_views}.sql, source/lib/output/generateRocpd.cpp.
 
 A kernel's ``op`` is the innermost roctx range in which it was launched, found by the HIP call of the same ``stack_id``.
-If the calls were not traced, it is the range that rocprofv3 itself notes with the kernel.  One row is one unit:
+If the calls were not traced, ``op`` is the range that rocprofv3 itself records for the kernel.  One row is one unit:
 
 * a kernel is a measurement;
 * a roctx range is a message with its text;
@@ -74,9 +73,9 @@ _BATCH = 100_000
 
 
 def recognise(head: Head) -> bool:
-    """Return True for an sqlite file with tables of rocpd in its schema, or with rocpd's file name.
+    """Tell whether a file is an sqlite file with tables of rocpd in its schema, or with rocpd's file name.
 
-    The name is needed for a merged file, in which the schema may begin late.
+    The name is needed for a merged file, because its schema may begin behind the first bytes.
     """
     named = head.name.endswith("_results.db")
     return head.data.startswith(b"SQLite format 3\0") and (b"rocpd_" in head.data or named)
@@ -124,7 +123,10 @@ def _count(database: sqlite3.Connection, table: str) -> int:
 
 
 class _Part:
-    """The tables of one process, as views of equal columns.  A missing column is null, a missing table is empty."""
+    """Tables of one process, as views that have the same columns in every release.
+
+    A missing column is null, a missing table is empty.
+    """
 
     def __init__(self, database: sqlite3.Connection, tables: dict[str, str]) -> None:
         self._db, self._tables = database, tables
@@ -207,7 +209,7 @@ def _member(data: object, name: str) -> object:
 
 
 def _message(data: str) -> str:
-    """Return the text of a roctx range, which its event holds."""
+    """Return the text of a roctx range.  The range's event holds it."""
     text = _member(data, "message")
     return text if isinstance(text, str) else ""
 

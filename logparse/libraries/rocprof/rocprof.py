@@ -24,9 +24,9 @@ These commands write such files:
 Timestamps are nanoseconds.  Columns are found by name, because rocprofv3 has moved them between releases.  An agent is
 a number, ``Agent N`` or ``GPU N``.
 
-A CSV kernel trace does not state the range in which a kernel was launched.  The database does (see ``rocpd``).  The
-marker trace is a separate file, whose ranges become messages.  A file of counters (``Counter_Name``) has one row per
-counter and dispatch.  Only rows of the first counter are kernels.  Units:
+A CSV kernel trace does not state the range in which a kernel was launched.  The database states it (see ``rocpd``).
+The marker trace is a separate file, whose ranges become messages.  A file of counters (``Counter_Name``) has one row
+per counter and dispatch.  Only rows of the first counter are kernels.  Units:
 
 * a kernel is a measurement;
 * a marker is a message;
@@ -62,7 +62,7 @@ _MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
 _OF_KERNELS = ("kernel_stats.csv", "kernels_summary.csv", "kernels_summary_by_rank.csv")
 _LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)
 _NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
-"""Names of calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``) in statistics."""
+"""Names in statistics that are not kernels: calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``)."""
 
 
 def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
@@ -70,9 +70,9 @@ def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
 
 
 class _Table:
-    """Reader of a table: totals, ranges and facts of the rows so far.
+    """Reader of a table.  It keeps totals, ranges and facts of the rows so far.
 
-    Millions of rows contain few different kernels.
+    Totals suffice because millions of rows contain few different kernels.
     """
 
     def __init__(self, header: Header) -> None:
@@ -156,7 +156,7 @@ class _Table:
 
 
 def _nanoseconds(begin: str, end: str) -> float:
-    """Return the time from one timestamp to the other, ns.  Raises ValueError if a timestamp is no number.
+    """Return the time from ``begin`` to ``end``, ns.  Raises ValueError if a timestamp is no number.
 
     Integers are subtracted as integers, because the number of nanoseconds since 1970 exceeds the precision of a float.
     """

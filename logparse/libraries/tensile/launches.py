@@ -60,12 +60,18 @@ _TYPES: Mapping[str, str] = {
     "B8N": "bf8_fnuz_r",
 }
 _TRIPLE = regex(r"(I8|F8N?|B8N?|[HBS])(I8|F8N?|B8N?|[SDCZHBI])([SI])\Z")
-"""Words of input, output and compute type.  Other names begin with one word, which is the type of all three."""
+"""Words for three types: input, output and compute type.
+
+A name without these words begins with one word, which is all three types.
+"""
 _ONE_TYPE = regex(r"I8|F8N?|B8N?|[SDCZHB]")
 
 
 class _Reader:
-    """Reader of a launch's arguments.  It also keeps a product whose slices are still to be added up."""
+    """Reader of a launch's arguments.
+
+    If K is split, it keeps the product until the kernel that adds up the slices follows.
+    """
 
     def __init__(self) -> None:
         self._name, self._complete = "", False
@@ -100,7 +106,7 @@ class _Reader:
         self._name = ""
 
     def _call(self) -> Call | None:
-        """Return the call after the last argument that it needs.  Return None before."""
+        """Return the call once its last argument was read.  Return None before."""
         arguments = self._arguments
         adds_up = _ADDS_UP in self._name
         if not arguments.keys() >= (_OUTPUTS if adds_up else _PRODUCT):
@@ -116,7 +122,7 @@ class _Reader:
 
 
 def _of_name(name: str) -> dict[str, Any]:
-    """Return transposes and types of the problem that a kernel computes, from its name."""
+    """Return the transposes and types of a problem, as the kernel's name states them."""
     found = _NAME.match(name)
     if found is None:
         return {}

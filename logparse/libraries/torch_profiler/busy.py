@@ -1,4 +1,4 @@
-"""How busy the GPU was while the profiler recorded: the union of its kernels, in the window of the marked steps.
+"""Compute how long the GPU was busy in the window of the marked steps: the time in which at least one kernel ran.
 
 The window begins at the earlier of two moments:
 
@@ -14,8 +14,8 @@ for a solver (``searches``) or in which a graph was captured is not part of it. 
 The facts::
 
     gpu_window_us                  length of that window
-    gpu_busy_us                    any kernel runs (streams overlap: less than the sum of the kernels)
-    gpu_compute_us                 any kernel runs that is no collective
+    gpu_busy_us                    a kernel runs (kernels of several streams overlap, so it is less than their sum)
+    gpu_compute_us                 a kernel runs that is not a collective
     gpu_communication_alone_us     only collectives run
     gpu_copies_us                  copies and fills of memory, which are no kernels
     gpu_left_out_us                what was taken out of the window
@@ -39,7 +39,7 @@ from logparse.model import MOST_US, Collective, Fact, Reject
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 BEFORE = "(launched before the trace)"
-"""Operator of kernels that ran in the trace and were launched before it."""
+"""Operator name for kernels that ran in the trace but were launched before it."""
 COMMUNICATION = regex(
     r"nccl|rccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all|c10d|param_comms",
     re.IGNORECASE,
@@ -55,9 +55,9 @@ class Timeline:
     """Kernels of a trace as columns.
 
     * ``start``, ``us``: start and duration, µs.
-    * ``launched``: the kernel's launch is known to be in the trace.
-    * ``asked``: time at which the launch was done, as far as it is known.
-    * ``searched``: the kernel belongs to a search.
+    * ``launched``: True if the trace is known to contain the kernel's launch.
+    * ``asked``: end of the call that launched the kernel (for a graph, beginning of the call).  NaN if it is unknown.
+    * ``searched``: True if the kernel ran because a library searched for a solver (``searches``).
     """
 
     start: Floats
@@ -71,12 +71,12 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Marked:
-    """Further limits of the window, in µs on the clock of the kernels.
+    """Limits of the window that do not come from the kernels, in µs on the clock of the kernels.
 
     * ``begin``: beginning of the marked steps.  None if no step is marked, or if the device was still busy with earlier
       work.
     * ``end``: end of the marked steps.
-    * ``left_out``: spans that are left out.
+    * ``left_out``: spans whose idle time is left out.
     """
 
     begin: float | None = None
@@ -88,9 +88,9 @@ class Marked:
 class Gaps:
     """Gaps of one device.
 
-    * ``us``: the part of each gap that counts, without the left-out spans.
+    * ``us``: length of each gap without the spans that are left out, µs.
     * ``asked``: time at which the kernel behind the gap had been launched (NaN: unknown).
-    * ``first``: no kernel of the window runs before the gap.
+    * ``first``: True if no kernel of the window runs before the gap.
     """
 
     begin: Floats
@@ -103,7 +103,7 @@ class Gaps:
 def before(kernels: Timeline) -> Bools:
     """Tell for each kernel whether it was launched before the trace.
 
-    These are the kernels without a launch, up to the first kernel that has one.
+    These kernels have no launch in the trace, and they come before the first kernel that has a launch.
     """
     if not kernels.launched.any():
         return np.zeros(len(kernels.launched), dtype=bool)
@@ -118,9 +118,10 @@ def busy(
     marked: Marked,
     why: Callable[[Sequence[Gaps]], Iterator[Fact]] | None = None,
 ) -> Iterator[Fact | Reject]:
-    """Yield the facts.  Yield nothing if the trace launched no kernel.  Yield a reject if a time stamp must be wrong.
+    """Yield the facts about how busy the GPU was.
 
-    ``why`` makes the facts about the gaps of each device.
+    Yield nothing if the trace launched no kernel.  Yield a reject if a time stamp must be wrong.  ``why`` is a function
+    that makes the facts about the gaps of each device.
     """
     early = before(kernels)
     inside = ~early if kernels.searched is None else ~early & ~kernels.searched
@@ -197,7 +198,7 @@ def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, st
 
 
 def _ran(kernels: Timeline, mine: Bools) -> float:
-    """Return how long at least one of the kernels ``mine`` ran, µs."""
+    """Return the time in which at least one of the kernels ``mine`` ran, µs."""
     return _coverage(kernels, mine).total
 
 

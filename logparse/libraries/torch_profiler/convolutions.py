@@ -14,18 +14,22 @@ _TYPES = {x.cpp: x.conv for x in TORCH_TYPES}
 
 @dataclass(frozen=True)
 class Places:
-    """Index of each input of a forward operator.  ``groups`` -1 means as many as channels, -2 means one."""
+    """Index of each input of a forward operator.
+
+    ``groups`` is -1 if there are as many groups as channels, and -2 if there is one group.
+    """
 
     stride: int
     padding: int
     dilation: int
     groups: int
-    transposed: bool | int = False  # index of the input that tells it, or True if the operator always is transposed
+    # Index of the input that tells whether the operator is transposed, or True if it always is.
+    transposed: bool | int = False
     fused: bool = False
 
 
 def _ints(text: str, count: int) -> list[int]:
-    """Return a list as ``Concrete Inputs`` prints it.  One number stands for every dimension."""
+    """Return the numbers of a list as ``Concrete Inputs`` prints it.  A single number stands for every dimension."""
     if not (text.startswith("[") and text.endswith("]")):
         raise ValueError(f"no list: {text[:80]}")
     values = [int(part) for part in text[1:-1].split(",")]
@@ -37,7 +41,8 @@ def _ints(text: str, count: int) -> list[int]:
 
 
 def _layout(tensor: tuple[list[int], list[int]]) -> str:
-    """Return NCHW or NHWC by the strides.  Ambiguous strides follow PyTorch's own rule (``c10/core/MemoryFormat.h``).
+    """Return the layout, NCHW or NHWC, that the strides show.  Ambiguous strides follow PyTorch's own rule
+    (``c10/core/MemoryFormat.h``).
 
     For a view with gaps the result is the layout to which PyTorch copies it, because libraries get packed tensors.
     """
@@ -94,12 +99,12 @@ def _convolution(
 
 
 def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, packed: bool) -> dict[str, Any]:
-    """Return the layout that the library gets.  It is one layout for all tensors.
+    """Return the layout in which the library gets the tensors.  All tensors have the same layout.
 
     PyTorch chooses the layout by the strides of input and weights, and copies tensors of another layout
     (``ConvUtils.h``).  ``cudnn_conv_suggest_memory_format`` chooses NHWC if input or weights are NHWC and neither is
-    double.  MIOpen's counterpart does so only if a setting asks for it.  A ``packed`` input was copied already, so it
-    has the chosen layout.
+    double.  The same function for MIOpen does so only if a setting asks for it.  A ``packed`` input was copied already,
+    so it has the chosen layout.
     """
     plain = "NCDHW" if len(x.tensor(input_)[0]) == 5 else "NCHW"
     found = {_layout(x.tensor(input_)), _layout(x.tensor(weight))}
@@ -117,7 +122,7 @@ def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, pa
 def forward(at: Places, backend: Backend | None = None) -> Reader:
     """Return the reader of a forward operator.
 
-    Operators of a library (``backend``) get inputs in the layout to solve.
+    If ``backend`` is given, the operator is the library's own, and its inputs have the layout of the problem already.
     """
 
     def read(x: Inputs) -> Operation:

@@ -1,4 +1,4 @@
-"""Total time in which at least one of several intervals is under way."""
+"""Compute the total time in which at least one of several intervals is under way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 class Coverage:
-    """The union of intervals, stored as a line that rises while at least one interval is under way."""
+    """Union of intervals, stored as a curve: the time covered so far, at each moment."""
 
     def __init__(self, start: Floats, end: Floats) -> None:
         order = np.argsort(start, kind="stable")

@@ -2,10 +2,10 @@
 
 cuBLASLt, hipBLASLt and ``aten::_addmm_activation`` apply a bias and ReLU or GELU while the result is still in
 registers.  A separate operator reads and writes the result once more.  The elementwise operators behind a product are
-called its tail.  The reader counts the tails, because a trace contains the order of kernels and the store does not.
+called its tail.  The tails are found while the trace is read, because the store does not keep the order of kernels.
 
 A trace does not contain the data flow.  A step belongs to a tail if its kernel is the next kernel on the device and its
-output has as many elements as the product's.  Copies of other sizes may stand between steps, because autocast copies
+output has as many elements as the product's.  Copies of other sizes may stand between steps, because autocast converts
 the next layer's weights there.
 
 The fact ``epilogue_kernels`` (one value per problem and tail, JSON)::
@@ -55,12 +55,14 @@ STEPS: Mapping[str, str] = {
     **dict.fromkeys(("aten::relu", "aten::relu_"), "relu"),
     **dict.fromkeys(("aten::clamp_min", "aten::clamp_min_"), "clamp_min"),  # relu() launches through it
     **dict.fromkeys(("aten::gelu", "aten::gelu_"), "gelu"),
-    "aten::copy_": "copy",  # a change of type or layout; autocast puts it between the steps of a formula
+    "aten::copy_": "copy",  # A copy changes the type or layout.  Autocast puts copies between the steps of a formula.
     "aten::tanh_backward": "tanh_backward",
 }
 """Operators that may be a step, each with its word."""
 _GELU_GRADIENT = ("tanh_backward", "pow")
-"""Steps that the gradient of ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) must have: of its tanh, and of its cube."""
+"""Steps that the gradient of ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) must contain: steps of the tanh, and steps of the
+cube.
+"""
 _TANH = regex(r"\bGeluCUDAKernelImpl\([^)]*\)::\{lambda\(\)#1\}")
 
 
@@ -78,7 +80,7 @@ class ElementWise:
 
 
 def step(name: str, args: Mapping[str, Any]) -> ElementWise | None:
-    """Return the step that an operator of ``STEPS`` is.  Return None if its inputs are not recorded or not readable."""
+    """Return an operator of ``STEPS`` as a step.  Return None if its inputs are not recorded or cannot be read."""
     dims, values = args.get("Input Dims"), args.get("Concrete Inputs")
     if not isinstance(dims, list) or not dims or not all(_sizes(x) for x in dims[:1]):
         return None
@@ -94,7 +96,7 @@ def step(name: str, args: Mapping[str, Any]) -> ElementWise | None:
 
 
 def _sizes(dims: object) -> bool:
-    """Return True if these are the sizes of a tensor whose number of elements has 64 bits."""
+    """Tell whether these are the sizes of a tensor.  The tensor's number of elements must fit 64 bits."""
     return isinstance(dims, list) and all(map(is_whole, dims)) and math.prod(dims) < LIMIT
 
 
@@ -104,7 +106,7 @@ class Kernels:
 
     * ``start``, ``us``: start and duration, µs.
     * ``problem``, ``step``: indices of the problem and of the step to which the kernel belongs (-1: none).
-    * ``tanh``: the kernel is a GELU by tanh.
+    * ``tanh``: True if the kernel computes GELU by its tanh approximation.
     """
 
     start: npt.NDArray[np.float64]
@@ -117,7 +119,9 @@ class Kernels:
 
 
 def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[ElementWise]) -> list[Fact]:
-    """Return one fact per problem and tail, in the order of their first kernels."""
+    """Return one fact per problem and tail (the elementwise steps behind a product), in the order of their first
+    kernels.
+    """
     if not steps or not len(kernels.us):
         return []
     order = np.lexsort((kernels.start, kernels.device))
@@ -152,7 +156,7 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Element
 
 
 def gelu_gradients(kernels: Kernels, steps: Sequence[ElementWise]) -> list[Fact]:
-    """Return one fact per size and steps of written-out gradients of GELUs."""
+    """Return one fact for each size and sequence of steps that is a written-out gradient of a GELU."""
     words = [*(x.word for x in steps), ""]
     if "tanh_backward" not in words:
         return []
@@ -161,7 +165,7 @@ def gelu_gradients(kernels: Kernels, steps: Sequence[ElementWise]) -> list[Fact]
     elements, copies = np.array([*(x.elements for x in steps), 0], dtype=np.int64)[at], _copies(steps)[at]
 
     def beside(i: int, direction: int) -> list[int]:
-        """Return the steps of the same size on one side of a kernel, the nearest first."""
+        """Return the steps of the same size before or after a kernel (``direction``), the nearest first."""
         out, j = [], i + direction
         while 0 <= j < len(order) and device[j] == device[i] and (elements[j] == elements[i] or copies[j]):
             if elements[j] == elements[i]:
@@ -173,7 +177,7 @@ def gelu_gradients(kernels: Kernels, steps: Sequence[ElementWise]) -> list[Fact]
     last = -1
     for i in np.flatnonzero(np.array([x == "tanh_backward" for x in words])[at]).tolist():
         if i <= last:
-            continue  # it belongs to the run that was just counted
+            continue  # it belongs to a gradient that was just counted
         run = [*reversed(beside(i, -1)), i, *beside(i, 1)]
         last = run[-1]
         named = [x for n, x in enumerate(run) if not n or operator[x] != operator[run[n - 1]]]
@@ -191,7 +195,7 @@ def _copies(steps: Sequence[ElementWise]) -> npt.NDArray[np.bool_]:
 
 
 def _written(problem: Problem) -> int:
-    """Return the number of elements that a single product writes.  Return -1 for anything else."""
+    """Return the number of elements that a problem writes if it is a single product.  Return -1 otherwise."""
     if not isinstance(problem, GemmProblem) or problem.members:
         return -1
     if problem.m is None or problem.n is None or problem.batch_count is None:

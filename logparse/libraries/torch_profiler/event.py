@@ -1,9 +1,9 @@
 """One event of a trace.  Only the fields that are read are decoded.
 
 msgspec decodes a block of events straight into these structs, as fast as a search for a few words in the text.  It also
-checks the JSON of all that it skips. msgspec accepts strict JSON only.  Kineto also prints control characters, bad
-UTF-8, NaN and a lone backslash in a name.  Such text is read by ``loads``, which is several times as slow and gives the
-same structs.
+checks that the text that it skips is JSON. msgspec accepts strict JSON only.  Kineto also prints control characters,
+bad UTF-8, NaN and a lone backslash in a name.  Such text is read by ``loads``, which is several times as slow and gives
+the same structs.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Event(Struct, gc=False):
 
 
 def can_be(ts: float | None, dur: float | None) -> bool:
-    """Tell whether the times of an event are in their ranges (``logparse.model``).
+    """Tell whether the times of an event are in the possible ranges (``logparse.model``).
 
-    A missing time counts as in its range.
+    A missing time is accepted.
     """
     return (dur is None or 0 <= dur <= MOST_US) and (ts is None or -LIMIT < ts < LIMIT)
 
@@ -117,7 +117,7 @@ def _arguments(value: object) -> Arguments | None:
 def _raw(value: object) -> Raw:
     try:
         return Raw(json.dumps(value).encode())
-    except RecursionError:  # json writes less deep nesting than it reads
+    except RecursionError:  # json can read deeper nesting than it can write
         return _NOTHING
 
 

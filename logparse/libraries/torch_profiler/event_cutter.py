@@ -22,7 +22,7 @@ from logparse.model import Reject
 
 BLOCK_BYTES = 1 << 18
 _LARGEST = 32 << 20
-"""Largest size of one event, of the header and of the tail, bytes."""
+"""Maximum bytes of one event, of the header and of the tail."""
 
 _ARRAY = regex(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 _KINETO = regex(rb"\n  \{\s")
@@ -33,7 +33,10 @@ _NO_CUT = regex(rb"(?!)")
 _FOLLOWING = regex(rb"\s*(?:,\s*\{|(\]))")
 _TAIL = 1 << 16
 _JOINED = 8
-"""Largest number of pieces that ``parse`` joins.  An event with more objects in a list is a reject."""
+"""Maximum number of pieces that ``parse`` joins.
+
+An event that was cut into more pieces (a list with many objects) becomes a reject.
+"""
 
 
 class Batch:
@@ -76,7 +79,7 @@ class Batch:
         return [*map(event_of, values)] if all(isinstance(value, dict) for value in values) else None
 
     def one_by_one(self) -> Iterator[tuple[Event | None, int, str]]:
-        """Yield each event, the number of its body and a reason.
+        """Yield each event with the number of its body and a reason.
 
         An event that cannot be parsed becomes None, with a reason.
         """
@@ -200,7 +203,7 @@ class TraceEvents:
     def _any(self) -> Iterator[Batch]:
         """Yield the batches of any layout.
 
-        The last pieces of a block stay, so that ``parse`` can join across blocks.
+        The last pieces of a block are kept for the next block, so that ``parse`` can join pieces across blocks.
         """
         while True:
             cuts = list(_ANY_CUT.finditer(self._buffer, max(0, len(self._buffer) - _TAIL)))
@@ -237,14 +240,14 @@ class TraceEvents:
 
 
 def _damaged(reason: str, offset: int, length: int) -> Outcome:
-    """Return the reject of bytes at which an event should stand and that cannot be parsed as one."""
+    """Return the reject for bytes at which an event should begin but that cannot be parsed as an event."""
     return Outcome("reject", [Reject(reason, 0, length)], at=offset)
 
 
 def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:
     """Return the event whose body begins at ``start``, and the offset behind its closing brace.
 
-    Return None as the event if it does not end.  Damaged events are returned too, because their end is found by
+    The event is None if its end is missing.  Damaged events are returned too, because their end is found by
     counting braces outside of strings.
     """
     depth = 1

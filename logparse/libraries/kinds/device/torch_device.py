@@ -158,7 +158,7 @@ class TorchDevice:
             self.torch.cuda.empty_cache()
 
     def evict(self) -> None:
-        """Enqueue writes to twice as many bytes as the last-level cache holds, so that no other data is in the cache."""
+        """Enqueue writes to twice the bytes of the last-level cache, so that no other data is in the cache."""
         if self._eviction is None:
             self._eviction = self.torch.zeros(2 * self.cache_bytes, dtype=self.torch.uint8, device=self.device)
         self._eviction.add_(1)
