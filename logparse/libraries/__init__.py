@@ -12,7 +12,7 @@ from logparse import lazy
 if TYPE_CHECKING:
     from logparse.libraries.all_formats import FORMATS
 
-# Imported lazily, because a query of a store needs no format.
+# This import is made at the first use, because a query of a store needs no format.
 __getattr__ = lazy.members(__name__, {"FORMATS": "logparse.libraries.all_formats"})
 
 __all__ = ["FORMATS"]

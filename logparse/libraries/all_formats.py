@@ -45,6 +45,6 @@ FORMATS: tuple[Format, ...] = tuple(sorted(_found(), key=lambda format: format.a
 """Every format that can be read, in the order in which the formats are asked.
 
 * The first whole-file format that recognises a file reads the file.
-* The first line format takes a line that two formats may begin with.
+* If the beginnings of two line formats match a line, the first of them reads the line.
 * A format that states a reason in ``asked_late`` comes after all others.
 """

@@ -31,8 +31,8 @@ def _gemm(override: Override) -> bool:
 def _aiter(override: Override) -> bool:
     """Return True if aiter's files can hold the override.
 
-    A problem that aiter measured has a key of aiter's columns, with commas.  Of overrides without such a key, aiter
-    takes only the solutions of its own kernels.
+    A problem that aiter measured has a key of aiter's columns, with commas.  An override without such a key can be held
+    only if its solution is one of aiter's own kernels.
     """
     own = "," in (override.key_text or "")
     return own or override.solution.library not in ("hipblaslt", "rocblas", "cublaslt", "torch", "miopen")
@@ -44,7 +44,7 @@ class _Member(NamedTuple):
     * ``module``: path below ``logparse.libraries``.
     * ``attribute``: the format's name in the module.
     * ``writer``: name of the format's writer.
-    * ``takes``: returns True if the writer may accept an override.  False means that it never does.
+    * ``takes``: a function of an override.  It returns False if the writer never accepts the override, True if it may.
     """
 
     module: str
@@ -60,7 +60,7 @@ class _Member(NamedTuple):
 
 _MEMBERS = (
     _Member("hipblaslt.tuning_rules", "hipblaslt-tuning-file", _of("hipblaslt")),
-    _Member(  # for a target that states which header its TransformerEngine reads
+    _Member(  # this is for a target that states which header its TransformerEngine reads
         "transformer_engine.cache_rules",
         "transformer-engine-cache",
         lambda x: x.solution.library == "hipblaslt" and "transformer_engine_columns" in x.target,

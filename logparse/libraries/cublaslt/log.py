@@ -15,9 +15,9 @@ Examples: ``cublasLtSSSMatmul`` (float), ``cublasLtHSHMatmul`` (half, scaled in 
 ``smCountTarget`` in the descriptor.
 
 An attribute at its default is not printed: no ``transa`` means OP_N, no ``epilogue`` means EPILOGUE_DEFAULT.  8-bit
-operands have ``aScalePointer=0x7f61e3e9d800 aScaleMode=OUTER_VEC_32F`` in the descriptor.  The pointer without a mode
-means one factor.  The third bracket of the prefix is the thread.  The layer is ``Hint``, not ``Hints`` as in
-hipBLASLt's log.  One line is written per heuristic query (``heuristicResults=[66]``: the ids of the returned
+operands have ``aScalePointer=0x7f61e3e9d800 aScaleMode=OUTER_VEC_32F`` in the descriptor.  If there is a pointer but no
+mode, the scale is one factor.  The third bracket of the prefix is the thread.  The layer is ``Hint``, not ``Hints`` as
+in hipBLASLt's log.  One line is written per heuristic query (``heuristicResults=[66]``: the ids of the returned
 algorithms).
 """
 
@@ -32,7 +32,7 @@ from logparse.model import Solution
 MATMUL = regex(r"cublasLt(?:[A-Z]{3})?Matmul\Z")
 """Names of functions whose Trace lines are calls.
 
-These are the API's own function, and the functions through which cuBLAS calls it.
+They are cuBLASLt's public function, and the functions through which cuBLAS calls cuBLASLt.
 """
 
 KEYS: Mapping[str, str] = {
@@ -46,7 +46,7 @@ KEYS: Mapping[str, str] = {
 """hipBLASLt's key by cuBLASLt's key of the same attribute."""
 
 DEFAULTS: Mapping[str, str] = {"transA": "OP_N", "transB": "OP_N", "epilogue": "EPILOGUE_DEFAULT"}
-"""Value of each attribute that cuBLASLt does not print."""
+"""Values of attributes that cuBLASLt does not print, because they are the defaults."""
 
 _SCALE_MODES: Mapping[str, str] = {
     "SCALAR_32F": "scalar",
@@ -56,14 +56,17 @@ _SCALE_MODES: Mapping[str, str] = {
     "VEC128_32F": "block128",
     "BLK128x128_32F": "block128x128",
 }
-"""Words for the values of ``aScaleMode`` and its kind.
+"""Words for the values of ``aScaleMode`` and of the other matrices' modes.
 
 The words are those in ``enums.SCALES``.  Blocks of 128 have the words that traces use.
 """
 
 
 def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
-    """Return how the matrices are scaled, as far as the descriptor states it.  Without a mode it is one factor."""
+    """Return how the matrices are scaled, as far as the descriptor states it.
+
+    If a scale has a pointer but no mode, it is one factor.
+    """
     out: dict[str, str | None] = {}
     for x in "abcd":
         mode = desc.get(f"{x}ScaleMode", "SCALAR_32F")
@@ -81,6 +84,6 @@ def solution(text: str | None) -> Solution | None:
         return None
     values = dict(word.partition("=")[::2] for word in text.split())
     known = [f"{ours}={values[key].removeprefix(x)}" for ours, key, _, _, x in ATTRIBUTES if values.get(key)]
-    # An attribute that the table does not know is still part of the identity.
+    # an attribute that the table does not know is kept, because it belongs to the identity of the solution
     unknown = [f"{key}={value}" for key, value in sorted(values.items()) if key not in {x[1] for x in ATTRIBUTES}]
     return Solution("cublaslt", ",".join([*known, *unknown]), raw=text)

@@ -1,7 +1,8 @@
 """cuBLASLt's algorithm attributes: enum values and their names, and one canonical text for both.
 
 A Trace line names an algorithm by attribute names and leaves out attributes at their default.  TunableOp's
-``Gemm_Cublaslt_id_66_tile_209_…`` and the C API give the enum's numbers.  Both become the text of the Trace line::
+``Gemm_Cublaslt_id_66_tile_209_…`` and the C API give the enum's numbers.  Both are converted to one text with the names
+of the Trace line.  Below are the Trace line, TunableOp's name and this text::
 
     algo=[algoId=66 tile=MATMUL_TILE_192x192 stages=MATMUL_STAGES_64xAUTO customOption=4 clusterShape=CLUSTER_SHAPE_…]
     Gemm_Cublaslt_id_66_tile_209_stages_35_splitk_1_red_0_swizzle_0_custom_4_inner_0_cluster_3
@@ -86,7 +87,8 @@ ATTRIBUTES: tuple[tuple[str, str, int | None, Mapping[int, str], str], ...] = (
 
 
 def algorithm_text(values: Mapping[str, int]) -> str:
-    """Return the canonical text of an algorithm given by numbers.  A missing attribute has its default.
+    """Return the canonical text of an algorithm given by numbers.  An attribute that is missing in ``values`` has its
+    default.
 
     >>> algorithm_text({"id": 66, "tile": 209, "stages": 35, "splitk": 1, "custom": 4, "cluster": 3})
     'id=66,tile=192x192,stages=64xAUTO,custom=4,cluster=2x1x1'

@@ -28,11 +28,12 @@ _CONFIG = (
     ("inner", "INNER_SHAPE_ID", 2),
     ("cluster", "CLUSTER_SHAPE_ID", 2),
 )
-"""Our word, the member of ``cublasLtMatmulAlgoConfigAttributes_t`` and its size in bytes."""
+"""Attributes of an algorithm: our word, the member of ``cublasLtMatmulAlgoConfigAttributes_t`` and its size in bytes.
+"""
 _WORKSPACE = {9: 32 << 20}
 """PyTorch's workspace in bytes, by compute capability (32 MiB on Hopper).
 
-On other devices it is 1 MiB, as PyTorch's cuBLASLt path had at first.
+For a device that is not listed it is 1 MiB, which is the size in PyTorch's first versions with cuBLASLt.
 """
 
 
@@ -81,7 +82,10 @@ class CublasLt(LtBackend):
         return _WORKSPACE.get(major, 1 << 20)
 
     def _gemm(self, problem: Problem) -> GemmProblem:
-        """Return the problem without its scale factors.  Scalar factors stay at 1, as they do without a pointer."""
+        """Return the problem without its scale factors.
+
+        Scalar factors are 1, because the library uses 1 if there is no pointer.
+        """
         gemm = supported_gemm(problem, self.types, self.compute_types, (None, "none", "scalar"))
         return replace(gemm, scale_a=None, scale_b=None, scale_c=None, scale_d=None)
 

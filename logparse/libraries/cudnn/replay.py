@@ -1,8 +1,8 @@
 """cuDNN through its own frontend (package ``nvidia-cudnn-frontend``): all plans of a convolution, the pick first.
 
 The plans come from heuristic A, then B, then the fallback list.  A user of the heuristic gets index 0.  A plan has
-cuDNN's own name (engine and knobs).  For a problem in NCHW, the plans on channels_last operands follow.  Their names
-begin with ``layout=NHWC,stored``, because no transposes are charged for them.
+cuDNN's own name (engine and knobs).  For a problem in NCHW, the plans for channels_last operands come after the plans
+for NCHW.  Their names begin with ``layout=NHWC,stored``, because their times include no transposes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LAST = {"NCHW": "NHWC", "NCDHW": "NDHWC"}
 
 @dataclass(frozen=True)
 class _Graph:
-    """A problem as a cuDNN graph.  ``tensors`` are the first input, the second input and the output."""
+    """Problem as a cuDNN graph.  ``tensors`` are the first input, the second input and the output."""
 
     graph: Any
     tensors: tuple[Any, Any, Any]
@@ -139,7 +139,7 @@ class Cudnn(DeviceBackend):
 
 
 def _channels_last(conv: ConvProblem) -> ConvProblem | None:
-    """Return the same problem on channels_last operands.  Return None if it has that layout already."""
+    """Return the same problem with channels_last operands.  Return None if the problem has that layout already."""
     last = _LAST.get(conv.in_layout or "")
     return None if last is None else replace(conv, in_layout=last, weights_layout=last, out_layout=last)
 

@@ -11,7 +11,7 @@
     {"logparse_applied": 1, "variables": ["MIOPEN_USER_DB_PATH"], "files": ["gfx942130.HIP.fdb.txt"]}
     {"logparse_applied": 1, "asked": {"settings": ["cudnn_benchmark"], "scripts": ["gfx942-304"]}}
 
-Each object is one line of its file.  ``changed`` is the number of modules that differ after the action (type, parameters'
+Each object is one line of its file.  ``changed`` is the number of modules that the action changed (type, parameters'
 sizes and strides, hooks).  Facts:
 
 =====================  ================================================================================================

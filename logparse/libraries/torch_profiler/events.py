@@ -37,13 +37,16 @@ _MESSAGE = {
     "elements_out": "Out msg nelems",
     "group_size": "Group size",
 }
-"""Arguments that are read, by the fields of ``Arguments``: ``_INPUTS`` of operators, ``_MESSAGE`` of collectives."""
+"""Names of the arguments that are read, each with its field of ``Arguments``.
+
+``_INPUTS`` are arguments of operators, ``_MESSAGE`` are arguments of collectives.
+"""
 _NOT_READ = WITHOUT_KERNELS - {*OPERATORS, *STEPS}
 """Operators whose inputs are not read, because they launch no kernels."""
 _REMEMBERED = 65_536
 _NAN = math.nan
 _NAMES = 4096
-"""Largest number of names for which the reader remembers whether they mark something."""
+"""Maximum number of names for which the reader remembers whether they are marks (of steps or batches)."""
 _STEP = b'"ProfilerStep#'
 _STEP_NAME = regex(r"ProfilerStep#(\d+)")
 _ON_DEVICE = "gpu_user_annotation"
@@ -51,12 +54,12 @@ _ANNOTATION = "user_annotation"
 _STEP_CATEGORIES = (_ANNOTATION, "cpu_op", "python_function")
 """Categories of a step's event on the thread that called ``step()``.  They differ between versions of PyTorch.
 
-``gpu_user_annotation`` is the event's copy on the device.
+``gpu_user_annotation`` is the copy of such an event on the device.
 """
 
 
 def read_events(source: Source) -> Iterator[Outcome]:
-    """Yield each event of the trace in exactly one unit.  Records come at the end."""
+    """Yield each event of the trace in exactly one unit.  Yield the records after the events."""
     columns = Columns()
     reader = _Reader(columns)
     with source.open() as stream:
@@ -66,7 +69,8 @@ def read_events(source: Source) -> Iterator[Outcome]:
     header = {**events.tail, **events.header}
     yield Outcome("fact", _identity(columns), lines=0)
     reader.of_capture = is_capture(columns, header)
-    if reader.of_capture:  # no window: work before or after the capture is not part of the job's units
+    # This trace is not a window of the job: work before or after the capture is not part of the job's units.
+    if reader.of_capture:
         known = [*_facts(header, columns), _of_capture(columns)]
         reader.foreign += columns.forget_kernels()
     else:
@@ -84,7 +88,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
 
 
 def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
-    """Have the reader take every event.  Yield damaged events as rejects."""
+    """Let the reader take every event.  Yield damaged events as rejects."""
     for batch in events.batches():
         reader.backend = reader.backend or _backend(events.header)
         yield from reader.take(batch)
@@ -95,7 +99,7 @@ _TIMED = frozenset({"cpu_op", "kernel", "gpu_memcpy", "gpu_memset", "user_annota
 
 
 class _Reader:
-    """Fills columns from events."""
+    """Reader that fills columns from events."""
 
     def __init__(self, columns: Columns, backend: Backend | None = None) -> None:
         self.foreign = 0
@@ -136,7 +140,10 @@ class _Reader:
         return Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
 
     def _all(self, events: Sequence[Event], marked: bool) -> None:
-        """Take events, sorted by kind.  This saves function calls, which take most of the time of an event."""
+        """Take the events of a batch, one kind after the other.
+
+        This saves function calls, which take most of the time that an event needs.
+        """
         operators, device, calls, waits, annotations, others = [list[Event]() for _ in range(6)]
         kinds = {
             "cpu_op": operators,
@@ -168,7 +175,8 @@ class _Reader:
             name = _STEP_NAME.fullmatch(event.name or "")
             if name is None or (start := event.ts) is None or not can_be(start, event.dur):
                 continue
-            if event.cat == _ON_DEVICE:  # begins with the first kernel of the thread of ``step()``, on any stream
+            # This event begins with the first kernel of the thread that called ``step()``, on any stream.
+            if event.cat == _ON_DEVICE:
                 self._on_device[name[1]] = min(start, self._on_device.get(name[1], math.inf))
             elif event.ph == "X" and event.cat in _STEP_CATEGORIES:
                 self._begun[name[1]] = min(start, self._begun.get(name[1], math.inf))
@@ -200,9 +208,10 @@ class _Reader:
             yield Fact("first_unit", str(header[FIRST_UNIT]))
 
     def step_facts(self) -> list[Fact]:
-        """Return the number of steps and their time.  If a trace was merged, the steps of each process count.
+        """Return facts with the number of steps and their time.  If a trace was merged from several processes, the
+        steps of each process are counted.
 
-        If the profiler marks no steps, the steps of a serving engine are taken.  No time is stated for them.
+        If the profiler marks no steps, the steps of a serving engine are counted, without a time.
         """
         served = [] if self._steps else serving_steps(self._columns)
         for i, (start, end, _) in enumerate(served):
@@ -214,13 +223,14 @@ class _Reader:
         begin, end = self._columns.steps_begin or 0.0, self._columns.steps_end or 0.0
         cut = float(Coverage(*cuts).within(np.array([begin]), np.array([end]))[0])
         wall = max(wall - cut, 0.0)
-        # a serving engine marks the host's issue of a step, not the end of its work on the device
+        # a serving engine marks when the host issues a step, not when the device has finished the step
         return [count] if served else [count, Fact("profiler_steps_us", f"{wall:.3f}")]
 
     def beside(self, source: Source) -> Read:
-        """Read another trace for this trace.
+        """Read another trace whose captures this trace replays.
 
-        Return its columns, which share names and kinds with this trace, and its header.
+        Return the columns of the other trace and its header.  The columns share the lists of names and kinds with this
+        trace.
         """
         columns = Columns(self._columns.known)
         reader = _Reader(columns, self.backend)
@@ -288,7 +298,10 @@ class _Reader:
         _extend(rows, columns.call_name, columns.call_thread, columns.call_id, *told)
 
     def _kind(self, name: str, args: Arguments) -> int:
-        """Return the kind of an operator.  Equal inputs are parsed once."""
+        """Return the index of an operator's kind.
+
+        The inputs are parsed only once for all operators with equal inputs.
+        """
         if name in _NOT_READ:
             kind = self._not_read[name] = self._columns.kind(self._columns.text(name))
             return kind
@@ -361,7 +374,7 @@ class _Reader:
 
 
 def _extend(rows: Sequence[tuple[Any, ...]], *columns: array[Any]) -> None:
-    """Append rows to columns."""
+    """Append rows to columns of the trace."""
     for column, values in zip(columns, zip(*rows, strict=True), strict=False):
         column.extend(values)
 
@@ -408,7 +421,8 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
 
 
 def _identity(columns: Columns) -> list[Record]:
-    """Return the fact that distinguishes the trace from all others, however it is packed or laid out.
+    """Return the fact that identifies the trace.  It is the same if the trace is compressed or its JSON is laid out in
+    another way.
 
     It is a hash of the times of the trace's kernels.
     """
@@ -421,7 +435,7 @@ def _identity(columns: Columns) -> list[Record]:
 
 
 def _of_capture(columns: Columns) -> Fact:
-    """Return the fact about the kernels in the trace of a capture, which are left out."""
+    """Return the fact about the kernels in the trace of a capture.  These kernels are left out."""
     left_out = {"kernels": len(columns.kernel_id), "us": round(math.fsum(columns.kernel_us), 3)}
     return Fact("graph_capture", json.dumps(left_out))
 
@@ -433,9 +447,9 @@ def _backend(top: Mapping[str, Any]) -> Backend | None:
 
 
 UNTRACED_STEP = "logparse_untraced_step_us"
-"""Wall time of a step before the profiler was on, µs.
+"""Key of the header for the wall time of a step before the profiler was on, µs.
 
-Earlier versions of ``logparse capture`` wrote it into the header.
+Earlier versions of ``logparse capture`` wrote it.
 """
 
 _VERSIONS = {

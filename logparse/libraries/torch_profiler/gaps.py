@@ -1,10 +1,10 @@
-"""Why the GPU was idle.  Each gap between its kernels gets a class, by what the host did meanwhile.
+"""Find why the GPU was idle.  Each gap between its kernels gets a class that names what the host did meanwhile.
 
 The first class that fits counts:
 
 ===================  =============================================================================================
 first                The gap lies before the first kernel of the marked steps.
-queued               The next kernel had been launched before the gap began: the device, or what it waits for, is late.
+queued               The next kernel had been launched before the gap began: the device is late, or waits.
 data loading         A batch of a loader was under way for half of the gap or more.
 synchronisation      A call that waits for the device, or that copies, took half of the gap or more, or was under way
                      when the gap began.
@@ -42,7 +42,10 @@ WHYS: tuple[Why, ...] = get_args(Why)
 
 _BLOCKING = frozenset(CALL_KINDS.index(x) for x in ("device", "stream", "event", "copy"))
 _WAITED_US = 20.0
-"""Shortest duration of a blocking call that did wait, µs.  A shorter call did not wait."""
+"""Minimum duration of a call that really waited, µs.
+
+A shorter call of a blocking function found nothing to wait for.
+"""
 _HALF = 0.5
 _AT_BEGIN_US = 1.0
 _LISTED = 3
@@ -72,7 +75,7 @@ class HostTime:
         self._blocked = Coverage(self._call_start[blocks], self._call_end[blocks])
         self._works = Coverage(
             np.r_[self._op_start, self._call_start], np.r_[self._op_end, self._call_end]
-        )  # a loader's own operators lie under its mark
+        )  # the operators of a loader lie within the loader's mark
 
     def why(self, gaps: Gaps) -> npt.NDArray[np.int64]:
         """Return the class of each gap as an index of ``WHYS``."""

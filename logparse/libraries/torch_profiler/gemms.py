@@ -1,9 +1,9 @@
 """PyTorch's matrix products as the calls that the math library sees.
 
 PyTorch's matrices are row-major.  BLAS gets the transposed product, so that rows become ``n`` and columns ``m``, except
-if the result is column-major.  Transposition letters and leading dimensions follow from the inputs' strides, by the
-rules of PyTorch ``aten/src/ATen/native/cuda/cuBlasCommonArgs.h`` (2-D) and ``Blas.cpp`` (batched).  If a size is 1, the
-rules of ``CUDABlas.cpp`` count.
+if the result is column-major.  Transposition letters and leading dimensions follow from the inputs' strides, by
+PyTorch's rules in ``aten/src/ATen/native/cuda/cuBlasCommonArgs.h`` (2-D) and ``Blas.cpp`` (batched).  If a size is 1,
+the rules of ``CUDABlas.cpp`` apply.
 
 =====================================  ===========================================================================
 operator                               fields that stay None, because the operator alone does not hold them
@@ -25,7 +25,7 @@ from logparse.libraries.kinds.dtypes import TORCH_TYPES
 from logparse.libraries.torch_profiler.inputs import Inputs, Operation, contiguous_strides
 from logparse.model import COMPLEX, NARROW, Beta, GemmProblem, Trans, with_plain
 
-_TYPES = {x.cpp: x.blas for x in TORCH_TYPES if x.blas != "f4_r"}  # sizes of f4_r count pairs
+_TYPES = {x.cpp: x.blas for x in TORCH_TYPES if x.blas != "f4_r"}  # a size of f4_r is a number of pairs
 OUTPUT_TYPES = {str(x.number): x.blas for x in TORCH_TYPES}
 
 _COMPUTE = {"bf16_r": "f32_r", "f64_r": "f64_r", "i8_r": "i32_r"}
@@ -40,12 +40,12 @@ class _Matrix(NamedTuple):
 
     @property
     def contiguous(self) -> bool:
-        """True if it is row-major without gaps.  Strides of sizes of 1 do not matter."""
+        """True if the matrix is row-major without gaps.  The stride of a dimension of size 1 does not matter."""
         return (self.cols == 1 or self.col_stride == 1) and (self.rows == 1 or self.row_stride == self.cols)
 
     @property
     def dense(self) -> bool:
-        """True if it has no gaps and no overlap, in either order."""
+        """True if the matrix has no gaps and no overlap, in row-major or column-major order."""
         turned = _Matrix(self.cols, self.rows, self.col_stride, self.row_stride)
         return self.contiguous or turned.contiguous
 
@@ -56,9 +56,9 @@ def _matrix(tensor: tuple[list[int], list[int]]) -> _Matrix:
 
 
 def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
-    """Return True if BLAS sees the matrix transposed (it is row-major), and the matrix after a copy.
+    """Return whether BLAS gets the matrix as transposed (then it is row-major), and the matrix, copied if necessary.
 
-    The matrix is copied only if its strides require it.
+    It is copied only if BLAS cannot read its strides.
     """
     if x.dense:
         return x.contiguous, x
@@ -70,7 +70,10 @@ def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
 
 
 def _multiply(left: _Matrix, right: _Matrix, out: _Matrix | None, a_type: str) -> GemmProblem:
-    """Return the BLAS call of left · right.  Without ``out`` the result is new: row-major without gaps."""
+    """Return the BLAS call of left · right.
+
+    Without ``out`` PyTorch allocates the result, which is row-major without gaps.
+    """
     if left.cols != right.rows:
         raise ValueError("the sizes do not fit")
     swapped, result = _prepared(out or _Matrix(left.rows, right.cols, right.cols, 1))
@@ -172,7 +175,7 @@ def linear(x: Inputs) -> Operation:
 
 def scaled_mm(x: Inputs) -> Operation:
     left, right = _matrix(x.tensor(0)), _matrix(x.tensor(1))
-    a_type, b_type = type_of(x.type(1)), type_of(x.type(0))  # BLAS' A is the right matrix
+    a_type, b_type = type_of(x.type(1)), type_of(x.type(0))  # the right matrix is A of the BLAS call
     problem = _multiply(left, right, None, a_type)
     out_type = OUTPUT_TYPES.get(x.value(6)) if x.value(6) else b_type
     problem = replace(
@@ -212,11 +215,11 @@ def _number(text: str) -> float | None:
 
 
 _Batched: TypeAlias = tuple[list[int], list[int]]
-"""Sizes and strides."""
+"""Sizes and strides of a batch of matrices."""
 
 
 def _prepared_batch(x: _Batched, swapped: bool, m: int, n: int) -> tuple[bool, int, int]:
-    """Return True if BLAS transposes, the leading dimension and the batch stride (elements)."""
+    """Return whether BLAS gets the matrices as transposed, the leading dimension and the batch stride (elements)."""
     (dims, strides), (fast, leading) = x, (2, 1) if swapped else (1, 2)
     if strides[fast] == 1 and strides[leading] >= max(1, m):
         return False, strides[leading], strides[0]

@@ -1,4 +1,5 @@
-"""Split of the kernels of a ``convolution_backward`` into the input gradient (B) and the weight gradient (W).
+"""Split the kernels of a ``convolution_backward`` into kernels of the input gradient (B) and of the weight gradient
+(W).
 
 PyTorch computes B, then W.  Each gradient is computed by one or more main kernels, with helpers of the library around
 them::
@@ -12,8 +13,9 @@ PyTorch's own depthwise kernels come in the opposite order (``aten/src/ATen/nati
 
     conv_depthwise2d_grad_weight_kernel  │  conv_depthwise2d_backward_kernel
 
-So an operator is cut once.  Main kernels are assigned by their names (MIOpen, CK, MLIR, cuDNN, CUTLASS, PyTorch's own
-depthwise kernels).  Kernels of GEMM libraries (Tensile, nvjet) do not name a direction and are assigned by their place.
+So the kernels of an operator are cut into two runs.  Main kernels are assigned by their names (MIOpen, CK, MLIR, cuDNN,
+CUTLASS, PyTorch's own depthwise kernels).  Kernels of GEMM libraries (Tensile, nvjet) do not name a direction and are
+assigned by their place.
 
 A helper goes to the main kernel that it serves:
 
@@ -53,19 +55,22 @@ _OUTPUT = regex(
     re.IGNORECASE,
 )
 _WEIGHTS_FIRST = regex(r"W+B+")
-"""Roles of an operator without helpers and with W first.  Here the names alone decide."""
+"""Roles of kernels of an operator that has no helpers and computes W first.  For them the names alone decide."""
 _EITHER = regex(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECASE)
 
 
 class Split(NamedTuple):
-    """Index of the first kernel of the second gradient.  That gradient is W, or B with ``weights_first``."""
+    """Place where an operator's kernels are cut: the index of the first kernel of the second gradient.
+
+    The second gradient is W, or B if ``weights_first`` is True.
+    """
 
     second: int
     weights_first: bool = False
 
 
 def split(kernels: Sequence[str]) -> Split | None:
-    """Return how an operator's kernels (in order of time) are cut.
+    """Return where the kernels of an operator are cut.  The kernels are in order of time.
 
     Return None if B or W has no main kernel of its own.
     """
@@ -95,25 +100,27 @@ def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
-    """Return the second of two runs of equal main kernels, or the second of two main kernels.
+    """Return the main kernels of the second gradient for main kernels whose names state no direction.
 
-    Empty if there is neither.
-
-    These main kernels name no direction.
+    They are the second of two runs of equal main kernels, or the second of two main kernels.  Return an empty list if
+    there is neither.
     """
     runs = [list(run) for _, run in groupby(mains, key=lambda i: kernels[i])]
     return runs[1] if len(runs) == 2 else list(mains[1:]) if len(mains) == 2 else []
 
 
 def _between(roles: str, before: str) -> int:
-    """Return the number of helpers between the main kernels that serve B."""
+    """Return how many of the helpers between the two main kernels belong to B."""
     rest = roles.partition("i")[0]
     clear = rest.rfind("o") + 1
     return clear + int("t" in before and "t" in rest[clear:])
 
 
 def is_main(name: str) -> bool:
-    """Return True if a kernel computes a product or convolution, and does not only prepare or convert for it."""
+    """Tell whether a kernel computes a product or convolution.
+
+    A kernel that only prepares or converts for it does not.
+    """
     return _role(name) in "BW?"
 
 

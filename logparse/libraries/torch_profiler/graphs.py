@@ -14,19 +14,19 @@ kernels of a large graph may be missing in every replay (an MI300X ran 1,566 of 
 missing.
 
 CUDA's runtime events name no kernels, and a thread of its own launches the gradients.  So all launches of the process
-during the capture that ran no kernel count.  A replay with as many kernels is joined to them in order if no kernel
-contradicts its operator (``_agree``)::
+during the capture that ran no kernel are taken.  A replay with the same number of kernels is joined to these launches
+in order, if no kernel contradicts its operator (``_agree``)::
 
     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"External id": 11, "correlation": 25, …}}
 
 ``in_job/logparse_in_job/graphs.py`` notes which graph is which.  The header of the capture's trace has
 ``"logparse_graph": "PID.N"``.  The header of a window has ``"logparse_graphs": ["PID.N", …]``, its replays in order.
-If there are as many of them as launches of graphs, each replay is joined to the capture with its mark alone.  So graphs
-of other batch sizes with as many kernels are told apart.
+If the number of marks is the number of launches of graphs, each replay is joined only to the capture with its mark.  So
+graphs of different batch sizes are told apart even if they have the same number of kernels.
 
-The trace of a capture alone (``is_capture``) contains no time of the job, wherever it lies.  Its kernels, which ran
-before or after the capture, and its steps count nowhere.  The fact ``graph_capture`` states how many there were.  In
-the trace of a job the idle time of a capture is left out of the window (``captured``, ``busy``).
+The trace of nothing but a capture (``is_capture``) contains no time of the job, in whichever folder it is.  Its steps,
+and its kernels, which ran before or after the capture, are not counted.  The fact ``graph_capture`` states how many
+there were.  In the trace of a job the idle time of a capture is left out of the window (``captured``, ``busy``).
 
 If captures of equal kernels differ in their problems (batch sizes that use the same kernels), or if there is no
 capture, the replay stays without operators.  The fact ``graph_unexplained_us`` is the time of such replays.
@@ -50,7 +50,7 @@ GRAPH, GRAPHS = "logparse_graph", "logparse_graphs"
 Read: TypeAlias = tuple[Columns, Mapping[str, Any]]
 """A trace's columns and its header."""
 ReadBeside: TypeAlias = Callable[[Source], Read]
-"""Reads another trace, with the names and kinds of this trace's columns."""
+"""Function that reads another trace.  The other trace's columns share the names and kinds of this trace's columns."""
 LAUNCH = regex(r"(?:hip|cuda)GraphLaunch")
 LAUNCHES_GRAPH, CAPTURE = b"GraphLaunch", b"StreamBeginCapture"
 """Parts of the names of runtime calls that replay a graph (first), and that begin to capture a graph (second)."""
@@ -59,7 +59,11 @@ _BEGIN, _END = regex(r"(?:hip|cuda|cu)StreamBeginCapture"), regex(r"(?:hip|cuda|
 _LAUNCHES = regex(r"(?:cuda|cu)Launch(?:Cooperative)?Kernel")
 _PRODUCT = regex(r"gemm|gemv|nvjet|xmma|wgrad|dgrad|fprop", re.IGNORECASE)
 _NO_PRODUCT = regex(r"(?!.*(?:conv|gem[mv]|dot|depthwise)).*\bat::native::", re.IGNORECASE)
-"""Name patterns of kernels: of products and convolutions, and of PyTorch's own kernels that are neither."""
+"""Name patterns of kernels.
+
+``_PRODUCT`` matches kernels of products and convolutions.  ``_NO_PRODUCT`` matches PyTorch's own kernels that are
+neither.
+"""
 _NAMED = regex(r"capture_\d|graph_?capture", re.IGNORECASE)
 """Names of annotations around captures in vLLM and SGLang (``capture_32_FULL``, ``capture_32_DECODE``)."""
 _RANK = regex(rb'"rank"\s*:\s*(\d+)')
@@ -72,7 +76,7 @@ class Capture:
     """A captured graph.
 
     * ``names``: indices of the names of its kernels.  Empty if the launches do not name them.
-    * ``kinds``: kind of each kernel's operator.
+    * ``kinds``: the kind of the operator of each kernel.
     * ``operators``: number of each kernel's operator, counted from 0.  So the graphs of equal layers are equal.
     """
 
@@ -81,7 +85,7 @@ class Capture:
     operators: tuple[int, ...]
 
     def has(self, names: tuple[int, ...]) -> bool:
-        """Return True if these are its kernels.  A few kernels at the end may be missing."""
+        """Tell whether these are the names of the graph's kernels.  A few kernels at the end may be missing."""
         return self.names[: len(names)] == names and len(self.names) <= len(names) * _MOST_LACKING
 
 
@@ -94,12 +98,13 @@ def join(
     header: Mapping[str, Any],
     beside: ReadBeside,
 ) -> list[Fact]:
-    """Give the kernels of replays operators of their own in ``columns`` and ``found`` (operator per kernel).
+    """Assign operators to the kernels of replays: add the operators to ``columns``, and their indices to ``found``
+    (operator per kernel).
 
     Return the facts.
 
-    ``graph_of`` is the launch of each kernel that a graph launched, and -1 for other kernels.  ``marks`` name the
-    graphs of launches.
+    ``graph_of`` is, for each kernel, the launch of its graph.  It is -1 for a kernel that no graph launched.  ``marks``
+    name the graphs of launches.
     """
     replays: dict[int, list[int]] = defaultdict(list)
     for kernel, launch in enumerate(graph_of):
@@ -125,7 +130,7 @@ def join(
 
 
 def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: Ints) -> None:
-    """Add one launch of a captured graph: each captured operator runs once more."""
+    """Add one launch of a captured graph to the columns, as if each captured operator ran once more."""
     first = len(columns.op_kind)
     numbers: dict[int, int] = {}
     for kernel, kind, operator in zip(kernels, capture.kinds, capture.operators, strict=False):
@@ -137,7 +142,7 @@ def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: I
 
 
 class _Captures:
-    """The captured graphs that can be found.  Traces are read as far as needed, the own file first."""
+    """Captured graphs that can be found.  Traces are read only until a graph is found, this trace's own file first."""
 
     def __init__(self, source: Source, own: Read, beside: ReadBeside) -> None:
         self._columns = own[0]
@@ -149,7 +154,7 @@ class _Captures:
     def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
         """Return the captured graph with these kernels, or with this mark.
 
-        Return None without one, or if several differ.
+        Return None if there is none, or if several graphs fit and differ.
         """
         while mark is not None and mark not in self._marked and self._read():
             pass
@@ -185,10 +190,11 @@ class _Captures:
 
 
 def _agree(capture: Capture, names: tuple[int, ...], columns: Columns) -> bool:
-    """Return True if no kernel contradicts its operator.
+    """Tell whether no kernel contradicts its operator.
 
-    Two things contradict: all kernels of a product are PyTorch's own and no product's, or an elementwise operator runs
-    a kernel of a product.
+    There are two contradictions:
+    * The operator is a product, but all its kernels are PyTorch's own and none computes a product.
+    * The operator is elementwise, but a kernel computes a product.
     """
     missing: dict[int, bool] = {}
     for name, kind, operator in zip(names, capture.kinds, capture.operators, strict=True):
@@ -234,7 +240,7 @@ def _has_captures(source: Source) -> bool:
 
 
 def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
-    """Return True if this is the trace of a graph's capture and not of the job's work.
+    """Tell whether this is the trace of a graph's capture, and not of the job's work.
 
     The header may state it.  Otherwise the trace must launch no graph.  In addition, either more kernels were captured
     than ran, or all kernels ran within an annotation of the capture.

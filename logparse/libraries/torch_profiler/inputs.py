@@ -10,14 +10,15 @@ from typing import Any, Literal, TypeAlias
 from logparse.model import LIMIT, Problem, is_whole
 
 Backend: TypeAlias = Literal["cudnn", "miopen"]
-"""The library that computes a device's convolutions."""
+"""Name of the library that computes convolutions on a device."""
 UNREAD = "sizes or strides not recorded (record_shapes=True; PyTorch of 2023 records no strides), or not readable"
-"""Text of the messages of operators that are products or convolutions of unknown sizes."""
+"""Text of a message about an operator that is a product or convolution whose sizes are unknown."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """The computation of one operator: one problem, or the problems of the gradients that a convolution's backward ran.
+    """Computation of one operator: one problem, or the problems of the gradients that the backward pass of a
+    convolution computed.
 
     ``problems`` are in the order in which PyTorch computes them (input gradient first).  ``whole`` stands for all of
     them together.  It stays None if the model cannot express them as one problem.
@@ -70,7 +71,10 @@ def inputs_of(args: Mapping[str, Any], backend: Backend | None = None) -> Inputs
 
 
 Reader: TypeAlias = Callable[[Inputs], "Operation | None"]
-"""Returns the operation of inputs.  Raises ValueError, IndexError or OverflowError if the inputs do not suffice."""
+"""Function that returns the operation for inputs.
+
+Raises ValueError, IndexError or OverflowError if the inputs do not suffice.
+"""
 
 
 def contiguous_strides(dims: Sequence[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Operators of kernels without an ``External id``, found by the time and thread of the kernel's launch.
+"""Find the operators of kernels without an ``External id``, by the time and thread of the kernel's launch.
 
 The kernel's ``correlation`` names the runtime call (``cudaLaunchKernel``, ``hipLaunchKernel`` …) that launched it.  The
 kernel's operator is the innermost operator that was open on that thread at that time.  For launches of graphs see
@@ -25,7 +25,7 @@ from logparse.model import Fact
 def operators_by_time(
     source: Source, columns: Columns, beside: ReadBeside, header: Mapping[str, Any]
 ) -> tuple[Ints, list[Fact]]:
-    """Return for each kernel of ``columns`` the index of its operator, or -1.
+    """Return the index of the operator of each kernel in ``columns``, or -1.
 
     Also return the facts about graph replays.
     """
@@ -37,7 +37,7 @@ def operators_by_time(
     calls: Ints = np.array([call_of[columns.kernel_correlation[i]] for i in asked], dtype=np.int64)
     threads: Ints = np.array(columns.op_thread, dtype=np.int64)
     starts, us = np.array(columns.op_start), np.array(columns.op_us)
-    known = np.isfinite(starts) & np.isfinite(us)  # an operator without a time contains no moment
+    known = np.isfinite(starts) & np.isfinite(us)  # an operator without a time cannot contain the time of a launch
     starts, ends = np.where(known, starts, -1.0), np.where(known, starts + us, -2.0)
     at, at_threads = np.array(columns.call_start)[calls], np.array(columns.call_thread, dtype=np.int64)[calls]
     found[asked] = innermost(starts, ends, threads, at, at_threads)
@@ -51,7 +51,7 @@ def operators_by_time(
 
 
 def _marked(columns: Columns, call_of: Mapping[int, int], graphs: set[int], marks: object) -> dict[int, str]:
-    """Return the mark of each launch of a graph, by its correlation.
+    """Return the mark of each launch of a graph, by the correlation of the launch.
 
     Empty if there are more or fewer marks than launches.
     """

@@ -1,4 +1,4 @@
-"""Inputs of operators that are no problem of a math library: batch norm, pooling, elementwise, copies and so on.
+"""Inputs of operators that no math library computes: batch norm, pooling, elementwise, copies and so on.
 
 They are kept as the trace records them, so that a replay can call the same operator on tensors of equal sizes, strides
 and types.  A trace does not record the type of the tensors in a list.  That type is written as ``?``.
@@ -51,9 +51,9 @@ _SCALARS: Mapping[str, str] = {x.scalar: x.operand for x in TORCH_TYPES} | {
 
 
 def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
-    """Return the operator of an event with these arguments.
+    """Return an event with these arguments as an operator.
 
-    Return None if its inputs are not recorded or not readable.
+    Return None if its inputs are not recorded or cannot be read.
     """
     if name == COLLECTIVE:
         return _collective(args)
@@ -71,10 +71,11 @@ def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
 
 
 def _collective(args: Mapping[str, Any]) -> OperatorProblem | None:
-    """Return a collective: its message, its name and the number of its ranks (empty: not recorded).
+    """Return a collective as an operator: its message, its name and the number of its ranks (empty if not recorded).
 
-    The message is the larger of the data that a rank gives and the data that it gets, as nccl-tests counts it
-    (``doc/PERFORMANCE.md``).  Source of the arguments: pytorch/pytorch torch/csrc/profiler/util.cpp, ``saveNcclMeta``.
+    The message is the larger of two amounts of data, as nccl-tests defines it (``doc/PERFORMANCE.md``): the data that a
+    rank gives, and the data that it gets.  Source of the arguments: pytorch/pytorch torch/csrc/profiler/util.cpp,
+    ``saveNcclMeta``.
     """
     kind, dtype, ranks = (args.get(key) for key in ("Collective name", "dtype", "Group size"))
     counts = [n for key in ("In msg nelems", "Out msg nelems") if type(n := args.get(key)) is int and n >= 0]

@@ -1,4 +1,4 @@
-"""The PyTorch operators that are problems of the math libraries, and the reader of each operator's inputs.
+"""PyTorch operators that are problems of the math libraries, each with a function that reads its inputs.
 
 A new operator is one line of ``OPERATORS``: its name, and a reader of ``gemms`` or ``convolutions``.  An operator of an
 inference engine is one line of ``serving.PRODUCTS``.
@@ -60,7 +60,7 @@ The order of ``aten`` arguments follows PyTorch's ``aten/src/ATen/native/native_
 
 
 def operation(name: str, args: Mapping[str, Any], backend: Backend | None = None) -> Operation | None:
-    """Return the operation of the operator ``name`` (``aten::mm`` …).  Return None if the event does not hold enough.
+    """Return the operation of the operator ``name`` (``aten::mm`` …).  Return None if the event lacks what is needed.
 
     ``args`` are the event's arguments.  Shapes are present only if the profiler ran with ``record_shapes=True``.
     """

@@ -74,7 +74,7 @@ def recognise(head: Head) -> bool:
 def why_empty(data: bytes) -> str:
     """Return the reason why a trace that begins with ``data`` has no call and no kernel.
 
-    The categories of its events tell it.
+    The reason follows from the categories of the trace's events.
     """
     found = {x.decode("utf-8", "replace") for x in _CATEGORY.findall(data)} - _OWN
     if not found:
@@ -99,7 +99,7 @@ _TRACES = (
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield every event of the trace, in exactly one unit.  Records come at the end."""
+    """Yield every event of the trace in exactly one unit.  Yield the records after the events."""
     from logparse.libraries.torch_profiler.events import read_events  # loads slowly, and only traces need it
 
     return read_events(source)

@@ -35,7 +35,7 @@ from logparse.model import (
 CATEGORY = "profiler"
 ORIGIN = "trace"
 _SAMPLES = 1000
-"""Largest number of samples that are kept per measurement.  The statistics cover all samples."""
+"""Maximum number of samples that are kept per measurement.  The statistics are computed from all samples."""
 
 _LAUNCHING = tuple(CALL_KINDS.index(x) for x in ("launch", "graph", "copy"))
 
@@ -45,9 +45,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class Names:
-    """Each name once, and the kinds of operators: name, operation, and True if the operator is unread.
+    """Names of a trace, and kinds of its operators.  Each is kept once and has an index.
 
-    A trace and the other traces that are read for it share an instance.
+    A kind is a name, an operation, and True if the operator could not be read.  A trace and the traces that are read
+    for it share one instance.
     """
 
     def __init__(self) -> None:
@@ -89,7 +90,7 @@ class Names:
 
 
 class Columns:
-    """The kept data of a trace: each name once, and numbers per operator, kernel, copy and runtime call.
+    """Data of a trace that is kept: each name once, and numbers per operator, kernel, copy and runtime call.
 
     Times are in µs.
     """
@@ -108,7 +109,10 @@ class Columns:
         self.kernel_start, self.kernel_us = array("d"), array("d")
         self.kernel_stream, self.kernel_correlation = array("q"), array("q")
         self.copy_before, self.copy_device, self.copy_stream = array("q"), array("q"), array("q")
-        """``copy_before``: number of kernels that stand before the copy or fill in the file."""
+        """Columns about copies and fills.
+
+        ``copy_before`` is the number of kernels before the copy or fill in the file.
+        """
         self.copy_start, self.copy_us, self.copy_correlation = array("d"), array("d"), array("q")
         self.copy_name = array("i")
         self.call_name, self.call_thread, self.call_id = array("i"), array("i"), array("q")
@@ -116,7 +120,9 @@ class Columns:
         self.call_kernel = array("i")
         """Index of the name of the kernel that a runtime call launches (-1: the call states no kernel)."""
         self.waits: list[tuple[int, int, int, int, int]] = []
-        """Waits: correlation, device, stream, stream of the event (-1: not stated), correlation of its record."""
+        """Waits as tuples: correlation, device, stream, stream of the event (-1 if not stated), correlation of the
+        event's record.
+        """
         self.marks: list[tuple[str, float, float, int]] = []
         """Marks of steps and batches: name, beginning (µs), duration (µs), thread."""
         self.without_id = 0
@@ -128,22 +134,23 @@ class Columns:
         self.annotation_name, self.annotation_start, self.annotation_us = array("i"), array("d"), array("d")
         self.steps_begin: float | None = None
         self.steps_end: float | None = None
-        """Beginning of the first marked step, and end of the last step, on the clock of the kernels."""
+        """Beginning of the first marked step, and end of the last one, on the clock of the kernels."""
         self.left_out: list[tuple[float, float]] = []
-        """Spans in which idle time is not the job's: graphs were captured, or solvers were searched for."""
+        """Spans whose idle time is not the job's, because graphs were captured or solvers were searched for."""
         self.launched: npt.NDArray[np.bool_] | None = None
         """True for each kernel whose launch is an event of this trace. None if launches were not read."""
         self.replayed_from: int | None = None
         """Index of the first operator that belongs to a captured graph and is no event of this trace."""
         self.graphs = self.captures = False
-        """True if an event may be the launch of a graph, or the beginning of a capture."""
+        """True if some event may be the launch of a graph or the beginning of a capture."""
         self._threads: dict[Thread, int] = {}
 
     @property
     def ids_suffice(self) -> bool:
-        """True if every kernel has the id of the operator that computes it.
+        """True if every kernel has the id of the operator that launched it.
 
-        Kernels of a replayed graph have no id, the id of an annotation, or the id of the operator around the replay.
+        Kernels of a replayed graph do not: they have no id, the id of an annotation, or the id of the operator around
+        the replay.
         """
         return not self.graphs and not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
 
@@ -153,7 +160,7 @@ class Columns:
         return {self.threads[thread][0] for thread in set(self.op_thread)}
 
     def forget_kernels(self) -> int:
-        """Drop all kernels and copies so far.  Return how many there were."""
+        """Drop all kernels and copies that were added so far.  Return their number."""
         count = len(self.kernel_id) + sum(self.copies.values())
         for name, column in vars(self).items():
             if name.startswith(("kernel_", "copy_")) and isinstance(column, array):
@@ -164,7 +171,7 @@ class Columns:
         return count
 
     def thread(self, pid: object, tid: object) -> int:
-        """Return the number of a thread."""
+        """Return the number of a thread.  A thread that is new gets the next number."""
         place = (str(pid), str(tid))
         index = self._threads.setdefault(place, len(self.threads))
         if index == len(self.threads):
@@ -182,9 +189,10 @@ class Columns:
 
 
 def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats:
-    """Return the kernels' times (µs), reduced to the time in which any kernel of the operator runs.
+    """Return the times of kernels (µs), reduced so that the times of an operator add up to the time in which any of its
+    kernels ran.
 
-    The times of an operator keep their proportions, and they add up to that time. cuDNN runs the groups of a
+    The times of an operator keep their proportions.  Kernels may overlap because cuDNN runs the groups of a
     convolution on streams of its own.  A kernel may also begin before the previous kernel of the stream has ended
     (programmatic dependent launch).  Kernels of two operators are not compared: each kernel keeps its own time.
     Kernels without an operator (-1) stay as they are.
@@ -222,11 +230,11 @@ class _Search:
 
 
 _LEAST_SEARCH = 3
-"""Number of kernels of the shortest call that searches: two solvers, and the solver that was picked."""
+"""Minimum number of kernels of a call that searches: kernels of two solvers, and of the solver that was picked."""
 
 
 class _Launches:
-    """Beginnings and ends of the runtime calls that launched a trace's work, µs."""
+    """Times at which runtime calls launched the work of a trace (beginnings and ends), µs."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -240,9 +248,9 @@ class _Launches:
         self._begin, self._end = start, start + np.where(np.isfinite(us), us, 0.0)
 
     def of(self, correlation: Ints, graphs_begin: bool = False) -> Floats:
-        """Return the end of each work's launch, NaN if it is unknown.
+        """Return the time at which the launch of each work ended, µs.  It is NaN if it is unknown.
 
-        With ``graphs_begin`` the beginning of a graph's launch is returned instead.
+        If ``graphs_begin`` is True, it is the beginning of the launch for a graph.
         """
         if not len(self._correlation):
             return np.full(len(correlation), np.nan)
@@ -251,7 +259,7 @@ class _Launches:
         return np.where(self._correlation[place] == correlation, at, np.nan)
 
     def backlog(self, start: Floats, correlation: Ints) -> bool:
-        """Return True if the device was busy with work that the trace does not show.
+        """Tell whether the device was busy at the start with work that the trace does not show.
 
         Then the first launched work began more than ``BACKLOG_US`` after its launch, which is longer than a launch
         takes.
@@ -269,7 +277,7 @@ class _Launches:
 class Records:
     """Records made from a trace's columns.
 
-    ``by_time`` is the operator (or -1) of each kernel that has no id or that a graph replayed.
+    ``by_time`` holds, for each kernel that has no id or that a graph replayed, the operator found by time (or -1).
     """
 
     def __init__(self, columns: Columns, by_time: Ints | None) -> None:
@@ -345,9 +353,9 @@ class Records:
         return places, out
 
     def _operators(self) -> tuple[Ints, int]:
-        """Return the operator of each kernel by its id (-1: none), and a count.
+        """Return the operator of each kernel, found by the kernel's id (-1: none), and the number of ambiguous kernels.
 
-        The count is the number of kernels whose id stands for several operators.
+        A kernel is ambiguous if its id belongs to several operators.
         """
         ids: Ints = np.frombuffer(self._columns.op_id, dtype=np.int64)
         mine: Ints = np.frombuffer(self._columns.kernel_id, dtype=np.int64)
@@ -361,7 +369,7 @@ class Records:
         return found, int(np.count_nonzero((last - first > 1) & (mine >= 0)))
 
     def _walk(self) -> None:
-        """Record every operator that launched kernels and that is, or should be, a problem."""
+        """Record every operator that launched kernels and is a problem, or would be one if its inputs could be read."""
         asked = np.array([op is not None or unread for _, op, unread in self._columns.kinds], dtype=bool)
         if not len(asked) or not len(self._op):
             return
@@ -384,7 +392,7 @@ class Records:
                     self._operator(operation, own)
 
     def _find_searches(self, calls: Sequence[Ints]) -> None:
-        """Mark the kernels of searches, and leave out the time that they took."""
+        """Mark the kernels of searches.  Add the spans of the searches to the times that are left out."""
         of_kind: dict[tuple[int, int], list[Ints]] = defaultdict(list)
         for kernels in calls:
             of_kind[int(self._op_kind[self._op[kernels[0]]]), int(self._device[kernels[0]])].append(kernels)
@@ -469,7 +477,10 @@ class Records:
             yield Fact("searches", json.dumps(listed))
 
     def _kernels(self) -> Iterator[Kernel]:
-        """Yield totals per operator's name (and inputs, if it is no problem), problem, kernel, device and unit."""
+        """Yield totals of kernels.
+
+        There is one total per operator's name (and inputs, if it is no problem), problem, kernel, device and unit.
+        """
         if not len(self._us):
             return
         columns = self._columns
@@ -505,7 +516,10 @@ class Records:
             )
 
     def _units(self, names: Sequence[str]) -> Ints:
-        """Return the kind of the unit of work in which each kernel began: an index of ``names``, or -1 if unknown."""
+        """Return the kind of the unit of work in which each kernel began, as an index of ``names``.
+
+        It is -1 if unknown.
+        """
         began: Floats = np.array([-np.inf, *(start for start, _ in self._columns.units)])
         kinds = np.array([-1, *(names.index(name) for _, name in self._columns.units)], dtype=np.int64)
         kinds[0] = kinds[min(1, len(kinds) - 1)]  # kernels of other threads may begin before the first unit

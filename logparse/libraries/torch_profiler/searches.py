@@ -1,4 +1,4 @@
-"""Detection of calls that search for a solver: MIOpen's Find, cuDNN's benchmark mode, TunableOp's tuning.
+"""Find the calls in which a library searches for a solver: MIOpen's Find, cuDNN's benchmark mode, TunableOp's tuning.
 
 The first call of an operator with inputs that the library does not know runs all solvers, naive ones among them.  Then
 it runs the solver that it picked.  The later calls run the picked solver alone::
@@ -6,15 +6,15 @@ it runs the solver that it picked.  The later calls run the picked solver alone:
     naive_conv_ab_nonpacked_fwd…  Im3d2Col  Cijk_…  │  Im3d2Col  Cijk_…        the first call
     Im3d2Col  Cijk_…                                                          each later call
 
-The kernels of a search count neither in the call's time nor in the step's time.  The usual call is the most frequent of
+The kernels of a search are part of neither the call's time nor the step's time.  The usual call is the most frequent of
 the later calls.  A call before the first usual call is a search in two cases:
 
 * it has two or more main kernels of different names beyond the kernels of the usual call;
 * one of the main kernels beyond the usual call is naive.
 
-The kernels of the usual call are taken from the end of the searching call.  If an operator has only one call, its own
-kernels are the longest end of the call that also ran before in the same call.  If there is no such end, the whole call
-is a search.
+The kernels of the usual call are taken from the end of the searching call.  If an operator has only one call, its last
+kernels are compared with the kernels before them: the longest run at its end that also occurs earlier in the call is
+the call itself.  If there is no such run, the whole call is a search.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.torch_profiler.gradients import is_main
 
 SEARCH = "(search for a solver)"
-"""The operator of kernels that ran in a search."""
+"""Operator name for kernels that ran in a search."""
 NAIVE = regex(r"naive_conv")
 _MORE = 2
 
 
 def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[int, frozenset[int]]:
-    """Return the kernels of searches: for each call that searched, the places of the search's kernels in the call.
+    """Return the kernels of searches: for each call that searched, the places in the call at which the search's kernels
+    ran.
 
     ``calls`` are the names of the kernels of all calls of one operator with the same inputs, by time.  ``backward`` is
     True if a call computes two gradients.
@@ -56,7 +57,10 @@ def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[
 
 
 def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
-    """Return the last places in a call at which the usual kernels ran in their order.  Empty if they did not."""
+    """Return the last places in a call at which the kernels of the usual call ran in their order.
+
+    Return an empty set if they did not.
+    """
     places, at = [], len(call)
     for name in reversed(usual):
         at = next((i for i in range(at - 1, -1, -1) if call[i] == name), -1)
@@ -67,9 +71,11 @@ def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
 
 
 def _alone(call: Sequence[str], backward: bool) -> frozenset[int] | None:
-    """Return the places of the only call's own kernels.  Return None if the call did not search.
+    """Return the places of the call's own kernels, for an operator with a single call.  Return None if the call did not
+    search.
 
-    Without other calls, only a naive kernel beside others shows a search.  Of two gradients one may be naive.
+    Without other calls, only a naive kernel beside others shows a search.  If the call computes two gradients, one of
+    them may use a naive kernel without a search.
     """
     mains = {name for name in call if is_main(name)}
     if not any(NAIVE.search(name) for name in mains) or len(mains) < _MORE + backward:

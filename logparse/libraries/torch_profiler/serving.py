@@ -1,8 +1,9 @@
 """Matrix products of inference engines: custom operators of aiter, vLLM and SGLang as the products that they compute.
 
-They compute Y[M,N] = X[M,K]·W.  The weights stand as N×K (``linear``) or as a K×N view of N×K (``scaled_mm``).  4-bit
-values are stored in pairs.  Whatever kernel runs, the problem is the column-major call of the same product (see
-``gemms``).  So it links to aiter's tables and to the library's rows.  Scale modes follow from the sizes of the scales:
+These operators compute Y[M,N] = X[M,K]·W.  The weights W are stored as N×K (``linear``) or as a K×N view of N×K
+(``scaled_mm``).  4-bit values are stored in pairs.  For every kernel the problem is the column-major call of the same
+product (see ``gemms``).  So it links to aiter's tables and to the library's rows.  Scale modes follow from the sizes of
+the scales:
 
 | scales | mode |
 |---|---|
@@ -34,8 +35,8 @@ class Product:
     """Index of each input of an operator.  None if the operator has no such input.
 
     * ``bias``: inputs that may be the bias.  An input is the bias if it is a tensor, because versions differ.
-    * ``columns``: the weights are a K×N view.
-    * ``pairs``: an element of the inputs is two 4-bit values.
+    * ``columns``: True if the weights are a K×N view.
+    * ``pairs``: True if an element of the inputs is two 4-bit values.
     * ``swizzled``: the weights were shuffled before.  None if this is unknown.
     """
 
@@ -76,7 +77,7 @@ def product(at: Product) -> Reader:
 
 
 def _plain(x: Inputs, at: Product) -> Operation:
-    """Return the product of the sizes, with one type: X and W as ``linear`` has them."""
+    """Return the product with the sizes of X and W as ``linear`` has them, and with one type for all matrices."""
     dims, strides = x.tensor(at.x)
     w_dims, w_strides = x.tensor(at.w)
     if len(w_dims) != 2:
@@ -86,7 +87,7 @@ def _plain(x: Inputs, at: Product) -> Operation:
     if at.pairs:
         dims, w_dims = [*dims[:-1], 2 * dims[-1]], [w_dims[0], 2 * w_dims[1]]
         strides, w_strides = contiguous_strides(dims), contiguous_strides(w_dims)
-    kind = "c10::BFloat16"  # any type will do, because the layout does not depend on it
+    kind = "c10::BFloat16"  # any type is right here, because the layout does not depend on the type
     return gemms.linear(Inputs([dims, w_dims], [strides, w_strides], [kind, kind], ["", ""]))
 
 

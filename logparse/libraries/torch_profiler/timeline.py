@@ -16,7 +16,7 @@ Events of Kineto that are read (pytorch/kineto, ``libkineto/src``: ``output_json
                                                   all have the correlation of its launch
     "cat": "cuda_sync", "args": {"cuda_sync_kind": "Stream Wait Event", "stream": 7, "correlation": 91,
         "wait_on_stream": 20, "wait_on_cuda_event_record_corr_id": 88}
-                                                  which event a call waited for; written only where the profiler ran
+                                                  which event a call waited for; written only if the profiler ran
                                                   with ``enable_cuda_sync_events``, and never by ROCm's
     "cat": "user_annotation", "name": "ProfilerStep#3"
     "cat": "cpu_op", "name": "autograd::engine::evaluate_function: MmBackward0"
@@ -53,7 +53,7 @@ UNIT_KINDS, FIRST_UNIT = "logparse_unit_kinds", "logparse_first_unit"
 """
 
 CallKind = Literal["launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"]
-"""Kind of a runtime call.  ``copied`` is the return of a copy's call that waited for the copy."""
+"""Kind of a runtime call.  ``copied`` is the end of a copy call that waited until the copy was done."""
 CALL_KINDS: tuple[CallKind, ...] = (
     *("launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"),
 )
@@ -75,16 +75,16 @@ MARK = regex(
     r"ProfilerStep#(\d+)\Z|enumerate\(DataLoader\)#_(Multi|Single)Process\w*\.__next__"
     r"|(step\[|execute_(?:new|context|generation|\d))"
 )
-"""Names of marks.
+"""Pattern of the names of marks.
 
-The groups are a profiler step's number, the kind of a loader's batch, and a serving engine's step.
+Its groups are the number of a profiler step, the kind of a loader's batch, and the step of a serving engine.
 """
 BACKLOG_US = 500.0
-"""Longest time that an idle device takes to begin with work that was launched, µs."""
+"""Maximum time that an idle device takes to begin work that was launched, µs."""
 _WAITED_US = 500.0
-"""Shortest ``__next__`` of a loader with workers that waited for its batch, µs.
+"""Minimum duration of a loader's ``__next__`` that waited for a batch, µs.  The loader has workers.
 
-A shorter call found its batch ready.  Taking the batch out of the queue takes up to this time.
+A shorter call found its batch ready.  Taking a batch that is ready out of the queue takes up to this time.
 """
 _HOST_COPY = regex(r"Memcpy (?:DtoH|HtoD).*Pageable|Memcpy (?:DtoH|HtoD) \((?:Device -> Host|Host -> Device)\)")
 """Names of copies between the device and the host's memory.
@@ -149,7 +149,8 @@ def timeline(
 ) -> pa.Table:
     """Return the row of a trace.  ``places`` is the index of each kernel's identity in ``identities``.
 
-    Damaged events, and events that lack a needed field, are left out, as the units of ingest count them.
+    Damaged events, and events that lack a needed field, are left out.  The units of the ingest count them in the same
+    way.
     """
     works, groups = _works(columns, places)
     calls = _calls(columns, works["correlation"])
@@ -182,7 +183,9 @@ def timeline(
 
 
 def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """Return kernels, copies and fills in the order of the file, and the groups of collectives."""
+    """Return the work of the device (kernels, copies and fills, in the order of the file), and the groups of
+    collectives.
+    """
     start, us = np.array(columns.kernel_start), np.array(columns.kernel_us)
     talks = np.array([COMMUNICATION.search(name) is not None for name in columns.names], dtype=bool)
     talking = talks[np.array(columns.kernel_name, dtype=np.int64)] if len(start) else np.zeros(0, dtype=bool)
@@ -229,7 +232,7 @@ def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int
     names = [columns.names[name] for name, _, _ in columns.kinds]
     marks = np.array([MARK.match(name) is not None for name in names], dtype=bool)
     nodes = np.array([name.startswith(_BACKWARD) for name in names], dtype=bool)
-    events = len(start)  # replays add operators without a time at the end
+    events = len(start)  # replays add operators at the end that have no time
     kind = np.array(columns.op_kind, dtype=np.int64)[:events]
     called, timed = _timed(call_start, call_us), _timed(start, us)
     timed &= ~marks[kind] if len(kind) else True
@@ -243,7 +246,7 @@ def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int
 
 
 def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
-    """Return True for each event that has a beginning and a duration."""
+    """Tell for each event whether it has a beginning and a duration."""
     with np.errstate(invalid="ignore"):
         known: npt.NDArray[np.bool_] = np.isfinite(start) & np.isfinite(us) & (us >= 0)
     return known
@@ -252,7 +255,7 @@ def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
 def _marks(
     columns: Columns,
 ) -> tuple[dict[str, tuple[float, float]], list[tuple[float, float, int, int]], int | None]:
-    """Return steps by their numbers, batches, and the thread that marks steps.
+    """Return three things: steps by their numbers, batches, and the thread that marks the steps.
 
     A batch is listed if a thread waited for it or loaded it itself.
     """
@@ -277,7 +280,8 @@ def _marks(
 def serving_steps(columns: Columns) -> list[tuple[float, float, int]]:
     """Return beginning, end (µs) and thread of each step that a serving engine marked, sorted by beginning.
 
-    If marks lie within each other, the outermost mark counts, because vLLM and SGLang mark the step and its parts.
+    If a mark lies within another mark, only the outer mark is a step, because vLLM and SGLang mark the step and its
+    parts.
     """
     marks = [x for x in columns.marks if (found := MARK.match(x[0])) and found[3] and x[2] > 0]
     out: list[tuple[float, float, int]] = []
@@ -308,12 +312,12 @@ def handoffs(
 ) -> list[tuple[float, int, int]]:
     """Return the moments at which the main thread hands over to a thread of autograd's engine, or goes on after it.
 
-    Each is a triple (time, ``one``, ``other``): thread ``other`` goes on at the place of thread ``one``.
+    Each moment is a triple (time, ``one``, ``other``): thread ``other`` continues after thread ``one``.
 
-    ``Engine::execute`` (pytorch, ``torch/csrc/autograd/engine.cpp``) queues the root on the device's thread, and its
-    caller waits for the result.  So nodes of a backward pass that follow each other without an event on the main thread
-    are one episode.  The episode's first node follows the main thread's last event.  The main thread follows the
-    episode's last node.
+    ``Engine::execute`` (pytorch, ``torch/csrc/autograd/engine.cpp``) queues the first node on the device's thread, and
+    the thread that called it waits for the result.  So nodes of a backward pass that follow each other without an event
+    on the main thread are one episode.  The episode's first node follows the main thread's last event.  The main thread
+    follows the episode's last node.
     """
     busy = sorted(activity)
     episodes: dict[tuple[int, int], tuple[float, float]] = {}

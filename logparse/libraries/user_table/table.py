@@ -81,7 +81,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 class _Table:
-    """Reader of a table.  It keeps the facts of the rows so far, which the facts of every further row must equal."""
+    """Reader of a table.  It keeps the facts of the rows so far, because every further row must have the same facts."""
 
     def __init__(self, header: Header) -> None:
         self._columns, self._machine = header.columns, dict[str, str]()
@@ -94,7 +94,7 @@ class _Table:
         return self.records(row.cells)
 
     def records(self, cells: Mapping[str, str]) -> Sequence[Record]:
-        """Return the records of a row.  Raises ValueError if the row cannot be read or is of another machine."""
+        """Return the records of a row.  Raises ValueError if the row cannot be read or belongs to another machine."""
         records, machine = _records(cells), self._machine
         told = {name: cells[name] for name in FACTS if cells.get(name)}
         told |= {name: str(_integer(told[name])) for name in ("cu_count", "gpus") if name in told}
@@ -186,7 +186,7 @@ _GEMM_TYPES, _CONV_TYPES = get_type_hints(GemmProblem), get_type_hints(ConvProbl
 
 
 def _fields(row: Mapping[str, str], names: Iterable[str], types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cells of a problem's fields, converted to the types of the fields."""
+    """Return the values of a problem's fields from the cells of a row, converted to the types of the fields."""
     return {name: _field(name, row[name], types[name]) for name in names if row.get(name)}
 
 

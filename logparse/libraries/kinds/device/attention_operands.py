@@ -21,7 +21,10 @@ from logparse.model import Argument, Operand, OperatorProblem
 _TYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 _MORE = ("cum_seq_q", "cum_seq_k", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "seqlen_k", "alibi_slopes")
 _WITHOUT = (*_MORE, "block_table", "window_size_left", "window_size_right", "window_size")
-"""Arguments by which an operator does more than ``scaled_dot_product_attention`` if they have a value."""
+"""Arguments by which an operator does more than ``scaled_dot_product_attention`` if they have a value.
+
+An empty text, ``None`` and ``-1`` are no values.
+"""
 _TOKENS_FIRST = frozenset({"flash", "efficient"})
 """Backends whose own operators take (batch, tokens, heads, size).  All others take (batch, heads, tokens, size)."""
 
