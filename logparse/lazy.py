@@ -1,8 +1,8 @@
 """Import heavy libraries and lists of members at their first use, so that a start need not import them.
 
 ``from logparse.lazy import duckdb, pd`` gives type checkers the library's module.  At run time it gives an object that
-imports the library when one of its attributes is first read.  ``members`` makes the ``__getattr__`` of a package that
-hands out what the package's modules hold.  ``benchmarks/starts.py`` measures how much time this saves.
+imports the library when one of its attributes is first read.  ``members`` makes the ``__getattr__`` of a package, so
+that the package offers objects of its modules.  ``benchmarks/starts.py`` measures how much time this saves.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ __all__ = ["ds", "duckdb", "members", "pa", "pd", "pq"]
 
 
 class Module(ModuleType):
-    """Stand-in for a module that is imported when an attribute is first read.
+    """Object that stands for a module.  The module is imported when one of its attributes is first read.
 
-    No attribute is kept here.  So if an attribute is replaced in the module, this object gives the new value.
+    The object keeps no attribute itself.  So if an attribute is replaced in the module, this object gives the new
+    value.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -47,8 +48,9 @@ if not TYPE_CHECKING:
 def members(package: str, places: Mapping[str, str | Callable[[], object]]) -> Callable[[str], object]:
     """Make the ``__getattr__`` of a package.
 
-    ``places`` maps a name to the module that holds it, or to a function that makes it.  Each name is found once and is
-    then set on the package.  The function that is returned raises AttributeError for every other name.
+    ``places`` maps a name to the module that holds the object of this name, or to a function that makes the object.
+    Each object is looked up once and is then set as an attribute of the package.  The function that is returned raises
+    AttributeError for every other name.
     """
 
     def find(name: str) -> object:

@@ -71,7 +71,8 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
 
     ``fan`` of a full problem is 1.  ``fan`` of a partial problem is the number of full problems that it links to.  If
     it links to no full problem, ``fan`` is the number of linked problems with more known fields, and at least 1.
-    Values per call pass over every link.  Totals pass only over links with ``fan`` = 1.
+    Times and other values per call are taken over every link.  Numbers that are summed (calls) are taken only over
+    links with ``fan`` = 1, so that nothing is summed twice.
     """
     pairs = (
         f"{_pairs(gemms, GEMM_FIELDS, _GEMM_LAYOUT_KNOWN)} union all {_pairs(convs, CONV_FIELDS, _CONV_LAYOUT_KNOWN)}"

@@ -6,7 +6,7 @@
     s3://bucket/logs?endpoint_override=minio:9000&scheme=http   that server, named in the URL …
     AWS_ENDPOINT_URL=http://minio:9000 logparse … s3://bucket   … or in the environment
     gs://bucket/logs      hdfs://namenode:8020/logs             through pyarrow.fs, with the options of its URLs
-                                                                (gs: retry_limit_seconds, 30 where not given)
+                                                                (gs: retry_limit_seconds, 30 if not given)
 
 The library of each service finds the credentials where it always does:
 
@@ -19,12 +19,12 @@ an S3 URL, or ``AWS_DEFAULT_REGION``, saves a request that asks for the bucket's
 
 Put-if-absent creates a file only if none has its name.  It is the commit of a source.  It is exact on disks with hard
 links.  It is exact on S3 (``If-None-Match: *``) if boto3 is installed (the extra ``s3``).  Elsewhere a check comes
-before the write.  There two ingests of *one* file into one store at the same moment may both report a commit.  The
+before the write.  So two ingests that put *one* file into one store at the same moment may both report a commit.  The
 later row then replaces the earlier row, with all of its parts.  So nothing is counted twice and nothing is lost.
 
 On a disk a file survives a power cut once the file and the folders above it are flushed (``flush``).  Elsewhere it
 survives once its stream is closed.  Every change of a disk goes through ``os`` in this module, so that a test can
-replay the changes and cut them anywhere.
+repeat the changes and stop after any of them.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def flush(filesystem: pafs.FileSystem, root: str, files: Iterable[str] = (), fol
     """Flush files and folders to the disk, so that a power cut leaves them.
 
     Flushed are ``files``, ``folders``, ``root``, and every folder between ``root`` and these paths.  A file that no
-    longer exists is passed over.  On a file system that is no local disk the function does nothing.
+    longer exists is passed over.  If the file system is not a local disk, the function does nothing.
     """
     if not isinstance(filesystem, pafs.LocalFileSystem):
         return

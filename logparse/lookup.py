@@ -266,7 +266,7 @@ _KNOWN_TIMES = """
     from measurements join levels using (problem) where origin <> 'replay-host' order by time_us nulls last, solution"""
 """SQL of the measurements of a problem.
 
-It leaves out the host's time to enqueue a call, because that is no time of the call.
+It leaves out the host's time to enqueue a call, because the call's own time is the device's time.
 """
 
 

@@ -1,4 +1,4 @@
-"""Convert text into another language: one function each, and templates that take no text in any other way.
+"""Convert text for use in another language: one function per place in which text may stand, and templates.
 
 =====================  ==========================================================  ==========
 text becomes           by                                                          a
@@ -15,8 +15,9 @@ text of a terminal     ``printable``                                            
 =====================  ==========================================================  ==========
 
 Text of a file is a ``str``.  Code is a ``Shell``, ``Python`` or ``Html``.  A template takes only code of its own
-language (``filled``).  Outside of this module such code is made only of literals and of files of this program:
-``tests/test_architecture.py`` reads every call of the three classes.  This module imports nothing of logparse.
+language (``filled``).  Outside of this module such code is made only from literals and from files of this program.
+``tests/test_architecture.py`` checks this for every call of the three classes.  This module imports nothing of
+logparse.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def lines_of(code: C) -> list[C]:
 def filled(template: C, values: Mapping[str, C], marks: str = "@@") -> C:
     """Fill a template: put code in the places of ``@name@``, or of a name between two other ``marks``.
 
-    If a value holds a text that looks like such a place, that text stays as it is.  Raises TypeError if a value is no
-    code of the template's language.  Raises KeyError if a place has no value.
+    If a value contains such a mark, the mark in the value is not filled.  Raises TypeError if a value is not code of
+    the template's language.  Raises KeyError if a place has no value.
     """
     kind = type(template)
     for name, value in values.items():

@@ -26,7 +26,7 @@ def query(
 ) -> pa.Table:
     """Return the result of one SELECT over the views of a store.
 
-    Raises QueryError if the SQL is wrong, is no query, takes longer than ``timeout_s`` seconds or gives more than
+    Raises QueryError if the SQL is wrong, is not a query, takes longer than ``timeout_s`` seconds or gives more than
     ``max_rows`` rows. Raises StoreError if there is no store, or no run of this name.
     """
     store = open_store(store_url)  # raises for a missing store or run before a process is started

@@ -26,10 +26,13 @@ BUILD: Mapping[str, tuple[str, ...]] = {
     "miopen": ("miopen_version",),
     "torch": ("pytorch_version",),
 }
-"""Facts that identify a library's build, the most specific first.  The first fact that both sides have decides."""
+"""Facts that identify a library's build, the most specific first.
+
+The first fact that both machines have decides whether the builds are equal.
+"""
 
 BY_NAME = frozenset({"miopen", "torch"})
-"""Libraries whose solution ids are names and mean the same in every build."""
+"""Libraries whose solution ids are names.  The names mean the same in every build."""
 
 
 def arch(facts: Facts) -> str | None:
@@ -52,7 +55,7 @@ _PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
 def counts_wgps(arch: str) -> bool:
     """Tell whether HIP counts workgroup processors (WGPs) on an arch.  A WGP has two CUs.
 
-    It does from gfx10 on, gfx125x excepted, unless ``GPU_ENABLE_WGP_MODE=0``.  Source: ROCm/clr
+    HIP does from gfx10 on, except on gfx125x, unless ``GPU_ENABLE_WGP_MODE=0``.  Source: ROCm/clr
     ``rocclr/device/rocm/rocsettings.cpp`` (``Settings::create``: ``enableWgpMode_``) and ``rocdevice.cpp``
     (``Device::populateOCLDeviceConstants``: ``maxComputeUnits_``).
     """
@@ -80,9 +83,9 @@ def as_hip_counts(facts: Facts) -> dict[str, str]:
 
 
 def same_value(name: str, one: str, other: str) -> bool:
-    """Tell whether two texts of the fact ``name`` may mean one thing: they are equal, or one is spelled more fully.
+    """Tell whether two values of the fact ``name`` may mean the same: they are equal, or one of them gives more detail.
 
-    ``2.9.1`` and ``2.9.1+rocm7.0`` may mean one thing.  ``gfx942`` and ``gfx942:sramecc+:xnack-`` may, too.
+    Examples: ``2.9.1`` and ``2.9.1+rocm7.0`` may mean the same, and so may ``gfx942`` and ``gfx942:sramecc+:xnack-``.
     ``gfx942:xnack-`` and ``gfx942:xnack+`` do not.
     """
     if name == "arch":
@@ -117,7 +120,7 @@ def _spelled(name: str, text: str) -> str:
 
 
 def same_device(one: Facts, other: Facts) -> bool | None:
-    """Tell whether both have one GPU arch and, if both state it, one CU count.
+    """Tell whether two machines have the same GPU arch and, if both state a CU count, the same CU count.
 
     Return None if an arch is unknown and the CU counts do not differ.
     """

@@ -47,9 +47,9 @@ def one_of(option: str, value: str, names: Iterable[str]) -> str:
 
 
 def pasted(word: str) -> str:
-    """Return a word of the command line that is a text and no path.
+    """Return a word of the command line that is a text and not a path.
 
-    It is read as UTF-8 in any locale.  Other bytes are escaped.
+    The word is read as UTF-8 in any locale.  Bytes that are not UTF-8 are escaped.
     """
     return os.fsencode(word).decode("utf-8", "backslashreplace")
 
@@ -79,7 +79,7 @@ def duration(time_us: float | None) -> str:
 
 
 LINES, COLUMNS = 15, 100
-"""Maximum lines and columns of an answer on a terminal, unless everything is asked for."""
+"""Maximum lines and columns of an answer on a terminal, unless the user asks for everything."""
 
 
 def bytes_text(size: float) -> str:
@@ -120,7 +120,7 @@ def shortened(texts: Sequence[str], room: int) -> list[str]:
     """Shorten each text to at most ``room`` characters.
 
     Long texts keep the characters in which they differ from each other.  First the signature of a C++ kernel is cut to
-    its name.  Then ``…`` replaces what all long texts begin or end with.
+    its name.  Then ``…`` replaces the beginning or the end that all long texts share.
     """
     names = [kernel_name(text) if len(text) > room else text for text in texts]
     long = sorted({name for name in names if len(name) > room})

@@ -1,6 +1,7 @@
 """Executors, which work on many files or problems: processes of this machine, or a Ray cluster.
 
-``local`` needs nothing.  ``ray`` needs the extra ``logparse[ray]``.  Only this package knows which of them runs.
+``local`` needs nothing.  ``ray`` needs the extra ``logparse[ray]``.  Code outside of this package does not depend on
+which executor runs.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _named(copies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[Ingested]:
-    """Run ``ingest`` into the store at a folder or URL (see ``open_store``).
+    """Run ``ingest`` for the store at a folder or URL (see ``open_store``).
 
     A missing store is made if one of the paths names a file.
     """

@@ -10,9 +10,10 @@ A counter gets blocks of whole lines.  All offsets are places in the stream.
 If a line begins with the prefix ``[date time][LIB][n]`` of a prefixed format, its text has no clock, no third bracket
 and no addresses.
 
-Two threads, or the application and a library, may write into one line.  If a line certainly ends with a prefixed
-record, the line is cut there, so that the record counts with its equals.  The text before the record is foreign, or an
-entry of its own that is marked as *torn*.  Colours before a record do not count as text.
+Two threads, or the application and a library, may write into one line.  If it is certain that a line ends with a
+prefixed record, the line is cut before that record, so that the record is counted together with equal records.  The
+text before the record is foreign, or an entry of its own that is marked as *torn*.  Colours before a record do not
+count as text.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def new_counter(
     """Make the native counter, or the Python counter if the native one cannot be used.
 
     It cannot be used if it was not built, if it has another version (an older build of this checkout), or if ``native``
-    or ``LOGPARSE_NATIVE=0`` switches it off.
+    is False or ``LOGPARSE_NATIVE=0`` is set.
     """
     if native is None:
         native = os.environ.get("LOGPARSE_NATIVE", "1") != "0"
@@ -144,7 +145,9 @@ class PlainCounter:
         return len(lines), foreign, blank, splits, events.tobytes(), offset + len(data)
 
     def take(self) -> tuple[list[CountedLine], list[Place], bytes]:
-        """Return entries, places and cells (triples of int64: entry, place, count) since the last call."""
+        """Return entries, places and cells (triples of int64: entry, place, count) that were counted since the last
+        call.
+        """
         cells = array("q")
         for (entry, place), times in self._cells.items():
             cells.extend((entry, place, times))
@@ -170,7 +173,10 @@ class PlainCounter:
         return at
 
     def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> CountedLine | None:
-        """Count a line (or a piece of a line) and return its entry.  Return None if it bears no marker of a record."""
+        """Count a line (or a piece of a line) and return its entry.
+
+        Return None if the line has no marker of a record.
+        """
         place, text, key = NOWHERE, line, None
         if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:
             text = key = prefix[2] + masked(line[prefix.end() :].rstrip())

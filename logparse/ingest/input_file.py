@@ -290,7 +290,10 @@ def last_line_end(file: int, start: int, end: int) -> int:
 
 
 class _Passing(io.RawIOBase):
-    """Stream over another stream.  Subclasses define ``read``.  Closing it closes the other stream."""
+    """Stream that reads from another stream.
+
+    Subclasses define ``read``.  When it is closed, it closes the other stream.
+    """
 
     def __init__(self, inner: BinaryIO) -> None:
         self._inner = inner
@@ -314,7 +317,10 @@ class _Passing(io.RawIOBase):
 
 
 class Hashing(_Passing):
-    """Raw stream that hashes and reports the bytes that pass.  ``whole_lines`` is the hash up to the last line end."""
+    """Raw stream that hashes the bytes that are read and reports their number.
+
+    ``whole_lines`` is the hash up to the last line end.
+    """
 
     def __init__(self, raw: BinaryIO, report: Callable[[int], None]) -> None:
         super().__init__(raw)
@@ -439,8 +445,8 @@ class _Bounded(_Passing):
 class Cut(NamedTuple):
     """Place where the content of a compressed file ends early: after ``offset`` bytes.
 
-    Behind it ``length`` more bytes could be decompressed.  They are left out, because they are only the beginning of a
-    line.
+    After ``offset``, ``length`` more bytes could be decompressed.  They are left out, because they are only the
+    beginning of a line.
     """
 
     offset: int
@@ -565,7 +571,7 @@ def _expand(path: str, left_out: list[Path]) -> dict[str, int]:
 
 
 def _size(path: str | Path) -> int:
-    with contextlib.suppress(OSError):  # reading it will report why it cannot be read
+    with contextlib.suppress(OSError):  # the file is kept here, because reading it will report why it cannot be read
         return os.path.getsize(path)
     return 0
 

@@ -153,9 +153,9 @@ class LineReader:
         self._taking = _Taking(self, self.read)
 
     def _is_table(self, head: bytes) -> bool:
-        """Tell whether a count stands before most lines with a marker.
+        """Tell whether a stream is a table of counts: a count stands before most lines with a marker.
 
-        If no line has a marker, a count must stand before each.
+        If no line has a marker, a count must stand before every line.
         """
         lines = [counting.uncoloured(line) for line in head.split(b"\n") if line.strip()]
         # This holds for nearly all streams.  It is tested first, because compiling the pattern of all markers takes a
@@ -174,7 +174,7 @@ class LineReader:
 
     @property
     def reads_files(self) -> bool:
-        """True if counters read files themselves.
+        """True if counters can read files themselves.
 
         Then counting does not wait for Python, and Python does not wait for the disk.
         """
@@ -230,11 +230,11 @@ class LineReader:
 
     @property
     def full(self) -> bool:
-        """True if a ``take`` is due, so that memory stays bounded when every line is distinct."""
+        """True if the caller should call ``take`` now, so that memory stays bounded even if every line is distinct."""
         return self._taking.begun or len(self.read.claimed) > _HELD_CLAIMED
 
     def close(self) -> Iterator[Record]:
-        """Yield records that block formats still hold, and end the stream."""
+        """Yield the records that block formats have not yet given, and end the stream."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -277,7 +277,7 @@ class LineReader:
         hashes = cast("NativeCounter", counter).hashes()
         self.hashes += [hashes[at : at + 8] for at in range(0, len(hashes), 8)]
         self._follow(text, start, counter, result)
-        if stop < end:  # the counter was full
+        if stop < end:  # the counter stopped because it was full
             self._counting.appendleft(self._count_range(text, stop, end, counter, _GO_ON))
         else:
             self._idle.append(counter)
@@ -370,7 +370,8 @@ class LineReader:
 def _are_numbered(lines: Sequence[bytes]) -> bool:
     """Tell whether the numbers before lines are line numbers, as ``cat -n``, ``nl`` and ``less -N`` print them.
 
-    ``uniq -c`` puts a blank behind its counts.  ``cat -n`` and ``nl`` put a tab behind their numbers.
+    The character behind the number helps: ``uniq -c`` puts a blank behind its counts, ``cat -n`` and ``nl`` put a tab
+    behind their numbers.
     """
     found = [match for match in map(_NUMBER.match, lines) if match is not None]
     numbers = [int(match[1]) for match in found]
@@ -464,7 +465,7 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
 
 
 class _Taking:
-    """Conversion of counters' entries into distinct lines: equal entries are merged, and torn entries are split."""
+    """Conversion of counters' entries into distinct lines.  Equal entries are merged, and torn entries are split."""
 
     def __init__(self, reader: LineReader, out: Read) -> None:
         self._reader = reader
@@ -529,7 +530,7 @@ class _Taking:
         self._piece(format, raw[start:end], offset + start, stood)
 
     def _piece(self, format: LineFormat, piece: bytes, offset: int, stood: _Stood) -> None:
-        """Add a piece of a line.  Its clock and addresses are removed as a counter removes them."""
+        """Add a piece of a line.  Its clock and addresses are removed in the same way as a counter removes them."""
         text, where = piece, counting.NOWHERE
         if format.prefixed and (prefix := counting.PREFIX.match(piece)) is not None:
             text = prefix[2] + counting.masked(piece[prefix.end() :].rstrip())
@@ -571,8 +572,8 @@ class _Stood(NamedTuple):
 def has_long_line(file: int, start: int, end: int) -> bool:
     """Tell whether bytes ``start`` to ``end`` of a file descriptor may hold a line of more than ``LONGEST_BYTES``.
 
-    The range is divided into stretches of half that length, and each is searched for a line end until one is found.  A
-    longer line leaves a stretch without a line end.
+    The range is divided into stretches of half of ``LONGEST_BYTES``, and each stretch is searched for its first line
+    end.  If a line is longer than ``LONGEST_BYTES``, at least one stretch has no line end.
     """
     half = LONGEST_BYTES // 2
     return any(not _has_line_end(file, at, at + half) for at in range(start, end - half + 1, half))
@@ -621,7 +622,7 @@ def blocks(
         view = memoryview(data)
         held = len(data) - cut
         block = b"".join([*rest, view[:cut]])
-        rest = [bytes(view[cut:])]  # a copy, so that the memory of `data` is free for the next read
+        rest = [bytes(view[cut:])]  # this is a copy, so that the memory of `data` can be freed before the next read
         view.release()
         del data
         yield block, offset

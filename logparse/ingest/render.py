@@ -77,7 +77,7 @@ def shown(result: Ingested) -> str:
 
 
 def _why_nothing(result: Ingested) -> str:
-    """Tell why an input that could be read gave nothing."""
+    """Tell why a file that could be read added nothing to the store."""
     if result.is_empty_results:
         return "empty: TunableOp wrote no result (nothing was tuned, or the worker was killed)"
     if not result.lines:

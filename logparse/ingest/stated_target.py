@@ -120,7 +120,7 @@ def _file_facts(file: InputFile) -> list[Fact]:
 
 
 def _formats() -> Iterator[Format]:
-    """Yield the usual formats first.  If one of them fits, the others are not imported."""
+    """Yield the formats, the usual ones first.  If one of the usual formats fits, the others need not be imported."""
     from logparse.libraries.hipblaslt import tuning_file
     from logparse.libraries.tunableop import results
 

@@ -16,9 +16,9 @@ from logparse.store.parts import Attempt
 from logparse.store.pending import NULL
 from logparse.store.storable import fault, storable
 
-_THREAD_PREFIX = "[cublasLt]"  # its third bracket is a thread, not a process
+_THREAD_PREFIX = "[cublasLt]"  # the third bracket of such a line is a thread, not a process
 _REMEMBERED = 8192  # maximum number of outcomes that are kept
-_LONG = 16_384  # bytes of a line from which on its outcome is not kept
+_LONG = 16_384  # minimum bytes of a line whose outcome is not cached
 # This cache belongs to the process and not to a file, because a job's ranks write the same lines.
 _outcomes: dict[tuple[str, str], Outcome] = {}
 
@@ -42,7 +42,7 @@ class StreamRead:
         self._collector = Collector(attempt)
 
     def feed(self, block: bytes, offset: int) -> None:
-        """Read whole lines that stand at ``offset``."""
+        """Read whole lines.  ``offset`` is their place in the stream."""
         self.reader.feed(block, offset)
         self.bytes += len(block)
         if self.reader.full:
@@ -71,7 +71,10 @@ class StreamRead:
             yield count
 
     def finish(self, end_of_stream: bool = True) -> None:
-        """Write everything.  At the end of the stream, also write what block formats still hold."""
+        """Write everything that was read.
+
+        At the end of the stream, also write what block formats have not yet given.
+        """
         self._absorb(self.reader.take())
         if end_of_stream:
             last = [Reject(why) if (why := fault(record)) else record for record in self.reader.close()]
@@ -174,7 +177,7 @@ class Tally:
             self.bench_output |= getattr(record, "origin", None) == "bench"
 
     def saw_processes(self, pids: set[int]) -> None:
-        """Take the processes that prefixes named.
+        """Remember the processes that the prefixes of lines name.
 
         At most two are kept, because it only matters whether there is exactly one.
         """
@@ -191,6 +194,6 @@ class Tally:
     def process(self) -> Process | None:
         """Return the process that prefixes name.
 
-        It is unknown if they name several.  Return None if there are no prefixes.
+        The process is unknown if they name several processes.  Return None if no line has a prefix.
         """
         return Process(next(iter(self._pids)) if len(self._pids) == 1 else None, "prefix") if self._pids else None

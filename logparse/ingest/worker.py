@@ -86,8 +86,9 @@ class Reader:
         return self._store
 
     def __call__(self, task: Task | JointTask) -> Ingested | Several:
-        """Read a file, or several.  An exception becomes the result of its file, so that it does not stop the
-        others.
+        """Read one file, or several files.
+
+        An exception becomes the result of the file that caused it, so that it does not stop the other files.
         """
         return self.read(task) if isinstance(task, Task) else self._several(task)
 
@@ -279,10 +280,10 @@ class _Input:
         return _Passed(digest, hashing.whole_lines, hashing.count, last, place)
 
     def _pass_ranges(self, stream: StreamRead, start: int) -> _Passed | None:
-        """Let native counters read a large local file themselves, and hash it meanwhile.
+        """Let native counters read a large local file themselves.  Hash the file at the same time.
 
         The file must be uncompressed.  Return None for other files.  Return None also if a line may be too long,
-        because a counter would hold all of it.
+        because a counter would keep the whole line in memory.
         """
         path = self.file.plain_path if stream.reader.reads_files else None
         if path is None or self.file.size - start <= _RANGED_BYTES:
@@ -390,7 +391,7 @@ class _Input:
 
 
 def _rest_of(cut: Cut) -> Reject:
-    """Return the reject that stands for everything behind the place where a compressed file ends early."""
+    """Return the reject for everything behind the place where a compressed file ends early."""
     reason = f"the compressed file is cut: what stood behind byte {cut.offset:,} of its content is lost"
     return Reject(reason, 0, cut.length)
 

@@ -51,7 +51,7 @@ VALUE = re.compile(r"[\w .:+,()/@~=-]*", re.ASCII)
 WORD = re.compile(r"[\w?]+", re.ASCII)
 VALIDATOR = "validator:"
 KERNEL = "kernel"
-"""Library of solutions that are kernels.  Their ids are the kernels' signatures."""
+"""Library name of solutions that are kernels.  Their ids are the kernels' signatures."""
 
 Test: TypeAlias = Callable[[str], bool]
 
@@ -65,7 +65,7 @@ def line(text: str) -> bool:
 
 
 Wrong: TypeAlias = Iterable[tuple[str, str]]
-"""Names of fields, each with a text that the field cannot hold."""
+"""Names of the fields that cannot hold their text, each with this text."""
 
 
 def fault(noun: Record | Problem | Solution) -> str | None:
@@ -175,7 +175,7 @@ Getter: TypeAlias = Callable[[Mapping[str, Any]], tuple[object, ...]]
 
 
 def _tests_of(kind: Any) -> Mapping[str, Test | None]:
-    """Return the test of each field of a problem.  None stands for a field that holds no text."""
+    """Return the test of each field of a problem by the field's name.  The test is None if the field holds no text."""
     types = get_type_hints(kind)
     return {x.name: _test(x.name, types[x.name]) for x in fields(kind) if x.name != "members"}
 

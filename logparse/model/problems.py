@@ -123,7 +123,8 @@ class GemmProblem:
     swizzle_a: bool | None = None
     swizzle_b: bool | None = None
     beta: Beta | None = None
-    compute_input_a_type: str | None = None  # type to which A is converted for the product; A's own: not converted
+    # Type to which A is converted for the product; if it is A's own type, A is not converted.
+    compute_input_a_type: str | None = None
     compute_input_b_type: str | None = None
     sm_count: int | None = None  # compute units that the library is told to plan for; 0: the whole device
     members: tuple[Member, ...] = ()
@@ -139,7 +140,7 @@ class GemmProblem:
 
     @cached_property
     def irrelevant(self) -> frozenset[str]:
-        """Names of the fields that cannot matter for this call.
+        """Names of the fields that make no difference for this call.
 
         Normal form sets them to None.  In text they are ``-``.
         """
@@ -178,7 +179,10 @@ class GemmProblem:
 
     @property
     def normal(self) -> GemmProblem:
-        """The same call in normal form: C ≡ T for real types, strides 0 at batch 1, irrelevant fields dropped."""
+        """The same call in normal form:
+
+        C ≡ T for real types, strides 0 at batch 1, and no value for irrelevant fields.
+        """
         return self._normalised or self  # if this problem cached itself, that would be a reference cycle
 
     @cached_property

@@ -24,7 +24,7 @@ At one call per µs they take 11.6 days.  Sums over millions of records fit 64 b
 
 
 def is_time(value: object) -> TypeGuard[float]:
-    """Tell whether a value is a possible time of one call in µs: a finite number from 0 to ``MOST_US``."""
+    """Tell whether a value can be the time of one call in µs: a finite number from 0 to ``MOST_US``."""
     return type(value) in (int, float) and 0 <= value <= MOST_US  # type: ignore[operator]  # NaN compares as False
 
 

@@ -231,13 +231,16 @@ class Evidence:
     ``measured alone`` means that ``now_us`` and the proposed time are both times of measured solutions.
     """
     now_us: float | None = None
-    """Time of one call now, µs."""
+    """Time that one call takes now, µs."""
     pick: str | None = None
     """Text of the solution that runs now."""
     best: str | None = None
     """Text of the solution that is proposed."""
     best_us: float | None = None
-    """Time of ``best``, µs.  If no solution is proposed, time of the fastest known solution, which is too slow."""
+    """Time of ``best``, µs.
+
+    If no solution is proposed, it is the time of the fastest known solution, because even that solution is too slow.
+    """
     at_most_us: float | None = None
     """Loss in the run's traces, µs.  It is set if nothing tells how much of the loss can be saved."""
     waits_for: Literal["host", "communication"] | None = None
@@ -248,7 +251,7 @@ class Evidence:
     noise_us: float | None = None
     """Difference between two times of the pick in the same file, µs."""
     measured: str | None = None
-    """Text of the measured problem, if it is not the finding's own problem."""
+    """Text of the measured problem if the measured problem differs from the finding's own problem."""
     source_id: str | None = None
     """Id of the source that the finding is about.  It holds the times of ``pick`` and ``best``."""
     origin: str | None = None

@@ -103,7 +103,10 @@ class Rewrite:
 
 
 def write_file(path: Path, data: bytes, within: Path | None = None) -> None:
-    """Write one file whole, or leave the old one.  Raises OSError, also if the path is a link out of ``within``."""
+    """Write one file completely, or leave the old file as it is.
+
+    Raises OSError.  It is also raised if the path is a link that leads out of ``within``.
+    """
     with Rewrite(within) as files:
         files.add(path, data)
 
@@ -132,7 +135,7 @@ def _mode(place: str) -> int:
 
 
 def _flush_folder(folder: str) -> None:
-    """Flush a folder, so that renames in it survive a power cut.  Not every system can flush folders."""
+    """Flush a folder, so that files that were renamed in it survive a power cut.  Some systems cannot flush folders."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

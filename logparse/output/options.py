@@ -46,8 +46,8 @@ def path(help: str, *names: str) -> Any:
 def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = False, own: bool = False) -> Any:
     """Make an option with the values ``of``.  Other values are refused.
 
-    ``of`` holds the values, or names the place of a list of them (``module:LIST``).  If ``several``, values are joined
-    by commas.  If ``own``, ``package.module:NAME`` is allowed, too.
+    ``of`` holds the values, or it names a list of the values (``module:LIST``).  If ``several`` is True, the user may
+    join values by commas.  If ``own`` is True, ``package.module:NAME`` is allowed, too.
     """
 
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
@@ -166,9 +166,9 @@ class Command(TyperCommand):
     """Verb whose function returns an ``Answer``.  The answer is printed, and its exit code becomes the program's."""
 
     printing: tuple[str, ...] = ()
-    """Names of the options of ``_printing`` that the verb has, too.
+    """Names of the options of ``_printing`` that the verb has as well.
 
-    An option of the verb's function with such a name replaces it.
+    If the verb's function defines an option with such a name, that option is used instead.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -194,10 +194,9 @@ class Command(TyperCommand):
 
 
 def _import_numpy() -> None:
-    """Import NumPy such that the threads of its OpenBLAS sleep until they have work.
-
-    Otherwise each thread waits busily for a tenth of a second.  That is a fifth of a short command's CPU time.
-    OpenBLAS reads the setting when it is loaded.  Jobs that this process starts do not inherit the setting.
+    """Import NumPy in such a way that the threads of its OpenBLAS sleep until they have work.  Otherwise each thread
+    runs in a loop for a tenth of a second while it waits.  That is a fifth of a short command's CPU time.  OpenBLAS
+    reads the setting when it is loaded.  Jobs that this process starts do not inherit the setting.
     """
     setting = "OPENBLAS_THREAD_TIMEOUT"  # the exponent of 2 of a number of cycles; at least 4
     if "numpy" not in sys.modules and setting not in os.environ:

@@ -19,7 +19,10 @@ _LARGEST = 1 << 28
 
 
 def remember(paths: Iterable[Path]) -> None:
-    """Add files that were just written to the lists of their folders.  A folder that cannot be written gets no list."""
+    """Add files that were just written to the lists in their folders.
+
+    If a folder cannot be written, it gets no list.
+    """
     for path in paths:
         with suppress(OSError, UnicodeError):
             if not path.is_file():  # it is a pipe or device

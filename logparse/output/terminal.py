@@ -28,7 +28,7 @@ _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "er
 If there is little room, sentences wrap between words.  Every other cell keeps one line.
 """
 _LEAST = 16
-"""Minimum width of a text column.  If it would become narrower, the last column is left out."""
+"""Minimum width of a text column.  If a column would become narrower, the last column is left out."""
 _LEASTS = {"problem": 44}
 """Minimum width of the columns that are never left out.  A row that does not show its problem would be useless."""
 _ANSWERS = frozenset({"best", "best_us", "pick_a", "pick_b", "rejects", "state", "effect", "saving_us"})
@@ -50,7 +50,7 @@ _SHOWN_EVERY_S = 0.2
 def terminal_width() -> int | None:
     """Return the columns of the terminal.
 
-    Return None if a program reads the output, because a program gets whole rows.
+    Return None if a program reads the output.  Then rows are not shortened.
     """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
 

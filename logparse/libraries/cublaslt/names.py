@@ -41,9 +41,9 @@ _CLUSTERS = (
 def _tiles() -> Iterator[str]:
     """Yield tile names in the enum's order.
 
-    After the historical names the header goes through two grids and leaves out names that it already has.  The first
-    grid has rows in steps of 8 and columns in steps of 64, up to 192·256 elements.  The second grid has rows in steps
-    of 64 and columns in steps of 8, up to 256·256 elements.
+    The header lists the historical names first.  Then it lists the names of two grids, without names that it has listed
+    before.  The first grid has rows in steps of 8 and columns in steps of 64, up to 192·256 elements.  The second grid
+    has rows in steps of 64 and columns in steps of 8, up to 256·256 elements.
     """
     first = _FIRST_TILES.split()
     seen = set(first)

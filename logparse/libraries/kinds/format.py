@@ -122,7 +122,10 @@ def content(source: Source) -> bytes:
 
 
 def parsed(data: bytes) -> Any:
-    """Return the JSON value that a file contains.  Raises ValueError if it is no JSON or is nested too deeply."""
+    """Return the JSON value that a file contains.
+
+    Raises ValueError if the content is not JSON or is nested too deeply.
+    """
     try:
         return json.loads(data)
     except RecursionError as error:

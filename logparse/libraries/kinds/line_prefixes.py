@@ -73,7 +73,7 @@ _BEFORE = rf"(?:> |[ ]{{0,6}}\d{{1,9}}\t|[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_
 _SENT_BY = rf"(?:{_STAMP})?(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?"
 MARK_TEXT = f"{_BOM}{_BEFORE}?{_SENT_BY}"
 MARK = regex(MARK_TEXT)
-"""Mark before a line.  A bare ``[0]:`` is no mark, because rows of hipblaslt-bench begin with it."""
+"""Pattern of the mark before a line.  A bare ``[0]:`` is not a mark, because rows of hipblaslt-bench begin with it."""
 _USUAL = regex(_BOM + _SENT_BY)
 
 

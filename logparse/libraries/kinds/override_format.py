@@ -240,7 +240,9 @@ def bytes_of(lines: Iterable[str]) -> bytes:
 
 
 def records_of(format: FileFormat) -> Callable[[Source], Iterator[tuple[int, Record]]]:
-    """Return a function that yields the records of a file of this format, each with the line in which it ends."""
+    """Return a function that yields the records of a file of this format, each with the number of the line in which it
+    ends.
+    """
 
     def read(file: Source) -> Iterator[tuple[int, Record]]:
         line = 0

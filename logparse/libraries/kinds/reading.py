@@ -34,10 +34,10 @@ _LEADING_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
 
 
 def whole(text: str, bits: int = 64) -> int | None:
-    """Return the number of a text of ASCII digits, with or without a sign.  Return None if it is no such number.
+    """Return the number that a text of ASCII digits, with or without a sign, states.  Return None for any other text.
 
-    The number must fit a signed type of ``bits`` bits.  Python's ``int`` is not used alone, because it raises at some
-    thousand digits and accepts the digits of all scripts.
+    The number must fit a signed type of ``bits`` bits.  Python's ``int`` is not used alone, because it raises an error
+    for texts of some thousand digits, and accepts the digits of all scripts.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
     significant = digits.lstrip("0") or "0"
@@ -130,12 +130,15 @@ class Row:
 
     @property
     def kept(self) -> bool:
-        """True if the library keeps the row in memory after it read the file.  Unknown counts as True."""
+        """True if the library keeps the row in memory after it read the file.
+
+        If this is unknown, the result is True.
+        """
         return self.verdicts.read is not False
 
     @property
     def dead(self) -> bool:
-        """True if no call at all can be served by this row.  Unknown counts as False."""
+        """True if no call at all can be served by this row.  If this is unknown, the result is False."""
         return self.verdicts.read is False or self.verdicts.matched is False
 
     @property
@@ -211,7 +214,7 @@ class Reading(Generic[S_co]):
 
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
-        """The rows that a call can match, as far as is known, by key and in file order."""
+        """The rows that a call may match, by key and in file order.  Rows that are known to be dead are left out."""
         return in_groups((row for row in self.rows if not row.dead), lambda row: row.key)
 
     @cached_property
@@ -372,6 +375,9 @@ def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Ite
 
 
 def text_of(data: bytes) -> tuple[str, bool]:
-    """Return the file as text without a byte order mark, and True if it had one.  Bytes that are no UTF-8 are kept."""
+    """Return the file as text without a byte order mark, and True if there was such a mark.
+
+    Bytes that are not UTF-8 are kept.
+    """
     text = data.decode("utf-8", "surrogateescape")
     return text.removeprefix("\ufeff"), text.startswith("\ufeff")

@@ -38,11 +38,11 @@ from logparse.model import Call, Collective, Fact, Kernel, Measurement, Message,
 T = TypeVar("T")
 BOM = "\ufeff"
 Fit = Literal["exact", "fewer", "any"]
-"""Number of cells that a row may have.
+"""Rule for the number of cells in a row.
 
-* ``exact``: as many as there are columns.
-* ``fewer``: at most as many as there are columns.
-* ``any``: any number.
+* ``exact``: as many cells as columns.
+* ``fewer``: at most as many cells as columns.
+* ``any``: any number of cells.
 """
 UNIT_OF: Mapping[type, Unit] = {
     Measurement: "measurement",

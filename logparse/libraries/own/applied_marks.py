@@ -37,7 +37,7 @@ recognise = begins(rb'\s*\{\s*"logparse_applied"\s*:')
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield one fact per action, variable and file.  Any other file is one reject."""
+    """Yield one fact per action, variable and file.  If the file is not a file of marks, yield one reject."""
     data = content(source)
     try:
         yield Outcome("fact", facts(data))

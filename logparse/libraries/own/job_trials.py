@@ -76,7 +76,7 @@ class Record:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield one fact per action.  Any other file is one reject."""
+    """Yield one fact per action.  If the file is not such a file, yield one reject."""
     data = content(source)
     try:
         yield Outcome("fact", facts(record(data)))

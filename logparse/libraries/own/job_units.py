@@ -46,7 +46,7 @@ recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield one fact per member and kind.  Any other file is one reject."""
+    """Yield one fact per member and kind.  If the file is not such a file, yield one reject."""
     data = content(source)
     try:
         yield Outcome("fact", facts(data))

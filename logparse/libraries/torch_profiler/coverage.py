@@ -28,18 +28,20 @@ class Coverage:
         return float(self._covered[-1]) if len(self._covered) else 0.0
 
     def until(self, at: Floats) -> Floats:
-        """Return for each moment how long at least one interval was under way before it, µs."""
+        """Return the time for which at least one interval was under way before each moment, µs."""
         if not len(self._at):
             return np.zeros(len(at))
         found: Floats = np.interp(at, self._at, self._covered)
         return found
 
     def within(self, begin: Floats, end: Floats) -> Floats:
-        """Return for each span from ``begin`` to ``end`` how long at least one interval is under way in it, µs."""
+        """Return the time for which at least one interval is under way in each span from ``begin`` to ``end``, µs."""
         return self.until(end) - self.until(begin)
 
     def gaps(self, begin: float, end: float) -> tuple[Floats, Floats]:
-        """Return beginnings and ends of the times between ``begin`` and ``end`` in which no interval is under way."""
+        """Return the gaps between ``begin`` and ``end``: the beginnings and the ends of the times in which no interval
+        is under way.
+        """
         starts, ends = np.clip(self._at[::2], begin, end), np.clip(self._at[1::2], begin, end)
         left, right = np.r_[begin, ends], np.r_[starts, end]
         kept = right > left

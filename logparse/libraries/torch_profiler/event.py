@@ -50,7 +50,7 @@ class Arguments(Struct, gc=False):
 
     @property
     def external_id(self) -> int:
-        """The id of the operator, or -1 if the event has no id or the id is no 64-bit number."""
+        """The id of the operator.  It is -1 if the event has no id, or if the id is not a number of at most 64 bits."""
         value = self.old_id if self.id is UNSET else self.id
         return value if type(value) is int and _LEAST <= value < -_LEAST else -1
 

@@ -123,7 +123,9 @@ class _Reader:
         if (events := batch.whole()) is not None:
             bad = {i: x for i, x in enumerate(events) if x.cat in _TIMED and not can_be(x.ts, x.dur)}
             for i, x in bad.items():
-                place = i if len(events) == len(batch.bodies) else 0  # an event may contain text that looks like a cut
+                # Events may have been cut wrongly, because an event may contain text that looks like the place of a
+                # cut.
+                place = i if len(events) == len(batch.bodies) else 0
                 yield self._reject(batch, place, f"ts {x.ts} or dur {x.dur} µs cannot be")
             self._all([x for i, x in enumerate(events) if i not in bad] if bad else events, marked)
             return
@@ -385,9 +387,8 @@ def _marks(name: str) -> bool:
 
 
 def _group_of(args: Arguments) -> str:
-    """Return the ranks of a collective (a text or a list of numbers).
-
-    Return the name of their group if it has no ranks.
+    """Return the ranks of a collective, which the trace states as a text or as a list of numbers.  If it states no
+    ranks, return the name of the group.
     """
     ranks, name = args.group_ranks, args.group_name
     if isinstance(ranks, list) and ranks and all(type(x) is int for x in ranks):

@@ -20,8 +20,8 @@ class Operation:
     """Computation of one operator: one problem, or the problems of the gradients that the backward pass of a
     convolution computed.
 
-    ``problems`` are in the order in which PyTorch computes them (input gradient first).  ``whole`` stands for all of
-    them together.  It stays None if the model cannot express them as one problem.
+    ``problems`` are in the order in which PyTorch computes them (input gradient first).  ``whole`` is one problem for
+    all of them together.  It stays None if the model cannot express them as one problem.
     """
 
     problems: tuple[Problem, ...]

@@ -57,7 +57,7 @@ class Names:
         self.steps: dict[int, ElementWise] = {}
         """Elementwise steps, which may follow a product, by kind."""
         self.operators: dict[int, OperatorProblem] = {}
-        """Operators that are no problem of a math library, with their inputs, by kind."""
+        """Operators that no math library computes, with their inputs, by kind."""
         self._text: dict[str, int] = {}
         self._kinds: dict[tuple[int, Operation | None, bool, ElementWise | None, OperatorProblem | None], int] = {}
 
@@ -140,7 +140,7 @@ class Columns:
         self.launched: npt.NDArray[np.bool_] | None = None
         """True for each kernel whose launch is an event of this trace. None if launches were not read."""
         self.replayed_from: int | None = None
-        """Index of the first operator that belongs to a captured graph and is no event of this trace."""
+        """Index of the first operator that was added for a captured graph and is not an event of this trace."""
         self.graphs = self.captures = False
         """True if some event may be the launch of a graph or the beginning of a capture."""
         self._threads: dict[Thread, int] = {}

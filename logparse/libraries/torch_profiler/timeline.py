@@ -296,9 +296,9 @@ def serving_steps(columns: Columns) -> list[tuple[float, float, int]]:
 def _main(
     columns: Columns, activity: Mapping[int, Floats], backward: Sequence[tuple[float, float, int]], marked: int | None
 ) -> int:
-    """Return the thread that marks the steps.  Otherwise return the busiest thread that runs no backward pass.
+    """Return the thread that marks the steps.
 
-    Return -1 if there is no thread.
+    If no thread marks steps, return the busiest thread that runs no backward pass.  Return -1 if there is no thread.
     """
     if marked is not None:
         return marked
@@ -341,7 +341,7 @@ def call_kind(name: str) -> int:
 
 
 def _listed(rows: Sequence[tuple[Any, ...]] | Mapping[str, npt.NDArray[Any]], type: pa.DataType) -> pa.Array:
-    """Return a column of one row, which is the list of ``rows``.  ``rows`` are tuples or columns."""
+    """Return a column with one row.  The value of this row is the list of ``rows``, which are tuples or columns."""
     fields = [*type.value_type]
     columns: list[Any] = [rows[x.name] for x in fields] if isinstance(rows, Mapping) else [*zip(*rows, strict=True)]
     columns = columns or [()] * len(fields)
