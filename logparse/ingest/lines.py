@@ -560,7 +560,8 @@ class _Taking:
 class _Stood(NamedTuple):
     """Number of occurrences (``lines``) of one text in the stream.
 
-    ``counts[i]`` of them are at place ``numbers[i]``.
+    ``counts[i]`` of them are at place ``numbers[i]``.  ``stated`` is the count that a table of counts states before
+    each such line.
     """
 
     lines: int

@@ -7,7 +7,7 @@ the files.
 remedy                what a person does                                                     what is written
 ====================  =====================================================================  ====================
 ``UseRows``           lets the library read rows of an override file                         the override file
-``Search``            lets the library's own tool search, then lets the library read a file   a script that searches
+``Search``            lets the library's own tool search, then lets the library read a file  a script that searches
 ``Replay``            times the problem on the GPU with ``logparse replay``                  nothing
 ``Setting``           sets something for the whole program                                   lines of ``apply.py``
 ``ChangeProgram``     changes lines of the program                                           lines of ``apply.py``
