@@ -108,8 +108,7 @@ def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str
     """Tell why a time (µs) of a matrix product cannot be true.  Return an empty text if it can be.
 
     A time cannot be true if its rate (``flops`` / time) is above what the device that ``facts`` name reaches in any
-    precision (a rate with which nobody can compute).  The text is empty as well if the number of operations or the
-    time is unknown.
+    precision.  The text is empty as well if the number of operations or the time is unknown.
     """
     if not flops or time_us is None or not time_us > 0:
         return ""

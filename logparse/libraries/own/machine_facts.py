@@ -30,8 +30,8 @@ _BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d
 def recognise(head: Head) -> bool:
     """Tell whether a file is a facts file.
 
-    It is if it is a flat object whose first member has the name of a fact, or if it is any object in a file named
-    ``facts.json``.
+    A facts file holds a flat object whose first member has the name of a fact.  Any object in a file named
+    ``facts.json`` is accepted, too.
     """
     begin = _BEGIN.match(head.data)
     if begin is None or (b"{" in head.data[begin.end() :] and head.name != FILE_NAME):

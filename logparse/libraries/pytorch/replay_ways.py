@@ -17,8 +17,8 @@ class Way:
     """One way of solving a problem.
 
     * ``make``: takes the problem's operands and returns the call, which runs within ``around``.
-    * ``thread``: name of a thread of its own.  Some settings are decided by the first call of a thread for all its
-      later calls: PyTorch keeps cuDNN's plan of a problem per thread, whatever ``benchmark`` is set to later
+    * ``thread``: name of a thread of its own.  The first call of a thread decides some settings for all later calls of
+      the thread.  PyTorch keeps cuDNN's plan of a problem per thread, whatever ``benchmark`` is set to later
       (``ATen/native/cudnn/Conv_v8.cpp``).
     * ``raced``: False for a way that computes something else (for example in lower precision).  It is timed only if it
       is asked for.

@@ -229,7 +229,7 @@ class _Reader:
         return [count] if served else [count, Fact("profiler_steps_us", f"{wall:.3f}")]
 
     def beside(self, source: Source) -> Read:
-        """Read another trace whose captures this trace replays.
+        """Read another trace, whose captured graphs this trace may replay.
 
         Return the columns of the other trace and its header.  The columns share the lists of names and kinds with this
         trace.

@@ -13,8 +13,8 @@ the later calls.  A call before the first usual call is a search in two cases:
 * one of the main kernels beyond the usual call is naive.
 
 The kernels of the usual call are taken from the end of the searching call.  If an operator has only one call, its last
-kernels are compared with the kernels before them: the longest run at its end that also occurs earlier in the call is
-the call itself.  If there is no such run, the whole call is a search.
+kernels are compared with the kernels before them.  The longest run of kernels at its end that also occurs earlier in
+the call is the call without the search.  If there is no such run, the whole call is a search.
 """
 
 from __future__ import annotations
