@@ -122,7 +122,8 @@ def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, pa
 def forward(at: Places, backend: Backend | None = None) -> Reader:
     """Return the reader of a forward operator.
 
-    If ``backend`` is given, the operator is the library's own, and its inputs have the layout of the problem already.
+    If ``backend`` is given, the operator is the library's own.  Then its inputs have the layout of the problem already,
+    unless the operator is fused (with a bias and an activation).
     """
 
     def read(x: Inputs) -> Operation:
