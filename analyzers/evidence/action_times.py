@@ -1,4 +1,4 @@
-"""Times that replays took for actions: samples of each problem's default and of the solutions that actions lead to."""
+"""Samples that replays took for actions: times of each problem with its default and with the actions' solutions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
 
 
 def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samples:
-    """Return the samples that replays took for actions, or of the host (``origin``).
+    """Return the samples that replays took for actions.
 
-    The samples are of the target's device and of the environment that timed most.
+    ``origin``: ``ACTION`` for times of calls, ``HOST`` for times that the host took to enqueue calls. The samples come
+    from the target's device and from one environment (see ``of_one_environment``).
     """
     rows = tables.measurements[(tables.measurements["origin"] == origin).to_numpy(dtype=bool)]
     rows = rows[rows["samples_us"].notna()]
@@ -32,9 +33,10 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 
 
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return the rows of one environment: the environment with the most rows.
+    """Return the rows of the environment (machine and libraries of a replay) that has the most rows.
 
-    An environment that runs products in TF32 if the job does, and not if the job does not, comes first.
+    If some environments treat TF32 as the job does (both use it for products, or neither does), only these environments
+    are considered.
     """
     if not len(rows):
         return rows

@@ -1,4 +1,4 @@
-"""Conversion of DataFrame cells to Python types. pandas has None, NaN and NA for an unknown value, Python has None."""
+"""Convert DataFrame cells to Python types. An unknown value is None, NaN or NA in pandas, and None in Python."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def count_of(value: Any) -> int | None:
 
 
 def is_true(cells: pd.Series) -> pd.Series:
-    """Return the cells as plain bools. An unknown cell counts as False.
+    """Return the cells as bools. An unknown cell becomes False.
 
-    (``fillna`` of objects would make pandas 2 warn.)
+    The cells are converted before ``fillna``, because pandas 2 warns if ``fillna`` gets a column of objects.
     """
     return cells.astype("boolean").fillna(False).astype(bool)
 

@@ -1,6 +1,7 @@
-"""Measured best times by device and family, and the times that they let us expect for other problems.
+"""Measured best times by device and family, and the times that they predict for other problems.
 
-A best time is a time that won against other solutions:
+A family is a set of problems that differ only in their sizes (``families.py``). The best time of a problem is the time
+of a solution that won against other solutions:
 
 | origin | the best time of a problem |
 |---|---|
@@ -8,9 +9,9 @@ A best time is a time that won against other solutions:
 | replays, bench output, user tables, MIOpen's logs, TunableOp's verbose log | the fastest of two or more solutions |
 
 Best times come from the user's store and from the shipped table (``expected_times``). If both have a time of a problem,
-the store's time counts. If both have times of a family, the shipped times are multiplied by a factor: the median of
-(time in the store) / (time that the shipped times let expect). There is one factor per device and kind of problem,
-because machines and library builds differ by that much.
+the store's time is used. Machines and library builds differ, so the shipped times of other problems are multiplied by a
+factor: the median of (time in the store) / (time that the shipped times predict). There is one factor per device and
+kind of problem.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ COLUMNS = ("device", "problem", "time_us", "source")
 TUNED = frozenset({"aiter", "find-db", "tunableop"})
 """Origins whose files contain the winners of searches."""
 MOST = 4000
-"""Largest number of measured problems kept per family. More problems are no nearer to a new one and cost time."""
+"""Largest number of measured problems kept per family.
+
+More problems would cost time, but would hardly bring a nearer neighbour to a new problem.
+"""
 ENOUGH_SHARED = 8
 """Least number of problems in the store from which the factor of the shipped times is estimated."""
 
@@ -53,7 +57,7 @@ def device_name(facts: Facts) -> str | None:
 
 
 class Neighbour(NamedTuple):
-    """A measured problem beside an estimated one.
+    """A measured problem from which the time of another problem is estimated.
 
     ``time_us``: the problem's own time, µs. ``scaled_us``: that time scaled to the size of the estimated problem, µs.
     """
@@ -77,7 +81,7 @@ class Family:
         return {text: i for i, text in enumerate(self.problems)}
 
     def rows_of(self, problems: Sequence[str]) -> Ints:
-        """Return the row of each of the given problems among the measured ones, or −1 if it is not measured."""
+        """Return the row number of each given problem in ``measured``. The number is −1 if it is not measured."""
         return np.array([self._row_of.get(x, -1) for x in problems], dtype=np.intp)
 
 
@@ -90,13 +94,13 @@ class Expected:
     guess_us: Floats
     base_us: Floats
     rows: Ints
-    """Rows of the neighbours (n × 8) among the measured problems of the family."""
+    """Row numbers of each problem's neighbours (n × 8) among the measured problems of its family."""
     family: Ints
     """Index of each problem's family in ``families``, or −1 if it has none."""
     families: Sequence[Family]
 
     def neighbours(self, i: int) -> list[Neighbour]:
-        """Return the measured problems that the estimate of problem ``i`` rests on, the nearest first."""
+        """Return the measured problems from which problem ``i`` is estimated, the nearest first."""
         if self.family[i] < 0:
             return []
         family, rows = self.families[self.family[i]], self.rows[i][self.rows[i] >= 0]
@@ -107,14 +111,14 @@ class Expected:
         ]
 
     def calibration(self, i: int) -> Calibration | None:
-        """Return how well the family of problem ``i`` is estimated. Return None if that is unknown."""
+        """Return the measured errors of estimates in the family of problem ``i``. Return None if unknown."""
         return self.families[self.family[i]].measured.calibration if self.family[i] >= 0 else None
 
 
 class BestTimes:
     """Measured best times by device and family.
 
-    ``rows`` has ``COLUMNS``. If a problem has several times, the fastest counts.
+    ``rows`` has ``COLUMNS``. If a problem has several times, the fastest is kept.
     """
 
     def __init__(self, rows: pd.DataFrame) -> None:
@@ -136,7 +140,7 @@ class BestTimes:
     def expect(self, device: str | None, problems: Sequence[str], *, others: bool = False) -> Expected:
         """Return the expected times of problems (canonical texts) on a device.
 
-        ``others``: estimate each problem from other problems alone, not from its own measurement.
+        ``others``: if True, a problem's own measurement is not used for its estimate.
         """
         count = len(problems)
         expected, high, guess, base = (np.full(count, np.nan) for _ in range(4))
@@ -158,9 +162,9 @@ class BestTimes:
 
 
 def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Return the best times among measurements (columns of the view), with ``COLUMNS``.
+    """Return the best times in ``measurements`` (rows of the view of that name), with ``COLUMNS``.
 
-    Times of sources without a known device are left out.
+    Times are left out if the device of their source is unknown.
     """
     rows = measurements[(is_evidence(measurements) | (measurements["origin"] == RACE)).to_numpy(dtype=bool)]
     rows = timed(rows)[["source_id", "origin", "problem", "solution", "time_us"]]
@@ -171,7 +175,10 @@ def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.Data
 
 
 def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Return rows (``source_id, problem, time_us``) as best times of the devices of their sources, with ``COLUMNS``."""
+    """Return ``rows`` (``source_id, problem, time_us``) with the device of each source, as a table with ``COLUMNS``.
+
+    Rows of sources without a known device are left out.
+    """
     device = rows["source_id"].map({x: device_name(facts.get(str(x), {})) for x in rows["source_id"].unique()})
     rows = rows.assign(device=device, source=rows["source_id"])
     return rows.loc[device.notna(), list(COLUMNS)]
@@ -190,7 +197,7 @@ def own_rows(tables: Tables) -> pd.DataFrame:
     if tables.find_dbs is not None:
         own.append(placed(tables.find_dbs().to_pandas(), facts_of(tables)))
     rows = pd.concat([x for x in own if len(x)] or own[:1], ignore_index=True)
-    rows = rows.sort_values(["device", "problem", "time_us", "source"])  # a find-db may be in both
+    rows = rows.sort_values(["device", "problem", "time_us", "source"])  # Both tables may contain the same find-db.
     return rows.drop_duplicates(["device", "problem"]).reset_index(drop=True)
 
 
@@ -217,8 +224,8 @@ def joined(own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:
 def factors(own: pd.DataFrame, shipped: pd.DataFrame) -> dict[tuple[str, str], float]:
     """Return the factor of the shipped times per (device, kind of problem).
 
-    The factor is the median of (best time in the store) / (time that the shipped times let expect). A factor needs at
-    least ``ENOUGH_SHARED`` problems that both sides know.
+    The factor is the median of (best time in the store) / (time that the shipped times predict). There is no factor if
+    the shipped times predict fewer than ``ENOUGH_SHARED`` of the store's problems.
     """
     if not len(own) or not len(shipped):
         return {}
@@ -234,9 +241,10 @@ def factors(own: pd.DataFrame, shipped: pd.DataFrame) -> dict[tuple[str, str], f
 
 
 def lone_times(tables: Tables) -> pd.DataFrame:
-    """Return times of solutions beside which no other solution was tried: ``source_id, problem, time_us, origin``.
+    """Return the times of problems for which a file tried only one solution.
 
-    The rows of a tuner's file are left out, because they won against others.
+    Columns ``source_id, origin, problem, time_us``. The rows of a tuner's file are left out, because their solutions
+    won against other solutions.
     """
     rows = tables.measurements
     chosen = (is_evidence(rows) | (rows["origin"] == RACE)) & ~rows["origin"].isin(TUNED)

@@ -1,8 +1,8 @@
 """Comparison of a problem's pick with its best known solution, and the decision whether to propose an override.
 
-``suboptimal-pick`` and the page both call ``override_or_refusal``, so that all places propose by the same rules. Some
-solutions are out of reach of any file. They need a change of the program: the formulations of the torch backend
-(``libraries/pytorch/replay_convs.py``, ``replay_gemms.py``) and cuDNN's plans.
+``suboptimal-pick`` and the page both call ``override_or_refusal``, so that both propose overrides by the same rules. No
+override file can choose some solutions, because they need a change of the program. These are the formulations of the
+torch backend (``libraries/pytorch/replay_convs.py``, ``replay_gemms.py``) and cuDNN's plans.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from logparse.target import Facts, machine, serves
 
 MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
 BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
-"""How the time of a pick is known, the best basis first.
+"""Kinds of evidence for the time of a pick, the best first.
 
 * ``measured``: the pick was timed.
-* ``default``: the library's own choice was timed on the machine that made the file. It stands for the pick.
+* ``default``: the library's own choice was timed on the machine that made the file. Its time is used for the pick.
 * ``unmeasured``: the pick has no time.
 * ``incomparable``: an index may mean different solutions in log and file.
 """
@@ -32,11 +32,11 @@ BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
 class Comparison:
     """A pick and the best known solution of its problem, both timed in one file. None means unknown.
 
-    * ``measured``: text of the problem that was timed. It is the problem itself or a linked one.
+    * ``measured``: text of the problem that was timed: the problem itself or a linked problem.
     * ``facts``: facts of the file.
     * ``noise_us``: difference between the shortest and the longest time of the default, µs.
-    * ``ambiguous``: True if the problem may be several measured ones with different winners.
-    * ``given_bytes``: the most workspace that any call of the problem has.
+    * ``ambiguous``: True if the problem may be any of several measured problems whose best solutions differ.
+    * ``given_bytes``: the most workspace that the job gives any call of the problem.
     """
 
     problem: Problem
@@ -76,9 +76,9 @@ class Refusal:
 def override_or_refusal(known: Comparison, settings: Settings) -> Override | Refusal:
     """Return the override that makes the target take the best known solution, or the reason why none is proposed.
 
-    The target is by default a machine like the one that timed the solution. Gains must exceed ``settings.min_gain`` of
-    the pick's time. A confirmation is exempt, because it has a test of its own against the floor
-    (``recommend.confidence``).
+    If the settings name no target, the target is a machine like the one that timed the solution. The gain must exceed
+    ``settings.min_gain`` of the pick's time. A confirmed gain is exempt, because ``recommend.confidence`` tests it
+    against the same floor.
     """
     target = settings.target or known.facts
     refusal = _no_gain(known, settings) or _no_file(known, target)

@@ -1,5 +1,7 @@
 """Confirmations: paired samples of a pick and a winner from several fresh processes, and the verdict on them.
 
+The pick is the solution that the library chose. The winner is the fastest solution of a search.
+
 Two processes that measure the same pair differ by more than the samples within one process. On an H200 the standard
 deviation of the ratio between processes is 0.32 %, while 12 blocks of one process estimate that process's ratio to 0.11
 % (``docs/measurement.md``). So each process gives one value, the median log ratio of its blocks, and the interval is a
@@ -30,7 +32,8 @@ RATE = 0.05
 BETWEEN_PROCESSES = 0.0032
 """Standard deviation of a log ratio between processes. It is used if only one process measured a pair.
 
-From 238 pairs of repeated confirmations on H200s (``benchmarks/results/scale-gpu-NVIDIA-H200-2026-11-21.json.gz``).
+It was measured with 238 pairs of repeated confirmations on H200s
+(``benchmarks/results/scale-gpu-NVIDIA-H200-2026-11-21.json.gz``).
 """
 
 
@@ -38,8 +41,8 @@ From 238 pairs of repeated confirmations on H200s (``benchmarks/results/scale-gp
 class Pairs:
     """Paired samples, µs. Entry i of both tuples is the mean of two samples of the same block.
 
-    ``blocks``: the number of consecutive entries that each process measured. If empty, one process measured all
-    entries.
+    ``blocks``: the number of consecutive entries that each process measured. If ``blocks`` is empty, one process
+    measured all entries.
     """
 
     pick_us: tuple[float, ...]
@@ -83,7 +86,10 @@ class Confirmation:
 
 
 def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
-    """Return the verdict on one pair. This needs no device, so a stored pair can be judged again with another floor."""
+    """Return the verdict on one pair.
+
+    No GPU is needed, so a stored pair can be judged again with another floor.
+    """
     return judge_all({0: pairs}, floor=floor)[0][0]
 
 
@@ -93,8 +99,8 @@ def judge_all(
     """Return the verdict on every pair, and the keys that stay confirmed under false-discovery control over all pairs.
 
     ``device`` names the device of each key. None means that all pairs are of one device. The variances between
-    processes are moderated over all pairs of one device: three processes alone estimate their variance with two degrees
-    of freedom, so no p-value would be small enough among a thousand pairs.
+    processes are moderated over all pairs of one device (``intervals.moderated``). Without that, three processes would
+    estimate their variance with two degrees of freedom, and no p-value would be small enough among a thousand pairs.
     """
     estimates = {key: _estimate(x) for key, x in pairs.items() if x.pick_us}
     groups: dict[str, list[K]] = {}
@@ -116,7 +122,7 @@ def judge_all(
 
 
 def _estimate(pairs: Pairs) -> tuple[float, intervals.Variance]:
-    """Return the log ratio of a pair and the variance of the value of one process."""
+    """Return the log ratio of a pair, and the variance of the values that single processes give."""
     ratios = [intervals.log_ratios(x.pick_us, x.winner_us) for x in pairs.by_process]
     values = [statistics.median(map(float, x)) for x in ratios]
     if len(values) > 1:
@@ -125,7 +131,7 @@ def _estimate(pairs: Pairs) -> tuple[float, intervals.Variance]:
     return values[0], intervals.Variance(within.value + BETWEEN_PROCESSES**2, within.degrees)
 
 
-_WIDEST = 20.0  # Largest half width of a log ratio. A wider interval says no more, and its exponential would overflow.
+_WIDEST = 20.0  # Largest half width of a log ratio, because the exponential of a wider interval would overflow.
 
 
 # ------------------------------------------------------------------ as a fact of the store
@@ -147,9 +153,9 @@ def confirmation_text(
 
 
 def blocks_of(fact: Mapping[str, object]) -> tuple[int, ...]:
-    """Return the blocks by process of a decoded fact.
+    """Return the number of blocks of each process from a decoded fact ``confirmation``.
 
-    Empty for early records without the field: one process measured these.
+    Return an empty tuple for an early record, which lacks the field because one process measured all blocks.
     """
     blocks = fact.get("blocks", ())
     return tuple(int(x) for x in blocks) if isinstance(blocks, Sequence) else ()
@@ -162,7 +168,7 @@ def samples_in(values: object) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored confirmation. Every reader judges its pairs anew."""
+    """A stored confirmation. Its readers judge ``pairs`` again, each with a floor of its own."""
 
     problem: str
     pick: str
@@ -201,10 +207,10 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
 
 
 def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
-    """Return for each source the confirmation that counts for its pair on its device, as a source.
+    """Map the source of each confirmation to the source whose verdict is used for the same pair and device.
 
-    The confirmation with the most processes counts, and the latest of several with as many. To take the fastest would
-    be biased by selection.
+    That is the confirmation with the most processes. If several have the most, the latest of them is used. The fastest
+    is not preferred, because such a selection would bias the result.
     """
     ingested = dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True))
     best: dict[tuple[str, ...], str] = {}

@@ -1,4 +1,4 @@
-"""Expected time of a problem: the time that the best solutions of comparable problems let us expect. Pure.
+"""Estimate the time of a problem from the best times of comparable problems. Pure.
 
 Comparable problems are measured problems of one device (arch and CU count) and one family (kind, type, operations or
 direction, layout) whose best time won against other solutions.
@@ -32,10 +32,10 @@ Limits. The estimate is *unknown* (NaN) in these cases:
 | case | reason |
 |---|---|
 | the measured problems are of fewer than ``ENOUGH`` groups of sizes | no quantile can be estimated |
-| left-out estimates explain less than ``SKILL`` of the variance of log(time) | neighbours say no more than chance |
-| neighbours are farther away than for 95 % of the left-out problems | nothing calibrates the distance |
+| left-out estimates explain less than ``SKILL`` of the variance of log(time) | the neighbours predict too little |
+| neighbours are farther away than for 95 % of the left-out problems | the error at that distance is unknown |
 
-The expected time is a time of the libraries that made the measurements. A newer library may be faster.
+The expected time holds for the libraries that made the measurements. A newer library may be faster.
 """
 
 from __future__ import annotations
@@ -70,11 +70,14 @@ ENOUGH = 20
 """Least number of groups of sizes: the quantile of ``LEVEL`` needs 1 / (1 − LEVEL) values."""
 SKILL = 0.5
 _CALIBRATED = 1500
-"""Most problems of a family used for calibration. More would change the quantile by less than its own error."""
-_CELL, _FINE, _CANDIDATES = 0.5, 0.25, 40
-"""Width of a cell of the sizes (doublings), width from ``_DENSE`` problems on, and candidates per cell.
+"""Most problems of a family that are used for calibration.
 
-The candidates are the measured problems nearest to the centre of a cell.
+More problems would change the quantile by less than its own error.
+"""
+_CELL, _FINE, _CANDIDATES = 0.5, 0.25, 40
+"""Width of a cell of sizes, its width in a family of at least ``_DENSE`` problems, and the candidates per cell.
+
+Both widths are in doublings. The candidates are the measured problems nearest to the centre of a cell.
 """
 _DENSE = 1000
 _CHUNK = 1 << 22
@@ -83,10 +86,10 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Estimates of n problems: µs, NaN if unknown.
+    """Estimated times of n problems, µs. NaN if unknown.
 
-    * ``high_us``: lies above the time of 95 % of problems that run at their best.
-    * ``guess_us``: the estimate at any distance and from any neighbours. Use it only to order work.
+    * ``high_us``: the bound that 95 % of the problems stay below if they run at their best.
+    * ``guess_us``: an estimate even if the neighbours are far away or few. Use it only to order work.
     * ``neighbours`` (n × 8): rows of the measured problems, the nearest first. −1 stands for a missing neighbour.
     """
 
@@ -163,7 +166,7 @@ class Comparable:
     def estimates(self, at: Floats, base_us: Floats, own: Ints | None = None) -> Estimates:
         """Return the estimates of problems with the given sizes and base times.
 
-        An estimate depends on its own problem only.
+        The estimate of a problem does not depend on the other problems of the call.
 
         ``own``: the row of each problem's own measurement, which is left out of its estimate. −1 if it has none.
         """
@@ -186,8 +189,8 @@ class Comparable:
 
         A point's ``own`` row is left out.
 
-        The sizes are cut into cells. A point compares only the ``_CANDIDATES`` problems nearest to the centre of its
-        cell, because a million points of a log lie in some thousand cells.
+        The sizes are cut into cells. A point is compared only with the ``_CANDIDATES`` problems nearest to the centre
+        of its cell. This saves time, because the million points of a log lie in only some thousand cells.
         """
         width = _CELL if len(self.at) < _DENSE else _FINE
         cells, inverse = _distinct(np.rint(at / width))
@@ -217,10 +220,10 @@ class Comparable:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The result of leaving groups out.
+    """Errors of the estimates of one family, measured by leaving groups out.
 
-    * ``factor``: the factor of a spread.
-    * ``reach``: the distance (doublings) within which estimates are known.
+    * ``factor``: the factor by which a spread is multiplied.
+    * ``reach``: the largest distance of neighbours (doublings) at which an estimate is given.
     * ``problems``: the number of left-out problems.
     * ``median_error``: the median of |expected / best − 1|.
     * ``log_error``: the root mean square of log(best / expected).
@@ -254,7 +257,7 @@ def _quantile(values: Floats) -> float:
 
 
 def _weighted(log_ratio: Floats, found: Ints, squared: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return weighted mean and spread of the neighbours' logarithms, and their root mean square distance.
+    """Return the weighted mean and spread of the neighbours' ``log_ratio``, and their root mean square distance.
 
     All three are NaN for a row without neighbours.
     """

@@ -6,8 +6,8 @@ Problems of one family are equal in:
 * convolutions: direction, types, layout, number of spatial dimensions, mode, and whether they are grouped or depthwise
 
 Sizes are logarithms to base 2, so that a distance is in doublings. Sizes of a convolution's filter, stride and dilation
-count twice, because they decide on a kernel by more than the work that they add. Texts are parsed by columns, because
-to make the objects of a million problems takes half a minute.
+are weighted twice, because they influence the choice of a kernel more than they change the amount of work. Texts are
+parsed by columns, because it would take half a minute to make objects of a million problems.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Cells: TypeAlias = tuple[str, ...]
 _ASSUMED_TFLOPS, _ASSUMED_GBS = 200.0, 2000.0
 """Rates for a device without a data sheet, TFLOP/s and GB/s.
 
-An estimate depends on them only through ratios of neighbours.
+They hardly change an estimate, because only the ratio of base times of a problem and its neighbours enters it.
 """
 _GROUPINGS = ("", " grouped", " depthwise")
 _UNKNOWN = ("?", "-")
@@ -74,7 +74,7 @@ class Sized:
         return base_time_us(self.flops, self.bytes, peak, sheet.hbm_gbs if sheet else _ASSUMED_GBS)
 
     def by_family(self) -> Iterator[tuple[str, Ints]]:
-        """Yield each family with the places of its problems in this object."""
+        """Yield each family, with the indices of its problems in this object."""
         names = sorted({x.family for x in self.kinds if x.family is not None})
         code = np.array([names.index(x.family) if x.family is not None else -1 for x in self.kinds], dtype=np.intp)
         of_each = code[self.kind]
@@ -87,7 +87,7 @@ class Sized:
 def sized(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
     """Return the products and the convolutions among the canonical texts.
 
-    A text is left out if it does not state all sizes and all that makes a family.
+    A text is left out if it does not state all sizes and all properties that its family is made of.
     """
     given = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(texts, pa.string())
     given = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
@@ -206,9 +206,10 @@ class _Word:
 
 
 def _words(texts: pa.Array, start: str, words: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[Ints, dict[str, _Word]]:
-    """Return the places of the texts of a kind that have exactly these words, and a column per word.
+    """Return the places of the texts that begin with ``start`` and have exactly these words, and a column per word.
 
-    A later word (``input``, ``sms``) that states nothing is ignored. A text in which it states something has no family.
+    The words ``input`` and ``sms``, which were added later, are ignored if they state only unknown values (``?``). A
+    text in which they state a value is left out, so it has no family.
     """
     rows = np.flatnonzero(pc.fill_null(pc.starts_with(texts, start), False).to_numpy(zero_copy_only=False))
     count = 1 + len(words)  # The text begins with the kind.

@@ -1,8 +1,8 @@
 """Joins of tables for the analyzers: facts per source, the measured problem that a call means, calls per problem.
 
-Linked problems are a relation and are never merged (docs/findings.md). The value of a single call passes over a link,
-and the level of the link is recorded. A count of calls passes over a link only if it is clear which problem it belongs
-to.
+Two problems are linked if their texts may mean the same call. They are never merged into one (docs/findings.md). A
+value of one call, such as its time, is used for a linked problem, and the level of the link is recorded. A number of
+calls is used for a linked problem only if it is clear to which problem the calls belong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from logparse.target import same_device
 LEVELS = ("exact", "layout", "shape")
 """Levels of links, the closest first."""
 DEFAULT_TEXT = DEFAULT.text
-"""Text of the solution ``Default``, the library's own choice. A replay names that solution in its fact ``PICK``."""
+"""Text of the solution ``Default``, the library's own choice. The fact ``PICK`` of a replay states which one it is."""
 
 
 def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
@@ -60,7 +60,7 @@ def run_facts(tables: Tables) -> dict[str, str]:
     2. what ``capture`` found out (``facts.json``)
     3. the run's other files
 
-    So a table that was made elsewhere, or whose rows are of several devices, does not change what a log states.
+    Because of this order, a table that was made elsewhere, or whose rows are of several devices, never overrules a log.
     """
     facts = tables.facts
     own = facts[facts["source_id"].isin(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])]
@@ -77,8 +77,7 @@ def run_facts(tables: Tables) -> dict[str, str]:
 def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.DataFrame:
     """Drop rows (with a ``source_id``) whose source is known to be of another device than the target.
 
-    If no target is named, the device of the run's calls stands for it. Because of this, times of two devices are never
-    joined.
+    If no target is named, the device of the run's calls is the target. So times of two devices are never joined.
     """
     here, facts = settings.target or run_facts(tables), facts_of(tables)
     sources = rows["source_id"].unique()
@@ -112,9 +111,9 @@ def timed(measurements: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
-    """Return the rows of the problems named.
+    """Return the rows of the given problems.
 
-    If there are no rows, they are returned at once, because pandas would convert thousands of texts all the same.
+    An empty table is returned at once, because pandas would convert the thousands of texts in ``problems`` for nothing.
     """
     return rows[rows["problem"].isin(problems)] if len(rows) else rows
 
@@ -134,10 +133,10 @@ def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Return time / time of the library's own choice per (problem, solution), if one source has both times.
+    """Return (time of the solution) / (time of the library's own choice) by (problem, solution).
 
-    If several sources have both, the largest ratio is returned. Kernel times of traces are left out, because they are
-    not times of calls.
+    Both times come from one source. If several sources have both times, the largest ratio is returned. Kernel times of
+    traces are left out, because they are not times of calls.
     """
     rows = timed(measurements[(measurements["origin"] != TRACE).to_numpy(dtype=bool)])
     keys = ["source_id", "origin", "problem"]
@@ -150,10 +149,10 @@ def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tup
 
 
 def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFrame:
-    """Return for each of ``problems`` the ``others`` that are linked to it at its closest level.
+    """Pair each of ``problems`` with the ``others`` that it may mean, at the closest level of its links.
 
     Columns ``problem, other, level, choices, fan``. ``choices`` is the number of others that the problem may mean.
-    ``fan`` is the number of problems that the other may stand for. A problem that is itself among ``others`` means
+    ``fan`` is the number of problems that may mean the other. A problem that is itself among ``others`` means only
     itself.
     """
     mine, theirs = pd.Index(problems.dropna().unique()), pd.Index(others.dropna().unique())
@@ -174,9 +173,9 @@ def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) 
 
 
 def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
-    """Return the calls of each problem of the workload, summed over all processes.
+    """Return the number of calls of each problem of the workload, summed over all processes.
 
-    Missing if the log does not count calls.
+    The number is missing if the log does not count calls.
     """
     return workload.assign(calls=workload["calls"].astype("Float64")).groupby("problem")["calls"].sum(min_count=1)
 
@@ -184,7 +183,7 @@ def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
 def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
     """Return how often the workload called each (measured) problem.
 
-    A logged problem that may mean several measured problems adds its count to none.
+    If a logged problem may mean several measured problems, its calls are added to none of them.
     """
     if not len(tables.workload) or not len(problems):
         return {}
@@ -204,11 +203,11 @@ class Given(NamedTuple):
 
 @cached_per_run
 def given_workspaces(tables: Tables) -> Mapping[str, Given]:
-    """Return the workspace that a job gives its calls, per called problem whose workspace a log states.
+    """Return the workspace that the job gives its calls, by the problems for which a log states it.
 
-    hipBLASLt takes no solution that needs more workspace than the call gives. A problem without a statement of its own
-    takes the statement of a linked problem: a Trace line (mask 2) states the workspace, but a bench or profile line of
-    the same call does not.
+    The workspace matters because hipBLASLt takes no solution that needs more than the call gives. If no log states the
+    workspace of a problem, the workspace of a linked problem is used. For example, a Trace line (mask 2) states the
+    workspace, but a bench or profile line of the same call does not.
     """
     calls, links = tables.calls, tables.links
     stated = calls[calls["workspace_bytes"].notna() & ~is_true(calls["by_tool"])][["problem", "workspace_bytes"]]

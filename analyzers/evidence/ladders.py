@@ -1,9 +1,9 @@
 """Ladders: rows of hipBLASLt's tuning file for the sizes between two timed sizes.
 
 hipBLASLt looks a row up by exact sizes, so a job whose token counts vary needs a row for each size. A *rung* lies
-between two neighbouring n of calls that are alike in all else. One solution serves the sizes of a rung, which are the
-multiples of a step. The cost is the bucket-transfer regret: (the solution's time) / (the best time at that size) − 1.
-It is measured if a replay raced the solutions: at both ends of the rung and in its middle.
+between two neighbouring n of calls that are equal in everything else. One solution serves all sizes of a rung, which
+are the multiples of a step. It costs the bucket-transfer regret: (the solution's time) / (the best time at that size) −
+1. The regret is measured at both ends of the rung and in its middle if a replay timed the solutions there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from logparse.text import counted
 
 LIBRARY = "hipblaslt"
 MOST = 0.03
-"""Largest regret of a rung that is written."""
+"""Largest regret at which the rows of a rung are written."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class Rung:
 
 
 def called(tables: Tables) -> list[Problem]:
-    """Return the calls between which rungs lie.
+    """Return the problems between which rungs lie.
 
-    They are the workload's calls. Without such calls they are the problems of the run's tuning files.
+    They are the problems that the run calls. If it calls none, they are the problems that its files time.
     """
     texts: Sequence[str] = list(calls_by_problem(tables.workload).index)
     if not texts:
@@ -89,7 +89,7 @@ def called(tables: Tables) -> list[Problem]:
 
 
 def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
-    """Return the rungs between neighbouring n that have a multiple of ``step`` between them."""
+    """Return a rung for each two neighbouring n that have a multiple of ``step`` between them."""
     families: dict[GemmProblem, dict[int, GemmProblem]] = {}
     for problem in problems:
         if isinstance(problem, GemmProblem) and not problem.members and problem.n is not None:
@@ -118,9 +118,10 @@ class Race:
 
 
 def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Override] | None = None) -> list[Rung]:
-    """Return the rungs of a run, each with the override of that end whose largest regret is smaller.
+    """Return the rungs of a run, each with the override of one of its ends.
 
-    ``overrides``: the overrides of the ends. None: the winners of the races. Rungs without an override are left out.
+    The override is the one whose largest regret is smaller. ``overrides``: the overrides of the ends. None: the winners
+    of the races are used. Rungs without an override are left out.
     """
     raced = races(tables, settings)
     if overrides is None:
@@ -158,7 +159,7 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
 
 @cached_per_run
 def races(tables: Tables, settings: Settings) -> dict[str, Race]:
-    """Return per problem text its race with the most solutions, from the environment with the most races."""
+    """Map each problem text to its race with the most solutions. All races are of one environment."""
     rows = timed(tables.measurements[(tables.measurements["origin"] == RACE).to_numpy(dtype=bool)])
     rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("time_us", ascending=False)
     times: dict[tuple[str, str], dict[str, float]] = {}

@@ -2,9 +2,9 @@
 
     python -m analyzers.evidence.make_expected_times --source "MIOpen 3.5.1" --out FOLDER [--most 1000] FILE …
 
-Of each family at most ``--most`` problems are taken, in turn from every group of sizes, so that all sizes stay covered.
-Each device becomes one Parquet file; times keep four digits.  State source, revision and licence of the files in
-expected_times/README.md.
+At most ``--most`` problems of each family are kept.  They are taken in turn from every group of sizes, so that all
+sizes stay covered.  Each device gets one Parquet file, and times are rounded to four digits.  State the source,
+revision and licence of the files in expected_times/README.md.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> int:
 def best_of_files(files: list[str], source: str) -> pd.DataFrame:
     """Return the best times in the files: ``device, problem, time_us, source``.
 
-    If a problem is in several files, the least time counts.
+    If a problem is in several files, its least time is kept.
     """
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder, create=True)

@@ -5,7 +5,7 @@
 * A second solver: a solver may not apply in a run (another workspace, a deterministic run). If it is the only solver of
   its find-db record, the record counts as empty, and MIOpen searches and overwrites it.
 
-One of the two solvers is therefore named by a find-db, log or replay of the target's build, if there is such a file.
+So if the store has a find-db, log or replay of the target's build, it must name at least one of the two solvers.
 
 Source: ROCm/MIOpen ``src/find_db.cpp``, ``src/include/miopen/generic_search.hpp``.
 """
@@ -24,7 +24,7 @@ from logparse.target import Facts, same_build, same_device
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """Return the findings with their MIOpen overrides completed.
+    """Return the findings, with parameters and a second solver added to their MIOpen overrides.
 
     The second solver is the next fastest in the record of the first solver. Parameters come from perf-dbs of the
     target's device. If perf-db and target both state their MIOpen version, the versions must match. Among several
@@ -37,7 +37,7 @@ def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, F
 
 
 def of_build(measurements: pd.DataFrame, facts: Mapping[str, Facts], target: Facts) -> pd.DataFrame:
-    """Return the measurements by the target's build of MIOpen. Its solvers are in the target's build."""
+    """Return the measurements that the target's build of MIOpen made. That build has all of their solvers."""
     sources = [source for source, mine in facts.items() if _is_build(mine, target)]
     return measurements[(measurements["library"] == "miopen") & measurements["source_id"].isin(sources)]
 
@@ -51,7 +51,7 @@ NOT_IN_THE_BUILD = (
     "{name} is named by no find-db, log or replay of the target's MIOpen, nor is another solver of the problem: where "
     "the build lacks it, MIOpen searches again and overwrites the record; `logparse replay` on the target tries it"
 )
-"""Advice in place of an override whose solvers no file of the target's build names."""
+"""Advice that replaces an override if no file of the target's build names its solvers."""
 
 
 UNTIMED_ZEROS = "MIOpen's Find leaves the kernel that sets dW to zero out of a GEMM solver's time: a call takes longer"
@@ -86,8 +86,8 @@ class _Known:
     def completed(self, finding: Finding, override: Override) -> Finding:
         """Return the finding with parameters, workspace and second solver of its override.
 
-        The finding loses its override if the target's build is known to lack the solvers: files of the build name
-        solvers, but neither solver of the override nor another solver of the problem.
+        The finding loses its override if the target's build seems to lack the solvers. That is so if files of the build
+        name solvers, but neither a solver of the override nor another solver of the problem.
         """
         known = self._of_build(override.target)
         second = self._second(override, finding.evidence)
@@ -155,7 +155,7 @@ class _Known:
 
 
 def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
-    """Return the override with the fastest other solver of the rows. Return None if there is no other solver."""
+    """Return the override, changed to the fastest other solver in ``measurements``. Return None if there is none."""
     rows = timed(measurements).sort_values(["time_us", "solution"])
     rows = rows[rows["solution"] != override.solution.text]
     if not len(rows):

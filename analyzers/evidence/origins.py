@@ -1,4 +1,4 @@
-"""Origins of measurements: who took the times, and which times picks are compared by.
+"""Origins of measurements: who took the times, and whether the times are evidence in comparisons of picks.
 
 A format declares its origins (``kinds.format.Origin``). ``ingest`` stores with each row whether it is evidence, so that
 no reader needs a list of formats.
@@ -15,10 +15,10 @@ RACE, CONFIRM, ACTION, HOST = "replay", "replay-confirm", "replay-action", "repl
 """Origins of a replay.
 
 * ``RACE``: samples of a race. They are not evidence, because selection biases the winner's time low.
-* ``CONFIRM``: paired samples of a pick and a winner. They are two rows of one source, and entry i of both is of the
-  same block.
-* ``ACTION``: samples of a job's problems under each action, taken in turn and without a search. They are about a whole
-  job and not about a better solution of one problem.
+* ``CONFIRM``: paired samples of a pick and a winner. They are two rows of one source. Entry i of both rows was measured
+  in the same block.
+* ``ACTION``: samples of a job's problems under each action, taken in turn and without a search. They show what an
+  action does to a whole job, not which solution of one problem is better.
 * ``HOST``: samples of the time that the host took to enqueue a call of an action. They have no time, because they are
   not times of the call.
 """
@@ -51,18 +51,18 @@ IS_EVIDENCE = f"coalesce(evidence, origin in {tuple(sorted(EVIDENCE_BEFORE))})"
 
 
 def is_evidence(measurements: pd.DataFrame) -> pd.Series[bool]:
-    """Tell for each row whether its time is a measurement of a named solution, which picks are compared by.
+    """Tell for each row whether its time is evidence: a measured time of a named solution.
 
-    The row states it (column ``evidence`` of the view ``measurements``). If the column is missing or empty, the row's
-    origin decides.
+    Picks are compared by such times. The column ``evidence`` of the view ``measurements`` states it. If the column is
+    missing or the cell is empty, the row's origin decides.
     """
     return _stated(measurements, "evidence", measurements["origin"].isin(EVIDENCE_BEFORE))
 
 
 def is_job_log(sources: pd.DataFrame) -> pd.Series[bool]:
-    """Tell for each source whether its facts are of the job that wrote it.
+    """Tell for each source whether it is a log of the job, so that its facts describe the job's machine.
 
-    The column ``job_log`` states it. If it is missing, the format decides.
+    The column ``job_log`` states it. If the column is missing or the cell is empty, the format decides.
     """
     return _stated(sources, "job_log", ~sources["format"].isin(NO_LOGS_BEFORE))
 

@@ -1,8 +1,8 @@
 """The passes of each layer in each file: the best time of W beside the best F and B of the same layer.
 
-The same SQL makes the table from a store and from DataFrames. Of a store's hundreds of thousands of records only this
-table leaves the database. Layers are compared by their hashes, because texts have 150 characters: the aggregates reduce
-millions of times to one row per file and problem before anything is joined.
+The same SQL makes the table from a store and from DataFrames. A store has hundreds of thousands of records, and only
+this table leaves the database. Layers are compared by their hashes, because their texts have 150 characters. The
+aggregates reduce millions of times to one row per file and problem before anything is joined.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 
 
 def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
-    """Add ``sibling_us`` and ``slow`` to ``passes``.
+    """Add the columns ``sibling_us`` and ``slow`` to ``passes``.
 
-    ``sibling_us`` is the slower of F and B, or the time of the only one. ``slow`` is True if W takes so much longer
-    than ``Settings.slow_factor`` and ``Settings.slow_floor_ms`` call it slow.
+    ``sibling_us`` is the time of the slower of F and B of the same layer, or of the only one that is known. ``slow`` is
+    True if W takes more than ``Settings.slow_factor`` times ``sibling_us`` and more than ``Settings.slow_floor_ms``.
     """
     sibling_us = rows[["f_us", "b_us"]].max(axis=1)
     best_us = rows["best_us"] / (1 + TIE)
@@ -63,7 +63,7 @@ def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
 def passes(tables: Tables) -> pd.DataFrame:
     """Return the passes of the tables (see ``read_passes``).
 
-    They are made here if the store's reader did not make them.
+    The passes are computed here unless the reader of the store has computed them.
     """
     return passes_of(tables.measurements) if tables.passes is None else tables.passes
 

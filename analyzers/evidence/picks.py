@@ -1,8 +1,8 @@
 """The picks of the libraries beside the best known solutions: the table that ``suboptimal_pick`` reads.
 
-Times are compared only within one file: pick and best come from the same source, so from one device and one method. A
-solution *index* means something only within one library build and arch. A MIOpen solver is a name and means the same
-everywhere, but its time does not.
+Times are compared only within one file. So the times of pick and best come from one device and one method of
+measurement. A solution *index* has a meaning only within one library build and arch. A MIOpen solver is a name, which
+means the same solver everywhere, but its time differs between machines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from logparse.store.rules import LOGGED, counted_as_sql, picks_sql
 from logparse.target import Facts, comparable, device_of_file, different_devices, same_device
 
 SILENT, UNCALLED = "", "-"
-"""Values of the column ``log`` without a log.
+"""Values of the column ``log`` in rows whose pick no log names.
 
 * ``SILENT``: the run calls the problem, but no log names its pick.
 * ``UNCALLED``: the run never called the problem.
@@ -59,12 +59,12 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
     * ``candidates``: the number of solutions with a time.
     * ``tried``: the number of solutions that ran; solutions that failed count as well.
-    * ``default``: the library's own choice in this source.
-    * ``default_us``, ``noise_us``: the mean and the spread of the default's times in this source, µs.
+    * ``default``: the solution that is the library's own choice in this source.
+    * ``default_us``, ``noise_us``: the mean of the default's times in this source, and the longest minus the shortest
+      of them, µs.
 
-    From a race only the time of the default is taken, and it is also the row's best: selection biases the winner's time
-    low. A problem without a better confirmed solution has been measured all the same, so it belongs in every sum over
-    measured problems.
+    In the row of a race, the default is also the best, and the winner's time is not used, because selection biases it
+    low. The row is kept, because its problem was measured and belongs in every sum over measured problems.
     """
     of_evidence = measurements[is_evidence(measurements) | (measurements["origin"] == RACE)]
     rows = joins.timed(of_evidence)
@@ -96,12 +96,12 @@ def _solutions_of(rows: pd.DataFrame) -> pd.Series:
 def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
     """Put each pick beside the best known solution of its problem.
 
-    If no log names a pick, the library's default stands in. One row per problem and pick, with ``COLUMNS``. Times are
-    in µs. ``calls`` is missing if no log counts calls. ``apart`` is True if the time is not known to be of the device
-    that was called; such a time weighs no calls.
+    Return one row per problem and pick, with ``COLUMNS``. If no log names a pick, the library's default is taken as the
+    pick. Times are in µs. ``calls`` is missing if no log counts calls. ``apart`` is True if the time may be from
+    another device than the one that was called. Such a row has no ``calls``.
 
-    The row is made from the best evidence, in this order: the ``basis`` (``BASES``), the closest link, a confirmation,
-    the most candidates.
+    The row is made from the best evidence, by these criteria in this order: the ``basis`` (``BASES``), the closest
+    link, a confirmation, the most candidates.
     """
     made = _with_workload(tables, picks(tables))
     known = records(_relevant(tables, made["problem"]), tables.facts)
@@ -124,14 +124,14 @@ def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
         return pd.DataFrame(columns=list(COLUMNS))
     order = rows["basis"].map({x: i for i, x in enumerate(BASES)})
     near = rows["level"].map({x: i for i, x in enumerate(joins.LEVELS)})
-    # A confirmation comes first although it has only two candidates: in other files selection biases the fastest
-    # of many low. A race comes last, because all that is taken from it is that the problem was measured.
+    # A confirmation comes first although it has only two candidates, because in other files selection biases the
+    # fastest of many times low. A race comes last, because it only shows that the problem was measured.
     bias = rows["origin"].map({CONFIRM: 0, RACE: 2}).fillna(1)
     near = near.where(bias != 2, len(joins.LEVELS))
-    # Among confirmations the most processes come first, then the latest: to take the fastest would be biased.
+    # Among confirmations, the most processes come first, then the latest. To take the fastest would bias the result.
     few = -rows["source_id"].map(_processes(tables)).fillna(0)
     age = rows["source_id"].map(_ages(tables)).where(bias == 0, 0)
-    # Of two runs with as many candidates the run in question comes first, so that it shows no other run's times.
+    # If two runs have equally many candidates, the analysed run comes first, so that its report shows its own times.
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
     foreign = ~rows["source_id"].isin(own)
     more = -rows["candidates"]
@@ -140,7 +140,7 @@ def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
     rows = rows.sort_values(["problem", "pick", *by])
     rows = rows.drop_duplicates(["problem", "pick"]).merge(calls.reset_index(), on=["problem", "pick"])
     rows["calls"] = rows["calls"].mask(rows["apart"])
-    # Picks that all fall back on the default are one statement about the problem, not one per pick.
+    # All picks of a problem that are judged by the default's time become one row, because they have one time.
     rows["pick"] = rows["pick"].where(rows["basis"] != BY_DEFAULT, rows["default"])
     rows["calls"] = rows.groupby(["problem", "pick"])["calls"].transform("sum", min_count=1)
     return rows.drop_duplicates(["problem", "pick"])[list(COLUMNS)].reset_index(drop=True)
@@ -157,14 +157,20 @@ def _processes(tables: Tables) -> dict[str, int]:
 
 
 def _ages(tables: Tables) -> dict[str, int]:
-    """Return how many sources came after each source. Sources of the same time, or without a time, are equally old."""
+    """Return a rank of each source by age, the latest first.
+
+    Sources that were ingested at the same time have the same rank, and so have sources without a time.
+    """
     ages = tables.sources["ingested_at"].rank(method="dense", ascending=False).fillna(0).astype(int)
     return dict(zip(tables.sources["source_id"].astype(str), ages, strict=True))
 
 
 @cached_per_run
 def counted_as(tables: Tables) -> pd.Series:
-    """Return for each called problem the other text whose pick its calls count for (``counted_as_sql``)."""
+    """Map each called problem to another text of it that has a pick, to which its calls are added.
+
+    ``counted_as_sql`` defines this map.
+    """
     links = tables.links[tables.links["problem"].isin(tables.workload["problem"])]
     frames = {"picks": picks(tables), "links": links[links["problem"] != links["other"]]}
     with reading(frames, {"picks": "problem text", "links": "problem text, other text, level text"}) as con:
@@ -173,10 +179,10 @@ def counted_as(tables: Tables) -> pd.Series:
 
 
 def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
-    """Return the picks with the calls that each stands for, and a ``Default`` per called problem without a logged pick.
+    """Return the picks with their calls, and a pick ``Default`` for each called problem without a logged pick.
 
-    Columns ``log, problem, pick, calls``. A log may name the pick for one text of the problem and count its calls for
-    another text (MIOpen's key and command).
+    Columns ``log, problem, pick, calls``. Calls are moved between texts of a problem, because a log may name the pick
+    with one text and count the calls with another text (for example MIOpen's key and command).
     """
     calls = joins.calls_by_problem(tables.workload).astype("float64")
     without, passed = calls[~calls.index.isin(made["problem"])], counted_as(tables)
@@ -194,7 +200,7 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
 def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
     """Return the measurements of the problems, of problems linked to them, and of problems with a time of the default.
 
-    A system find-db has hundreds of thousands of other records, which no log of the run touches.
+    A system find-db has hundreds of thousands of other records, whose problems no log of the run names.
     """
     links, rows = tables.links, tables.measurements
     linked = links.loc[links["problem"].isin(problems), "other"]
@@ -203,11 +209,10 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 
 
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
-    """Return problems that were measured against their default but never logged.
+    """Return the problems that were measured against their default but that no log calls.
 
-    The loss of one call is reported for them.
-
-    The run itself measured the problem, or it calls a linked problem.
+    Only problems are returned that the run itself measured, or to which a called problem is linked. The loss of one
+    call is reported for them.
     """
     known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
@@ -228,7 +233,7 @@ def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
 
 
 def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
-    """Tell for each time whether it may be of the calls that it would weigh."""
+    """Tell for each row whether its time may be from the device that made the calls of the row."""
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
     known = [log == UNCALLED or not unknown(problem, source, log) for problem, source, log in keys]
@@ -236,9 +241,7 @@ def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
 
 
 def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settings) -> pd.DataFrame:
-    """Drop rows of files that some fact shows to be of another device than the log or the target.
-
-    Add the column ``same``.
+    """Drop rows whose file is known to be from another device than the log or the target, and add ``same``.
 
     ``same`` is True if an index means the same solution in log and file.
     """
@@ -264,9 +267,9 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settin
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
     """Add ``basis``, ``pick_us`` and ``noise_us`` to each row.
 
-    A file that holds a single solution of a problem (a tuner's winner) gives no loss. If the picks that happen to equal
-    it counted as lossless and the others as unmeasured, the total loss would be biased low. If the other solutions were
-    tried and failed, the remaining solution is the best.
+    A file in which only one solution of a problem was tried (a tuner's winner) measures no pick. Otherwise a pick that
+    happens to be this solution would be measured with no loss, while all other picks stay unmeasured, and the total
+    loss would be biased low. If other solutions were tried and failed, the remaining solution is the best.
     """
     index = rows["pick"] != joins.DEFAULT_TEXT
     choice = rows["tried"] > 1
@@ -279,10 +282,10 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 class UnknownDevice:
-    """The times that are not known to be of a run's calls. A run of one device has no such times.
+    """Test whether a time may be from another device than the run's calls. In a run of one device none is.
 
-    A log that states no device may be of any device of the run's files. To weigh one device's times with its calls
-    would claim a saving that nothing measured.
+    A log that states no device may be from any device of the run's files. If its calls were multiplied by the times of
+    one device, the result would be a saving that nothing measured.
     """
 
     def __init__(self, tables: Tables) -> None:
@@ -294,9 +297,9 @@ class UnknownDevice:
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}
 
     def __call__(self, problem: str, source: str, log: str | None = None) -> bool:
-        """Return True if the time of ``source`` is not known to be of the device that made the calls of ``problem``.
+        """Return True if ``source`` is not known to be from the device that made the calls of ``problem``.
 
-        ``log``: the log whose calls are meant (None: any log).
+        ``log``: consider only the calls in this log. None: consider the calls in all logs.
         """
         callers = self._callers.get(problem, ()) if log is None else (log,)
         device = self._device.get(source, "")

@@ -111,7 +111,7 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
     for name in _WHOLE:
         frames[name] = con.execute(f"select * from {name}").df()
     wanted = {"links": "from linked", "measurements": _MEASUREMENTS, "conv_problems": _CONVS}
-    for name, sql in wanted.items():  # Arrow makes no Python object per text.
+    for name, sql in wanted.items():  # The detour over Arrow makes no Python object per text.
         frames[name] = con.sql(sql).to_arrow_table().to_pandas()
     frames["messages"] = frames.pop("process_messages")
     return of_one_device_each(frames)
@@ -120,8 +120,8 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
 def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Split each file whose rows state several devices into one source per device. aiter's tables are such files.
 
-    Because times are joined by source, times of two devices then never meet. The file's other facts are copied to each
-    of the new sources.
+    Because times are compared only within a source, times of two devices are then never compared. The file's other
+    facts are copied to each of the new sources.
     """
     import pandas as pd
 
@@ -159,14 +159,14 @@ def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFram
 _OF_RUN = ("calls", "workload", "process_messages")
 _WHOLE = ("sources", "gemm_problems", "solutions", "kernels", "collectives", "facts")
 _READ = " ".join((*_OF_RUN, *_WHOLE, "measurements", "gemm_rows", "conv_rows", "open_links"))
-"""The views that ``_near_the_calls`` and the queries beside it name. To make all views would take a quarter longer."""
+"""The views that ``_near_the_calls`` and its callers read. To make all views would take a quarter longer."""
 _CALLED = full_links_sql("""
     select problem from gemm_rows where problem in (from called)
     union all select problem from conv_rows where problem in (from called)""")
 _LINKS = f"from open_links union all {_CALLED}"
-"""All links, except links from a full problem to itself if the run does not call it.
+"""All links, but without the links from a full problem to itself if the run does not call the problem.
 
-There may be 200,000 of the latter.
+There may be 200,000 such links.
 """
 _LINKS_OF_CALLS = f"""
     select * from open_links where problem in (from called) or other in (from called) union all {_CALLED}"""
@@ -237,11 +237,11 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 
 
 def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
-    """Return notes for the user about two words that name runs.
+    """Return notes for the user about words that name runs.
 
-    * A note if both words are the same.
-    * A note if a word is a file that ``store`` has already as part of a run. The file is read again, without the rest
-      of that run.
+    * There is a note if two words are the same.
+    * There is a note if a word is a file that ``store`` already has as part of a run, because the file is then read
+      again, without the rest of that run.
     """
     if len(set(words)) < len(words):
         return [f"note: {words[0]} is compared with itself"]

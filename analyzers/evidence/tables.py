@@ -27,7 +27,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Traces of a run that count in no sum.
+    """Traces of a run that are left out of every sum.
 
     * ``why``: the reason.
     * ``sources``, ``names``: ids and names of the files.
@@ -55,20 +55,21 @@ _NAMED = 3
 class Tables:
     """The tables of one run, plus the measurements and facts of every run of the store.
 
-    Evidence may come from any run.
+    The other runs are included because evidence may come from any run.
 
     The columns are those in the SQL views of the same names. ``calls``, ``workload`` and ``messages`` hold only rows of
     ``run``. ``messages`` is per process: it has a column ``pid``.
 
-    * ``passes``: the table of ``evidence.passes`` for the store. None if ``measurements`` lacks nothing. It is set if
-      ``measurements`` lacks the records that only system find-dbs contain.
-    * ``find_dbs``: a function that reads the best times of find-dbs (``source_id, problem, time_us``). Set like
-      ``passes``.
+    * ``passes``: the table of ``evidence.passes`` for the whole store. It is set if ``measurements`` lacks the records
+      that only system find-dbs contain, and None if ``measurements`` is complete.
+    * ``find_dbs``: a function that reads the best times of find-dbs (``source_id, problem, time_us``). It is set if
+      ``passes`` is set.
     * ``solvers``: ``source_id, library, solution`` of all solutions of MIOpen, for the checks of override files.
     * ``timeline``: a function that reads the row of a trace (``libraries/torch_profiler/timeline.py``) by the id of its
       source. It returns None if the store has no row.
     * ``left_out``: traces that are no part of the job's time. The tables of the job's time do not contain them.
-    * ``unlike``: why the times of the run's traces cannot be added, empty if they can (``evidence/traces.py``).
+    * ``unlike``: the reason why the times of the run's traces are not added (``evidence/traces.py``). Empty if they
+      are.
     """
 
     run: str
@@ -96,9 +97,9 @@ class Tables:
 def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a connection with DataFrames as views, so that the SQL for a store's views runs on them.
 
-    ``columns`` lists the columns of each view, for example ``source_id text, count int``. A column that a frame lacks
-    is unknown in all rows. Kinds are ``text``, ``int`` (a fraction is rounded), ``float``, ``bool`` and ``floats`` (a
-    list).
+    ``columns`` lists the columns of each view, for example ``source_id text, count int``. If a frame lacks a column,
+    the column is null in all rows. Kinds are ``text``, ``int`` (a fraction is rounded), ``float``, ``bool`` and
+    ``floats`` (a list).
     """
     with shared_database().cursor() as con:
         for view, wanted in columns.items():
@@ -107,7 +108,7 @@ def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> I
 
 
 def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
-    """Convert columns of a frame to Arrow's types. pandas would allow a missing value to be of any type."""
+    """Convert columns of a frame to Arrow's types, because in pandas a missing value may have any type."""
     import pyarrow as pa
 
     types = {
@@ -122,7 +123,7 @@ def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
         if name not in frame:
             return pa.nulls(len(frame), types[kind])
         cells = frame[name]
-        if kind == "int":  # Counts have fractions if the run's kinds of units are weighed.
+        if kind == "int":  # ``units.weighed`` makes numbers of calls with a fraction.
             cells = cells.astype("Float64").round().astype("Int64")
         return pa.array(cells.astype(object), types[kind], from_pandas=True)
 

@@ -5,12 +5,12 @@ Traces that are left out are counted, and ``recommend`` states them. The rules a
 | left out | reason |
 |---|---|
 | a copy of a trace, for example beside its ``.gz`` | The same kernels at the same times ran once. |
-| the capture of a graph | It is no time of the job: only the launches of the graph are. |
-| kernels of another profiler | Beside a trace of torch.profiler they are the same work once more. |
-| a trace without marked steps, beside traces with marked steps | The number of steps that it holds is unknown. |
+| the capture of a graph | The capture is not part of the job's time, only the launches of the graph are. |
+| kernels of another profiler, beside a trace of torch.profiler | The trace contains the same work already. |
+| a trace without marked steps, beside traces with marked steps | The number of its steps is unknown. |
 
-Traces of two devices or of two programs are never added, because nothing runs for their sum (``unlike``). Two traces
-are of one program if at least one statement holds:
+Traces of two devices or of two programs are never added, because no job takes the sum of their times (``unlike``). Two
+traces are of one program if at least one statement is true:
 
 * They are of one process.
 * They are of different ranks of one job.
@@ -37,18 +37,18 @@ TORCH = "torch-profiler"
 TRACE_ID, CAPTURE = "trace_id", "graph_capture"
 """Facts of a trace.
 
-* ``TRACE_ID``: tells the trace from every other trace.
-* ``CAPTURE``: what the trace of a graph's capture holds besides the job's work.
+* ``TRACE_ID``: identifies the trace.
+* ``CAPTURE``: number and time of the kernels that the trace of a graph's capture holds besides the job's work.
 """
 STEPS, KINDS, RANK, PID = "profiler_steps", "unit_kinds", "rank", "pid"
 _OF_TIME = r"gpu_|profiler_steps|graph_(?!capture)|untraced_step_us|unit_kinds|epilogue_|gelu_|searches"
 """Facts that state times and counts of a trace."""
 _IN_COMMON = 0.05
-"""Least share of time in common problems (0 to 1) at which two traces are taken for one program."""
+"""Least share of the time (0 to 1) in common problems at which two traces are assumed to be of one program."""
 
 
 def of_the_job(tables: Tables) -> Tables:
-    """Return the tables without the traces that are no part of the job's time. ``left_out`` lists these traces."""
+    """Return the tables without the traces that are not part of the job's time. ``left_out`` lists these traces."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     kernels = tables.kernels[tables.kernels["run"] == tables.run]
     sources = tables.sources[tables.sources["run"] == tables.run]
@@ -90,7 +90,7 @@ _UNMARKED = "a trace without marked steps, beside traces that mark them"
 def _reasons(
     torch: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], ran: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the sources that do not count beside the others, each with the reason."""
+    """Yield the sources that repeat the work of other sources or are captures of graphs, each with the reason."""
     seen: set[str] = set()
     for source in torch:
         known = of.get(source, {}).get(TRACE_ID, [])
@@ -166,7 +166,7 @@ def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
 
 
 def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], kernels: pd.DataFrame) -> str:
-    """Return a sentence that says why the times of the sources are not added. Empty if they are of one job."""
+    """Return a sentence with the reason why the times of the sources are not added. Empty if they are of one job."""
     devices = _grouped(sources, lambda one, other: _same_device(of.get(one, {}), of.get(other, {})))
     if len(devices) > 1:
         return _sentence("devices", {_device(of.get(x[0], {})): [paths[y] for y in x] for x in devices})
@@ -216,7 +216,7 @@ def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """Return per source the share of each problem in the time of all of its problems (0 to 1)."""
+    """Return for each source how its time is divided among problems: the shares (0 to 1) by problem."""
     mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
     sums = mine.groupby(["source_id", "problem"])["total_us"].sum()
     return {str(x): each.droplevel(0) / each.sum() for x, each in sums.groupby(level=0) if each.sum() > 0}
@@ -234,7 +234,7 @@ def _of_one_job(one: Facts, other: Facts) -> bool:
 def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
     """Tell whether two traces have enough problems in common, by time (``_IN_COMMON``).
 
-    A trace that names no problem is taken to be alike, because nothing tells it apart.
+    A trace that names no problem counts as alike, because nothing shows that it is of another program.
     """
     if one is None or other is None:
         return True
@@ -247,10 +247,11 @@ def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
 
 @cached_per_run
 def unknown_idle(tables: Tables) -> str:
-    """Return a sentence that says why the GPU's idle time is unknown. Empty if it is known.
+    """Return a sentence with the reason why the GPU's idle time is unknown. Empty if it is known.
 
-    A profiler may lose the kernels of some launches of a graph. These launches then look like idle time. They matter
-    if, at the mean time of the launches with kernels, they take at least ``_HIDDEN`` of the window.
+    A profiler may lose the kernels of some launches of a graph. These launches then look like idle time. Their time is
+    estimated by the mean time of the launches with kernels. The idle time counts as unknown if they take at least
+    ``_HIDDEN`` of the window.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     lost, kept, us, window = (

@@ -1,8 +1,8 @@
-"""Verdict of trials in the job on an action: faster, not faster, or why nothing is known. Pure.
+"""Judge an action by its trials in the running job: faster, not faster, or the reason why nothing is known. Pure.
 
-Each process that tried the action gives pairs of blocks (``logparse/capture/in_job/logparse_in_job/pairs.py``). All
-pairs are one sample here. The interval of their signed ranks is widened twice, each time by the root of the sum of
-squares:
+Each process that tried the action gives pairs of blocks of units, one block with the action and one without
+(``logparse/capture/in_job/logparse_in_job/pairs.py``). The pairs of all processes are one sample here. The interval of
+their signed ranks is widened twice, each time by the root of the sum of squares:
 
 * by the effect found in control pairs, which is no effect of the action
 * by half the range of the processes' medians, because each process has a bias that taking turns does not remove
@@ -75,7 +75,10 @@ class Tried:
 
     @property
     def same(self) -> tuple[float, float, str] | None:
-        """The comparison of results that deviates most beyond its tolerance."""
+        """The worst comparison of results with and without the action: deviation, tolerance and description.
+
+        A comparison beyond its tolerance is worse than any other. None if no process compared results.
+        """
         found = [x.same for x in self.seen if x.same is not None]
         return max(found, key=lambda x: (x[0] > x[1], x[0])) if found else None
 
@@ -133,7 +136,7 @@ class Tried:
 
     @property
     def is_lost(self) -> bool:
-        """True if the action is shown to be of no use to this job."""
+        """True if the trials show that the action does not help this job, or breaks or changes it."""
         return self.outcome in ("not faster", "differs", "broken")
 
     @property
@@ -164,7 +167,7 @@ def unit_word(tables: Tables) -> str:
 
 
 def gathered(names: Iterable[str], starts: Sequence[Record], floor: float = FLOOR) -> list[Tried]:
-    """Return what all starts found for each action. Actions that save most come first."""
+    """Return what all starts of the job found for each action. Actions that save most come first."""
     return _sorted(names, [x for record in starts for x in record.seen], floor)
 
 

@@ -1,9 +1,9 @@
-"""Units of work: how often a job did each kind, how long each kind took, and traces weighed by these counts.
+"""Units of work: how often a job did each kind and how long it took, and traces weighed by these numbers.
 
 A job's unit is a step, a request or a call (``logparse/capture/in_job/logparse_in_job/units.py``). Kinds of units
-differ in sizes, for example batches of 1 and of 16, or a first and a later token. A trace holds a few units, and their
-mix is chance, while the process counted all of its units. So the kernels of a kind are multiplied by (the kind's share
-of the run) / (its share of the traces). If nothing counted units, only a trace's own marked steps are known.
+differ in sizes, for example batches of 1 and of 16, or a first and a later token. A trace holds a few units of random
+kinds, but the process counted all of its units. So the kernels of a kind are multiplied by (the kind's share of the
+run's units) / (its share of the traced units). If nothing counted units, only a trace's own marked steps are known.
 
 Logs slow the host: on two H100s, units took 1.2 to 1.9 times as long with logs. ``tune`` therefore also runs the job
 without logs. If there are times of such a run, they replace the times of the logged run.
@@ -25,7 +25,7 @@ from logparse.libraries.torch_profiler.busy import BEFORE, COMMUNICATION
 from logparse.libraries.torch_profiler.searches import SEARCH
 
 KINDS = "unit_kinds"
-"""Fact of a trace: how many units of each kind it holds (JSON)."""
+"""Fact of a trace: the number of its units by kind (JSON)."""
 
 
 WINDOW = "window"
@@ -109,9 +109,9 @@ class Units:
 
     @property
     def untraced_share(self) -> float:
-        """Share of the units' time in kinds that no trace holds (0 to 1).
+        """Share of the units' time that is in kinds without a traced unit (0 to 1).
 
-        A kind without a time counts with the mean time.
+        A kind whose time is unknown is given the mean time.
         """
         parts = [(x.count * (x.mean_us or self.mean_us or 1.0), x.traced) for x in self.kinds]
         total = math.fsum(us for us, _ in parts)
@@ -147,11 +147,10 @@ def unit_word(facts: pd.DataFrame) -> str:
 
 
 def unmarked_ranks(facts: pd.DataFrame) -> int:
-    """Return the number of ranks that left traces without marked steps.
+    """Return the number of ranks that left traces, if no trace marks steps.
 
-    Return 0 for a single rank or with marked steps.
-
-    Without marked steps the unit of the job is the work of one rank, so that the trace of another rank changes no sum.
+    Return 0 if there is only one rank, or if a trace marks steps. The number is needed because without marked steps the
+    unit of the job is the work of one rank, so that the trace of another rank changes no sum.
     """
     if facts["name"].eq("profiler_steps").any():
         return 0
@@ -163,8 +162,8 @@ def unmarked_ranks(facts: pd.DataFrame) -> int:
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
     """Return the units of the processes that have these facts. Return None if none counted units.
 
-    The times of several processes are interleaved, so that the later half of them is the later half of each process.
-    ``alone``: take the times of a run without logs if there is one beside the logged run.
+    The times of several processes are interleaved, so that the later half of all times contains the later half of each
+    process. ``alone``: if there is a run without logs beside the logged run, take its times.
     """
     found = [*units_by_source(facts).values()]
     logged = [x for x in found if not x.alone]
@@ -178,11 +177,12 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
 
 
 def as_alone(after: Tables, before: Tables, before_us: float, after_us: float, kinds: Sequence[str]) -> Tables:
-    """Return the tables ``after``, whose run was timed with logs, with the scaled times of ``before`` without logs.
+    """Add times without logs to the tables ``after``, whose run was timed only with logs.
 
-    ``before_us`` and ``after_us`` are the mean times (µs) of a unit of the kinds ``kinds`` in the two runs. Times
-    without logs are scaled to the moment of ``before_us``. The times of units are scaled by after_us / before_us as
-    well. Nothing changes if ``before`` has no times without logs.
+    The times are those of ``before`` without logs, scaled. ``before_us`` and ``after_us`` are the mean times (µs) of a
+    unit of the kinds ``kinds`` in the two runs. All times are multiplied by ``before_us`` / (mean time in ``before``
+    without logs), because the machine may be slower or faster by now. The times of units are also multiplied by
+    ``after_us / before_us``. If ``before`` has no times without logs, ``after`` is returned as it is.
     """
     rows = before.facts[before.facts["run"] == before.run]
     rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"])]
@@ -226,7 +226,7 @@ def _by_turns(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
-    """Return the units of each process that counted some, by its source. The busiest process is last."""
+    """Map the source of each process that counted units to these units. The busiest process is last."""
     out: dict[str, Units] = {}
     rows = facts[facts["name"].isin([UNIT, TRACING, ALONE, SETTINGS]) | facts["name"].str.startswith(KIND)]
     for source, each in rows.groupby("source_id"):
@@ -244,15 +244,13 @@ def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
 def weighed(tables: Tables) -> Tables:
     """Return the tables with kernels and calls weighed as in an average unit of the whole run.
 
-    * Kernels of a kind of unit are weighed by the kind's share of the run.
+    * Kernels of a kind of unit are weighed by the kind's share of the run's units.
     * Kernels that compute at the same time on several streams share the time in which any of them runs, so that their
-      sum
-      does not exceed that time.
-    * If a log counts the calls of some problems, these are calls of the whole run. The traces' calls in the workload
-      are
-      then scaled to the whole run, too.
+      sum does not exceed that time.
+    * If a log counts the calls of some problems, it counts calls of the whole run. Then the calls in the workload that
+      come from traces are scaled to the whole run, too.
 
-    Counts of calls become numbers with a fraction. If none of the cases applies, nothing changes.
+    Numbers of calls may get a fraction. If none of the cases applies, nothing changes.
     """
     kernels = tables.kernels
     if not len(kernels):
@@ -291,7 +289,7 @@ def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
 def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
     """Return weighed tables (``weighed``) as if the run had done ``counts`` units of each kind and none of other kinds.
 
-    Their sums are still over as many average units as the traces hold.
+    The sums of the tables still cover as many average units as the traces hold.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     traced = traced_kinds(facts)
@@ -303,7 +301,7 @@ def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
 
 
 def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tables:
-    """Return the tables with the calls of the kernels and of their problems multiplied by ``factor`` (one per row)."""
+    """Multiply the calls of the kernels and of their problems by ``factor``, which has one value per kernel row."""
     calls, workload = _counted(tables, kernels, factor)
     changed = tables.kernels.assign(calls=kernels["calls"] * factor)
     return replace(tables, kernels=changed, calls=calls, workload=workload)
@@ -336,7 +334,7 @@ def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int
 
 
 def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
-    """Return how many units of each kind all traces of the run hold."""
+    """Return the number of units of each kind in all traces of the run."""
     out: dict[str, int] = {}
     for value in facts.loc[facts["name"] == KINDS, "value"]:
         for name, count in json.loads(value).items():
@@ -347,11 +345,11 @@ def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
 def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Return per row of kernels: (time in which any kernel of its trace computed) / (sum of the times of the rows).
 
-    The kernels of one operator in ``rows`` share their time already (``records.without_overlap``).
+    Kernels of one operator that overlap share their time already, because ``records.without_overlap`` divided it.
     """
     computes = ~communicates(kernels)
     rows = kernels[computes & ~kernels["op"].isin([BEFORE, SEARCH])].groupby("source_id")
-    # A trace of several devices counts with the mean per device.
+    # For a trace of several devices, the mean per device is used.
     summed = rows["total_us"].sum() / rows["device"].nunique().clip(lower=1)
     found = facts[facts["name"] == "gpu_compute_us"].set_index("source_id")["value"]
     share = (pd.to_numeric(found, errors="coerce") / summed).clip(upper=1.0)
@@ -360,9 +358,9 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 _OVERLAP = 0.995
-"""Largest share that is scaled.
+"""Factors from this value up to 1 are taken as 1.
 
-Above it, kernels only begin while the kernel before them ends: there is no second stream.
+With such a factor, kernels overlap only because one begins while the kernel before it ends. There is no second stream.
 """
 
 

@@ -1,7 +1,7 @@
 """The shipped best times: one Parquet file per device.
 
-``make_expected_times.py`` makes the files; README.md beside them states their sources. A file is read when its device
-is asked for.
+``make_expected_times.py`` makes the files; README.md beside them states their sources. A file is read only if its
+device is asked for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Student's t distribution and the functions that it needs. Pure. Numbers of formulas: Abramowitz and Stegun (1964).
 
-SciPy has all of this. But nothing else here needs SciPy, and it would double the size of the download.
+SciPy has these functions. They are written here all the same, because nothing else needs SciPy, and SciPy would double
+the size of the download.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
     """Return I_x(a, b) by its continued fraction (26.5.8), evaluated with Lentz's method."""
     if x <= 0 or x >= 1:
         return min(1.0, max(0.0, x))
-    if x > (a + 1) / (a + b + 2):  # Here the fraction converges slowly (26.5.2).
+    if x > (a + 1) / (a + b + 2):  # The fraction converges slowly here, so the symmetry 26.5.2 is used.
         return 1 - incomplete_beta(1 - x, b, a)
     front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1) or _TINY)

@@ -24,10 +24,10 @@ from analyzers.evidence.statistics.distributions import (
 
 Floats = npt.NDArray[np.float64]
 TIE = 1e-9
-"""Relative tolerance of a threshold: a time exceeds it only by more than this.
+"""Relative tolerance of a threshold: a time exceeds a threshold only if it is larger by more than this.
 
-No clock resolves 1e-9, and the rounding of doubles is smaller. So a time of exactly 3 or 1.05 times another one does
-not exceed the threshold.
+No clock resolves 1e-9, and the rounding of doubles is smaller. So a time that is exactly 3 times another time does not
+exceed a threshold of 3.
 """
 _LEAST_VARIANCE = 1e-12
 """Least variance of a log ratio. A deviation of one in a million is below the resolution of any timer."""
@@ -51,7 +51,7 @@ def median(samples: Sequence[float]) -> float:
 def spread(samples: Sequence[float]) -> float:
     """Return the relative spread (0.01 means 1 %). NaN for fewer than two samples.
 
-    It is the scaled median absolute deviation of the logarithms, which a few outliers do not move.
+    The spread is the scaled median absolute deviation of the logarithms, because a few outliers do not change it.
     """
     if len(samples) < 2:
         return math.nan
@@ -62,7 +62,7 @@ def spread(samples: Sequence[float]) -> float:
 def pooled_spread(groups: Sequence[Sequence[float]]) -> float:
     """Return the relative spread within groups that share one clock and timer. NaN if no group has two samples.
 
-    Deviations from a group's own median are too small by the factor √(n/(n−1)). They are multiplied by it.
+    Deviations from the median of a group of n are too small by the factor √(n/(n−1)), so they are multiplied by it.
     """
     deviations: list[Floats] = []
     for group in groups:
@@ -113,11 +113,11 @@ def variance_of_median(values: Floats) -> Variance:
 
 
 def moderated(variances: Sequence[Variance]) -> list[Variance]:
-    """Shrink the variances of small groups, measured in the same way, towards their common value.
+    """Shrink the variances of small groups towards their common value. All groups are measured in the same way.
 
-    Empirical Bayes (Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004), article 3, section 6.2): the true variances are
-    taken as scaled inverse chi-squared. Its scale and degrees of freedom are fitted to mean and variance of the log
-    sample variances.
+    The method is empirical Bayes (Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004), article 3, section 6.2). It assumes
+    that the true variances have a scaled inverse chi-squared distribution. The scale and the degrees of freedom of that
+    distribution are fitted to the mean and the variance of the logarithms of the sample variances.
 
     A simulation showed that t-intervals of few groups and of unlike groups are too narrow without three limits:
 
@@ -142,7 +142,10 @@ def moderated(variances: Sequence[Variance]) -> list[Variance]:
 
 
 def greater_p(value: float, variance: Variance) -> float:
-    """Return the one-sided p-value of a t-test: a normal value with this variance against a mean of at most 0."""
+    """Return the one-sided p-value of a t-test of the hypothesis that the mean is at most 0.
+
+    ``value`` is an estimate of the mean, with normal errors of this ``variance``.
+    """
     if variance.value <= 0:
         return 0.0 if value > 0 else 1.0
     return student_t_tail(value / math.sqrt(variance.value), variance.degrees)
