@@ -1,20 +1,23 @@
-"""Judge if an action did to the whole job what was promised: compare equal units of work of two runs.
+"""Judge whether an action gave the whole job the promised gain: compare equal units of work of two runs.
 
 The kinds of units (``analyzers/evidence/units.py``) that both runs traced are compared.  Both runs are weighed by how
-often the run before did each kind, so that another mix of kinds is no gain.  Two times are judged:
+often the run before did each kind, so that a different mix of kinds does not look like a gain.  Two times are judged:
 
 * the kernels that compute, against the sum that ``recommend`` makes for the run before;
 * the unit's wall time without a profiler (``unit_time.py``).
 
-Collectives belong to neither promise, because their time depends on when the other ranks arrive.
+Neither promise includes collectives, because their time depends on when the other ranks arrive.
 
-Two runs at two times meet different conditions on the machine.  A step took 48.1 ms, and 30.6 ms two minutes later,
-with an action that gained 2 % by turns (ddp of ``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``).  So if the
-wall time of such runs moved by more than the simulated step does under the actions, it says nothing about the actions.
+Two runs at different times meet different conditions on the machine.  For example, a step took 48.1 ms, and two minutes
+later 30.6 ms with an action.  When both runs took turns, the action gained 2 % (ddp of
+``benchmarks/results/jobs-NVIDIA-H200-2026-11-27.json``).  So if the wall time of two such runs changed by more than the
+simulated step does under the actions, the change proves nothing about the actions.
 
-If the wall time decides nothing, kernels may decide.  A step gains nothing from faster kernels in two cases, as long as
-the host launches as many: it would hardly be shorter with kernels that take no time (simulated), or its kernels take as
-long as before.
+If the wall time decides nothing, kernels may decide.  If the host launches as many kernels as before, a step gains
+nothing in two cases:
+
+* even kernels that take no time would hardly make the step shorter (simulated);
+* the kernels take as long as before.
 """
 
 from __future__ import annotations
@@ -47,15 +50,18 @@ Verdict: TypeAlias = Literal[
     "time unknown",
 ]
 SHARE = 0.5
-"""Least share of the unit time of the run before: runs whose common kinds are less did not do the same work."""
+"""Least share (0 to 1) of the first run's unit time that must be in kinds of units that both runs did.
+
+With a smaller share, the runs did not do the same work.
+"""
 _ALIKE = 0.1
-"""Ranks of one job whose numbers of units differ by more than this share do not do the same units."""
+"""Largest relative difference (0 to 1) between the ranks' numbers of units.  Beyond it, ranks do different units."""
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Group:
-    """All operators of one kind: GPU time in µs before, as promised, and after."""
+    """GPU time of all operators of one kind: before, as promised, and after, µs."""
 
     name: str
     before_us: float
@@ -67,18 +73,18 @@ class Group:
 class ActionProof:
     """Proof of the actions' effect: times of an average ``unit`` (step, request, … or the whole run), µs.
 
-    * ``before_us``, ``promised_us``, ``after_us``: kernels of its process that compute; 0 if a run has no trace.
-      ``low_us`` and ``high_us`` are the interval of the promise.
+    * ``before_us``, ``promised_us``, ``after_us``: time of the kernels that compute; 0 if a run has no trace.
+      ``low_us`` and ``high_us`` are the interval of ``promised_us``.
     * ``wall``: the unit's wall time without a profiler, None if it is unknown.
     * ``share``: share of the unit time of the run before in kinds of units that both runs have (0 to 1).
     * ``collectives_us``: exposed communication, before and after.
     * ``step``: the unit under the actions as simulated from the traces of the run before, None if it is unknown.
     * ``launched``: number of kernels that the host launches in a unit, before and after.
-    * ``host_us``: how much longer the host is expected to take for what the actions change.
-    * ``same``: both runs launched the same kernels, about as often.
-    * ``doubts``: reasons why the two runs cannot be compared.  ``notes``: other facts for their reader.
-    * ``unproven``: the reason why nothing shows that the run after applied the actions.  A gain then proves nothing
-      about them.
+    * ``host_us``: extra time that the host is expected to need for the changed calls; negative if it needs less.
+    * ``same``: True if both runs launched the same kernels, about as often.
+    * ``doubts``: reasons why the two runs cannot be compared.  ``notes``: other facts for the reader.
+    * ``unproven``: the reason why nothing shows that the run after applied the actions.  If there is one, a gain proves
+      nothing about the actions.
     """
 
     before: str
@@ -124,8 +130,9 @@ class ActionProof:
     def undecided(self) -> bool:
         """True if the wall time decides nothing.
 
-        There are two cases.  Its interval holds both no gain and a gain worth having, and nothing else decides.  Or the
-        time shows another host.
+        There are two cases.  In the first, the interval of the gain contains both no gain and a gain worth having, and
+        kernels do not decide either (``limit``, ``little``).  In the second, kernels cannot explain the difference of
+        the wall times (``of_the_host``).
         """
         if self.wall is None or self.of_the_host:
             return self.of_the_host
@@ -137,10 +144,10 @@ class ActionProof:
 
     @property
     def _host_saves_us(self) -> float:
-        """Time that the host may save, µs: as a replay saw it, or by kernels that it no longer launches.
+        """Time that the host may save, µs: as a replay measured it, or by launching fewer kernels.
 
-        Without a simulation, a kernel counts with twice the unit's time per kernel, because fills go with kernels, and
-        no store counts fills.
+        Without a simulation, each launch is taken to cost twice the unit's time per kernel, because fills are launched
+        together with kernels, and the store does not count fills.
         """
         before, after = self.launched
         each = self.step.launch_us if self.step else 2 * self._unit_us / before if before else 0.0
@@ -150,7 +157,7 @@ class ActionProof:
     def little(self) -> str:
         """The reason why there is no effect; empty if there may be one.
 
-        Kernels take as long as before, the wall time decides nothing, and no collective changed.
+        There is no effect if kernels take as long as before, the wall time decides nothing, and no collective changed.
         """
         least, most = self.gained_us - self.noise_us, self.gained_us + self.noise_us + self._host_saves_us
         communicates = any(self.collectives_us) and not self.same
@@ -165,7 +172,7 @@ class ActionProof:
     def limit(self) -> str:
         """The reason why faster kernels do not shorten the unit; empty without such a reason.
 
-        The unit waits for something else, which has not become less.
+        Such a reason is that the unit waits for something else (host, communication), which has not become shorter.
         """
         step = self.step
         if step is None or step.ceilings.free_kernels_us - self._host_saves_us <= (1 - WORTH) * step.now_us:
@@ -179,8 +186,8 @@ class ActionProof:
     def of_the_host(self) -> bool:
         """True if the wall times differ by more than the kernels' times can explain.
 
-        There are two cases: a gain although the kernels' times do not matter, or, for runs at two times, a change that
-        the simulation does not predict.
+        There are two cases.  In the first, the unit is faster although kernels' times do not matter for it (``limit``).
+        In the second, two runs one after the other differ by more than the simulation predicts.
         """
         wall, step = self.wall, self.step
         if wall is None or (self.limit and wall.faster):
@@ -195,9 +202,9 @@ class ActionProof:
 
     @property
     def unexplained(self) -> tuple[Group, ...]:
-        """Operators that explain a gain far outside of the promised interval; empty if the gain is within it.
+        """Operators that explain a gain far above the promised interval; empty if the gain is not far above it.
 
-        Far means: beyond the interval's end by more than the distance from the promise to that end.
+        Far means: beyond the end of the interval by more than the distance between the promise and this end.
         """
         if self.low_us - self.after_us <= self.promised_us - self.low_us:
             return ()
@@ -206,9 +213,10 @@ class ActionProof:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict that is shown.  A gain without a sign that an action was applied is ``time unknown``.
+        """The verdict that is shown.
 
-        A job may have been compared with itself.
+        A gain without proof that an action was applied becomes ``time unknown``, because the job may have been compared
+        with itself.
         """
         found = self._shown
         return "time unknown" if self.unproven and found in ("verified", "faster, not as promised") else found
@@ -227,10 +235,10 @@ class ActionProof:
             return "had no effect"
         if not self.faster and (self.wall is not None or self.gained_us < 0):
             return "took effect, not faster"
-        # ``by_turns`` runs come from one command, which did both for the same work.
+        # Runs by turns do the same work, because one command started them.
         by_turns = self.wall is not None and self.wall.runs
         if self.unexplained and not by_turns:
-            # The workloads are equal in name alone: the actions do not explain the difference.
+            # The actions do not explain the difference, so the runs did different work.
             return "another workload"
         if self.wall is None:
             return "time unknown"
@@ -254,10 +262,10 @@ def verify_actions(
     files: ActionResult | None = None,
     times: Times | SideBySide | None = None,
 ) -> ActionProof:
-    """Judge the named actions, and the override ``files``, which the run ``after`` has applied together.
+    """Judge the named actions and the override ``files``, all of which the run ``after`` applied.
 
-    The tables come from ``tables_of``.  ``times`` are runs by turns: they give the wall time in place of
-    the two runs.  Raises InputError if the run before promises nothing for a name.
+    The tables come from ``tables_of``.  ``times`` are further runs that took turns.  If they are given, the wall time
+    comes from them.  Raises InputError if the run before promises nothing for a name.
     """
     settings = Settings()
     known = [x.action.name for x in results(before, ACTIONS, settings)]
@@ -275,7 +283,7 @@ def verify_actions(
     wall = by_turns or both.wall(both.timed)
     doubts = [*both.doubts(), *both.not_applied(names, files is not None)]
     given = [x for y in (*chosen, *([files] if files else [])) for x in factors_of(y).items()]
-    # If only one action has timed a call, the call's factor is that action's.
+    # If several actions have a factor for a call, a factor that is not 1 is preferred.
     under = dict(sorted(given, key=lambda x: x[1].value != 1.0))
     step = step_of(both.alike, under)
     return ActionProof(
@@ -307,17 +315,17 @@ def verify_actions(
 
 
 def _change(chosen: Sequence[ActionResult], files: ActionResult | None, now_us: float) -> tuple[float, float, float]:
-    """Return the promised change of a job that takes ``now_us``, and its interval by the samples, µs.
+    """Return the promised change of a job that takes ``now_us``, and the interval of the change, µs.
 
-    If files and an action change the same problem, their gains do not add up, because the files' gain may be lost
-    entirely.
+    If files and an action change the same problem, their gains are not added, because the action may remove the whole
+    gain of the files.
     """
     ends = ([us - x.now_us for us in (x.then_us, *x.ends_us)] for x in chosen)
     change, low, high = (sum(x) for x in zip((0.0, 0.0, 0.0), *ends, strict=True))
     if files is None or not files.now_us:
         return change, low, high
     apart = {x.of for x in files.parts}.isdisjoint(x.of for y in chosen for x in y.parts)
-    share = now_us / files.now_us  # The files are weighed against the whole run, with units of all kinds.
+    share = now_us / files.now_us  # The files' times are of the whole run, with units of all kinds.
     more = [share * (x - files.now_us) for x in (files.then_us, files.low_us, files.high_us)]
     return change + more[0] * apart, low + more[1], high + more[2] * apart
 
@@ -346,9 +354,9 @@ class _Both:
         self.unit = word_of(before) if all(traced) or all(marked) else "run"
 
     def _share(self, own: Mapping[str, float]) -> float:
-        """Return the common kinds' share of the time of all units of the run before.
+        """Return the share of the common kinds (0 to 1) in the time of all units of the run before.
 
-        A kind that no untraced unit timed counts as the mean of the others.
+        A kind whose time is unknown is given the mean time of the other kinds.
         """
         each = {x.name: x.mean_us for x in self.units[0].kinds if x.mean_us is not None} if self.units[0] else {}
         usual = sum(each.values()) / len(each) if each else 1.0
@@ -358,7 +366,7 @@ class _Both:
 
     @property
     def timed(self) -> Times:
-        """The units of both runs, both with or both without their logs."""
+        """The units of the two runs.  If only one run has times without logs, the times with logs are used in both."""
         found = self.units
         if len({x.alone for x in found if x}) > 1:
             found = tuple(units_of_facts(x.facts[x.facts["run"] == x.run], alone=False) for x in self.runs)
@@ -366,7 +374,7 @@ class _Both:
         return a, b
 
     def wall(self, times: Times | SideBySide) -> UnitTime | None:
-        """Return the wall time of a unit, or None if most of the kernels' time is in kinds that were not timed."""
+        """Return the wall time of a unit.  Return None if kinds without a time have most of the kernels' time."""
         if isinstance(times, SideBySide):
             found = times.unit_time(self.counts)
         else:
@@ -378,7 +386,7 @@ class _Both:
 
     @property
     def alike(self) -> Tables:
-        """The run before as it was traced, reduced to units of the common kinds."""
+        """The run before as it was traced, without the units of kinds that the run after did not do."""
         facts = self.runs[0].facts
         others = facts["name"].str.startswith(KIND) & ~facts["name"].str[len(KIND) :].isin(list(self.counts))
         return replace(self.runs[0], facts=facts[~others]) if self.share < 1 and others.any() else self.runs[0]
@@ -442,7 +450,7 @@ class _Both:
             yield from _unlike_ranks(run)
 
     def not_applied(self, names: Sequence[str], files: bool) -> Iterator[str]:
-        """Yield a sentence per action that left no mark in the run after, or that left one in the run before."""
+        """Yield a sentence per action that left no mark in the run after, or that left a mark in the run before."""
         marks = [_marked(x) for x in self.runs]
         for name in names:
             if name in marks[0]:
@@ -453,7 +461,10 @@ class _Both:
             yield f"{self.after.run} left no mark of apply.sh: it ran as it was"
 
     def unproven(self, names: Sequence[str]) -> str:
-        """Return why nothing shows that the run after is another job than the run before, if marks could show it."""
+        """Return the reason why the run after may be the unchanged job, or an empty text.
+
+        The reason is that an action left no mark although marks were asked for, and the same kernels ran.
+        """
         lost = [x for x in names if x not in _marked(self.runs[1])]
         if not lost or not self.same or not len(self._rows(ASKED)):
             return ""
@@ -479,15 +490,15 @@ class _Both:
 
 
 def _values(tables: Tables, name: str) -> Mapping[str, str]:
-    """Return the values of a fact by source of the run."""
+    """Map each source of the run to its value of the named fact."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == name)]
     return {str(source): str(value) for source, value in zip(rows["source_id"], rows["value"], strict=True)}
 
 
 def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
-    """Return the actions of which the run's processes left marks, or that were in force as settings.
+    """Return the names of the actions that left marks in the run's processes or were in force as settings.
 
-    With another ``kind`` of mark, return the names in its marks.
+    For another ``kind`` of mark, return the names that its marks state.
     """
     names = tables.facts.loc[tables.facts["run"] == tables.run, "name"].astype(str)
     found = units(tables) if kind == APPLIED else None
@@ -524,9 +535,9 @@ def by_group(tables: Tables) -> dict[str, float]:
 
 
 def answer(found: ActionProof) -> Answer:
-    """Return whether actions did what they promised.
+    """Return the answer to whether actions did what they promised.
 
-    The table has a row per kind of operator, the largest change first.
+    Its table has a row per kind of operator, the largest change first.
     """
     table = [
         {

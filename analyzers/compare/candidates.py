@@ -7,13 +7,13 @@
       "problem": "TN 4096×512×1024 bf16_r", "override": {"file": "tunableop_results0.csv", "line": 7,
       "solution": "hipblaslt:104377", "engaged": false}}]}
 
-* Each entry has both names, because a list of operators and a list of kernels have no name in common
-  (AMD-AGI/GEAK#337).
-* ``gpu_pct``: percentage of the time of all kernels that compute.
-* ``step_pct``: percentage of the wall time of the traced steps (null: not marked).
-* ``override``: the row by which the library looks the problem up in the given files.  A kernel that no row of a file
-  can choose has no ``override`` (null).
-* ``engaged``: true if the run's logs name that row's solution (null: they name none).
+* Each entry has the names of the operator and of the kernel, because a list of operators and a list of kernels have no
+  name in common (AMD-AGI/GEAK#337).
+* ``gpu_pct``: the kernel's percentage of the time of all kernels that compute.
+* ``step_pct``: the kernel's percentage of the wall time of the traced steps.  Null if the traces mark no steps.
+* ``override``: the row of the given files that the library uses for the problem.  Null if no row of a file can choose
+  the kernel.
+* ``engaged``: true if the run's logs name the solution of this row.  Null if the logs name no solution.
 """
 
 from __future__ import annotations

@@ -57,10 +57,10 @@ class Diff:
 
     The rows are in the table ``compared`` of ``con``, and ``table`` selects from it.
 
-    * ``ratio``: B over A for one call.
+    * ``ratio``: (time of one call in B) / (time of one call in A).
     * ``noise``: relative standard error of the ratio, missing if unknown.
-    * ``delta_us``: cost of the change per run of B, µs; negative if it saves.  A new or vanished problem counts with
-      all its time.  Missing if no log counts the calls.
+    * ``delta_us``: cost of the change per run of B, µs; negative if it saves.  For a new or vanished problem, it is all
+      of the problem's time.  Missing if no log counts the calls.
     """
 
     a: str
@@ -72,11 +72,11 @@ class Diff:
     floor_us: float = 0.0
     """Changes of one call by at most this many µs count as the same."""
     builds: tuple[str, ...] = ()
-    """Libraries of which the two runs have different builds, so that an index may be another kernel."""
+    """Libraries whose builds differ between the two runs, so that an index may mean another kernel."""
 
     @property
     def ok(self) -> bool:
-        """True if problems were compared and none got slower by more than ``fail_on``.  No time proves nothing."""
+        """True if no problem got slower by more than ``fail_on``.  False if no problem has a time in both runs."""
         return self.compared > 0 and not self.count("slower")
 
     @property
@@ -94,11 +94,11 @@ class Diff:
 
     @cached_property
     def flips(self) -> tuple[int, int, float | None]:
-        """Flipped picks, all picks, and the worth of a flip.
+        """Number of flipped picks, number of picks, and the relative cost of a flip.
 
-        Values: number of problems with another pick in each run, number of problems with a pick in both runs, and the
-        median share by which the times of flipped problems differ (None without times).  The first two give the
-        winner-flip rate of two tunes.
+        A pick is flipped if the two runs have different picks for a problem.  The second number is the number of
+        problems with a pick in both runs.  The third is the median of |ratio − 1| over flipped problems, None without
+        times.  The first two numbers give the winner-flip rate of two tunes.
         """
         ((flipped, picked, apart),) = self.con.execute(_FLIPS).fetchall()
         return int(flipped), int(picked), apart
@@ -107,7 +107,7 @@ class Diff:
     def several(self) -> int:
         """Number of problems with a pick in both runs for which one run ran several solutions.
 
-        One pick per run does not describe them completely.
+        One pick per run does not describe such problems completely.
         """
         ((count,),) = self.con.execute(_SEVERAL).fetchall()
         return int(count)
@@ -142,9 +142,9 @@ _BY_PROBLEM = f"""
                'a_us': a_us, 'b_us': b_us, 'ran_a': ran_a, 'ran_b': ran_b, 'noise': noise}}
            ) filter (basis is not null and (a_us is not null or b_us is not null)) as t
     from ({_BY_BASIS}) group by problem"""
-"""A problem's times come from the nearest kind of evidence that both runs have.
+"""SQL that chooses a problem's times: from the kind of evidence nearest to the job that both runs have.
 
-If only one run has the problem, they come from the nearest kind that this run has.
+If only one run has the problem, its times come from the nearest kind that this run has.
 """
 _COMPARED = f"""
     with timed as (
@@ -165,7 +165,7 @@ _COMPARED = f"""
            coalesce(pick_b, ran_b) as pick_b, coalesce(calls_b, calls_a) * case state
                when 'new' then b_us when 'vanished' then -a_us else b_us - a_us end as delta_us, solutions
     from rows"""
-"""If the logs name no pick, the evidence may name it."""
+"""SQL of the compared problems.  If the logs name no pick, the solution that was timed is taken as the pick."""
 _SUMS = "select state, count(*), count(ratio), count(delta_us), ifnull(fsum(delta_us), 0) from compared group by all"
 _FLIPS = """
     select count(*) filter (pick_a <> pick_b), count(*), median(abs(ratio - 1)) filter (pick_a <> pick_b)
@@ -180,10 +180,12 @@ _ORDERED = f"""
 def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, floor_us: float = 0.0) -> Diff:
     """Compare run ``a`` with run ``b``.
 
-    A problem is slower (faster) if one call takes more than 1 + ``fail_on`` times (less than 1 / (1 + ``fail_on``)
-    times) as long.  If standard errors are known, the change must also exceed three of them.  It must exceed
-    ``floor_us`` (µs), too.  Times come from one kind of evidence (``timings.RANK``): the kind nearest to the job that
-    both runs have.  If only one run has the problem, it is the nearest kind that this run has.
+    A problem is slower if (time of one call in B) / (time in A) is above 1 + ``fail_on``, and faster if the ratio is
+    below 1 / (1 + ``fail_on``).  If the standard error of the ratio is known, the change must also exceed three
+    standard errors.  The change must exceed ``floor_us`` (µs), too.
+
+    Both times come from one kind of evidence (``timings.RANK``): the kind nearest to the job that both runs have.  If
+    only one run has the problem, its time comes from the nearest kind that this run has.
     """
     one, two = (x if isinstance(x, RunTimes) else times_of(x) for x in (a, b))
     con = shared_database().cursor()
@@ -200,7 +202,7 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
         con.register("b", con.sql(f"select {meant}").to_arrow_table())
         con.execute(f"create or replace temp table compared as {_COMPARED}", given)
     _leave_open(con)
-    for name in "ab":  # The registered tables are as large as what was made of them.
+    for name in "ab":  # The registered tables are as large as the result, so their memory is freed.
         con.unregister(name)
     builds = tuple(x for x in BUILD if x not in BY_NAME and same_build(one.machine, two.machine, x) is False)
     return Diff(one.run, two.run, fail_on, con, _devices(one.machine, two.machine), floor_us, builds)
@@ -215,10 +217,11 @@ class _Single(NamedTuple):
 
 
 def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Map problems that only B has to the only problem that may be meant among the problems that only A has.
+    """Map problems that only B has to problems that only A has, if the two texts mean one problem.
 
-    Two texts mean one problem if they are linked.  Else they do if a file of one library has both under one key of that
-    library, because fields that its key leaves out (hipBLASLt: scale types) do not separate calls.
+    A problem of B is mapped only if exactly one problem of A is possible.  Two texts mean one problem if they are
+    linked.  They also do if files of one library have both under the same key, because fields that are not in the key
+    (for hipBLASLt the scale types) do not separate calls.
     """
     of_one = "from compared where state in ('new', 'vanished')"
     rows = con.execute(f"select state, problem, basis {of_one} limit {_LINKED + 1}").fetchall()
@@ -236,7 +239,7 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
 
 def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
-    """Set new and vanished problems to ``unknown`` if the other run has them under another text."""
+    """Set new and vanished problems to ``unknown`` if the other run may have them under another text."""
     states = dict(con.execute("select problem, state from compared").fetchall())
     if len(states) > _PARSED or not {"new", "vanished"} & {*states.values()}:
         return
@@ -250,7 +253,7 @@ def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _library_key(single: _Single) -> tuple[str, str] | None:
-    """Return the key under which the library looks up the row of its file that has the time."""
+    """Return the origin of the time, and the problem's key in override files of that origin.  None without a key."""
     key = _KEYS[single.basis](single.problem, {}) if single.basis in _KEYS else None
     return None if key is None or single.basis is None else (single.basis, key)
 
@@ -262,7 +265,7 @@ _KEYS = {
     if format.name == override.name
     for origin in format.origins
 }
-"""Key function of the library by origin of times: the times stand in that library's override files."""
+"""Map origins of times to the key function of a library, if the times come from that library's override files."""
 
 
 def _only_pairs(
@@ -271,7 +274,10 @@ def _only_pairs(
     key: Callable[[_Single], Hashable],
     same: Callable[[Problem, Problem], bool],
 ) -> dict[str, str]:
-    """Map texts of B to texts of A with the same key (not None) that are the same, if neither has another partner."""
+    """Map texts of B to texts of A that have the same ``key`` (not None) and are the ``same``.
+
+    A pair is left out if one of its texts also matches another text.
+    """
     ours = in_groups(mine, key)
     ours.pop(None, None)
     pairs = [(two.text, one.text) for two in theirs for one in ours.get(key(two), ()) if same(two.problem, one.problem)]

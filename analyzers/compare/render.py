@@ -63,7 +63,7 @@ def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
 
 
 def diff_table(found: Diff, n: int | None = None) -> pa.Table:
-    """Return the changes, all or the first ``n``, the most costly first.
+    """Return the changes as a table, the most costly first.  ``n`` limits the number of rows.
 
     ``problem`` is the short name, ``text`` the key.  ``change`` is the ratio minus 1.
     """
@@ -81,7 +81,7 @@ def diff_table(found: Diff, n: int | None = None) -> pa.Table:
 def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None) -> Answer:
     """Return the changes between two runs, and the upgrade plan with one row per row of the old files.
 
-    A terminal shows ``n`` changes or a few.  Other outputs hold ``n`` or all.
+    A terminal shows ``n`` changes, or a few if ``n`` is None.  Other outputs contain ``n`` changes, or all.
     """
     brief = diff_table(found, n or ROWS).drop_columns(["text"])  # A terminal has no room for more.
     changes = column(["" if x is None else f"{x:+.1%}" for x in brief["change"].to_pylist()], pa.string())

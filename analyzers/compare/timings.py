@@ -1,13 +1,14 @@
 """The time of one call of each problem in a run, per kind of evidence.  Times of two kinds are never compared.
 
-A trace contains the times of the job's calls.  A measured file contains candidates.  The candidate that counts is:
+A trace contains the times of the job's calls.  A measured file contains times of several solutions.  The time that is
+used is the time of:
 
 * the job's pick, if a log names it;
 * else, in a replay, the default;
-* else the fastest, because a tuner or a find-db makes the library use it.
+* else the fastest solution, because a tuner or a find-db makes the library use it.
 
-The module is SQL over the views of a store, or over tables with the same columns, so that no problem out of hundreds of
-thousands becomes a Python object.
+The module is SQL over the views of a store, or over tables with the same columns.  So the hundreds of thousands of
+problems do not become Python objects.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from logparse.target import machine_of_files
 
 NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
 RANK = f"coalesce(list_position({list(NEAREST)}, basis), {len(NEAREST) + 1})"
-"""SQL for the rank of a kind of evidence: the kind nearest to the job first, all unlisted kinds last, by name."""
+"""SQL for the rank of a kind of evidence.  The kind nearest to the job has rank 1.  Unlisted kinds rank last."""
 
 COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
 
@@ -39,14 +40,15 @@ class RunTimes:
 
     ``rows`` has several rows per problem, in no order: ``problem, named, calls, pick, solutions`` and ``COLUMNS``.
 
-    * One row has the problem's ``calls``; its ``pick``, the solution that the logs name most often; and the number of
+    * One row has the problem's ``calls``, its ``pick`` (the solution that the logs name most often) and the number of
       ``solutions`` that ran.
-    * One more row per ``basis`` has ``solution``, ``time_us`` and ``noise``, the relative standard error of the time,
-      null if the evidence does not contain it.
+    * One more row per ``basis`` has ``solution``, ``time_us`` and ``noise``.  ``noise`` is the relative standard error
+      of the time, null if the evidence does not contain it.
 
-    ``named``: the run calls the problem, or measures it otherwise than by a replay beside its calls.  Such a replay
-    also times what-ifs.  ``calls`` count the whole run.  If only the run's traces have the problem, they are scaled by
-    its counted units.  ``machine``: facts of the run's machine.
+    ``named`` is True if the run calls the problem or measures it.  A replay of the run's calls does not count as such a
+    measurement, because it also times variants that the job never calls.  ``calls`` is the number of calls in the whole
+    run.  If only the run's traces have the problem, their calls are scaled by the run's counted units.  ``machine``:
+    facts of the run's machine.
     """
 
     run: str
@@ -62,7 +64,10 @@ _SOLUTIONS = f"""
             union all select origin, problem, solution from measurements where origin in {(*PICKED, _RAN)})
         group by problem, category)
     group by problem"""
-"""Number of solutions per problem that ran, in one log or in a tool's runs.  Candidates of a search do not count."""
+"""SQL for the number of solutions per problem that ran, in one log or in a tool's runs.
+
+Solutions that only a search tried do not count.
+"""
 _CALLED = """
     select problem, true as named, cast(round(sum(calls * if(traced, each, 1))) as bigint) as calls from (
         select problem, calls, calls_from is not distinct from 'profiler' as traced from workload
@@ -72,7 +77,7 @@ _NOISE = """
     case when len(samples_us) > 1 then 1.4826 * list_median(list_transform(
         samples_us, lambda x: abs(x / list_median(samples_us) - 1))) / sqrt(len(samples_us))
     else std_us / time_us end"""
-"""Relative standard error: from the samples if there are any, else from the deviation in the file."""
+"""SQL for the relative standard error: from the samples if there are any, else from the file's standard deviation."""
 _OTHERS = f"kind = 'family' or exists (from workload) and origin in {(RACE, CONFIRM, ACTION)}"
 _ROWS = f"""
     select problem, true as named, calls, pick, solutions, null as basis, null as solution, null as time_us,
@@ -92,7 +97,7 @@ _ROWS = f"""
                    'noise': nullif({_NOISE}, 'nan')}}) as f
         from measurements left join picks using (problem) left join defaults using (source_id)
         where status = 'ok' and time_us > 0 and isfinite(time_us) group by problem, basis)"""
-"""Times that are no evidence only show that their problem was measured."""
+"""SQL of ``RunTimes.rows``.  A time that is not evidence only shows that its problem was measured."""
 _STAGES = {
     "picks": main_picks_sql(origins=PICKED),
     "solutions_run": _SOLUTIONS,
@@ -118,7 +123,7 @@ def times_of(tables: Tables) -> RunTimes:
     frames = {name: getattr(tables, name) for name in _READ}
     own = {name: frame[frame["run"] == tables.run] if "run" in frame else frame for name, frame in frames.items()}
     with reading(own, _READ) as con:
-        # A caller that weighs the tables weighs their calls.
+        # The factor is 1, because the tables' calls are weighed already if their caller wants that.
         con.execute("create temp table units_each as select 1 as each")
         return _times(con, tables.run)
 

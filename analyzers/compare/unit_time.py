@@ -1,24 +1,25 @@
-"""Tell if a unit of work is faster, by its wall time without a profiler.
+"""Tell whether a unit of work is faster, by its wall time without a profiler.
 
-The result is the difference of two runs with an interval of 95 %.
+The result is the difference of two runs with an interval of 95 %.  Units are compared kind by kind.  The same number of
+units of each kind is assumed in both runs.
 
-Units are compared kind by kind, and kinds are weighed by equal counts in both runs.
-
-Two runs of a job may live at the same time and do a few units each by turns.  Other load on the machine comes and goes
-within seconds and makes a host slower by up to 1.8 times, so turns are compared one for one:
+Two runs of a job may exist at the same time and take turns: each does a few units while the other waits.  Other load on
+the machine comes and goes within seconds and makes a host slower by up to 1.8 times, so each turn is compared with the
+turn of the other run beside it:
 
 * the gain of a pair of runs is the median of their turns' ratios;
-* its time is the lower quartile of their geometric means (after Chen & Revels, "Robust benchmarking in noisy
-  environments", 2016, who take the minimum).
+* the time of a pair is the lower quartile of the geometric means of its turns (after Chen & Revels, "Robust
+  benchmarking in noisy environments", 2016, who take the minimum).
 
-Two starts of a program differ, too, whatever the number of turns.  So each pair is one value, and the interval is
-Student's t interval over pairs.  If more pairs follow as long as they decide nothing, fewer pairs decide at 99 %
-(``by_turns.py``).  With at most 12 pairs, a job without any gain counts as faster in 3 to 4 of 100 cases.  If fewer
-pairs decided at 95 %, it would be 8 to 10 of 100 (simulated, starts 2.5 % apart).
+Two starts of a program differ, too, whatever the number of turns.  So each pair of runs gives one value, and the
+interval is Student's t interval over pairs.  Pairs may be added until they decide.  Then the first pairs decide only at
+99 % (``by_turns.py``), so that with at most 12 pairs a job without any gain counts as faster in 3 to 4 of 100 cases.
+With 95 % it would be 8 to 10 of 100 cases (simulated, starts 2.5 % apart).
 
-For several runs one after another, the interval comes from the runs' means.  For one long run it comes from the means
-of consecutive blocks of units, because times of neighbours are alike (batch means; Schmeiser, Operations Research 30,
-1982: ten blocks are about enough).  The sum of variances has Welch's degrees of freedom (Biometrika 34, 1947).
+For several runs one after another, the interval comes from the runs' means.  For one long run, it comes from the means
+of consecutive blocks of units, because the times of neighbouring units are correlated (batch means; Schmeiser,
+Operations Research 30, 1982: ten blocks are about enough).  The sum of the two runs' variances has Welch's degrees of
+freedom (Biometrika 34, 1947).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _BLOCKS = 10
 _LEAST = 3
 """Least number of units of a kind, or of runs, from which a variance is estimated."""
 LEAST_TURNS = 6
-"""Least number of turns of a kind, in both runs of a pair, from which their quartiles are worth comparing."""
+"""Least number of turns with a kind of unit, in each run of a pair, at which the kind is compared."""
 _QUARTILE, _PARTS = 0.25, 3
 Turn: TypeAlias = Mapping[str, float]
 """The mean time (µs) of a turn's units, by kind."""
@@ -52,11 +53,11 @@ Pair: TypeAlias = tuple[Sequence[Turn], Sequence[Turn]]
 
 @dataclass(frozen=True)
 class UnitTime:
-    """Wall time of an average unit before and after, µs, and the interval of the gain.
+    """Wall time of an average unit before and after, and the interval of the gain (``low_us`` to ``high_us``), µs.
 
-    * ``runs``: number of runs behind each of the two times (0: units of one run).
-    * ``turns``: number of turns (0: one run after another).
-    * ``each``: times of the runs of each pair side by side, µs.
+    * ``runs``: number of runs from which each of the two times comes.  0: the times come from units of one run.
+    * ``turns``: number of turns.  0: the runs took no turns.
+    * ``each``: times of the two runs of each pair, µs.
     * ``kinds``: kinds of units that were timed often enough.
     """
 
@@ -85,21 +86,21 @@ class UnitTime:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Pairs of runs that lived at the same time."""
+    """Pairs of runs that existed at the same time and took turns."""
 
     pairs: tuple[Pair, ...]
 
     @property
     def kinds(self) -> Mapping[str, float]:
-        """Number of turns in which each kind of unit came."""
+        """Number of turns that have units of each kind, by kind."""
         return Counter(name for pair in self.pairs for side in pair for turn in side for name in turn)
 
     def unit_time(self, counts: Mapping[str, float], confidence: float = 0.95) -> UnitTime | None:
-        """Compare the sides.
+        """Compare the runs before with the runs after.
 
-        ``counts`` weigh the kinds.  Return None if the kinds in at least ``LEAST_TURNS`` turns of every run take less
-        than half of the time.  For a single pair, the interval comes from thirds of its turns.  It then lacks the
-        difference between two starts.
+        ``counts`` are the weights of the kinds.  Only kinds in at least ``LEAST_TURNS`` turns of every run are
+        compared.  Return None if these kinds take less than half of the time.  For a single pair, the interval comes
+        from thirds of its turns, so it does not contain the difference between two starts.
         """
         turns = [{x: _turns(pair, x) for x in counts} for pair in self.pairs]
         kinds = [x for x in counts if all(np.isfinite(pair[x]).sum(axis=0).min() >= LEAST_TURNS for pair in turns)]
@@ -120,16 +121,17 @@ class SideBySide:
 
 
 def _turns(pair: Pair, kind: str) -> Floats:
-    """Return the times of a kind in each turn of both sides, number × 2; NaN if a side did none."""
+    """Return the time of a kind in each turn of the two runs (turns × 2).  NaN if a turn had no unit of the kind."""
     rows = ([x if (x := turn.get(kind, 0.0)) > 0 else math.nan for turn in both] for both in zip(*pair, strict=False))
     return np.array([*rows], dtype=np.float64).reshape(-1, 2)
 
 
 def _sides(turns: Floats, least: int) -> tuple[float, float]:
-    """Return the time of each side, µs.
+    """Return the times of the two runs, µs.
 
-    If both did the kind in fewer turns than ``least``, turns are not compared one for one, because the two sides of a
-    job that chooses among many kinds at random seldom do the same kind in a turn.
+    ``turns`` has a row per turn.  If fewer than ``least`` rows have times of both runs, the quartiles of the two
+    columns are returned, and turns are not compared with each other.  This happens in a job that chooses among many
+    kinds at random, because its two runs seldom do the same kind in a turn.
     """
     both = turns[np.isfinite(turns).all(axis=1)]
     if len(both) < least:
@@ -147,10 +149,10 @@ class _Mean:
 
 
 def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[str, float]) -> UnitTime | None:
-    """Compare runs of a job as it was with runs of it as it is: one of each, or at least three by turns.
+    """Compare runs of the unchanged job with runs of the changed job: one run of each, or at least three of each.
 
-    ``counts`` weigh the kinds.  Return None if the kinds timed often enough in every run take less than half of the
-    time.
+    ``counts`` are the weights of the kinds.  Only kinds that are timed often enough in every run are compared.  Return
+    None if these kinds take less than half of the time.
     """
     kinds = [name for name in counts if all(name in timed(x) for x in (*before, *after))]
     total = math.fsum(counts[name] for name in kinds)
@@ -170,7 +172,7 @@ def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[s
 def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, float]) -> bool:
     """Return True if these kinds take at least half of the units' time.
 
-    A kind without a known time counts as the mean of the others.
+    A kind without a known time is given the mean time of the others.
     """
     usual = statistics.fmean(us.values()) if us else 1.0
     each = {x: n * us.get(x, usual) for x, n in counts.items()}
@@ -179,7 +181,7 @@ def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, fl
 
 
 def timed(units: Units) -> Mapping[str, tuple[float, ...]]:
-    """Return the times of each kind of which enough units ran without the profiler, without warm-up."""
+    """Map each kind with enough units without the profiler to their times.  Times of the warm-up are left out."""
     return {x.name: x.late_us for x in units.kinds if len(x.late_us) >= _LEAST}
 
 
@@ -189,7 +191,7 @@ def _of_runs(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
 
 
 def _of_units(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
-    """Return the mean of the last run alone.  It is used if there are several runs, but too few."""
+    """Return the mean of the last run.  Earlier runs are ignored, because they are too few for ``_of_runs``."""
     times = timed(runs[-1])
     blocks = {x: np.array_split(np.asarray(times[x]), min(_BLOCKS, len(times[x]))) for x in weights}
     each = {name: _mean([float(x.mean()) for x in made]) for name, made in blocks.items()}

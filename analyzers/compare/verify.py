@@ -1,10 +1,10 @@
 """Verify override files: compare a run before with a run after, row by row, for effect and gain.
 
-For each problem that a file serves, it is checked:
+Three things are checked for each problem that a file serves:
 
-* if the job now runs the intended solution, by the pick that a log names, else by the kernels of a trace;
-* if its time moved;
-* what that gained, beside the saving that was promised.
+* whether the job now runs the intended solution, by the pick that a log names, else by the kernels of a trace;
+* whether the time of a call changed;
+* what the change gained, in comparison with the promised saving.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from logparse.text import COLUMNS, LINES, counted, duration, fitted, gained, pri
 
 _WIDE = 60
 LONG = 1000
-"""Number of lines of an answer that holds everything."""
+"""Largest number of lines of an answer with all results."""
 Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
 """``as before``: the intended solution ran in both runs, so nothing shows that the row was read."""
 Move = Literal["faster", "slower", "same", "unknown"]
@@ -51,8 +51,8 @@ SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
 class Outcome:
     """The result for one problem that a row of a file serves.
 
-    Times are per call, from one kind of evidence (``basis``).  ``gained_us`` and ``promised_us`` are per run
-    after.  Without a time or calls they are unknown (None).
+    Times are per call, from one kind of evidence (``basis``).  ``gained_us`` and ``promised_us`` are for all calls of
+    the run after.  They are None if a time or the number of calls is unknown.
     """
 
     problem: str
@@ -81,9 +81,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verification:
-    """All outcomes, the rows that served nothing, the logs' complaints, and the failures (empty: verified).
+    """Result of a verification.
 
-    ``run_us`` is all GPU time of both runs' traces, if both did the same work.
+    * ``outcomes``: the results by problem.  ``idle``: the rows that served no call.
+    * ``signs``: what the logs report about overrides that were not honoured.
+    * ``failures``: the reasons why the verification failed.  Empty if it did not fail.
+    * ``run_us``: all GPU time of the traces of the two runs, µs.  None if the runs did not do the same work.
     """
 
     before: str
@@ -100,7 +103,7 @@ class Verification:
 
     @property
     def gained_us(self) -> float:
-        """Gain of the served problems per run after, µs, as far as it is known."""
+        """Gain of the served problems in the run after, µs.  Problems with an unknown gain are left out."""
         return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
 
     @property
@@ -228,7 +231,7 @@ def _effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Eff
     if not any(text in evidence.after.calls for text in texts):
         return "not called"
     if intended.text == "Default":
-        return "unknown"  # A log names what the library picked, and that is what Default means.
+        return "unknown"  # Every pick of the library is its default, so no log can show that ``Default`` was applied.
     pick, own = (_first(x.picks, texts) for x in (evidence.after, evidence.before))
     if pick is not None:
         if not same_solution(intended, solution_from_text(pick), evidence.rocblas):
@@ -244,7 +247,11 @@ def _effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Eff
 
 
 def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
-    """Return True if two names mean one solution: equal, or a rocBLAS index that is hipBLASLt's (rocBLAS 5 on)."""
+    """Return True if two names mean one solution.
+
+    They do if they are equal, or if one is a rocBLAS index that means the other, a solution of hipBLASLt (from rocBLAS
+    5 on).
+    """
     if one.text == other.text:
         return True
     through = [hipblaslt_index(x, rocblas_version) if x.library == "rocblas" else None for x in (one, other)]
@@ -255,7 +262,7 @@ def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
 def _outcome(
     text: str, same: Sequence[str], intended: Solution, evidence: Evidence, promised: Mapping[str, float]
 ) -> Outcome:
-    """Return the outcome for a problem, which logs may name by ``same`` texts."""
+    """Return the outcome for the problem ``text``.  Logs may name the problem by any text of ``same``."""
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
     time: Mapping[Hashable, Any] = (
         timed[0] if timed else {"state": "unknown", "basis": None, "a_us": None, "b_us": None}
@@ -283,7 +290,7 @@ def _outcome(
 def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
     """Correct the outcome if the library's log states whether it found a row.
 
-    Such a log may name kernels, but no solutions.
+    Such a log may name kernels, but it names no solutions.
     """
     if report.found is None:
         return one if one.effect != "not applied" else replace(one, why=report.why)
@@ -344,7 +351,7 @@ def promises(findings: pd.DataFrame) -> dict[str, float]:
 
 
 def answer(found: Verification, verbose: bool = False) -> Answer:
-    """Return whether overrides took effect, in a few lines or in all."""
+    """Return the answer to whether overrides took effect: in a few lines, or in all lines if ``verbose``."""
     table = rows(found)
     every = [{name: value for name, value in row.items() if name != "text"} for row in table]
     text = [*lines(found, LONG), every] if verbose else lines(found)
@@ -374,7 +381,7 @@ def headline(found: Verification) -> str:
 
 
 def lines(found: Verification, most: int = LINES) -> list[str]:
-    """Return at most ``most`` lines: the verdict, why it is not the other one, and the result for each problem."""
+    """Return at most ``most`` lines: the verdict, the reasons if it failed, and the result for each problem."""
     out = [f"verify: {headline(found)}"]
     if found.run_us is not None:
         a, b = found.run_us

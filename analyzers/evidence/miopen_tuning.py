@@ -155,7 +155,7 @@ class _Known:
 
 
 def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
-    """Return the override, changed to the fastest other solver in ``measurements``. Return None if there is none."""
+    """Return the override, changed to the fastest other solver of the rows. Return None without another solver."""
     rows = timed(measurements).sort_values(["time_us", "solution"])
     rows = rows[rows["solution"] != override.solution.text]
     if not len(rows):

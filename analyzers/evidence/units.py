@@ -179,7 +179,7 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
 def as_alone(after: Tables, before: Tables, before_us: float, after_us: float, kinds: Sequence[str]) -> Tables:
     """Add times without logs to the tables ``after``, whose run was timed only with logs.
 
-    The times are those of ``before`` without logs, scaled. ``before_us`` and ``after_us`` are the mean times (µs) of a
+    They are the times of ``before`` without logs, scaled. ``before_us`` and ``after_us`` are the mean times (µs) of a
     unit of the kinds ``kinds`` in the two runs. All times are multiplied by ``before_us`` / (mean time in ``before``
     without logs), because the machine may be slower or faster by now. The times of units are also multiplied by
     ``after_us / before_us``. If ``before`` has no times without logs, ``after`` is returned as it is.

@@ -1,8 +1,7 @@
-"""Findings: ``ls`` of this folder is the list of what can be found.
+"""Analyzers: each file of this folder, except ``finding.py``, is one analyzer that makes one kind of finding.
 
-``finding.py`` defines the kind; each other file is one finding.
-
-``ANALYZERS`` holds the members, in the order in which their findings about the run are shown.
+``finding.py`` defines the type of an analyzer. ``ANALYZERS`` contains all analyzers, in the order in which their
+findings about the run are shown.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _analyzers() -> tuple[Analyzer, ...]:
-    """Import each module of this folder but the kind's; importing them takes half a second."""
+    """Import each analyzer of this folder. This is done late, because the imports take half a second."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("*.py"))
     members = [import_module(f"{__name__}.{name}").ANALYZER for name in names if name not in ("__init__", "finding")]
     return tuple(sorted(members, key=lambda member: (member.place, member.name)))

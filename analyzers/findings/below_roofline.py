@@ -1,15 +1,15 @@
-"""Products and convolutions that a trace shows far below what the device reaches, or what the same job reaches.
+"""Products and convolutions of a trace that run far below the roofline, or below comparable problems of the job.
 
 A problem is reported if a call takes more than ``FAR`` times the time within reach. The time within reach is estimated
-from the roofline and from the share of it that comparable problems of the same trace reach
+from the roofline, and from the fraction of the roofline that comparable problems of the same trace reach
 (``analyzers/job/efficiency.py``). It is at least ``LEAST_US``.
 
-The difference is the estimated saving. No solution with that time is known, so the saving is never added to measured
-savings. The next step is a replay of the problems; their estimates predict its gain. Once a replay has timed a problem,
-it is no longer estimated, whatever the gain was.
+The difference is the estimated saving. No solution with the time within reach is known, so the saving is never added to
+measured savings. The next step is a replay of the problems, whose gain the estimates predict. Once a replay has timed a
+problem, the problem is no longer reported here, whatever the gain was.
 
-If measured times of comparable problems on the device let expect a time, ``slower-than-comparable`` judges instead: its
-estimate errs by a tenth, this estimate by a factor of two (docs/expected.md).
+If measured times of comparable problems on the device give an expected time, ``slower-than-comparable`` judges the
+problem instead. Its estimate errs by a tenth, but the estimate here errs by a factor of two (docs/expected.md).
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         rows = rows[~rows["problem"].isin(expected_problems(tables, settings))]
         known = picks_vs_best(tables, settings)
         rows = rows[~rows["problem"].isin(known.loc[known["tried"] > 1, "problem"])]
-        # The cause of a naive pass is known, and its remedy is no replay.
+        # The cause of a naive pass is known, and a replay is not its remedy.
         naive = {x.problem.text for x in naive_convolution.find(tables, settings) if x.problem is not None}
         rows = rows[~rows["problem"].isin(naive)]
-    run = calls_of(tables, rows["problem"])  # A trace may be of a few steps of a job whose log counts all calls.
+    # The log counts all calls of a job, while a trace may hold a few steps only.
+    run = calls_of(tables, rows["problem"])
     return [_finding(row, run.get(str(row["problem"]), int(row["calls"]))) for row in rows.to_dict("records")]
 
 

@@ -3,9 +3,9 @@
 Gaps are lines that a setting disabled, cut files, missing ranks, and counts that may hold a call twice. Errors are what
 the libraries printed.
 
-All findings are about the run. They cost nothing to compute, so ``status`` shows them, and ``recommend`` puts them
-first: a ranking made from half a log is wrong. DuckDB counts over a store's views or over DataFrames, because
-``status`` does without pandas, whose import takes longer than its answer.
+All findings are about the run. They cost nothing to compute, so ``status`` shows them. ``recommend`` puts them first,
+because a ranking made from half a log is wrong. The queries are SQL over a store's views or over DataFrames. ``status``
+runs them without pandas, because importing pandas would take longer than the whole answer.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 CATEGORIES = ("trace", "hints", "info", "api", "bench", "profile", "extended_profile")
 """Categories of hipBLASLt's log mask whose lines show how a log was made."""
 SHARED_BUFFER = ("bench", "trace", "api")
-"""Categories of hipBLASLt that have a lock each, but share one buffer."""
+"""Categories of hipBLASLt that write to one shared buffer, although each category has a lock of its own."""
 BY_LEVEL = ("trace", "hints", "info", "api")
-"""Categories that HIPBLASLT_LOG_LEVEL can also switch on. It switches errors on as well."""
+"""Categories that HIPBLASLT_LOG_LEVEL can switch on as well as HIPBLASLT_LOG_MASK.
+
+The level also switches on the category of errors.
+"""
 BEYOND_LEVEL = ("bench", "profile", "extended_profile")
-"""Categories that only HIPBLASLT_LOG_MASK can switch on. LEVEL disables them if it is set to anything."""
+"""Categories that only HIPBLASLT_LOG_MASK can switch on. If HIPBLASLT_LOG_LEVEL is set, it disables them."""
 _IF_KNOWN = ("miopen_warning", "tunableop", "info")
 """Categories whose messages are reported only if their meaning is known."""
 _NAMED, _LONGEST = 3, 200
@@ -49,7 +52,8 @@ FEW = 0.5
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Return one finding per error or gap.
 
-    Gaps are a LEVEL that may have disabled MASK, cut and silent files, uneven ranks, and calls without a problem.
+    Gaps are: HIPBLASLT_LOG_LEVEL may have disabled HIPBLASLT_LOG_MASK, files are cut or silent, ranks differ in their
+    numbers of calls, and calls have no problem.
     """
     frames = {view: getattr(tables, "messages" if view == "process_messages" else view) for view in _READ}
     with reading(frames, _READ) as con:
@@ -134,9 +138,9 @@ def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
 
 
 def _errors(rows: Rows) -> Iterator[str]:
-    """Yield what the libraries report as wrong, warnings last.
+    """Yield the errors that the libraries report, then their warnings.
 
-    Texts of one known meaning are reported together. Other texts are grouped by their function.
+    Texts with the same known meaning are reported together. Other texts are grouped by their function.
     """
     groups: dict[tuple[bool, str, str], list[tuple[str, int, int]]] = {}
     for category, function, text, count, texts in rows:
@@ -152,7 +156,7 @@ def _errors(rows: Rows) -> Iterator[str]:
 
 
 def _level(rows: Rows) -> Iterator[str]:
-    """Yield a remark if there are lines that LEVEL switches on, but no lines that only MASK switches on."""
+    """Yield a remark if a log has lines of ``BY_LEVEL`` but no lines of ``BEYOND_LEVEL``."""
     ((hidden,),) = rows
     if hidden:
         yield (
@@ -178,7 +182,7 @@ def _ends(rows: Rows) -> Iterator[str]:
 def _silent(rows: Rows) -> Iterator[str]:
     """Yield one remark for all empty files and one for all unknown files.
 
-    A folder of sources may hold hundreds of them.
+    The files have no remark each, because a folder of sources may contain hundreds of them.
     """
     for empty in (True, False):
         paths = [path for is_empty, path in rows if is_empty == empty]

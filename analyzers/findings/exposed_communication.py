@@ -1,13 +1,13 @@
 """Exposed communication: collectives that run while no other kernel does.
 
 The GPU computes nothing in that time. The trace measures how long only collectives ran
-(``logparse/libraries/torch_profiler/busy.py``). PyTorch records which collective each kernel belongs to, and its
-message (``libraries/torch_profiler/operands.py``). The rate is message size / time, which nccl-tests calls the
-algorithm bandwidth (its ``doc/PERFORMANCE.md``).
+(``logparse/libraries/torch_profiler/busy.py``). PyTorch records the collective that each kernel belongs to, and the
+collective's message (``libraries/torch_profiler/operands.py``). The rate is message size / time, which nccl-tests calls
+the algorithm bandwidth (its ``doc/PERFORMANCE.md``).
 
 A collective's kernel begins when its own rank is ready, and ends after the last rank is ready. So its time contains the
-wait for the slowest rank, and a single rank's trace cannot tell the wait from the transfer. With traces of several
-ranks (``analyzers/job/ranks.py``), the rank that the others wait for is named. No saving is stated.
+wait for the slowest rank, and a single rank's trace cannot tell the wait from the transfer. So no saving is stated. If
+there are traces of several ranks, the finding names the rank that the others wait for (``analyzers/job/ranks.py``).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CHANGES: Mapping[str, str] = {
     REDUCED: "is a rank slow? DDP: bucket_cap_mb",
     ADVICE: "is a rank slow? else fewer ranks",
 }
-"""Short text of the change to make, by the advice."""
+"""Short text of the change to make, for each advice."""
 _GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))
 _SHOWN = 3
 _FEW = 0.02
@@ -77,7 +77,7 @@ class _Collective:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding about the run if only collectives run in at least ``min_gain`` of its traces' time."""
+    """Return one finding about the run if collectives run alone for at least ``min_gain`` of its traces' time."""
     time = gpu_time(tables)
     if time is None or not time.alone_us or not time.window_us or time.exposed_us is None:
         return []
@@ -112,8 +112,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 def _advice(found: Sequence[_Collective], in_training: bool) -> str:
     """Return the advice for the collectives that take longest.
 
-    A trace names its collectives, but not the library that calls them. Sharded parameters are gathered and their
-    gradients are scattered. Gradients of replicas are reduced to all. A run without gradients is neither.
+    A trace names its collectives, but not the library that calls them, so the library is inferred. FSDP gathers sharded
+    parameters and scatters their gradients. DistributedDataParallel reduces gradients to all replicas. A run without
+    gradients uses neither, so it gets the general advice.
     """
     gathers, reduces = (sum(x.us for x in found if words.search(x.name)) for words in (_GATHERS, _REDUCES))
     if not in_training or not gathers + reduces:
@@ -122,7 +123,7 @@ def _advice(found: Sequence[_Collective], in_training: bool) -> str:
 
 
 def _waiting(found: Ranks | None) -> str:
-    """Return a sentence that names the rank that the others wait for, and why that rank is late."""
+    """Return a sentence with the rank that the others wait for, and the reason why that rank is late."""
     if found is None or not found.matched:
         return "Their times contain the wait for the slowest rank"
     late, longest = found.slowest, max(found.ranks, key=lambda x: x.waiting_us)

@@ -17,7 +17,8 @@ from logparse.model import Finding
 class Analyzer:
     """A member of ``analyzers.findings.ANALYZERS``.
 
-    ``about`` (what it sees) and ``worth`` (what a finding gains) make its row of ``docs/findings.md``, as Markdown.
+    ``about`` (what the analyzer sees) and ``worth`` (what its findings gain) are Markdown texts. They become the
+    analyzer's row in ``docs/findings.md``.
     ``place`` orders findings about the run; members with the same place are shown by name.
     """
 

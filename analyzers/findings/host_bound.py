@@ -1,9 +1,9 @@
-"""A GPU that waits for the host: less GPU time may not make the step faster.
+"""A GPU that waits for the host, so that less GPU time may not make the step faster.
 
-The busy share is (union of the kernels' times in a trace) / (the window). The window is the time of the marked steps if
-there are any (``logparse/libraries/torch_profiler/busy.py``), or the time that these steps take without the profiler if
-it is known. The finding is about the run and is shown before everything else: if the host is the limit, a faster kernel
-only makes the GPU wait longer.
+The busy share is (union of the kernels' times in a trace) / (the window). If the trace marks steps, the window is their
+time (``logparse/libraries/torch_profiler/busy.py``), or the time that they take without the profiler if that time is
+known. The finding is about the run. It is shown before everything else, because a faster kernel only makes the GPU wait
+longer if the host is the limit.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ WORDS: Mapping[str, tuple[str, str, str]] = {
     "first": ("before the first kernel", "the program: what is before the first kernel", FIRST),
     "queued": ("with work launched already", "what the streams wait for", QUEUED),
 }
-"""Text, change and advice per class of idle time (``logparse/libraries/torch_profiler/gaps.py``)."""
+"""Text, change and advice for each class of idle time (``logparse/libraries/torch_profiler/gaps.py``)."""
 _WAITS = "waits for the host"
 _WORTH = 0.01
 """Least idle time worth a finding, as a share of the window."""
@@ -76,7 +76,8 @@ def of_data(remark: Finding) -> Finding:
 def changes(time: GpuTime) -> str:
     """Return the change to make, in a few words.
 
-    It depends on the class of most of the idle time. If a single gap is most of that time, the gap is named instead.
+    The change depends on the class with most of the idle time. If a single gap is most of that time, the gap is named
+    instead.
     """
     single = time.gaps.single if time.gaps else None
     if single is not None and _at_most_us(time) is None:
@@ -85,9 +86,9 @@ def changes(time: GpuTime) -> str:
 
 
 def _at_most_us(time: GpuTime) -> float | None:
-    """Return the idle time without a single gap (µs), which is no ceiling.
+    """Return the largest idle time that can be saved, µs. Return None if it is not worth a finding.
 
-    Return None if the rest is not worth a finding.
+    A single long gap without a similar second gap is subtracted, because it may not come again.
     """
     single = time.gaps.single if time.gaps else None
     if single is None or time.idle_us is None:
@@ -97,7 +98,7 @@ def _at_most_us(time: GpuTime) -> float | None:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding or none. Without a trace's window nothing is known."""
+    """Return one finding if the GPU waits for the host. Return none if no trace shows a window."""
     time = gpu_time(tables)
     share = time.busy_share if time else None
     launches = sum(x.kernels for x in time.parts) if time else 0  # 0 for a trace whose kernels no row counts.
@@ -115,7 +116,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _advice(time: GpuTime, graphs: bool) -> str:
-    """Return the advice for the class of most of the idle time. Graphs help a host that is busy launching."""
+    """Return the advice for the class with most of the idle time.
+
+    A job that launches graphs already gets other advice than to launch graphs.
+    """
     why = time.gaps.main if time.gaps else "launching"
     return BEYOND_GRAPHS if graphs and why == "launching" else WORDS[why][2]
 

@@ -1,8 +1,8 @@
 """Convolutions in NCHW whose kernels work in NHWC: the library transposes their tensors in every call.
 
 The transposes are MIOpen's and CK's ``batched_transpose``, cuDNN's ``nchwToNhwcKernel`` and ``nhwcToNchwKernel``. They
-run inside the operator, around the main kernel. The trace measures their time, which a model in channels_last does not
-need. It is still an estimate of the gain, because the other operators change with the layout, and the main kernels may
+run inside the operator, around the main kernel. The trace measures their time, which a model in channels_last would
+save. The saving is still an estimate, because the other operators change with the layout, and the main kernels may
 change, too. Transposes of convolutions that are in NHWC already are left out.
 """
 

@@ -2,13 +2,14 @@
 
 * Seen: in a torch.profiler trace the kernel right after a product adds a vector, or is ReLU or GELU, on as many
   elements as the product wrote (``libraries/torch_profiler/epilogues.py``).
-* Cost: the result goes through memory once more in each direction, while cuBLASLt and hipBLASLt do the same in
-  registers (epilogues BIAS, RELU_BIAS, GELU_BIAS …).
-* Saving: it is measured, never estimated. A replay times the pair as it ran and its other forms for the actions of
-  ``actions/fused_epilogue.py``, which state the saving. If no form is faster, there is no finding. Without a replay the
-  finding has no saving, only a bound: the time of the extra kernels, since the product does not become faster.
-* Evidence: a trace with ``record_shapes=True``. The trace contains the order of kernels, not the data flow. Two
-  unrelated kernels of equal size that follow one another would be taken for an epilogue.
+* Cost: the result is written to memory and read again once more. cuBLASLt and hipBLASLt do the same work in registers
+  (epilogues BIAS, RELU_BIAS, GELU_BIAS …).
+* Saving: it is measured, never estimated. A replay times the product and the kernels after it as they ran, and fused.
+  The actions of ``actions/fused_epilogue.py`` state the saving. If no fused form is faster, there is no finding.
+  Without a replay the finding has no saving, only a bound: the time of the extra kernels, because the product does not
+  become faster.
+* Evidence: a trace with ``record_shapes=True``. The trace contains the order of kernels but not the data flow. So an
+  unrelated kernel of equal size that follows a product would be mistaken for its epilogue.
 * Limits: GELU in the epilogue is the tanh approximation. If the model's GELU is exact, the numbers change. The gradient
   of GELU needs the product's result, which PyTorch's epilogue does not write (the libraries' GELU_AUX does). So GELU
   cannot be fused in training.
@@ -65,7 +66,7 @@ class _Timed:
 
 
 def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
-    """Return the times that a replay took for the actions that fuse the epilogue. Return None without both times."""
+    """Return the times of the pair as it ran and fused, which a replay took. Return None if either time is missing."""
     before = samples.get((one.fused.text, one.as_run))
     after = samples.get((one.fused.text, one.in_library))
     if before is None or after is None:
@@ -74,9 +75,10 @@ def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
 
 
 def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
-    """Return a function that counts the run's calls with an epilogue like one of the traces.
+    """Return a function that estimates the run's number of calls with a given epilogue.
 
-    None if no log counts calls.
+    The run's calls of the product are multiplied by the share of its traced calls that have the epilogue. The function
+    returns None if the calls are not counted.
     """
     run = calls_by_problem(tables.workload).dropna()
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()

@@ -1,8 +1,8 @@
 """Convolutions that run MIOpen's naive solver, which computes one output per thread.
 
-It takes 10 to 500 times longer than other solvers. MIOpen runs it if no other solver applies, or if the solvers that
-apply need more workspace than they are given. For example, the GEMM solver of a large 3-D convolution needs tens of
-GiB. MIOpen then writes a warning and picks the naive solver (ROCm/rocm-libraries
+The naive solver takes 10 to 500 times longer than other solvers. MIOpen runs it if no other solver applies, or if the
+solvers that apply need more workspace than they are given. For example, the GEMM solver of a large 3-D convolution
+needs tens of GiB. MIOpen then writes a warning and picks the naive solver (ROCm/rocm-libraries
 ``projects/miopen/src/conv/solver_finders.cpp``: ``EvaluateInvokers``, ``IsEnoughWorkspace``).
 
 A pass counts as naive in these cases:
@@ -47,9 +47,9 @@ _KERNEL = re.compile(r"naive_conv_")
 _SOLVER = re.compile(r"miopen:ConvDirectNaiveConv")
 _HELPER = re.compile(rf"{TRANSPOSE.pattern}|SubTensorOp", re.IGNORECASE)
 _LEAST_FLOPS = 1e9
-"""Least work of a reported problem.
+"""Least work of a reported problem, floating-point operations.
 
-Below it the naive solver may be the fastest, as it is in MIOpen's own databases for thousands of problems.
+For less work the naive solver may be the fastest, as it is in MIOpen's own databases for thousands of problems.
 """
 _TYPE_BYTES = {"FP64": 8, "FP32": 4, "FP16": 2, "BF16": 2, "INT8": 1, "FP8": 1, "BF8": 1}
 _LARGE = 1 << 30
@@ -63,8 +63,8 @@ SEARCH = (
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Return one finding per problem whose pass is naive and ``slow_factor`` times slower than the expected time.
 
-    Problems of less than 1 GFLOP are left out. If no expected time or no time of the pass is known, the finding has no
-    saving.
+    Problems of less than 1 GFLOP are left out. If the expected time or the time of the pass is unknown, the problem is
+    reported without a saving.
     """
     rows = _naive(tables)
     if not len(rows):
@@ -115,7 +115,7 @@ def _traced(tables: Tables) -> pd.DataFrame:
 
 
 def _logged(tables: Tables) -> pd.DataFrame:
-    """Return problems most of whose logged picks are naive, with the pick's time from a file of the run."""
+    """Return the problems for which most logged picks are naive, with the pick's time from a file of the run."""
     made = picks(tables)
     total = made.groupby("problem")["count"].transform("sum")
     made = made[made["pick"].astype(str).str.contains(_SOLVER) & (made["count"] * 2 > total)]
@@ -130,7 +130,7 @@ def _logged(tables: Tables) -> pd.DataFrame:
 def _recorded(tables: Tables) -> pd.DataFrame:
     """Return problems whose fastest solver in the run's user find-dbs is naive.
 
-    The job's next call takes that solver.
+    The job's next call of such a problem takes the naive solver.
     """
     known = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "find_db")]
     users = set(known.loc[known["value"] == "user", "source_id"])
@@ -145,7 +145,7 @@ def _recorded(tables: Tables) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Time:
-    """Time of a call (µs), and how it is known."""
+    """Time that a call could take (µs), and the text that states where the time comes from."""
 
     us: float
     how: str
@@ -234,9 +234,9 @@ def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
 
 
 def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
-    """Return per problem the solvers that lacked workspace, and the bytes that they need.
+    """Map each problem to the solvers that MIOpen passed over in this run for lack of workspace.
 
-    These are the solvers that MIOpen passed over in this run.
+    Each solver is a pair of its name and the workspace that it needs, bytes.
     """
     rows = tables.measurements
     lost = rows["error"].astype("string").str.startswith("too little workspace").fillna(False)
@@ -249,12 +249,12 @@ def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
 
 
 def gemm_workspace(problem: ConvProblem) -> int | None:
-    """Return the workspace of MIOpen's GEMM solver (bytes), which is equal for F, B and W.
+    """Return the workspace of MIOpen's GEMM solver, bytes. It is equal for F, B and W.
 
-    None if a size is unknown.
+    Return None if a size is unknown.
 
-    The workspace holds the image with each filter's inputs copied out, for one image of the batch: (c / groups) ·
-    filter · output sizes · groups · bytes per element. Source: ROCm/MIOpen ``src/solver/gemm.cpp``
+    For one image of the batch, the workspace contains a copy of the inputs of every filter position. Its size is
+    (c / groups) · filter · output sizes · groups · bytes per element. Source: ROCm/MIOpen ``src/solver/gemm.cpp``
     (``GemmFwdRest::GetWorkspaceSize``).
     """
     sizes = [problem.c, problem.filter_d, problem.filter_h, problem.filter_w]
@@ -343,7 +343,7 @@ def _finding(
         saving_us=None if per_call is None or calls is None else per_call * calls,
         evidence=Evidence(
             now_us=now,
-            # If the wanted solver is known, it stands here without a time, so that no search is proposed.
+            # If MIOpen refused a solver, ``best`` names that solver without a time, so that no search is proposed.
             best=f"miopen:{refused[0][0]}" if refused else None,
             best_us=None if refused or expected is None else expected.us,
             source_id=str(row["source_id"]),

@@ -5,8 +5,8 @@ best F and the best B of the layer in the same file, its sibling. W is slow if i
 the sibling and more than ``slow_floor_ms``. The estimated gain is the difference. If a file has no sibling, nothing is
 claimed.
 
-If measured times of comparable layers are known, the finding also states the time of their W. The time in a trace of
-the job is the mean time of the kernels of a call, whatever solution they belong to.
+If measured times of comparable layers are known, the finding also states the time of their W. In a trace of the job,
+the time of a pass is the mean time of all kernels of a call, whatever solution they belong to.
 
 A *user* find-db of the same device (the result of a search) may have a faster solver than the system's find-db. Its
 time then replaces the estimate, because MIOpen reads the user find-db first and does not merge the two
@@ -69,9 +69,9 @@ TUNE_CUDNN = (
 
 
 def traced_passes(tables: Tables) -> pd.DataFrame:
-    """Return the passes of the run's traces, with the mean time of their calls. No row without a trace.
+    """Return the passes of the run's traces, with the mean time of their calls. Return no rows without a trace.
 
-    ``solution`` is the kernel that took most of the time. Nothing is known of other solutions.
+    ``solution`` is the kernel that took most of the time. A trace shows no times of other solutions.
     """
     rows = traced_calls(tables.kernels, tables.calls)
     rows = rows.assign(solution="kernel:" + rows["kernel"].astype(str), time_us=rows["now_us"].astype("float64"))
@@ -97,7 +97,7 @@ def totals(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _sum(values: pd.Series) -> float:
-    """Return the sum. It is the same to the last bit in any order of the values."""
+    """Return the sum. The values are sorted first, so that their order does not change the last bit of the sum."""
     return float(np.sort(values.to_numpy(dtype="float64")).sum())
 
 
@@ -105,11 +105,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     """Return a line of totals per source, then one finding per slow W.
 
     The totals of another run's source cover only problems that this run calls. If several files of one device have a
-    problem, the file with the smallest loss counts, and files of the run come first.
+    problem, one file is used: a file of this run before others, then the file with the smallest loss.
 
-    Losses are weighed by calls only if it is known on which device the calls ran. That is unknown if no target is given
-    and the run's files (or, if they state no device, the files of all runs) are of several devices. It is also unknown
-    for a file without a device beside a file with a device.
+    Losses are multiplied by calls only if the device on which the calls ran is known. The device is unknown if no
+    target is given and the run's files (or, if they state no device, the files of all runs) are of several devices. It
+    is also unknown for a file that states no device, if another file states one.
     """
     found = [x for x in (passes(tables), traced_passes(tables)) if len(x)]
     if not found:
@@ -120,7 +120,8 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     sources = list(w["source_id"].cat.categories)
     named = [s for s in sources if _device(facts, s) != s]
-    of_run = [s for s in named if s in own]  # A device that only another run measured leaves no doubt about this run.
+    # If this run's files state a device, a device that only another run measured cannot be the device of this run.
+    of_run = [s for s in named if s in own]
     ran_on = {_device(facts, s) for s in of_run or named} or set(w["device"])
     calls = calls_of(tables, w["problem"]) if len(ran_on) == 1 else {}
     findings, here = _summaries(w, tables, facts), run_facts(tables)
@@ -141,13 +142,13 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Return the rows of sources that may be of the target, with ``loss``, ``device`` and ``foreign``.
+    """Return the rows of sources that may be from the target, with columns ``loss``, ``device`` and ``foreign``.
 
     ``foreign`` is True for a source of another run.
     """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     w = not_elsewhere(w, tables, settings)
-    # Sources are looked up for each row below, and a category has one entry per file.
+    # As a category, the column has one entry per file, so the look-ups below are not repeated for each row.
     sources = w["source_id"].astype("category")
     device = sources.map({s: _device(facts, s) for s in sources.cat.categories})
     loss, foreign = w["best_us"] - w["sibling_us"], ~w["source_id"].isin(own)
@@ -155,10 +156,10 @@ def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapp
 
 
 def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """Return a line per file with a slow W and per find-db. A log whose few W are all fast gets no line."""
+    """Return a line for each file with a slow W and for each find-db. A log without a slow W gets no line."""
     names = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
-    # The texts dropped here have 150 characters.
+    # The texts are dropped first, because they have 150 characters each.
     about = w.drop(columns=["problem", "solution"]).drop(index=called.index[~called])
     found = []
     for source, rows in about.groupby("source_id", observed=True):
@@ -186,7 +187,7 @@ def _in_words(total: Mapping[str, float], which: str) -> str:
 
 
 def _to_report(w: pd.DataFrame) -> pd.DataFrame:
-    """Return one slow row per device and problem."""
+    """Return the slow W, one row per device and problem."""
     once = w.drop(columns=["problem", "solution"]).sort_values(["foreign", "loss", "best_us", "source_id"])
     once = once.drop_duplicates(["device", "problem_hash"])
     reported = once[once["slow"]].join(w[["problem", "solution"]])
@@ -194,7 +195,7 @@ def _to_report(w: pd.DataFrame) -> pd.DataFrame:
 
 
 def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Facts]) -> dict[tuple[str, str], str]:
-    """Return a text per (source, problem) of a slow row: the solver that is faster on another device of the store."""
+    """Map (source, problem) of a slow row to a text about a solver that is faster on another device of the store."""
     others = every.loc[every["problem"].isin(set(reported["problem"])), ["problem", "source_id", "solution", "best_us"]]
     others = others.assign(device=[_device(facts, str(x)) for x in others["source_id"]]).drop(columns="source_id")
     named = zip(others["device"], others["solution"], strict=True)
@@ -212,7 +213,7 @@ def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, 
 
 
 def _device(facts: Mapping[str, Facts], source: str) -> str:
-    """Return arch and CU count as text. Each file of an unknown device counts as a device of its own."""
+    """Return the source's arch and CU count as text. Return the source itself if its device is unknown."""
     known = facts.get(source, {})
     device = device_of(known)  # A ROCm trace and MIOpenDriver name their device, but neither its arch nor its CUs.
     name, cus = arch(known), known.get("cu_count")
@@ -222,9 +223,9 @@ def _device(facts: Mapping[str, Facts], source: str) -> str:
 
 
 def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[str, str]:
-    """Return a text per problem: the expected time of the best W of comparable other layers.
+    """Map each problem to a text with the time that W of comparable layers takes.
 
-    Left out if it is unknown.
+    A problem is left out if that time is unknown.
     """
     device = device_name(known)
     if device is None or not problems:
@@ -237,10 +238,10 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
 def _slow(
     row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], typical: str | None, elsewhere: str | None
 ) -> Finding:
-    """Return a finding about one W. Its saving is the time above the sibling, on the device that was measured.
+    """Return a finding about one W. Its saving is (time of W) − (time of the slower of F and B).
 
-    ``typical``: the expected time of comparable W, as text. ``elsewhere``: the faster solver of another device, as
-    text.
+    ``typical``: text with the expected time of comparable W. ``elsewhere``: text about a faster solver on another
+    device.
     """
     text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
@@ -314,11 +315,11 @@ def replaced_solvers(
 def _not_run(
     slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]
 ) -> set[tuple[str, str]]:
-    """Return (source, problem) of slow rows that the job does not run.
+    """Return (source, problem) of slow rows whose slow solver the job does not run.
 
-    These are rows of ``passes.backward_weights`` for which the job's logs pick another solver, and some file has a time
-    of that solver of at most ``slow_factor`` times the sibling. All files of measurements count that are not known to
-    be of another device.
+    For such a row of ``passes.backward_weights``, the job's logs pick another solver, and some file has a time of that
+    solver of at most ``slow_factor`` times the sibling (the slower of F and B). Only files that are known to be from
+    another device are not considered.
     """
     columns = ["problem", "solution", "source_id", "time_us"]
     ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()
@@ -337,7 +338,7 @@ def _not_run(
 
 
 def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
-    """Return the user file's own spelling of its fastest solvers, which a writer needs besides the time."""
+    """Return the fields of the user file's fastest solvers that the writer of an override file needs."""
     rows = tables.measurements
     rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]
     rows = timed(rows).sort_values(["source_id", "problem", "time_us", "solution"])

@@ -1,14 +1,14 @@
 """Calls that take longer than the best solutions of comparable problems on this device. An estimate.
 
-* Seen: the time of a call is above the bound that 95 % of problems at their best stay below. The call's time comes from
-  a trace's kernels, or is a file's only time of the problem (a default, a verbose log, a bench line). The bound comes
-  from measured best times of comparable problems (``evidence/expected.py``).
+* Seen: the time of a call is above a bound. 95 % of problems that run at their best stay below this bound, which comes
+  from measured best times of comparable problems (``evidence/expected.py``). The call's time comes from a trace's
+  kernels, or is a file's only time of the problem (a default, a verbose log, a bench line).
 * Not claimed: that a faster solution exists. The remedy is a search, never an override. Once a second solution of the
   problem has been timed, ``suboptimal-pick`` compares the two times.
 * Not judged: a problem without measured times of its type, operation and device.
 
-How often it is right, with groups of sizes left out: of 2,476 defaults of rocBLAS on an MI300X that it flags, 93 % gain
-10 % or more (docs/expected.md).
+The rate of right findings was measured with groups of sizes left out: of 2,476 flagged defaults of rocBLAS on an
+MI300X, 93 % gain 10 % or more (docs/expected.md).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RIGHT = {
     "gemm": "an estimate: of products that it flags in published times of an MI300X, 93 % gain 10 % or more",
     "conv": "an estimate: at most 5 % of convolutions at their best are above that",
 }
-"""How often such a finding is right, as ``benchmarks/expected.py`` measures it. By kind of problem."""
+"""Statement of how often a finding is right, by kind of problem. ``benchmarks/expected.py`` measures the numbers."""
 SEARCH = {
     "conv": "Search: tune_miopen.sh lets MIOpen time its solvers; `logparse replay` times them one by one.",
     "sm": "Search: `logparse replay` times the other solutions that cuBLASLt and cuDNN offer.",
@@ -103,7 +103,7 @@ def in_words(problem: Problem, near: Sequence[Neighbour], device: str) -> str:
 
 
 def span(least_us: float, most_us: float) -> str:
-    """Return two times as a range, with the unit once if both have the same: ``38 to 47 µs``."""
+    """Return two times as a range. A unit that both share is written once: ``38 to 47 µs``."""
     least, most = duration(least_us), duration(most_us)
     if least == most:
         return most

@@ -1,8 +1,8 @@
 """A search for solvers within the traces of a job: MIOpen's Find, cuDNN's benchmark mode, TunableOp's tuning.
 
 The first call of each shape runs all solvers, also naive ones. The time of the search does not belong to the call or to
-the step (``logparse/libraries/torch_profiler/searches.py``). Every start of the job pays it unless the result is kept.
-No saving is stated, because the search is not in a step.
+the step (``logparse/libraries/torch_profiler/searches.py``). Every start of the job searches again unless the result is
+kept. No saving is stated, because the search is not part of a step.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
 * Seen: a TunableOp results file, a hipBLASLt tuning file or a MIOpen user db states where it was made. The run's logs
   state another value of the same fact.
-* Cost: TunableOp drops the whole file if one validator differs, and hipBLASLt if the git revision differs. MIOpen looks
-  for a file named by arch, CU count and version. Nothing is loaded or reported, and the job runs untuned (aiter#4634,
-  aiter#5380). If a library does load such a file, an index may stand for another kernel.
-* Evidence: one fact that both sides state. Texts of one version may be more or less complete (``2.9.1`` and
-  ``2.9.1+rocm7.0``; ``gfx942`` and ``gfx942:sramecc+:xnack-``): they are equal if one begins with the other.
+* Cost: TunableOp drops the whole file if one validator differs. hipBLASLt drops it if the git revision differs. MIOpen
+  looks for a file named by arch, CU count and version. So nothing is loaded or reported, and the job runs untuned
+  (aiter#4634, aiter#5380). If a library does load such a file, an index may mean another kernel.
+* Evidence: one fact that both the file and the logs state. Texts of one version may be more or less complete (``2.9.1``
+  and ``2.9.1+rocm7.0``; ``gfx942`` and ``gfx942:sramecc+:xnack-``), so two texts are equal if one begins with the
+  other.
 * Not judged: a fact that no log states. ``logparse lint FILE --target`` judges a file row by row.
 """
 
@@ -30,7 +31,7 @@ EFFECT: Mapping[str, str] = {
     TUNING_FILE: "hipBLASLt ignores the file of another revision; an index of another build or arch is another kernel",
     **dict.fromkeys(MIOPEN, "MIOpen looks for a file named by arch, CU count and version, and finds none"),
 }
-"""Effect of the library's rule on such a file, by format."""
+"""Effect of a file that was made for another machine or build, by format of the file."""
 NAMES = (
     *("arch", "cu_count", "backend", "hipblaslt_version", "hipblaslt_revision", "rocblas_version", "miopen_version"),
     *("pytorch_version", "hip_version", "rocm_version", "cuda_version", "cublaslt_version"),

@@ -66,7 +66,7 @@ def regret(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return the distribution over the run, then one finding per pick that loses."""
+    """Return one finding about the distribution of losses in the run, then one finding per pick that loses time."""
     rows = picks_vs_best(tables, settings)
     facts, workspaces = facts_of(tables), given_workspaces(tables)
     findings = [_distribution(rows)] if len(rows) else []
@@ -134,7 +134,7 @@ def _pick(
     if known.basis != comparison.UNMEASURED and not known.loses:
         return None
     if known.basis == comparison.UNMEASURED and known.pick == DEFAULT_TEXT:
-        return None  # No log names a pick that the file could contradict.
+        return None  # No log names a pick, so there is nothing to compare the file with.
     loss_us = known.loss_us
     decided = None if loss_us is None else comparison.override_or_refusal(known, settings)
     return Finding(
@@ -165,7 +165,7 @@ def _pick(
 def _comparison(
     row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given]
 ) -> comparison.Comparison:
-    """Return a row of ``picks_vs_best`` as plain values."""
+    """Convert a row of ``picks_vs_best`` to a ``Comparison``."""
     named = solution_from_text(str(row["best"]))
     spaces = given.get(str(row["problem"]))
     return comparison.Comparison(
@@ -192,13 +192,13 @@ def _message(known: comparison.Comparison) -> str:
         return f"{what} was picked, the best known is {best}; unmeasured: no time of the pick"
     if known.basis == comparison.BY_DEFAULT:
         what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
-    # The saving of a confirmed pair is the ratio of its pairs, which ``confidence`` adds to the finding.
+    # The saving of a confirmed pair comes from the paired ratio, which ``confidence`` adds to the finding.
     less = "less" if known.origin == CONFIRM else f"{known.best_us:.4g} µs"
     return f"{what} takes {known.pick_us:.4g} µs, {known.best.text} {less} ({known.origin})"
 
 
 def _doubt(row: Mapping[str, object]) -> str:
-    """Return doubts about a value that came over a link that is not one to one."""
+    """Return the reasons to doubt a time that was measured for a linked problem, because the link may be wrong."""
     words = []
     if row["level"] == "shape":
         words.append("matched by shape only")

@@ -1,9 +1,10 @@
 """Attention that is written out as products and a softmax: its scores go to memory and come back several times.
 
 A softmax that takes a notable share of the GPU time nearly always belongs to attention scores, which are N×N values for
-N tokens. PyTorch's ``scaled_dot_product_attention`` computes it in tiles (FlashAttention, Dao et al. 2022, and CK's on
-AMD), so the scores never leave the chip. The gain is at most the time of the softmax; only a measurement shows what the
-products gain. The softmax over a vocabulary at the end of a model (``log_softmax``) is left out.
+N tokens. PyTorch's ``scaled_dot_product_attention`` computes attention in tiles (FlashAttention, Dao et al. 2022, and
+CK's on AMD), so the scores never leave the chip. The stated gain is at most the time of the softmax, because only a
+measurement shows what the products gain. The softmax over a vocabulary at the end of a model (``log_softmax``) is left
+out.
 """
 
 from __future__ import annotations

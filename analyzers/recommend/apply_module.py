@@ -27,10 +27,11 @@ _NAMED = Shell("in the program, as no action is applied that is not named:  impo
 def chosen(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """Return the actions that are applied if the user names none: the best that surely pay and do not overlap.
+    """Return the actions that are applied if the user names none: the best actions that pay and do not overlap.
 
-    Actions measured ``in_job`` are considered before others.  An action is applied only by name if it changes results
-    beyond rounding.  The same holds for an action named in ``hidden``, because the step does not show its gain.
+    Actions measured ``in_job`` are considered before others.  Two kinds of actions are left out, and users must name
+    them to apply them: actions that change results beyond rounding, and actions named in ``hidden``, because the step
+    does not show their gain.
     """
     out: list[ActionResult] = []
     for result in sorted(results, key=lambda x: (x.action.name not in in_job, -x.saving_us)):
@@ -53,7 +54,7 @@ def _together(one: ActionResult, other: ActionResult) -> bool:
 def without_a_change(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """Return the settings that ``logparse run --with`` applies.  They leave the program as it is."""
+    """Return the settings that ``logparse run --with`` applies without a change of the program."""
     return chosen([x for x in results if x.action.kind == "setting" and x.application.settings], hidden, in_job)
 
 
@@ -76,8 +77,8 @@ def module(
       in ``in_job``.
     * ``hidden`` names the actions whose gain the step does not show.
     * ``kept`` are actions that a trial applied and kept.  None means that no trial was made.
-    * ``left`` are actions that were weighed beside the kept ones.  The best changes of the program among them are
-      applied too, unless the user names others.
+    * ``left`` are actions that the trial did not apply.  The best changes of the program among them are applied too,
+      unless the user names others.
     """
     usable = [x for x in results if has_lines(x)]
     if not usable:

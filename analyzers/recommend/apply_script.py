@@ -1,17 +1,16 @@
 """Write ``apply.sh``, a script that makes a shell's jobs use a target's override files.
 
-It exports what each file's own ``use`` contains (lines that begin with ``export`` or ``unset``).  First it compares the
-machine with the files' target: arch, CU count and library builds, as far as a shell can read them.  It reads these
-sources:
+The script runs the lines of each file's ``use`` that begin with ``export`` or ``unset``.  First it compares the machine
+with the files' target: arch, CU count and library builds, as far as a shell can read them.  It reads these sources:
 
 * ``rocminfo`` and ``nvidia-smi``;
 * PyTorch: its version, its devices, TunableOp's validators;
-* the version headers of ROCm, if no PyTorch is there that would bring libraries of its own.
+* the version headers of ROCm, unless there is a PyTorch, because PyTorch may bring libraries of its own.
 
-If one of them differs from the target, it exports nothing.  The script is plain POSIX shell for sh, dash, bash and zsh,
-also under ``set -eu``.
+If a fact differs from the target, the script exports nothing.  The script is plain POSIX shell for sh, dash, bash and
+zsh, also under ``set -eu``.
 
-The facts and names that it compares stand in a quoted here-document, because a shell interprets nothing in it.
+The facts and names to compare are in a quoted here-document, because a shell interprets nothing in such a document.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ _DEVICE = ("arch", "cu_count")
 def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Facts) -> dict[str, str]:
     """Return the facts that must hold on the machine that uses the files.
 
-    They are the device, and the builds of the libraries whose solutions the rows name: a row has its meaning only
-    there.
+    These facts are the device, and the builds of the libraries whose solutions the rows name.  They must hold because
+    another build or device may give a row another meaning.
     """
     tunable = any(file.name.startswith(TUNABLEOP) for file in files)
     libraries = {x.solution.library for x in overrides} - {"torch"} | ({"torch"} if tunable else set())

@@ -1,9 +1,9 @@
-"""Compute the most that overrides can gain, and on what that number rests.  Pure.
+"""Compute the most that overrides can gain (the ceiling), and the share of calls that this number covers.  Pure.
 
-The gain of a problem is its time × (1 − best/pick).  Both times are from one measured file.  The problem's time is its
-time in a trace of the run, else calls × measured time of the pick.  For some problems no log names the pick, but a
-finding holds two measured times.  Such a problem counts as in that finding, so that no sum of measured findings is
-above the ceiling.
+The gain of a problem is its time × (1 − best/pick).  The times of best and pick come from one measured file.  The
+problem's time is its time in a trace of the run, else calls × measured time of the pick.  For some problems no log
+names the pick, but a finding has two measured times.  The saving of that finding is then added to the ceiling, so that
+no sum of measured findings is above it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Ceiling:
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
     """Compute the ceiling from rows of ``picks_vs_best`` and from the findings that are kept.
 
-    ``in_the_job`` has weighed the findings.
+    The savings of the findings must be scaled by ``in_the_job``.
     """
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
@@ -71,8 +71,8 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
 def _each_us(tables: Tables) -> pd.Series:
     """Return the time of one call per problem in the run's traces, µs.
 
-    It is the time of the problem's kernels over the calls that the traces hold, whatever else counts the run's calls.
-    The page's column ``traced_us`` is the same.  Several texts may count as one problem: they share one time.
+    It is (time of the problem's kernels) / (calls in the traces).  Calls that other logs count are not used.  The
+    page's column ``traced_us`` shows the same time.  If several texts mean one problem, they have one common time.
     """
     kernels, held = kernels_of_run(tables), tables.calls[tables.calls["category"] == "profiler"]
     known = pd.DataFrame(
@@ -122,8 +122,8 @@ def _weighed(finding: Finding, each_us: float | None, total_us: float | None) ->
 def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
     """Return two things about findings with two measured times.
 
-    First: the saving (µs) per known problem.  A finding on a problem that may be the known one counts for it.  Second:
-    the findings on other problems, only the largest per problem.
+    The first is the saving (µs) per problem of ``known``.  A finding on a problem that is linked to a known problem is
+    added to the known problem.  The second is the largest finding for each other problem.
     """
     links = tables.links[tables.links["other"].isin(known)].sort_values(["problem", "other"])
     names = dict(zip(links["problem"], links["other"], strict=True)) | {x: x for x in known}
