@@ -1,7 +1,7 @@
 """State how sure a finding is: its interval, the p-value of its confirmation, and where it was measured.
 
 A finding of any analyzer is completed from the measurements that its evidence names (``logparse.model.Evidence``).
-There are two kinds of interval.  If one file states each time only once, the interval is unknown.
+There are two kinds of interval.  If a file has each time only once, the interval is unknown.
 
 ==========  ==========================================================================================
 processes   95 % t-interval over the processes of a confirmation, which is the only kind that is a test
@@ -24,7 +24,10 @@ from logparse.target import Facts, machine
 
 @dataclass(frozen=True)
 class Judged:
-    """A confirmation, and whether Benjamini and Hochberg's procedure keeps it among all tests of the run."""
+    """A confirmation, and whether it holds (``kept``).
+
+    Benjamini and Hochberg's procedure over all tests of the run decides which confirmations hold.
+    """
 
     pick: str
     winner: str
@@ -36,8 +39,8 @@ class Judged:
 class Judgement:
     """All tested pairs of a run.
 
-    ``by_source``: verdict by source id.  A confirmation is a source of its own, and several confirmations of one pair
-    share one verdict.  ``tested`` counts pairs.  ``kept`` counts the pairs whose gain holds.
+    ``by_source``: verdict by source id.  Each confirmation is a source of its own.  Several confirmations of one pair
+    have one verdict.  ``tested``: number of tested pairs.  ``kept``: number of pairs whose gain holds.
     """
 
     by_source: Mapping[str, Judged]
@@ -47,7 +50,7 @@ class Judgement:
     rate: float = RATE
 
     def keeps(self, finding: Finding) -> bool:
-        """Return True if a finding stands: no confirmation tested its gain, or its own confirmation holds."""
+        """Return True if a finding is to be kept: no confirmation tested its gain, or its own confirmation holds."""
         test = self.by_source.get(_source(finding))
         return test is None or finding.per_call_us is None or (test.kept and finding.p is not None)
 
@@ -55,7 +58,8 @@ class Judgement:
 def judgement(tables: Tables, floor: float) -> Judgement:
     """Judge every confirmation of the run's problems together.  A gain must be above ``floor`` to be kept.
 
-    All of them count as tested, also the ones in which the pick won, because failed tests belong to the family too.
+    Confirmations in which the pick won are judged together with the others, because the correction for many tests needs
+    failed tests, too.
     """
     stored = stored_confirmations(tables)
     counts = counting(stored, tables)
@@ -76,7 +80,7 @@ def judgement(tables: Tables, floor: float) -> Judgement:
 
 
 def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) -> list[Finding]:
-    """Complete the findings with interval, p-value, and the path and versions of the file that is their evidence."""
+    """Add to each finding its interval, its p-value, and the path and versions of the file that is its evidence."""
     given = list(findings)
     sources = {_source(x) for x in given}
     paths = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
@@ -112,7 +116,7 @@ def _with_interval(finding: Finding, tested: Judgement) -> Finding:
     if test is not None and before is not None and (test.pick, test.winner) == (pick, best):
         ratio = test.confirmation.speedup
         low, gain, high = (before * (1 - 1 / x) for x in (ratio.low, ratio.value, ratio.high))
-        # The gain is the gain of the pairs, not the difference of two medians. The better time is what the gain leaves.
+        # The gain comes from the paired ratio, not from two medians. The better time is the time now minus the gain.
         saving, rows = None if finding.calls is None else finding.calls * gain, finding.override
         proven = replace(
             finding,

@@ -41,7 +41,7 @@ def documents(found: Recommendation, settings: Settings, targets: Sequence[Targe
 def earlier_files(out: Path) -> list[Path]:
     """Return the files of targets that the ``findings.json`` in a folder lists; empty if it cannot be read.
 
-    A listed path counts only if it consists of plain file names and lies in the folder after links are followed.
+    A listed path is returned only if it consists of plain file names and is inside the folder after links are followed.
     """
     try:
         content = json.loads((out / JSON_NAME).read_text(encoding="utf-8"))
@@ -202,7 +202,10 @@ def _details(recommendation: Recommendation) -> list[str]:
 
 
 def _evidence(finding: Finding) -> list[tuple[str, object]]:
-    """Return where a finding was measured and how sure it is, without what the table contains."""
+    """Return names and values that state where a finding was measured and how sure it is.
+
+    Values that the table of findings shows are left out.
+    """
     versions = finding.evidence.versions
     known = [
         ("measured in", finding.evidence.file),

@@ -1,4 +1,4 @@
-"""Count each saving once: findings on one problem, or on two texts that may be one call, share a claim.  Pure."""
+"""Count each saving once, if several findings are on one problem or on two texts that may mean one call.  Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from logparse.text import duration
 
 
 def deduplicated(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """Return the findings with each better solution of a problem once.
+    """Return the findings, so that each better solution of a problem is proposed once.
 
-    * A finding of ``suboptimal_pick`` that another analyzer explains is left out.  The explanation takes over its
-      override.
-    * An estimated saving beside another saving of the same problem becomes a reason of the other finding.
+    * If another analyzer proposes the same solution as a finding of ``suboptimal_pick``, the finding of
+      ``suboptimal_pick`` is left out.  The other analyzer's finding gets its override.
+    * If a problem has an estimated saving and another saving, the estimate becomes a reason of the other finding.
     * Some problems have calls that no log counts, and may be the same as a counted problem (a TunableOp key beside the
       log's line).  A finding on such a problem is left out if the counted problem has a finding of the same analyzer.
     """
@@ -30,7 +30,7 @@ def deduplicated(findings: Sequence[Finding], links: pd.DataFrame) -> list[Findi
 
 
 def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
-    """Sort key: known savings first and largest first, then the loss of one call, then the text."""
+    """Return a sort key: known savings first, the largest first, then by the loss of one call, then by the text."""
     saving = finding.saving_us
     return (saving is None, -(saving or 0.0), -(finding.per_call_us or 0.0), _text(finding), finding.message)
 
@@ -38,9 +38,9 @@ def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
 def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
     """Let one finding keep the saving if several analyzers claim it for one problem, or for problems that may be one.
 
-    A measured saving goes before an estimated one, a finding with an override before one without, then the larger
-    saving.  The other findings are alternatives to it, not additions: their message states their worth, and they save
-    nothing.
+    Measured savings are preferred to estimated savings, then findings with an override to findings without, then larger
+    savings to smaller ones.  The other findings are alternatives to the chosen finding.  They lose their saving, and
+    their message states how much they would save.
     """
     same = _linked(links, {_text(x) for x in findings if x.saving_us}, both=True)
     claims: dict[str, str] = {}
@@ -61,10 +61,10 @@ def one_row_each(
 ) -> list[Finding]:
     """Resolve overrides that compete for one row of hipBLASLt's tuning file.
 
-    The file has one row for all calls that differ only in β, bias or activation.  The row gets the override that costs
-    these calls least in total.  Each call is counted and timed separately.  If a time is missing, the row gets the
-    first override.  If the library's own choices cost less, it gets none.  A finding whose override does not get the
-    row loses the override (its remedy becomes ``Advise``).
+    The file has one row for all calls that differ only in β, bias or activation.  The row gets the override with which
+    these calls take the least time in total.  If a time is missing, the row gets the first override.  If the library's
+    own choices take less time, there is no row.  A finding whose override does not get the row loses the override (its
+    remedy becomes ``Advise``).
     """
     rows: dict[tuple[str, str], list[Override]] = {}
     for x in findings:
@@ -99,16 +99,19 @@ def one_row_each(
 
 
 def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
-    """Return the call's row in the target's tuning file.  A call without a row is its own row."""
+    """Return a key that is equal for calls with one row in the target's tuning file.
+
+    A call that cannot have a row gets its own text as the key.
+    """
     return tuning_file.key(problem, target) or problem.text, repr(sorted(target.items()))
 
 
 def _cheapest(
     solutions: Sequence[str], texts: Collection[str], calls: Mapping[str, float], races: Mapping[str, Race]
 ) -> str | None:
-    """Return the solution that costs the calls least in total.
+    """Return the solution with which the calls take the least time in total.
 
-    Return None if the library's own choices cost no more.  Return the first solution if a time is missing.
+    Return None if the library's own choices take no more time.  Return the first solution if a time is missing.
     """
 
     def cost(solution: str | None) -> float:
@@ -122,16 +125,16 @@ def _cheapest(
 
 
 def reachable(finding: Finding) -> Finding:
-    """Remove the saving of a finding whose better solution no action on one problem reaches.
+    """Remove the saving of a finding if no change for this one problem makes a library take the better solution.
 
-    Its message states what the solution would be worth.  Other findings are returned as they are.
+    The message then states how much the solution would save.  Other findings are returned as they are.
     """
     why = unreachable(finding)
     return finding if why is None or finding.saving_us is None else _potential(finding, why)
 
 
 def unreachable(finding: Finding) -> str | None:
-    """Return the reason why no action on one problem reaches the better solution, or None if one does."""
+    """Return the reason why no change for this one problem gives the better solution.  None if a change does."""
     best = finding.evidence.best
     return None if best is None or finding.override is not None else out_of_reach(solution_from_text(best))
 
@@ -200,9 +203,9 @@ def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list
 
 
 def _with_reasons(findings: Sequence[Finding]) -> list[Finding]:
-    """Let the surest and then largest finding on a problem keep its saving, because time cannot be saved twice.
+    """Turn estimated findings into reasons of the best finding on their problem, because time is saved only once.
 
-    An estimated finding beside it becomes one of its reasons.
+    The best finding is a measured finding if there is one, then the finding with the largest saving per call.
     """
     best: dict[str, Finding] = {}
     for x in sorted(

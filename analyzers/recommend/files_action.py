@@ -1,4 +1,4 @@
-"""Sum the findings with overrides into one action: what all override files together do to the job."""
+"""Sum the findings with overrides into one action, which is to apply all override files together."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ def files_action(
 ) -> ActionResult | None:
     """Return the action of applying the findings' override files.  Return None if no file saves a known time.
 
-    * With a trace, the job is the traced steps.  A problem's time comes from the trace, because a log counts the calls
-      of the whole job.  The finding's share of that time is saved.
-    * If no problem of the findings is in a trace, the job is what the log counts.  Its time is ``default_us`` (µs).
+    * With a trace, the action is about the traced steps.  A problem's time comes from the trace, because a log counts
+      the calls of the whole job.  The saving is (gain of a call) / (time of a call) of that time.
+    * If no problem of the findings is in a trace, the action is about all calls that the log counts.  Their time is
+      ``default_us`` (µs).
 
-    The interval adds the intervals of the confirmed savings.  A saving that is not confirmed may shrink to nothing,
-    because the fastest of many times was lucky in part.
+    The intervals of the confirmed savings are added.  The interval of a saving that is not confirmed begins at 0,
+    because the fastest of many times was partly luck.
     """
     written = [x for x in to_write(findings, settings) if x.saving_us]
     alone = {x.problem.text: (pre_us(x) or 0.0) * (x.calls or 1) for x in written if x.problem}
@@ -82,7 +83,7 @@ def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
 def _in_traces(tables: Tables) -> Mapping[str, float]:
     """Return the time that each problem's calls take in the run's traces, µs, by problem text.
 
-    Problems that count as one share its time.
+    If several called problems may mean one traced problem, its time is divided among them by their calls.
     """
     kernels = kernels_of_run(tables)
     traced = kernels[kernels["problem"].notna()].groupby("problem")["total_us"].sum().astype("float64")

@@ -1,8 +1,8 @@
 """Turn a recommendation into the files of each target: override files, their ``apply.sh``, and scripts that search.
 
-Every writer that takes an override writes it.  A note states the reason for what is not written.  Problems that no file
-can improve yet are searched on the GPU: a script writes into a database or tuning file of its own, never into the
-user's.  Its output is ingested afterwards.
+Every writer that accepts an override writes it.  If an override is not written, a note states the reason.  For problems
+without a known better solution there are scripts that search on the GPU.  Such a script writes into a database or
+tuning file of its own, never into the user's.  The user ingests its output afterwards.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TargetFiles:
 def targets(recommendation: Recommendation, settings: Settings) -> Mapping[str, Facts]:
     """Map folder names to the facts of targets.
 
-    The target is the one that the user named.  Without it, each set of facts on which overrides were measured is a
+    If the user named a target, it is the only target.  Otherwise each machine on which overrides were measured is a
     target.  Two targets never share a folder, even if they differ only in a fact that their names do not show.
     """
     named = [settings.target] if settings.target else [dict(x.target) for x in recommendation.overrides]
@@ -72,7 +72,7 @@ def emissions(
 ) -> TargetFiles:
     """Return the files for one target, which will lie in ``folder``.
 
-    They are the override files of every writer that takes the overrides, ``apply.sh`` for these, and tuning scripts.  A
+    These are the override files of every writer that accepts an override, their ``apply.sh``, and tuning scripts.  A
     writer refuses an override if a field that its library checks is unknown.  A note then states what was not written.
     """
     offered = [(x, x.override) for x in recommendation.findings if x.override is not None]
@@ -136,7 +136,7 @@ UNCONFIRMED = (
     "the fastest of many times was lucky in part, the true gain is smaller and may be none "
     "(`logparse replay` on the target tests it)"
 )
-"""The worth of the fastest of many unrepeated times."""
+"""Warning about overrides that were chosen as the fastest of many times, each taken once."""
 
 
 def _concerns(finding: Finding, target: Facts) -> bool:
@@ -159,7 +159,7 @@ def scripts(
 ) -> tuple[list[Emission], list[str]]:
     """Return ``tune_miopen.sh`` and ``tune_hipblaslt.sh``, and notes on the problems that have no command.
 
-    The scripts run the findings without a measured better solution, in their order.
+    The scripts search for the problems of findings without a measured better solution, in the order of the findings.
     """
     problems = dict.fromkeys(x.problem for x in to_search(findings))
     made, notes = [], []

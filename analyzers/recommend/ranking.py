@@ -1,14 +1,14 @@
-"""Collect all findings of a run, judge them, rank them and leave out the weak ones.
+"""Collect all findings of a run, judge them, leave out the weak ones and rank the others.
 
 ``recommend`` makes one list in stages:
 
 1. *completed*: each finding gets its interval, p-value and file;
-2. *deduplicated*: the same time is saved once;
+2. *deduplicated*: no time is saved twice;
 3. *weighed* by the time that the run's traces show;
 4. *gated*: findings that failed their test or are too small are left out.
 
-The ceiling comes first: the gain if every problem ran at its best known time, and the share of the calls and of the
-time on which that claim rests.  "Nothing worth doing" is a result.
+A report shows the ceiling first: the gain if every problem ran at its best known time, and the share of the calls and
+of the time that this number covers.  "Nothing worth doing" is a valid result.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ if TYPE_CHECKING:  # The simulation is loaded only for runs with traces.
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The ranked findings of a run, and what else its report states.
+    """The ranked findings of a run, and all other contents of its report.
 
     * ``findings``: findings about problems, the most valuable first.  ``remarks``: findings about the run.
     * ``judgement``: the tested pairs.  ``left_out``: number of findings left out, by reason.
-    * ``calls``: the run's calls by problem text.  ``counted``: lines of the run's files that are calls or measurements.
+    * ``calls``: number of the run's calls by problem text.  ``counted``: number of lines of the run's files that are
+      calls or measurements.
     * ``gpu_time``: GPU time of the run's traces by kind of work.
-    * ``actions``: what override files, settings and changes of the program do to the job, the best first.
+    * ``actions``: effects on the job of override files, settings and changes of the program, the best first.
     * ``cuda``: True if the run's files are from NVIDIA GPUs.
     * ``aiter_misses``: log lines with shapes that aiter's tables lack.
     * ``object_calls``: problems called through hipBLASLt's C++ object.
@@ -62,7 +63,7 @@ class Recommendation:
     * ``step``: the step's time now and under each action, simulated from the traces; or the reason why it is unknown.
       None without a trace.
     * ``ladder``: rungs between the overrides' sizes, if the user asked for them (``analyzers/evidence/ladders.py``).
-    * ``unlike``: a sentence why the times of the run's traces are not added; empty if they are.
+    * ``unlike``: a sentence with the reason why the times of the run's traces are not added; empty if they are.
     * ``tried``: results of trials of actions in the running job.
     """
 
@@ -94,7 +95,7 @@ class Recommendation:
     def step_us(self, action: str) -> tuple[float, float] | None:
         """Return the step's time now and under the named action, µs.
 
-        The times are measured in the job, else simulated.  Return None if they are unknown.
+        The times are measured in the job if a trial did so, else simulated.  Return None if they are unknown.
         """
         for x in self.tried:
             if x.name == action and x.is_known and x.now_us is not None and x.then_us is not None:
@@ -127,10 +128,10 @@ def recommend(
     analyzers: Sequence[Analyzer] | None = None,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Recommendation:
-    """Run the analyzers (all without ``analyzers``) and rank their findings by time saved per run.
+    """Run the analyzers and rank their findings by time saved per run.
 
-    Findings with an unknown saving come last, ordered by the loss per call.  ``begins`` is called with the name of each
-    analyzer before it runs.
+    All analyzers are run if ``analyzers`` is None.  Findings with an unknown saving come last, ordered by the loss per
+    call.  ``begins`` is called with the name of each analyzer before it runs.
     """
     usual, judged = _usual(settings), judgement(tables, settings.min_gain)
     chosen = ANALYZERS if analyzers is None else analyzers
@@ -184,8 +185,8 @@ def _tried(tables: Tables) -> tuple[Tried, ...]:
 def _steps(tables: Tables, settings: Settings) -> float | None:
     """Return the number of steps that the run's calls make up, or None if it is unknown.
 
-    The user counts the steps, or the traces mark them.  Without traces, they are the units of work that the job
-    recorded.
+    The user states the number, or the traces mark the steps.  Without traces, it is the number of units of work that
+    the job recorded.
     """
     if settings.steps or gpu_us(tables) is not None:
         return steps(tables, settings)[0]
@@ -194,14 +195,14 @@ def _steps(tables: Tables, settings: Settings) -> float | None:
 
 
 def _usual(settings: Settings) -> Settings:
-    """Return the settings with gates that are no higher than the default ones."""
+    """Return the settings with thresholds that are at most the default thresholds."""
     usual = Settings()
     floor = min(settings.min_gain, usual.min_gain)
     return replace(settings, min_gain=floor, min_saving_us=usual.min_saving_us)
 
 
 def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceiling:
-    """Return the ceiling.  It does not depend on the gates that the user asked for."""
+    """Return the ceiling.  It does not depend on the thresholds that the user asked for."""
     judged = judgement(tables, usual.min_gain)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
     return ceiling(picks_vs_best(tables, usual), kept, tables, judged)
@@ -219,7 +220,7 @@ def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:
 def _of_the_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
     """Keep findings about problems that this run called or measured.  Drop findings that rest on other runs alone.
 
-    A finding loses its calls and saving if its time may be from another device than the one that was called.
+    A finding loses its calls and saving if its time may be from another device than the calls.
     """
     own = {None, *tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]}
     called, elsewhere, out = called_problems(tables), unknown_device(tables), []

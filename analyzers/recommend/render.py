@@ -30,7 +30,7 @@ def advice(recommendation: Recommendation) -> list[str]:
 
 
 def gpu_time_lines(time: GpuTime | None) -> list[str]:
-    """Return lines on where the GPU time of a step goes, or of all traces if they mark no steps."""
+    """Return lines on the parts of a step's GPU time, or of all traces' GPU time if they mark no steps."""
     if time is None:
         return []
     steps = time.steps or 1.0
@@ -63,11 +63,11 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
 
 
 _LEAST_PART = 0.005
-"""Share of the kernels' time below which kinds of work are added up into one line."""
+"""Share of the kernels' time (0 to 1).  Kinds of work with less are added up into one line."""
 
 
 def ceiling_lines(ceiling: Ceiling) -> list[str]:
-    """Return the line on the most that can be gained, and on the share of the calls for which it is known."""
+    """Return the line that states the ceiling and the share of the calls for which it is known."""
     untimed = f"; {ceiling.untimed_share:.1%} of calls have no time in any file" if ceiling.untimed_share else ""
     if ceiling.share is None:
         return [f"ceiling: unknown: no search has timed what runs and other solutions{untimed}"]
@@ -78,7 +78,7 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
 
 
 def confidence_lines(judged: Judgement) -> list[str]:
-    """Return the line on how many gains were tested and how many hold; empty without tests."""
+    """Return the line with the number of tested gains and the number that hold; empty without tests."""
     if not judged.tested:
         return []
     return [
@@ -134,9 +134,9 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
 
 
 _SHOWS = 0.01
-"""Share of the step below which a gain counts as none."""
+"""Share of the step (0 to 1).  A smaller gain is treated as no gain."""
 _PART = 0.5
-"""Ratio of a step's gain to its kernels' saving below which the reason for the difference is stated."""
+"""Largest (gain of a step) / (saving of its kernels) for which the reason of the difference is stated."""
 _TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
 _NUMBERS = (
     *("pre_us", "post_us", "per_call_us", "per_call_low_us", "per_call_high_us"),
@@ -183,7 +183,7 @@ def brief(frame: pd.DataFrame, steps: float | None = None, word: str = "step") -
 
 
 def interval(low_us: float | None, high_us: float | None, pre_us: float | None) -> str:
-    """Return the interval of a gain as percentages of the time now, or ``unknown``."""
+    """Return the interval of a gain as percentages of the present time.  Return ``unknown`` if a number is unknown."""
     if low_us is None or high_us is None or pre_us is None or not all(map(math.isfinite, (low_us, high_us, pre_us))):
         return "unknown"
     return f"{low_us / pre_us:.1%} … {high_us / pre_us:.1%}"
@@ -194,11 +194,14 @@ def _percent(share: float | None) -> str:
 
 
 _SOME, _HOST = 3, 0.01
-"""Number of slowed calls that are listed, and share of the GPU time from which a change of the host's time is shown."""
+"""Largest number of slowed calls that are listed, and least change of the host's time that is shown.
+
+The change is a share of the GPU time (0 to 1).
+"""
 
 
 def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
-    """Return lines on these actions in their order; empty without any.
+    """Return the lines on the given actions, in their order; empty if there are no actions.
 
     ``time`` is the job's GPU time, None without a trace.
     """

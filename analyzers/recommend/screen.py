@@ -1,7 +1,7 @@
 """Format a verdict for a terminal: at most ``LINES`` lines of at most ``COLUMNS`` columns.
 
-It shows the verdict, the split of a step, what to do, best first, and the commands to type.  ``explained`` shows all
-about one thing to do.
+The terminal shows the verdict, the split of a step, the things to do (the best first), and the commands to type.
+``explained`` shows all about one thing to do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Written:
 
 
 def screen(found: Recommendation, written: Written, n: int | None = None) -> list[str]:
-    """Return the lines.  With ``n``, list n things to do, however many lines they take."""
+    """Return the lines of the terminal.  If ``n`` is given, list n things to do, however many lines they need."""
     seen = verdict(found)
     head = _wrapped(f"recommend: {seen.headline}", 4)
     head += split_lines(seen) if seen.split else []
@@ -67,8 +67,8 @@ def _wrapped(line: str, indent: int) -> list[str]:
 def ending(found: Recommendation, head: Sequence[str], written: Written, apply: Sequence[str]) -> list[str]:
     """Return the last lines that ``tune`` prints.
 
-    They are its verdict (``head``), the split of a step, what is left to do, how to apply the result (``apply``), and
-    where the report is.
+    These are its verdict (``head``), the split of a step, the things that are left to do, the lines that apply the
+    result (``apply``), and the path of the report.
     """
     seen = verdict(found)
     typed = [line for x in apply for line in _folded(f"apply    {x}")]
@@ -83,10 +83,10 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
 
 
 def split_lines(seen: Verdict) -> list[str]:
-    """Return lines on where the time of a step goes.
+    """Return lines on the parts of a step's time.
 
-    One line names the kinds of work by size and ends with the sum of the rest.  More kinds are named, in more lines, as
-    long as that sum is larger than the smallest named kind.
+    One line names the largest kinds of work and ends with the sum of the other kinds.  If this sum is larger than the
+    smallest named kind, more kinds are named, in more lines.
     """
     whole = f"a {seen.word}" if seen.unit == "step" else "all traces"
     out = f"  {whole}, {duration(seen.whole_us)}: "
@@ -109,8 +109,8 @@ def todo_lines(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> lis
 def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> list[list[str]]:
     """Return the lines of each thing to do, numbered: title, now → then, certainty, what changes.
 
-    Each takes one line.  It takes as many lines as it needs if it rounds more, or if ``whole`` asks for all of the
-    text.
+    Each thing takes one line, and the text may be cut.  It takes as many lines as it needs if it changes results by
+    rounding, or if ``whole`` asks for all of the text.
     """
     room = min(_TITLE, max(len(printable(x.title)) for x in todo))
     titles = shortened([printable(x.title) for x in todo], room)
@@ -126,7 +126,7 @@ def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> li
 
 
 def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
-    """Return the rows of override files that save most, at most ``room`` lines."""
+    """Return lines on the rows of override files that save most.  Return at most ``room`` lines."""
     rows = [found.findings[n - 1] for n in todo.findings]
     labels = [printable(x.problem.label) if x.problem else "" for x in rows[: max(room, 0)]]
     saved = (x.per_call_us if todo.unit == "call" or x.saving_us is None else x.saving_us for x in rows)
@@ -211,7 +211,7 @@ def _folded(line: str) -> Iterator[str]:
 
 
 def explained(found: Recommendation, which: str) -> list[str | Block]:
-    """Return all about one thing to do, named by its number or name, also if it is too small to be listed.
+    """Return all about one thing to do, which may be too small to be listed.  ``which`` is its number or name.
 
     Raises UsageError if there is no such thing to do.
     """

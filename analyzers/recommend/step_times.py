@@ -1,7 +1,8 @@
 """Simulate from the run's traces what the step takes, what limits it, and what it takes under each action.
 
-An action saves kernel time.  The step may gain all of that, a part (if communication hides the rest) or nothing (if the
-host launches too slowly).  ``analyzers/job/step`` replays the traced step with the kernels' times under the action.
+An action saves kernel time.  The step may gain all of that time, some of it (if communication hides the rest) or
+nothing (if the host launches too slowly).  ``analyzers/job/step`` replays the traced step with the kernels' times under
+the action.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class StepTimes:
 def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | StepUnknown:
     """Simulate the run's step.
 
-    Return the reason if the step is unknown: its traces hold no calls of the host, or the store lacks them.  The first
-    ceiling needs the best known times of kernels: the fastest time per kernel under the actions that pay.
+    If the step is unknown, return the reason: its traces contain no calls of the host, or the store lacks them.  The
+    first ceiling needs the best known times of kernels.  These are the fastest times under the actions that pay.
     """
     best: dict[str, Factor] = {}
     for factors in (factors_of(x) for x in actions if x.pays):

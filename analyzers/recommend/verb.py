@@ -31,7 +31,7 @@ _REPLACES = (
 def advise(
     store: Store, settings: Settings, run: str | None = None, begins: Callable[[str], None] = lambda stage: None
 ) -> Recommendation:
-    """Analyse a run (default the latest) and keep its findings in the store, unless the store cannot be written.
+    """Analyse a run (default: the latest) and write its findings into the store, unless the store is read-only.
 
     ``begins`` is called with the name of each stage before it begins.  Raises StoreError for an unknown run.
     """
@@ -69,8 +69,8 @@ def write(
     * ``own``: override files that the user's job reads now.  Their other rows are kept in the new files.
     * ``gpus``: number of devices that a process of the target sees, because PyTorch reads one TunableOp file for each.
 
-    Also returns notes for the files' reader: what was not written and why, and which files an earlier ``recommend``
-    left in ``out``.  Such a file is renamed, so that it is not applied by mistake.
+    Return the written files, and notes for the user.  The notes state what was not written and why, and which files an
+    earlier ``recommend`` left in ``out``.  Such old files are renamed, so that they are not applied by mistake.
 
     All files change together, ``apply.sh`` after the files that it applies.  Raises OSError, and leaves all old files,
     if a file cannot be written or a link leads out of ``out``.

@@ -1,7 +1,7 @@
-"""Make the one list of things to do about a run: a verdict, where a step's time goes, what pays, best first.
+"""Make the list of things to do about a run, best first, with a verdict and the parts of a step's time.
 
-Pure.  ``recommend``, ``tune``, ``report.md``, ``findings.json``, ``report`` and the page all show this list, so that
-order, names and units are the same everywhere.  Times are µs of GPU time per *unit*:
+All functions are pure.  ``recommend``, ``tune``, ``report.md``, ``findings.json``, ``report`` and the page all show
+this list, so that order, names and units are the same everywhere.  Times are µs of GPU time per *unit*:
 
 * a step, if traces mark steps or the user counts them;
 * else the whole run;
@@ -27,13 +27,13 @@ from logparse.text import counted, duration
 Unit: TypeAlias = Literal["step", "run", "call"]
 DATA = "data loading"
 _LEAST = 0.01
-"""Share of the step below which the saving of a ceiling is not shown."""
+"""Least saving of a ceiling that is shown, as a share of the step (0 to 1)."""
 _NOTHING = 1e-3
-"""Share of a step below which a gain is not worth a line."""
+"""Least gain that is worth a line, as a share of the step (0 to 1)."""
 _MEETS = 0.9
-"""If another limit leaves less than this share of a loss to gain, the text states that limit."""
+"""If another limit lets the step gain less than this share (0 to 1) of a loss, the text states that limit."""
 _SHOWS = 0.05
-"""Share of a step below which a saving of GPU time does not show if the GPU waits for the host."""
+"""Least saving of GPU time that can show in a step whose GPU waits for the host, as a share of the step (0 to 1)."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class Share:
 class Todo:
     """One thing to do.
 
-    * ``now_us`` − ``then_us`` is what it saves, µs.  If ``sureness`` is ``unknown``, it saves at most that.  None is
-      unknown.
+    * ``now_us``, ``then_us``: time now and afterwards, µs.  None if unknown.  Their difference is the saving, or the
+      largest possible saving if ``sureness`` is ``unknown``.
     * ``name``: an id, the argument of ``--explain``.  ``title``: a verb and its object.
-    * ``changes``: what changes, such as a file that is read, a setting, lines of the program.
+    * ``changes``: the thing that changes, such as a file that is read, a setting, lines of the program.
     * ``findings``: numbers, from 1, of its findings in the ranking.  Actions and remarks are found by ``name`` instead.
     * ``step_us``: the wall time of a step, now and then, µs; measured in the job, else simulated.  None is unknown.
-    * ``bounded``: the step then takes at least ``step_us[1]``, because it cannot gain more than with kernels that take
+    * ``bounded``: True if ``step_us[1]`` is only a lower bound: the step cannot gain more than with kernels that take
       no time.
-    * ``exact``: results change by no more than the order of sums.
-    * ``waits``: the whole step is shorter by the saving, not its kernels.
+    * ``exact``: True if results change only by the order in which numbers are added.
+    * ``waits``: True if the saving shortens a wait in the step and not the kernels.
     """
 
     name: str
@@ -98,10 +98,10 @@ class Verdict:
 
     * ``headline``: one sentence.
     * ``split``: the step, or all traced time, by kind of work and idle; empty without a trace.
-    * ``gains``: the most that can be saved (µs) per sureness, by things to do that do not overlap.
+    * ``gains``: the largest possible saving (µs) for each sureness, by things to do that do not overlap.
     * ``unseen``: savings of GPU time that would not show in a step that waits for something else.  No list shows them.
-    * ``limit``: what the step waits for, and how short each remedy could make it at most; or why that is unknown.
-      Empty without a trace.
+    * ``limit``: text on what limits the step, and on its least time with each remedy; or the reason why the limit is
+      unknown.  Empty without a trace.
     * ``word``: the user's word for a step.
     """
 
@@ -139,7 +139,7 @@ def _left_out(time: GpuTime | None) -> tuple[str, ...]:
 
 
 def _rank(todo: Todo) -> tuple[bool, bool, float, float, str]:
-    """Sort key: measured in the job first, then by what the step gains if known, then by GPU time saved.
+    """Return a sort key: gains measured in the job first, then the largest gain of the step, then of GPU time.
 
     A saving per call comes last, because the number of its calls is unknown.
     """
@@ -186,7 +186,7 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
 def hidden(found: Recommendation) -> frozenset[str]:
     """Return the names of actions that are applied only if a user names them.
 
-    They pay, but the step does not show the gain, or a trial in the job showed that the step gains nothing.
+    The kernels gain from these actions, but the step does not show the gain, or a trial in the job found no gain.
     """
     unseen = (x for x in found.actions if x.pays and _is_hidden(_action(x, found), found.gpu_time))
     return frozenset((*(x.action.name for x in unseen), *(x.name for x in found.tried if x.is_lost)))
@@ -234,7 +234,8 @@ def _split(time: GpuTime | None) -> tuple[Share, ...]:
 def _actions(found: Recommendation) -> list[Todo]:
     """Return the actions that pay, and the override files.
 
-    If several actions exclude or contain each other, the best is kept, and also what ``apply.py`` applies.
+    If several actions exclude or contain each other, the best of them is kept.  Actions that ``apply.py`` applies
+    without being named are always kept.
     """
     kept: list[ActionResult] = []
     unnamed = chosen([x for x in found.actions if x.action.kind != "files"], hidden(found), found.in_job)
@@ -283,7 +284,7 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
 
 
 def _of_findings(found: Recommendation) -> list[Todo]:
-    """Return the findings that no listed action covers, grouped by what a person does about them."""
+    """Return the findings that no listed action covers, grouped by their remedy and what it changes."""
     covered = {x.of for y in found.actions if y.pays or y.action is OVERRIDES for x in y.parts}
     files = any(x.action is OVERRIDES for x in found.actions)
     groups: dict[tuple[str, str], list[int]] = {}
@@ -296,7 +297,7 @@ def _of_findings(found: Recommendation) -> list[Todo]:
 
 
 def _sureness(findings: Sequence[Finding]) -> Sureness:
-    """Return the least sure class among the savings that have a number."""
+    """Return the least sure ``sureness`` of the findings whose saving is known."""
     known = {finding.sureness for finding in findings if finding.per_call_us is not None}
     return max(known, key=SURENESS.index, default="unknown")
 
@@ -369,10 +370,10 @@ def waits_for_data(found: Recommendation) -> bool:
 
 
 def _of_the_job(found: Recommendation) -> list[Todo]:
-    """Return what the job itself loses, from remarks that state it: a GPU that waits, transposes.
+    """Return things to do about losses of the whole job, from remarks: for example a GPU that waits, or transposes.
 
-    A wait is the most that can be saved.  The saving is also at most what the simulated step gains by communication
-    that takes no time, or by a host that takes no time, or by data that arrive in time.
+    The saving is at most the wait.  It is also at most the gain of the simulated step if communication took no time,
+    the host took no time, or data arrived in time.
     """
     time, named = found.gpu_time, {x.action.name for x in found.actions}
     whole = _whole_us(time)
@@ -426,7 +427,7 @@ def _of_unknown_worth(remark: Finding, time: GpuTime) -> Todo:
 
 
 def _gain_without(waits: str | None, found: Recommendation) -> float:
-    """Return what the simulated step gains without this wait, µs; infinite if it is not simulated."""
+    """Return the time that the simulated step gains without this wait, µs.  Infinite if the step is not simulated."""
     now = found.now
     if now is None or found.gpu_time is None or not found.gpu_time.steps:
         return math.inf
@@ -441,7 +442,10 @@ def _gain_without(waits: str | None, found: Recommendation) -> float:
 
 
 def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness, float], ...]:
-    """Return the ceiling by sureness: actions that can be applied together, and the findings that they do not cover."""
+    """Return the possible saving by sureness.
+
+    It is summed over actions that can be applied together, and over findings that the actions do not cover.
+    """
     together = {x.action.name for x in chosen(found.actions, hidden(found), found.in_job)}
     together |= {OVERRIDES.name} if not together else set()
     actions = {x.action.name for x in found.actions}
@@ -450,7 +454,7 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
     of = "step" if "step" in units else "run"
     sums = dict.fromkeys(SURENESS, 0.0)
     for x in counting:
-        if x.unit == of:  # A bound is not measured: how much of it comes true is unknown.
+        if x.unit == of:  # A bound is not a measured gain, so the gain below the bound is unknown.
             sums["unknown" if x.bounded else x.sureness] += x.gained_us
     return tuple((x, us) for x, us in sums.items() if us > 0)
 
@@ -467,7 +471,7 @@ def change_text(todo: Todo) -> str:
 
 
 def gain(todo: Todo) -> str:
-    """Format the gain, by the step's time if it is known, else by GPU time.
+    """Format the gain as times of the step if they are known, else as GPU times.
 
     * ``45.4 → 41.1 ms``: measured or simulated;
     * ``≈ 45.4 → 41.1 ms``: estimated;
@@ -518,7 +522,10 @@ def _headline(found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple
 
 
 def _limited(found: Recommendation) -> str:
-    """Describe what the step waits for, if not for its kernels: as simulated, else by how busy the GPU is."""
+    """Describe the limit of the step if its kernels are not the limit; empty if they are or if it is unknown.
+
+    The limit comes from the simulation, else from the share of time in which the GPU is busy.
+    """
     time, now = found.gpu_time, found.now
     if now is not None:
         return "" if now.limit == "kernels" else f"{_LIMITS.get(now.limit, now.limit)} is the limit; "
