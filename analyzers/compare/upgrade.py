@@ -36,8 +36,8 @@ def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_O
     """Decide for each row of files (judged without a target) on the machine of run ``b``: keep, measure again or drop.
 
     If run ``b`` itself measured the gain of a row, the gain decides: a row below ``floor`` is dropped.  A row with an
-    index must be measured again in another build, because the index may mean another kernel there.  A row with a name
-    (a MIOpen solver) is kept, because the name means the same solver in every build.
+    index must be measured again in another build, because the index may mean another kernel there.  On the same
+    device, a row with a name (a MIOpen solver) is kept, because the name means the same solver in every build.
     """
     facts = facts_of_run(b)
     ratios = against_default(b.measurements[b.measurements["run"] == b.run], b.facts)

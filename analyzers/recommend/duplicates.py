@@ -63,7 +63,7 @@ def one_row_each(
 
     The file has one row for all calls that differ only in β, bias or activation.  The row gets the override with which
     these calls take the least time in total.  If a time is missing, the row gets the first override.  If the library's
-    own choices take less time, there is no row.  A finding whose override does not get the row loses the override (its
+    own choices take no more time, there is no row.  A finding whose override does not get the row loses the override (its
     remedy becomes ``Advise``).
     """
     rows: dict[tuple[str, str], list[Override]] = {}

@@ -38,8 +38,8 @@ def files_action(
     * If no problem of the findings is in a trace, the action is about all calls that the log counts.  Their time is
       ``default_us`` (µs).
 
-    The intervals of the confirmed savings are added.  The interval of a saving that is not confirmed begins at 0,
-    because the fastest of many times was partly luck.
+    The intervals of the savings are added.  A saving without an interval may be as small as 0, because the fastest of
+    many times was partly luck.
     """
     written = [x for x in to_write(findings, settings) if x.saving_us]
     alone = {x.problem.text: (pre_us(x) or 0.0) * (x.calls or 1) for x in written if x.problem}

@@ -31,7 +31,7 @@ _REPLACES = (
 def advise(
     store: Store, settings: Settings, run: str | None = None, begins: Callable[[str], None] = lambda stage: None
 ) -> Recommendation:
-    """Analyse a run (default: the latest) and write its findings into the store, unless the store is read-only.
+    """Analyse a run (default: the latest) and write its findings into the store, unless the store cannot be written.
 
     ``begins`` is called with the name of each stage before it begins.  Raises StoreError for an unknown run.
     """
