@@ -67,7 +67,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The reason why no override is proposed, and advice on what to do instead, if there is any."""
+    """The reason why no override is proposed, and advice for the user if there is any."""
 
     reason: str
     advice: str | None = None
@@ -203,6 +203,6 @@ def change(solution: Solution) -> str:
 
 
 def advice(solution: Solution) -> str | None:
-    """Return what to change in the program. Return None if a file can express the solution or no advice is known."""
+    """Return the advice how to change the program. Return None if a file can choose the solution, or without advice."""
     known = (text for pattern, text in _ADVICE.items() if re.fullmatch(pattern, solution.text))
     return next(known, None) if by_hand(solution) else None

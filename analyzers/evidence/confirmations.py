@@ -27,7 +27,7 @@ from analyzers.evidence.tables import Tables
 K = TypeVar("K")
 
 RATE = 0.05
-"""Largest share of false findings among the confirmed ones."""
+"""Largest expected share (0 to 1) of false findings among the confirmed findings."""
 
 BETWEEN_PROCESSES = 0.0032
 """Standard deviation of a log ratio between processes. It is used if only one process measured a pair.

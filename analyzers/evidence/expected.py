@@ -59,7 +59,7 @@ SOFTENING = 0.05
 LAUNCH_US = 4.0
 """Time of launch, fill and drain of one kernel, µs. No measured product takes less."""
 FLOOR = 0.03
-"""Least spread of the logarithm of a time. Two measurements of equal problems differ by as much."""
+"""Least spread of the logarithm of a time. Two measurements of the same problem differ by as much."""
 LEVEL = 0.95
 FOLDS = 10
 """Number of folds of the groups.

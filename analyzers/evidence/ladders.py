@@ -49,7 +49,7 @@ class Rung:
 
     @property
     def timed(self) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
-        """The problems whose times judge the rung."""
+        """The problems whose times decide whether the rung is written: its ends and its middle."""
         return self.low, self.middle, self.high
 
     @property

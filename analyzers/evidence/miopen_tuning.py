@@ -55,12 +55,12 @@ NOT_IN_THE_BUILD = (
 
 
 UNTIMED_ZEROS = "MIOpen's Find leaves the kernel that sets dW to zero out of a GEMM solver's time: a call takes longer"
-"""Warning for a GEMM solver of W whose time Find took.
+"""Warning for a GEMM solver of W whose time was measured by MIOpen's Find.
 
 Seen with MIOpen 3.5.1: its times of GemmWrwUniversal and GemmWrw1x1_stride1 are the times of the other kernels.
 """
 _FIND = frozenset({"find-db", "miopen-log"})
-"""Origins whose times MIOpen's Find took."""
+"""Origins of times that MIOpen's Find measured."""
 
 
 def _of_miopen(finding: Finding) -> bool:

@@ -45,7 +45,7 @@ NO_LOGS_BEFORE = frozenset(
     {"replay", "table", "aiter", "tunableop-untuned", "tunableop-results", "hipblaslt-tuning-file"}
     | {"miopen-find-db", "miopen-perf-db"}
 )
-"""Formats that are no logs of the job in a store of an old version, which has no column ``job_log``."""
+"""Formats that are not logs of the job. Used for a store of an old version, which has no column ``job_log``."""
 IS_EVIDENCE = f"coalesce(evidence, origin in {tuple(sorted(EVIDENCE_BEFORE))})"
 """SQL of ``is_evidence`` for a row of ``measurements``."""
 

@@ -198,7 +198,7 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
 
 
 def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
-    """Return the measurements of the problems, of problems linked to them, and of problems with a time of the default.
+    """Return the measurements of ``problems``, of problems linked to them, and of problems whose default was timed.
 
     A system find-db has hundreds of thousands of other records, whose problems no log of the run names.
     """

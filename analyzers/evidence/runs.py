@@ -181,7 +181,9 @@ _USERS = "create temp table users as select distinct source_id from facts where 
 _CONVS = f"""
     select problem, layer, direction, groups, dtype, flops
     from ({conv_problems_sql("select * from conv_rows where problem in (from close)")})"""
-"""The columns of convolutions that analyzers read. A test checks that the findings equal those from the whole tables.
+"""SQL for the columns of convolutions that analyzers read.
+
+A test checks that the findings are the same as with all columns.
 """
 _MEASURED = f"""
     select source_id, run, origin, kind, problem, library, solution, raw, algorithm, status, time_us, min_us, max_us,
@@ -203,7 +205,9 @@ def tables_at(word: str, store: str | None = None) -> Tables:
 
 
 def read_at(word: str, store: str | None, read: Read[T]) -> T:
-    """Return what ``read`` makes of the run that ``word`` names. Raises InputError if ``word`` names none.
+    """Find the run that ``word`` names, and return the result of ``read`` for it.
+
+    Raises InputError if ``word`` names no run.
 
     | word | run |
     |---|---|

@@ -167,7 +167,7 @@ class Settings:
     steps: int | None = None
     """Number of steps (or requests) in the run's logs. None: as many as its traces marked."""
     confirmed_only: bool = False
-    """Write only what a replay confirmed to override files. All findings are reported."""
+    """Write only overrides that a replay confirmed to override files. All findings are reported."""
     max_rows: int | None = None
     """Largest number of rows of an override file; the most valuable rows are kept. None: no limit."""
     target: Mapping[str, str] = field(default_factory=dict)

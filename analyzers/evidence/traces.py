@@ -42,7 +42,7 @@ TRACE_ID, CAPTURE = "trace_id", "graph_capture"
 """
 STEPS, KINDS, RANK, PID = "profiler_steps", "unit_kinds", "rank", "pid"
 _OF_TIME = r"gpu_|profiler_steps|graph_(?!capture)|untraced_step_us|unit_kinds|epilogue_|gelu_|searches"
-"""Facts that state times and counts of a trace."""
+"""Pattern for the names of facts that state times or numbers of a trace."""
 _IN_COMMON = 0.05
 """Least share of the time (0 to 1) in common problems at which two traces are assumed to be of one program."""
 

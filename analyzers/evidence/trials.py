@@ -154,7 +154,7 @@ class Tried:
 
 
 def tried(tables: Tables) -> tuple[Tried, ...]:
-    """Return what the run's trials found for each action, best first. Empty if the run has no trials."""
+    """Return the results of the run's trials for each action, best first. Empty if the run has no trials."""
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["name"].str.startswith(TRIAL)]
     seen = [seen_of(json.loads(value)) for value in facts["value"]]
     return tuple(_sorted(dict.fromkeys(x.name for x in seen), seen, FLOOR))
@@ -167,7 +167,7 @@ def unit_word(tables: Tables) -> str:
 
 
 def gathered(names: Iterable[str], starts: Sequence[Record], floor: float = FLOOR) -> list[Tried]:
-    """Return what all starts of the job found for each action. Actions that save most come first."""
+    """Return the results of all starts of the job for each action. Actions that save most come first."""
     return _sorted(names, [x for record in starts for x in record.seen], floor)
 
 

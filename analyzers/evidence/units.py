@@ -308,7 +308,7 @@ def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tab
 
 
 def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
-    """Return per row of kernels: (its kind's share of the run's units) / (its share of the units in the traces)."""
+    """Return a weight per kernel row: (share of its kind in the run's units) / (share of its kind in traced units)."""
     found, traced = units(tables), traced_kinds(facts)
     counts = {x.name: x.count for x in found.kinds if x.name in traced} if found else {}
     if not any(counts.values()) or counts.keys() != traced.keys():
@@ -326,7 +326,7 @@ def problem_weights(tables: Tables) -> pd.Series:
 
 
 def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int]) -> pd.Series:
-    """Return per row of kernels: (its kind's share of ``counts``) / (its share of the units in the traces)."""
+    """Return a weight per kernel row: (share of its kind in ``counts``) / (share of its kind in traced units)."""
     counted, total = math.fsum(counts.get(name, 0.0) for name in traced), sum(traced.values())
     weights = {name: counts.get(name, 0.0) / counted * total / traced[name] for name in traced}
     ours = tables.kernels["run"].eq(tables.run)
@@ -343,7 +343,7 @@ def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
 
 
 def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
-    """Return per row of kernels: (time in which any kernel of its trace computed) / (sum of the times of the rows).
+    """Return a factor per kernel row: (time in which any kernel of its trace computed) / (sum of the kernels' times).
 
     Kernels of one operator that overlap share their time already, because ``records.without_overlap`` divided it.
     """
@@ -372,7 +372,7 @@ def communicates(kernels: pd.DataFrame) -> pd.Series:
 
 
 def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return calls and workload scaled by the weights of the kernels of their problems."""
+    """Return the calls and the workload of traces, multiplied by the weights of their problems' kernels."""
     rows = kernels.assign(weighed=kernels["calls"] * weights)[
         kernels["problem"].notna() & kernels["run"].eq(tables.run)
     ]

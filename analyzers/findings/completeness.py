@@ -61,7 +61,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def missing(store: Store) -> list[str]:
-    """Return what the latest run's logs lack, as lines."""
+    """Return the gaps and errors of the latest run as lines."""
     runs = store.runs()
     if not runs:
         return []

@@ -55,7 +55,7 @@ CHANGES: Mapping[str, str] = {
 _GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))
 _SHOWN = 3
 _FEW = 0.02
-"""Least share of a unit of work for which waiting for another rank is mentioned."""
+"""Least wait for another rank that is mentioned, as a share of a unit of work (0 to 1)."""
 
 
 @dataclass(frozen=True)

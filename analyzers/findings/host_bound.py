@@ -63,7 +63,7 @@ _WAITS = "waits for the host"
 _WORTH = 0.01
 """Least idle time worth a finding, as a share of the window."""
 _FEW = 0.05
-"""Least share of the idle time for which a class is shown."""
+"""Least time of a class that is shown, as a share of the idle time (0 to 1)."""
 
 
 def of_data(remark: Finding) -> Finding:
@@ -125,7 +125,7 @@ def _advice(time: GpuTime, graphs: bool) -> str:
 
 
 def why_idle(time: GpuTime) -> str:
-    """Return sentences that say when the GPU was idle and where its longest gap lies. Empty if that is unknown."""
+    """Return sentences that state when the GPU was idle and where its longest gap is. Empty if that is unknown."""
     gaps, per = time.gaps, time.steps or 1.0
     if gaps is None or not gaps.longest:
         return ""

@@ -1,4 +1,4 @@
-"""Products whose bias or activation runs as a kernel of its own, although the library has an epilogue for it.
+"""Products whose bias or activation runs as a separate kernel, although the library has an epilogue that does it.
 
 * Seen: in a torch.profiler trace the kernel right after a product adds a vector, or is ReLU or GELU, on as many
   elements as the product wrote (``libraries/torch_profiler/epilogues.py``).

@@ -112,7 +112,7 @@ def _finding(finding: Finding, shown: Mapping[str, object]) -> dict[str, object]
 
 
 def _plain(value: object) -> Any:
-    """Convert to values that JSON can hold: numpy numbers to Python's, a number that is not finite to null."""
+    """Convert a value to JSON's types: numpy numbers become Python numbers, and numbers that are not finite null."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):

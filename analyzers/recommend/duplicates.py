@@ -63,8 +63,8 @@ def one_row_each(
 
     The file has one row for all calls that differ only in β, bias or activation.  The row gets the override with which
     these calls take the least time in total.  If a time is missing, the row gets the first override.  If the library's
-    own choices take no more time, there is no row.  A finding whose override does not get the row loses the override (its
-    remedy becomes ``Advise``).
+    own choices take no more time, there is no row.  A finding whose override does not get the row loses the override
+    (its remedy becomes ``Advise``).
     """
     rows: dict[tuple[str, str], list[Override]] = {}
     for x in findings:
@@ -164,7 +164,7 @@ def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, se
 
 
 def _explained(findings: Sequence[Finding]) -> list[Finding]:
-    """Remove the picks whose better solution another analyzer proposes.
+    """Remove the findings of ``suboptimal_pick`` whose better solution another analyzer proposes.
 
     That analyzer's finding takes over the override.
     """

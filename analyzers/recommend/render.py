@@ -24,7 +24,7 @@ from logparse.text import counted, duration
 
 
 def advice(recommendation: Recommendation) -> list[str]:
-    """Return the distinct lines of advice of all findings.  Many findings share a line."""
+    """Return the lines of advice of all findings.  Each line comes once, although many findings give it."""
     found = (*recommendation.remarks, *recommendation.findings)
     return list(dict.fromkeys(x.advice for x in found if x.advice))
 
@@ -88,7 +88,7 @@ def confidence_lines(judged: Judgement) -> list[str]:
 
 
 def counts(recommendation: Recommendation) -> str:
-    """Return one line: the number of findings and overrides, and what is left out."""
+    """Return one line with the numbers of findings and overrides, and of findings left out by reason."""
     found, overrides = len(recommendation.findings), len(recommendation.overrides)
     reasons = "; ".join(f"{count:,} {why}" for why, count in recommendation.left_out.items())
     return f"{counted(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)

@@ -1,4 +1,4 @@
-"""Simulate from the run's traces what the step takes, what limits it, and what it takes under each action.
+"""Simulate the step from the run's traces: its time and its limit, now and under each action.
 
 An action saves kernel time.  The step may gain all of that time, some of it (if communication hides the rest) or
 nothing (if the host launches too slowly).  ``analyzers/job/step`` replays the traced step with the kernels' times under

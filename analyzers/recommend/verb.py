@@ -116,7 +116,7 @@ def answer(
     verbose: bool,
     store: str,
 ) -> Answer:
-    """Write the files with ``write`` and return what the terminal shows.
+    """Write the files with ``write`` and return the answer that the terminal shows.
 
     The list is returned even if the files cannot be written.  ``n`` limits the number of things to do.  ``explain`` is
     the number or name of one thing: the answer is all about it, and nothing is written.  ``verbose`` returns the whole
