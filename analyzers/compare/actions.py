@@ -265,7 +265,7 @@ def verify_actions(
     """Judge the named actions and the override ``files``, all of which the run ``after`` applied.
 
     The tables come from ``tables_of``.  ``times`` are further runs that took turns.  If they are given, the wall time
-    comes from them.  Raises InputError if the run before promises nothing for a name.
+    comes from them.  Raises InputError if no replay of the run before timed a named action.
     """
     settings = Settings()
     known = [x.action.name for x in results(before, ACTIONS, settings)]
@@ -404,7 +404,7 @@ class _Both:
 
     @property
     def launched(self) -> tuple[float, float]:
-        """Number of kernels that compute and that the host launched in a unit, before and after."""
+        """Number of computing kernels that the host launched per unit, before and after."""
         before, after = (float(kernels_of_run(x)["calls"].sum()) / per for x, per in self._sides)
         return before, after
 

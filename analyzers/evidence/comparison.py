@@ -102,7 +102,7 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
 
 
 def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
-    """Return why the two times show no gain for the problem. Return None if they show a gain."""
+    """Return the reason why the two times show no gain for the problem. Return None if they show a gain."""
     if known.basis == INCOMPARABLE:
         return Refusal("log and file are not known to be of one library build and arch: an index may be another kernel")
     if known.best.text == known.pick:
@@ -121,7 +121,7 @@ def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
 
 
 def _no_file(known: Comparison, target: Facts) -> Refusal | None:
-    """Return why no file makes the target take the solution for the problem. Return None if a file may."""
+    """Return the reason why no file makes the target take the solution. Return None if a file may do so."""
     best, given, need = known.best, known.given_bytes, known.workspace_bytes
     if best.library == "hipblaslt" and need is not None and given is not None and given < need:
         return Refusal(

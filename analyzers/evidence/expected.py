@@ -126,7 +126,7 @@ class Comparable:
 
     @cached_property
     def folds(self) -> Ints:
-        """The index of the fold that each problem's group is dealt into."""
+        """The index of each problem's fold. All problems of a group are in one fold."""
         dealt = np.random.default_rng(0).permutation(int(self.groups.max(initial=-1)) + 1) % FOLDS
         out: Ints = dealt[self.groups]
         return out

@@ -105,7 +105,7 @@ def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
 
 @dataclass(frozen=True)
 class Race:
-    """One race of a problem.
+    """One race of a problem: a replay timed several solutions against each other.
 
     * ``times``: the time of each solution, µs.
     * ``pick``: the library's own choice.

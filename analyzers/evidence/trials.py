@@ -50,7 +50,7 @@ AGREE = 2
 class Tried:
     """The trials of an action in all processes. Times in µs per unit.
 
-    ``ratio``: time with the action / time without it.
+    ``ratio`` is (time with the action) / (time without the action).
     """
 
     name: str

@@ -149,8 +149,8 @@ def unit_word(facts: pd.DataFrame) -> str:
 def unmarked_ranks(facts: pd.DataFrame) -> int:
     """Return the number of ranks that left traces, if no trace marks steps.
 
-    Return 0 if there is only one rank, or if a trace marks steps. The number is needed because without marked steps the
-    unit of the job is the work of one rank, so that the trace of another rank changes no sum.
+    Return 0 if there is only one rank, or if a trace marks steps. Without marked steps, the unit of the job is the work
+    of one rank, so that the trace of another rank changes no sum.
     """
     if facts["name"].eq("profiler_steps").any():
         return 0

@@ -318,8 +318,8 @@ def _not_run(
     """Return (source, problem) of slow rows whose slow solver the job does not run.
 
     For such a row of ``passes.backward_weights``, the job's logs pick another solver, and some file has a time of that
-    solver of at most ``slow_factor`` times the sibling (the slower of F and B). Only files that are known to be from
-    another device are not considered.
+    solver of at most ``slow_factor`` times the sibling (the slower of F and B). Files that are known to be from another
+    device are not considered.
     """
     columns = ["problem", "solution", "source_id", "time_us"]
     ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()
