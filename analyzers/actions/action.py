@@ -1,8 +1,9 @@
 """The definition of an action: a change that a person makes once, with its effect on all problems of a job.
 
-Problems that become slower count as well. A member of ``ACTIONS`` states two things: how the action is applied, and for
-each problem the ``Change``. The change names the solution of a problem that ``replay`` times to learn a call's time
-under the action. Whether an action pays is measured: ``totals.py`` sums its effect.
+The effect includes problems that become slower. Each member of ``ACTIONS`` defines two things: how the action is
+applied, and which ``Change`` it makes to each problem. The change names a solution of a problem. ``replay`` times this
+solution, and its time is a call's time under the action. Because an action may lose time on some problems,
+``totals.py`` sums the measured effect and decides whether the action pays.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ CONVOLUTION, GEMM = "convolution", "GEMM"
 
 @dataclass(frozen=True)
 class Change:
-    """The new form of a call: a solution (its text) of a problem. The default is the library's own choice.
+    """The new form of a call: a solution (its text) of a problem. The default solution is the library's own choice.
 
-    A ``problem`` of None means that the call is no longer made (a copy between layouts).
+    If ``problem`` is None, the action removes the call (for example a copy between layouts).
     """
 
     problem: Problem | None
@@ -72,14 +73,14 @@ def definitions(module: str) -> Python:
 class Action:
     """A member of ``ACTIONS``.
 
-    * ``change``: returns what a call becomes. None if it stays as it is.
-    * ``application``: returns how the action is applied in this job. None if it cannot be applied.
+    * ``change``: returns the new form of a call. Returns None if the action does not change the call.
+    * ``application``: returns how the action is applied in this job. Returns None if it cannot be applied.
     * ``added``: returns calls that only the action makes, for example a conversion of the job's inputs.
-    * ``works``: returns what the action may change, if that is not each problem by itself.
+    * ``works``: returns the calls that the action may change. By default these are the calls of each problem by itself.
     * ``contains``: the actions that this action combines.
-    * ``excludes``: a name. Among actions with the same name here only one can be applied.
-    * ``exact``: False if the action changes results by more than the order of sums does.
-    * ``needs``: a text for people.
+    * ``excludes``: a name. Of all actions with the same name here, only one can be applied.
+    * ``exact``: False if the action changes results by more than another order of summation does.
+    * ``needs``: a condition for applying the action, as a text for people.
     """
 
     name: str
@@ -101,32 +102,33 @@ class Action:
 
 
 _LEAST = 0.004
-"""Least saving, as a share of the time now.
+"""Least saving (relative to the time now) that is worth an action.
 
 Of 14 smaller gains that all samples promised, two were losses in the job (records below).
 """
 _HOST = 0.05
-"""Share of the GPU time (0 to 1) by which the host must launch faster for an action to pay.
+"""Least decrease of the host's launch time, relative to the GPU time (0 to 1), with which an action pays.
 
 On three jobs no action changed the host's time by 0.03 of the GPU time (``host_sums`` of
 ``benchmarks/results/jobs-NVIDIA-H100-80GB-HBM3-2026-11-28.json``).
 """
 _TIMED = 0.95
-"""Least share (0 to 1) of the changed time that a replay must have timed.
+"""Fraction (0 to 1) of the changed calls' time from which on the measurement counts as complete.
 
-If it timed less, ``recommend`` and ``verify`` report the share.
+If a replay timed a smaller fraction, ``recommend`` and ``verify`` report the fraction.
 """
 _STEP, _CHANGE = 0.015, 0.08
-"""Deviation of a job from the prediction (95 %), as shares of the job's time and of the action's saving."""
+"""95 % deviation of a job from the prediction: relative to the job's time, and relative to the action's saving."""
 
 
 def step_interval(now_us: float, then_us: float, low_us: float, high_us: float) -> tuple[float, float]:
     """Return the 95 % interval of a job's GPU time once an action is applied. Times in µs.
 
-    ``low_us`` and ``high_us`` bound ``then_us`` by the samples of one replay. These samples do not show the effect of
-    clocks, caches and other processes on the calls of a whole job: of 97 actions on 30 programs, the bounds contain the
-    measured time of 17. With ``_STEP`` and ``_CHANGE`` the interval contains 92: 31 of 33 and 61 of 64
-    (``benchmarks/results/actions-NVIDIA-H200-2026-11-23.json``, ``actions-others-…``).
+    ``low_us`` and ``high_us`` bound ``then_us`` by the samples of one replay. These bounds are too narrow, because the
+    samples do not show how clocks, caches and other processes affect the calls of a whole job. In the records of 97
+    actions on 30 programs, the bounds contain the measured time of 17 actions. The interval is widened by ``_STEP`` and
+    ``_CHANGE`` and contains 92: 31 of 33 and 61 of 64 (``benchmarks/results/actions-NVIDIA-H200-2026-11-23.json``,
+    ``actions-others-…``).
     """
     off = math.hypot(_STEP * now_us, _CHANGE * (now_us - then_us))
     return then_us - math.hypot(off, then_us - low_us), then_us + math.hypot(off, high_us - then_us)
@@ -136,7 +138,8 @@ def step_interval(now_us: float, then_us: float, low_us: float, high_us: float) 
 class Part:
     """Effect of an action on all calls of one problem, GPU time in µs per run.
 
-    ``of``: text of the problem. ``host_us``: the additional time that the host takes to enqueue the calls, µs.
+    * ``of``: text of the problem.
+    * ``host_us``: additional time that the host takes to enqueue the calls, µs.
     """
 
     of: str
@@ -152,12 +155,12 @@ class Part:
 class ActionResult:
     """Effect of an action on a job: GPU time now and then, µs per run.
 
-    * ``low_us``, ``high_us``: interval of ``then_us`` by the replay's samples alone. ``interval_us`` is the interval of
-      the job's time.
+    * ``low_us``, ``high_us``: interval of ``then_us`` by the replay's samples alone. ``interval_us`` is the wider
+      interval of the job's time.
     * ``parts``: calls with a measured time under the action. The calls that lose most come first.
-    * ``untimed``: other calls that the action changes. They count as unchanged in ``then_us``. In the interval they may
-      gain like the timed calls that gain, and lose like the timed calls that lose.
-    * ``steps``: the number of steps of the run. None if nothing marks them.
+    * ``untimed``: other calls that the action changes. ``then_us`` contains them with their time now. The interval
+      allows them to gain or lose as the timed calls do (``untimed_factors``).
+    * ``steps``: the number of steps of the run. None if nothing marks the steps.
     * ``word``: the user's word for a step.
     """
 
@@ -190,9 +193,11 @@ class ActionResult:
     def pays(self) -> bool:
         """True if the action is worth applying.
 
-        * All samples say that it saves time, whatever the untimed calls do, and it saves more than ``_LEAST``. Override
-          files may save less, because their savings are confirmed in several processes.
-        * Or the host launches faster by more than ``_HOST``, and the action does not lose GPU time.
+        That is so in two cases:
+
+        * The action saves time at both ends of ``ends_us``, and saves more than ``_LEAST``. Override files may save
+          less than ``_LEAST``, because several processes have confirmed their savings.
+        * The host launches faster by more than ``_HOST``, and the action does not lose GPU time.
         """
         worth = self.action.kind == "files" or self.saving_us > _LEAST * self.now_us
         of_the_host = self.steps and -self.host_us > _HOST * self.now_us and not self.loses
@@ -214,12 +219,14 @@ class ActionResult:
 
     @property
     def measured_share(self) -> float:
-        """Share of the changed calls' time (0 to 1) whose time under the action is measured."""
+        """Fraction of the changed calls' time (0 to 1) that belongs to calls with a measured time under the action."""
         return math.fsum(x.now_us for x in self.parts) / self.changed_us if self.changed_us else 0.0
 
     @property
     def in_part(self) -> str:
-        """A sentence with the share of the changed time that was timed. Empty if it is nearly all."""
+        """A sentence with the fraction of the changed calls' time that was timed. Empty if it is nearly all of the
+        time.
+        """
         if not self.untimed or self.measured_share >= _TIMED:
             return ""
         timed = f"{self.measured_share:.0%} of what {self.action.name} changes was timed"
@@ -227,14 +234,22 @@ class ActionResult:
 
     @property
     def untimed_factors(self) -> tuple[float, float]:
-        """The least and the largest factor (time under the action / time now) for calls that were not timed."""
+        """The least and the largest factor (time under the action / time now) for calls that were not timed.
+
+        The least factor is 1 − (savings of the timed calls that gain) / (time of all timed calls). The largest factor
+        is 1 + (losses of the timed calls that lose) / (time of all timed calls).
+        """
         changes = [x.then_us - x.now_us for x in self.parts if x.now_us]
         timed = math.fsum(x.now_us for x in self.parts) or 1.0
         return 1 + math.fsum(x for x in changes if x < 0) / timed, 1 + math.fsum(x for x in changes if x > 0) / timed
 
     @property
     def ends_us(self) -> tuple[float, float]:
-        """``low_us`` and ``high_us`` with the calls that were not timed."""
+        """Bounds of the job's GPU time under the action, µs: ``low_us`` and ``high_us``, widened for calls that were
+        not timed.
+
+        The untimed calls contribute their time multiplied by ``untimed_factors``.
+        """
         untimed, (least, most) = math.fsum(x.now_us for x in self.untimed), self.untimed_factors
         return self.low_us + (least - 1) * untimed, self.high_us + (most - 1) * untimed
 
@@ -253,9 +268,9 @@ def group_of(problem: Problem) -> str:
 
 
 def row(x: ActionResult) -> dict[str, object]:
-    """Return the fields of a result as one row. GPU time in µs per run.
+    """Return the fields of a result as one row. GPU time is in µs per run.
 
-    If nothing marks steps, ``steps`` has no value (None).
+    ``steps`` is None if nothing marks the steps.
     """
     return {
         "action": x.action.name,

@@ -1,7 +1,7 @@
 """Another backend of PyTorch's ``scaled_dot_product_attention`` for all attention that a fused kernel computes.
 
-In a trace, attention on the math backend is no operator of its own, but products and a softmax. These actions do not
-change it. If a backend refuses an operand (a mask, a size), the calls stay on their present backend.
+The actions do not change attention on the math backend, because in a trace it is no operator but products and a
+softmax. If a backend refuses an operand (a mask, a size), the calls stay on their present backend.
 """
 
 from __future__ import annotations

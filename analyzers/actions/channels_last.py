@@ -1,9 +1,9 @@
 """Images stored with their channels next to each other, alone or together with cuDNN's benchmark mode.
 
-All convolutions change, and so does every other operator that reads or writes an image: batch norm, pooling,
-elementwise operators, concatenation. Copies that only change the layout of an image are no longer made. Such copies
-within convolutions are part of the time that a replay takes. Two costs are added: the layout change of the model's
-inputs once per step, and of the gradients that PyTorch still writes in NCHW.
+The action changes all convolutions and every other operator that reads or writes an image: batch norm, pooling,
+elementwise operators, concatenation. It removes copies that only change the layout of an image. Such copies within a
+convolution need no rule here, because a replay times them with the convolution. Two costs are added: the layout change
+of the model's inputs once per step, and the layout change of gradients that PyTorch still writes in NCHW.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def _only_turns(problem: OperatorProblem) -> bool:
 
 
 def inputs(job: Job) -> tuple[Image, ...]:
-    """Return the sizes of the model's input images: they have few channels, and no convolution writes them."""
+    """Return the sizes of the model's input images.
+
+    An input image has few channels, and no convolution writes it.
+    """
     forward = [p for p in job.convolutions if p.direction == "F" and p.spatial == 2]
     written = {(p.n, p.k, p.out_h, p.out_w) for p in forward}
     read = {(p.n, p.c, p.h, p.w) for p in forward if (p.c or 0) <= 4}
@@ -69,11 +72,12 @@ def _turn(dtype: str, image: Image) -> OperatorProblem:
 
 
 def _gradients_of_means(job: Job) -> Iterator[tuple[Image, float]]:
-    """Yield images and how many of their gradients come from a mean over rows and columns (squeeze and excitation).
+    """Yield image sizes, each with the number of its gradients that come from a mean over rows and columns.
 
-    PyTorch divides an expanded tensor there. Its strides show no layout, so PyTorch writes NCHW. The sum with the
-    image's other gradient then reads both layouts. On an H200 it takes 51 µs instead of 11 µs for 64×576×14×14 in BF16,
-    about the time of one more copy.
+    Squeeze and excitation takes such a mean. In its gradient PyTorch divides an expanded tensor. Because the strides of
+    that tensor show no layout, PyTorch writes the gradient in NCHW. The sum with the image's other gradient then reads
+    both layouts. For 64×576×14×14 in BF16 on an H200, the sum takes 51 µs instead of 11 µs. The difference is about the
+    time of one more copy.
     """
     operators = [(x.problem, x.calls or 0.0) for x in job.work if isinstance(x.problem, OperatorProblem)]
     sums: dict[tuple[int, ...], float] = {}

@@ -1,9 +1,9 @@
 """``torch.backends.cudnn.benchmark`` with every plan tried, so that the job itself finds each convolution's fastest
 plan.
 
-On ROCm it sets MIOpen's find mode to NORMAL, with tuning, for each convolution (PyTorch 2.7 and later,
-``ATen/native/miopen/Conv_miopen.cpp``). ``MIOPEN_FIND_MODE=1`` alone, which does not tune, is no action of its own.
-MIOpen reads it once per process, so that no replay can time it beside the default.
+On ROCm this setting switches MIOpen's find mode to NORMAL, with tuning, for each convolution (PyTorch 2.7 and later,
+``ATen/native/miopen/Conv_miopen.cpp``). ``MIOPEN_FIND_MODE=1`` alone, which does not tune, is not an action. MIOpen
+reads this variable once per process, so a replay cannot time it beside the default.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Products with a bias, ReLU or GELU after them, computed in the library's epilogue.
+"""Products followed by a bias, ReLU or GELU, which the library's epilogue computes instead.
 
-The epilogue writes only its result. The gradients of a bias and of ReLU need no more. The gradient of GELU needs its
-input, so in training a GELU stays a kernel of its own. A GELU that is written out as many kernels becomes one kernel.
+The epilogue writes only its result. That is enough for the gradients of a bias and of ReLU. The gradient of GELU needs
+GELU's input, so in training a GELU stays a kernel of its own. If a GELU is written out as many kernels, one kernel
+replaces them.
 """
 
 from __future__ import annotations
@@ -29,19 +30,22 @@ _ONE_GELU = Application(
 
 
 def exact(tail: Epilogue, job: Job) -> bool:
-    """Tell whether the library's epilogue computes the same as the kernels after the product."""
+    """Tell whether the library's epilogue computes exactly what the kernels after the product compute."""
     return not tail.exact and (tail.asked.activation != "gelu" or not job.trains)
 
 
 def _tanh(tail: Epilogue, job: Job) -> bool:
-    """Tell whether the epilogue differs only in the form of GELU."""
+    """Tell whether the epilogue would be exact but for the form of GELU (tanh instead of erf)."""
     return tail.exact and not job.trains
 
 
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
-    """Return the ``change`` of an action: pairs for which ``suits`` is True go to ``solution`` of the same problem."""
+    """Return the ``change`` of an action.
+
+    The change moves each pair for which ``suits`` is True to ``solution`` of the same problem.
+    """
 
     def change(work: Work, job: Job) -> Change | None:
         return Change(work.problem, solution(work.tail)) if work.tail and suits(work.tail, job) else None

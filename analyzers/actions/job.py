@@ -1,4 +1,4 @@
-"""A job as actions see it: all calls of each problem or operator with their GPU time, and facts of its device."""
+"""A job as actions see it: the calls of each problem or operator with their GPU time, and facts of its device."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Image = tuple[int, int, int, int]
 class Work:
     """All calls of one problem.
 
-    * ``us``: their GPU time in the run's traces, µs. The traces then count the calls, too. None if no trace contains
-      them.
-    * ``solution``: what runs now, as the text of a replay's solution.
-    * ``tail``: kernels after a product, if ``problem`` is a product with these kernels. Their time is then counted here
-      and once more in the work of the product and the operators by themselves.
+    * ``us``: GPU time of the calls in the run's traces, µs. If it is known, ``calls`` is counted in the traces, too.
+      None if no trace contains the calls.
+    * ``solution``: the present solution, as the text of a replay's solution.
+    * ``tail``: the kernels after a product, if ``problem`` is a product together with these kernels. ``us`` then
+      contains time that also counts in the work of the product and of the operators by themselves.
     * ``of``: text of the problem in the run's files, if ``problem`` is another problem for the same calls.
-    * ``replaced``: True if other kernels run now than the problem's. No replay runs them, so only the trace has their
-      time.
+    * ``replaced``: True if the kernels that run now are not the kernels of ``problem``. No replay runs them, so only
+      the trace has their time.
     """
 
     problem: Problem
@@ -52,9 +52,9 @@ class Job:
 
     * ``total_us``: GPU time of the run's traces, µs. None without a trace.
     * ``backend``: CUDA, HIP, CPU or unknown.
-    * ``pairs``: products with the kernels after them.
+    * ``pairs``: products together with the kernels after them.
     * ``gelus``: written-out GELUs and their gradients, each as the operator that would compute it. ``work`` also
-      contains the calls of ``pairs`` and ``gelus``, one by one.
+      contains the calls of ``pairs`` and ``gelus``, each kernel by itself.
     * ``trains``: True if gradients are computed.
     * ``word``: the user's word for a step.
     * ``settings``: settings of PyTorch that the job uses: ``cudnn_benchmark``, ``tf32``, and ``blas=`` with PyTorch's
@@ -107,9 +107,9 @@ def _images(p: ConvProblem) -> Iterator[Image]:
 
 
 def job_of(tables: Tables, settings: Settings) -> Job:
-    """Return the run's job: what its traces contain.
+    """Return the run's job from its traces.
 
-    Without a trace it is the problems of its logs, weighed by their calls.
+    Without a trace, return the problems of its logs, weighted by their calls.
     """
     kernels = kernels_of_run(tables)
     facts = agreed_facts(tables.facts[tables.facts["run"] == tables.run])
@@ -185,10 +185,10 @@ def _gelus(tables: Tables) -> tuple[Work, ...]:
 
 
 def channels_last(job: Job, operand: Operand) -> Operand:
-    """Return the operand with its channels next to each other, if it is an image that is stored otherwise.
+    """Return the operand with its channels next to each other, if it is an image with another layout.
 
-    Two views count as images, too: an image with permuted dimensions (n, h, w, c), and some channels of an image (the
-    gradient of each part of a concatenated image).
+    Two views count as images, too: an image with permuted dimensions (n, h, w, c), and a slice of an image's channels
+    (the gradient of one input of a concatenation).
     """
     sizes, strides = operand.sizes, operand.strides
     if len(sizes) != 4 or 0 in sizes or 0 in strides:
@@ -204,9 +204,9 @@ def channels_last(job: Job, operand: Operand) -> Operand:
 
 
 def typed(job: Job, problem: OperatorProblem) -> OperatorProblem:
-    """Return the operator with the job's image type for tensors of unknown type.
+    """Return the operator with the job's image type in place of unknown tensor types.
 
-    A trace does not record the type of tensors in a list.
+    A trace does not record the type of tensors in a list, so these types are unknown.
     """
     if job.image_type is None or all(x.dtype != "?" for x in problem.tensors):
         return problem

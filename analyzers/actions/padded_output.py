@@ -1,11 +1,11 @@
 """An output layer (a vocabulary) padded to a multiple of 64.
 
-Because its rows are then aligned, the library can use its wide kernels. The products of the layer change, and so do
-operators that read or write its weights.
+The padding aligns the layer's rows, so that the library can use its wide kernels. It changes the products of the layer
+and the operators that read or write its weights.
 
-The layer returns its own outputs, a view of the padded result. So the operators after it (a bias of the model's own, a
-loss that knows the vocabulary, sampling) stay as before. The gradient of the view, which PyTorch copies into zeros, is
-added as a cost.
+The padded layer still returns only its own outputs, as a view of the padded result. So the operators after the layer (a
+bias of the model's own, a loss that knows the vocabulary, sampling) stay as before. The view has a cost: PyTorch copies
+its gradient into a tensor of zeros. That cost is added.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from logparse.quoting import Python, python_line
 
 MULTIPLE = 64
 _LEAST = 256
-"""Least size of an output layer that is worth a change of the model."""
+"""Least number of outputs with which a layer is worth a change of the model."""
 _SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd")
 
 
 @cached_per_run
 def odd_output(job: Job) -> int | None:
-    """Return the output layer's size if it is no multiple of 64. Among several the one with the most time counts.
+    """Return the number of outputs of the output layer, if it is no multiple of 64.
 
-    Two sizes are left out:
+    If several sizes are possible, return the size with the most time. Two kinds of sizes are left out:
 
-    * the inner size (k) of another layer's product, because such a size lies between two layers
-    * three times the layer's inputs: the outputs are queries, keys and values, whose heads cannot be padded
+    * The inner size (k) of another layer's product, because outputs with this size are the inputs of that layer.
+    * Three times the layer's inputs, because such outputs are queries, keys and values, whose heads cannot be padded.
 
-    If a softmax runs over the outputs of some layers, only these layers are output layers. Return None if no size is
-    left.
+    If a log-softmax runs over the outputs of some layers, only these layers are output layers. Return None if no size
+    is left.
     """
     inner, classes = {p.k for p in job.gemms if _is_layer(p)}, _classes(job)
     time: dict[int, float] = {}
@@ -51,7 +51,7 @@ def odd_output(job: Job) -> int | None:
 
 
 def _classes(job: Job) -> frozenset[int]:
-    """Return the sizes of layers' outputs over which a log-softmax runs, as in the loss of a classifier."""
+    """Return the numbers of outputs of layers whose outputs go into a log-softmax, as in the loss of a classifier."""
     outputs = {p.m for p in job.gemms if _is_layer(p)}
     operators = [x.problem for x in job.work if isinstance(x.problem, OperatorProblem)]
     tensors = [x for p in operators if p.name == "aten::_log_softmax" for x in p.tensors[:1]]
@@ -61,7 +61,7 @@ def _classes(job: Job) -> frozenset[int]:
 def _is_layer(problem: Problem) -> bool:
     """Tell whether the problem can be y = x·Wᵀ of a layer.
 
-    That is a column-major product with m = outputs, k = inputs and A transposed.
+    Such a problem is a column-major product with m = outputs, k = inputs and A transposed.
     """
     return isinstance(problem, GemmProblem) and problem.trans_a == "T" and problem.batch_count == 1
 
@@ -97,9 +97,9 @@ def _view(operand: Operand) -> Operand:
 
 
 def _padded_change(problem: Problem, size: int) -> Change | None:
-    """Return the change to the problem with the size padded wherever it occurs, or None if it does not occur.
+    """Return the change that pads the size wherever it occurs in the problem. Return None if it does not occur.
 
-    Only operands whose first size it is count for an operator.
+    For an operator, only operands whose first dimension has this size are padded.
     """
     if isinstance(problem, GemmProblem):
         if problem.members or size not in (problem.m, problem.n, problem.k):
@@ -120,7 +120,9 @@ def _grown(operand: Operand, size: int) -> Operand:
 
 
 def _gradients(job: Job) -> Iterator[Work]:
-    """Yield the gradients of the returned view: zeros, and a copy of the outputs' gradient, per product of the layer.
+    """Yield the kernels that the gradient of the returned view adds per product of the layer.
+
+    They are a fill with zeros, and a copy of the outputs' gradient.
 
     Source: PyTorch's ``slice_backward`` (aten/src/ATen/native/TensorShape.cpp).
     """

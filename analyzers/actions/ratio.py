@@ -1,4 +1,4 @@
-"""Ratio of a call's time under an action to its time now, from samples of both that one replay took. Pure."""
+"""Ratio of a call's time under an action to its time now. One replay took the samples of both. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from analyzers.evidence.action_times import Samples
 from analyzers.evidence.statistics.intervals import median
 
 _LEAST_SHARE = 0.8
-"""Least share of its time alone that a convolution is taken to need because of caches.
+"""Least value of (time in the job) / (time alone) that caches can explain for a convolution.
 
-Caches saved at most 20 % in the record that ``Ratio.in_job`` names. A larger difference is explained by the clock,
-which changes all times alike.
+Caches saved at most 20 % in the record that ``Ratio.in_job`` names. A larger difference comes from the clock, which
+changes all times alike.
 """
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Time of a call under an action / its time now, with an interval.
+    """Ratio (time of a call under an action) / (its time now), with an interval.
 
-    ``now_us``: the time now, alone, µs.
+    ``now_us``: the time now of a call that runs alone, µs.
     """
 
     value: float
@@ -33,11 +33,11 @@ class Ratio:
     def in_job(self, call_us: float) -> Ratio:
         """Return the ratio for a convolution that takes ``call_us`` in the job.
 
-        The ratio changes only if ``call_us`` is shorter than the time alone. The operators before the convolution then
-        leave its operands in the caches. That saves a time, not a share of the time. A slower solution reads the same
-        operands and saves as much. A faster solution makes fewer passes over them and saves less: about ratio^(3/2)
-        times as much. This was seen in the 120 convolutions whose kernels changed in
-        ``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``.
+        The ratio changes only if ``call_us`` is shorter than ``now_us``. Then the operators before the convolution have
+        left its operands in the caches. The caches save a fixed time, not a fixed fraction of the time. A slower
+        solution reads the same operands, so it saves the same time. A faster solution makes fewer passes over the
+        operands, so it saves less: about ratio^(3/2) times as much. This was measured on the 120 convolutions whose
+        kernels changed in ``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``.
         """
         share = max(_LEAST_SHARE, call_us / self.now_us) if self.now_us else 1.0
         if share >= 1:
@@ -63,9 +63,10 @@ def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -
 
 
 def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) -> float:
-    """Return the additional time that the host takes to enqueue the call under the action, undisturbed, µs.
+    """Return the additional time that the host takes to enqueue the call under the action, µs.
 
-    A call that was not timed counts as 0.
+    The least sample of each time is used, because disturbances only make a sample longer. The result contains 0 for a
+    call that was not timed.
     """
     both = ((host.get((x.problem.text, x.solution)), y) for x, y in zip(passes, changes, strict=True) if not x.replaced)
     pairs = ((now, host.get((y.problem.text, y.solution))) for now, y in both if y.problem is not None)
@@ -73,16 +74,18 @@ def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) ->
 
 
 def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
-    """Return the samples of the present solution. If no replay runs it, return the mean of the trace."""
+    """Return the text and samples of the present solution. If no replay runs it, return the mean of the trace as
+    sample.
+    """
     if not work.replaced:
         return samples.get((work.problem.text, work.solution))
     return ("trace", [work.us / work.calls]) if work.us and work.calls else None
 
 
 def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]]) -> tuple[float, float, float]:
-    """Return the time after, with its interval.
+    """Return the time after the change, with its interval.
 
-    If both were sampled in turn in one process, it is the interval of their ratio.
+    If one process sampled both solutions in turn, the interval comes from the ratio of the two.
     """
     now, then = median(was[1]), median(after[1])
     if was[0] != after[0] or len(was[1]) != len(after[1]):

@@ -2,11 +2,12 @@
 
 A call's time under an action is (its time in the trace) · (time with the action / time now). One replay in one
 environment takes both times of the ratio. For a convolution, the time that the job's caches save is subtracted
-(``Ratio.in_job``). Without a trace the time of the replay itself is used.
+(``Ratio.in_job``). Without a trace, the time of the replay replaces the time in the trace.
 
-Calls without a time under the action count as unchanged, and their share is reported. The interval adds up the
-intervals of all calls, as if all erred in the same direction. The interval of a timed call lies between the least and
-the largest ratio of its samples. Calls that were not timed contribute what they may do (``ActionResult.ends_us``).
+A call without a time under the action counts as unchanged, and the fraction of such calls is reported. The interval of
+the sum adds up the intervals of all calls, as if all errors had the same direction. The interval of a timed call lies
+between the least and the largest ratio of its samples. Untimed calls may gain or lose as the timed calls do
+(``ActionResult.ends_us``).
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from analyzers.job.step.answer import Factor
 from logparse.model import DEFAULT, ConvProblem, OperatorProblem, Problem
 
 _MOST = 600
-"""Largest number of problems that a replay times for actions. Problems with the most GPU time come first."""
+"""Largest number of works (all calls of one problem) that a replay times for actions. The costliest works come
+first."""
 _SMALL = 2e-4
-"""Least share of a job's GPU time (0 to 1) for which a problem is timed. A smaller problem counts as unchanged."""
+"""Least fraction of a job's GPU time (0 to 1) with which a problem is timed. A cheaper problem counts as unchanged."""
 
 
 def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[tuple[Problem, tuple[str, ...]]]:
-    """Return the problems, with their solutions, that a replay must time for the actions.
+    """Return the problems that a replay must time for the actions, each with the solutions to time.
 
     The costliest problems come first.
     """
@@ -66,7 +68,7 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 
 
 def _passes(work: Work, job: Job) -> tuple[Work, ...]:
-    """Return the calls as a replay can time them.
+    """Return the calls in a form that a replay can time.
 
     The two gradients of a convolution (B and W) become two calls. Tensors of unknown type get a type.
     """
@@ -82,8 +84,9 @@ def results(
 ) -> list[ActionResult]:
     """Return the results of the actions for which a replay timed something, the best first.
 
-    ``kept``: actions that are applied in the run already. The solutions that they lead to are what runs now. An action
-    is left out if it cannot be applied beside them, or if its calls were timed without them.
+    ``kept``: actions that are already applied in the run. Their solutions then count as the present solutions. An
+    action is left out in two cases: it cannot be applied together with the kept actions, or its calls were timed
+    without them.
     """
     samples, host = samples_of(tables, settings), samples_of(tables, settings, HOST)
     if not samples:
@@ -95,7 +98,7 @@ def results(
 
 
 def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
-    """Return the job with the kept actions applied: their solutions are what runs now."""
+    """Return the job with the kept actions applied. Their solutions become the present solutions."""
     work = list(job.work)
     for action in (x.action for x in kept):
         for i, one in enumerate(work):
@@ -106,7 +109,7 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
 
 
 def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
-    """Tell whether an action can be applied beside a kept one and was timed with it."""
+    """Tell whether an action can be applied together with a kept action and was timed with it."""
     other = kept.action
     if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):
         return False
@@ -126,8 +129,7 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
         return None
     now = sum(_now_us(work, job, samples) for work in job.work)
     then = low = high = now
-    # True if a replay timed something: calls that are no longer made need no replay, but are not an action by
-    # themselves.
+    # True if a replay timed something. Calls that the action removes need no replay, but they alone make no action.
     replayed = False
     parts, untimed = [], []
     for work in action.works(job):
@@ -173,7 +175,7 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
 def _now_us(work: Work, job: Job, samples: Samples) -> float:
     """Return the GPU time of all calls now (µs), from the trace.
 
-    Without a trace it is calls · (time alone of the present solution), or 0 if that time is unknown.
+    Without a trace, return calls · (replayed time of the present solution). Return 0 if that time is unknown.
     """
     if work.us is not None:
         return work.us
@@ -196,7 +198,7 @@ def _part(work: Work, now_us: float, then_us: float, host_us: float = 0.0) -> Pa
 def factors_of(result: ActionResult) -> dict[str, Factor]:
     """Return (time under the action / time now) per problem, with its interval.
 
-    The interval of the whole action is divided among the problems in proportion to what the action saves on each.
+    The interval of the whole action is split among the problems in proportion to each problem's saving.
     """
     now, then = result.now_us, result.then_us
     ends = step_interval(now, then, result.low_us, result.high_us)

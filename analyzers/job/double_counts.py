@@ -1,9 +1,9 @@
-"""The logs from which a run's calls are counted, and remarks if a call may be counted twice or be missing.
+"""Choice of the logs from which a run's calls are counted, and remarks if a call may be counted twice or be missing.
 
-The view ``workload`` takes, per process, the category with the most calls. Logs without a process are taken for one
-process: logs of one category are added, and of several categories the largest counts. The logs cannot show whether that
-is right, so there is a remark on it. There is also a remark on a log that is left out beside another log, if only the
-names of the files show that both are of one process.
+The view ``workload`` takes, per process, the category with the most calls. If logs do not name their process, they are
+treated as the logs of one process: calls of one category are added, and the category with the most calls counts. The
+logs cannot show whether that is right, so a remark says so. Another remark says that a log is left out beside another
+log, if only the files' names show that both logs are of one process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _SHOWN = 4
 class _Log(NamedTuple):
     """The calls of one kind and category in a file.
 
-    ``counted``: True if ``workload`` counts them. ``by_name``: True if only the file's name states the process.
+    * ``counted``: True if ``workload`` counts them.
+    * ``by_name``: True if only the file's name tells the process.
     """
 
     conv: bool
@@ -55,7 +56,9 @@ class _Log(NamedTuple):
 
 
 def remarks_of(store: Store, run: str) -> list[str]:
-    """Return the remarks on a run's counts, as lines. One line states the time of the traces that no call explains."""
+    """Return the remarks on a run's counts, as lines. One line tells the traced time of kernels that belong to no
+    call.
+    """
     with store.reading(f"{_LOGS} {_UNEXPLAINED}") as con:
         ((graphs_us, kernels_us),) = con.execute(_UNEXPLAINED, {"run": run}).fetchall()
         unexplained = f"{duration(graphs_us or 0.0)} of {duration(kernels_us or 0.0)} of the traces' kernels"
@@ -66,7 +69,7 @@ def remarks_of(store: Store, run: str) -> list[str]:
 def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
     """Return the remarks on a run's tables.
 
-    ``convolutions``: True for convolutions, False for products. Both may be given.
+    ``convolutions`` contains True for remarks on convolutions, False for remarks on products, or both.
     """
     with reading({view: getattr(tables, view) for view in _READ}, _READ) as con:
         return list(remarks_in(con, tables.run, convolutions))
@@ -114,8 +117,9 @@ def _added(logs: Sequence[_Log], what: str) -> Iterator[str]:
 def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
     """Yield remarks on logs that do not count because another log of the process counts.
 
-    There is a remark only if it is a guess that the two are of one process, or that they log the same calls. On some
-    GPUs rocBLAS passes its calls on to hipBLASLt. On others the two libraries log different calls.
+    A remark is made only if two things are a guess: that the two logs are of one process, and that they log the same
+    calls. On some GPUs rocBLAS passes its calls on to hipBLASLt, so both log the same calls. On other GPUs the two
+    libraries log different calls.
     """
     of: dict[int | None, list[_Log]] = {}
     for log in (log for log in logs if log.counted):
@@ -141,7 +145,7 @@ _TWO_LIBRARIES = (
 
 
 def _two_libraries(log: _Log, other: _Log) -> bool:
-    """Tell whether both are in one file, and exactly one of them is of rocBLAS."""
+    """Tell whether both logs are in one file, and exactly one of them is a log of rocBLAS."""
     return log.path == other.path and log.category.startswith("rocblas") != other.category.startswith("rocblas")
 
 

@@ -1,14 +1,15 @@
-"""Efficiency of the problems in a run's traces: their distance from the roofline and the time within their reach.
+"""Efficiency of the problems in a run's traces: their distance from the roofline, and the time that is within reach.
 
-All of this is an estimate. The time of a call is the mean time of its kernels in the traces. Its efficiency is
-(roofline time) / (time of the call), where the roofline uses the data sheet's peaks (``roofline_us``).
+All results are estimates. The time of a call is the mean time of its kernels in the traces. Its efficiency is (roofline
+time) / (time of the call), where the roofline uses the data sheet's peaks (``roofline_us``).
 
-No kernel reaches these peaks. So the efficiency is compared with comparable problems of the same traces: same operation
-and direction, same type, same bound (arithmetic or memory), and a roofline time that differs by a factor of at most
-``NEAR``. The upper quartile of their efficiencies is within reach. If fewer than ``ENOUGH`` problems are comparable,
-``WITHIN_REACH`` stands for it.
+No kernel reaches these peaks. So a problem's efficiency is compared with the efficiencies of comparable problems in the
+same traces. Comparable problems have the same operation and direction, the same type, the same bound (arithmetic or
+memory), and a roofline time that differs by a factor of at most ``NEAR``. The upper quartile of their efficiencies
+counts as within reach. If fewer than ``ENOUGH`` problems are comparable, ``WITHIN_REACH`` is used instead.
 
-If the time of a convolution is not divided between B and W, neither can be replayed, and the problem is left out.
+If a trace does not divide the time of a convolution between B and W, neither gradient can be replayed. Such a problem
+is left out.
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ NEAR = 4.0
 ENOUGH = 4
 """Least number of comparable problems whose upper quartile is taken as within reach."""
 WITHIN_REACH = 0.5
-"""Share of the roofline that libraries reach on problems of a usual shape. They never reach the peaks themselves."""
+"""Efficiency (fraction of the roofline) that libraries reach on problems of a usual shape.
+
+Libraries never reach the roofline itself.
+"""
 FAR = 2.0
-"""Factor above the time within reach from which a problem is far from it."""
+"""Least ratio of a call's time to the time within reach with which a problem counts as far from it."""
 LEAST_US = 8.0
-"""Least time within reach of a call, µs: launch, prologue and last wave of one kernel."""
+"""Least time within reach of a call, µs: the launch, prologue and last wave of one kernel."""
 
 
 def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
@@ -100,7 +104,7 @@ def _device(facts: Mapping[str, str]) -> str | None:
 
 
 def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
-    """Return the roofline time of a problem and the group of problems that it is comparable with."""
+    """Return the roofline time of a problem, and the name of the group of problems that it is compared with."""
     least, device = roofline_us(problem, facts), device_of(facts)
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
         return None, ""

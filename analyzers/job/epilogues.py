@@ -1,7 +1,7 @@
-"""Products with kernels after them that an epilogue could do, as a trace shows them.
+"""Products followed by kernels that an epilogue could replace, as a trace shows them.
 
-``logparse/libraries/torch_profiler/epilogues.py`` finds them in the trace. The pair as it ran and the product with the
-epilogue are solutions of one problem, so a replay times both.
+``logparse/libraries/torch_profiler/epilogues.py`` finds them in the trace. The pair (product and kernels) as it ran and
+the product with the epilogue are two solutions of one problem, so a replay can time both.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Form: TypeAlias = Literal["", "erf", "written"]
 
 @dataclass(frozen=True)
 class Epilogue:
-    """Kernels after ``calls`` calls of a product that could be its epilogue.
+    """Kernels after ``calls`` calls of a product that an epilogue of the product could replace.
 
-    * ``problem``, ``asked``: the product without and with that epilogue.
-    * ``steps``: the words of the trace.
-    * ``us``: total time of the kernels, µs. ``bias_us``: the part of it that adds a bias.
+    * ``problem``, ``asked``: the product without the epilogue and with it.
+    * ``steps``: the steps of the epilogue, in the words of the trace.
+    * ``us``: total time of the kernels, µs. ``bias_us``: the time of the kernels that add a bias, µs.
     * ``form``: how GELU is computed in the trace.
     """
 
@@ -61,21 +61,21 @@ class Epilogue:
 
     @property
     def as_run(self) -> str:
-        """The solution of ``fused`` that runs the kernels of the trace."""
+        """The solution of ``fused`` that runs the same kernels as the trace."""
         words = [*(["unfused"] if self.adds_bias else []), *([f"gelu={self.form}"] if self.form else [])]
         return f"torch:{','.join(words)}" if words else DEFAULT.text
 
     @property
     def in_library(self) -> str:
-        """The solution of ``fused`` in the library's epilogue, whose GELU uses tanh.
+        """The solution of ``fused`` that uses the library's epilogue. The library's GELU uses tanh.
 
-        For a bias alone it is the default.
+        For a bias alone this solution is the default.
         """
         return DEFAULT.text if self.asked.activation == "none" else "torch:fused"
 
 
 def trains(tables: Tables) -> bool:
-    """Tell whether the run computes gradients, by its traces' operators or its logs' convolutions."""
+    """Tell whether the run computes gradients, judged by its traces' operators or its logs' convolutions."""
     kernels = tables.kernels[tables.kernels["run"] == tables.run]
     backward = kernels["op"].dropna().astype(str).str.contains("backward", case=False).any()
     problems = {*tables.workload["problem"], *kernels["problem"].dropna()}
@@ -83,7 +83,7 @@ def trains(tables: Tables) -> bool:
 
 
 def epilogues(tables: Tables) -> list[Epilogue]:
-    """Return the run's products whose following kernels an epilogue could do, summed over all traces."""
+    """Return the run's products followed by kernels that an epilogue could replace, summed over all traces."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == FACT)]
     found: dict[tuple[str, tuple[str, ...]], Epilogue] = {}
     for text in sorted(rows["value"]):
@@ -109,8 +109,8 @@ class Gradient:
 def gradients(tables: Tables) -> list[Gradient]:
     """Return the gradients of all written-out GELUs of the run.
 
-    They are matched with the products by their number of elements, because a trace does not link them to the forward
-    pass.
+    A trace does not link a gradient to the forward pass. So a gradient is matched with a product that has the same
+    number of elements.
     """
     sizes: dict[int, GemmProblem] = {}
     for one in epilogues(tables):
@@ -151,9 +151,10 @@ def _epilogue(value: Mapping[str, object]) -> Epilogue | None:
 
 
 def _by_hand(words: Sequence[str]) -> int:
-    """Return how many steps form a written-out GELU (0: none), including type copies among them and after them.
+    """Return how many of the first steps form a written-out GELU. Return 0 if they form none.
 
-    If autocast raises a power to single precision, it lowers the result for the next product.
+    Type copies among these steps and after them are included, because autocast raises a power to single precision and
+    then lowers the result for the next product.
     """
     places = [i for i, word in enumerate(words) if word != "copy"]
     if not words or words[0] == "copy":

@@ -1,7 +1,7 @@
 """Expected times for the problems in the run's files and traces.
 
-A problem's own time is the time of the solution that ran, if no other solution was timed beside it: from a trace's
-kernels, or a file's only time of the problem.
+If only one solution of a problem was timed, its time counts as the problem's own time. It comes from a trace's kernels,
+or is a file's only time of the problem.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def times(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 def _completed(facts: Facts, here: Facts) -> Facts:
-    """Return the facts of a source, completed with the run's CU count.
+    """Return the facts of a source, with the run's CU count added.
 
-    Nothing is added if the source states its CU count or device, or is of another arch.
+    Nothing is added if the source tells its CU count or its device, or if it is of another arch.
     """
     if "cu_count" in facts or "device" in facts or arch(facts) not in (None, arch(here)):
         return facts
@@ -62,9 +62,10 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
 
 
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
-    """Return (time of one call, expected time at any distance) per problem, µs. Use it only to order work.
+    """Return two times (µs) per problem: the time of one call, and its expected time however uncertain that is.
 
-    If a problem ran on several devices, the device with the larger difference counts.
+    Use the result only to order work. If a problem ran on several devices, the device with the larger difference of the
+    two times counts.
     """
     out: dict[str, tuple[float, float]] = {}
     for rows, found in expectations(tables, settings).values():

@@ -1,10 +1,11 @@
-"""GPU time of a run by kind of work, and the time that the GPU idled, from the run's traces.
+"""GPU time of a run by kind of work, and idle time of the GPU, from the run's traces.
 
-This module is the one source of such numbers for ``recommend``, ``explore``, ``report`` and the analyzers. A kernel's
-kind follows from its problem, else from its operator's name, else from its own name.
+``recommend``, ``explore``, ``report`` and the analyzers all take these numbers from this module. The kind of a kernel
+follows from its problem. Without a problem it follows from the operator's name, and without an operator from the
+kernel's own name.
 
 Computation and communication are never added up. Collectives count only while nothing computes. While they only wait
-for another rank, they count as idle (``ranks``). Times are (time of an average unit of work) · (traced units)
+for another rank, they count as idle time (``ranks``). Times are (time of an average unit of work) · (traced units)
 (``analyzers/evidence/units.py``).
 """
 
@@ -37,12 +38,14 @@ UNTRACED_STEP_US = "untraced_step_us"
 """Fact of a trace: wall time of a step without the profiler (µs), from ``logparse capture --trace`` and ``tune``."""
 
 BUSY = 0.8
-"""Busy share of the time below which the GPU is taken to wait for the host."""
+"""Fraction of the time in which the GPU is busy (0 to 1). Below this fraction the GPU is assumed to wait for the
+host.
+"""
 GEMM, COPIES, SOFTMAX, OTHER = "GEMM", "transposes and copies", "softmax", "other"
 COMMUNICATION = "communication"
 CONVOLUTION = "convolution {}"
 TRANSPOSE = re.compile(r"transpose|nchwToNhwc|nhwcToNchw|NCHW2CNHW|CNHW2NCHW|tensorTransform", re.IGNORECASE)
-"""Kernels by which a library changes the layout of a convolution's tensors: MIOpen's, CK's and cuDNN's."""
+"""Names of kernels by which MIOpen, CK and cuDNN change the layout of a convolution's tensors."""
 _PASSES: Mapping[str, re.Pattern[str]] = {
     "B": BACKWARD_DATA,
     "W": BACKWARD_WEIGHTS,
@@ -73,7 +76,7 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("embedding and indexing", r"index|gather|scatter|where"),
     )
 )
-"""Kinds of work by the names of operators and kernels. The first kind that fits counts."""
+"""Kinds of work, each with a pattern for the names of operators and kernels. The first pattern that fits counts."""
 _NO_CONVOLUTION = frozenset({"attention", "optimizer", SOFTMAX, "normalisation", "embedding and indexing"})
 """Kinds whose gradients have names like those for convolutions: ``_softmax_backward_data``, ``compute_grad_weight``."""
 
@@ -129,7 +132,7 @@ class Gaps:
 
     @property
     def main(self) -> str:
-        """The class of most of the idle time."""
+        """The class of gaps with the most idle time."""
         return max(self.us, key=lambda x: (self.us[x], x), default="")
 
 
@@ -141,20 +144,20 @@ class GpuTime:
     """GPU time of a run. Times in µs over all traces of the run. None means unknown.
 
     * ``parts``: work by kind, the longest first.
-    * ``window_us``: the time in which the traces were recorded. If it is known, the time of their steps without the
-      profiler stands for it, because the profiler slows the host; then ``profiled`` is False.
-    * ``busy_us``: the part of the window in which a kernel computed or a collective transferred.
-    * ``alone_us``: the part in which only collectives ran (``ranks.exposed``).
-    * ``waiting_us``: the part of ``alone_us`` in which collectives waited for another rank. It is idle time. None if
-      the traces of one rank cannot tell.
-    * ``before_us``: kernels launched before the traces. They count in no part.
-    * ``unexplained_us``: kernels of graph launches whose capture no trace shows. They count in the parts by their own
-      names.
-    * ``untraced_share``: the share (by time, 0 to 1) of the job's units of work in kinds that no trace holds.
+    * ``window_us``: the time in which the traces were recorded. The profiler slows the host, so the time of the same
+      steps without the profiler is used if it is known. ``profiled`` is then False.
+    * ``busy_us``: the time of the window in which a kernel computed or a collective transferred.
+    * ``alone_us``: the time of the window in which only collectives ran (``ranks.exposed``).
+    * ``waiting_us``: the part of ``alone_us`` in which collectives waited for another rank. It counts as idle time.
+      None if only one rank has traces, because its traces cannot show such waits.
+    * ``before_us``: kernels launched before the traces began. They count in no kind.
+    * ``unexplained_us``: kernels of graph launches whose capture no trace shows. They count in the kind that fits their
+      own names.
+    * ``untraced_share``: the fraction (by time, 0 to 1) of the job's units of work whose kind is in no trace.
     * ``word``: the user's word for a step.
     * ``left_out``: texts about traced work that counts nowhere.
     * ``gaps``: why the GPU was idle under the profiler.
-    * ``unknown_idle``: a sentence that says why nothing is known of idle time.
+    * ``unknown_idle``: a sentence that says why the idle time is unknown.
     """
 
     parts: tuple[Part, ...]
@@ -176,7 +179,7 @@ class GpuTime:
 
     @property
     def busy_share(self) -> float | None:
-        """Share of the window in which a kernel ran (0 to 1). None if it is unknown."""
+        """Fraction of the window in which a kernel ran (0 to 1). None if it is unknown."""
         known = self.busy_us is not None and self.window_us and not self.unknown_idle
         return self.busy_us / self.window_us if known and self.busy_us is not None and self.window_us else None
 
@@ -184,13 +187,15 @@ class GpuTime:
     def exposed_us(self) -> float | None:
         """Time in which only collectives ran, without their waits for other ranks, µs.
 
-        Waits are known only if the traces of several ranks can be compared.
+        The waits are known only if the traces of several ranks can be compared.
         """
         return self.alone_us - (self.waiting_us or 0.0) if self.alone_us is not None else None
 
     @property
     def waits(self) -> bool:
-        """True if the GPU waits for the host: the gaps between kernels are longer than launches alone explain."""
+        """True if the GPU waits for the host, because the gaps between kernels are longer than launches alone
+        explain.
+        """
         return self.busy_share is not None and self.busy_share < BUSY
 
     @property
@@ -204,7 +209,9 @@ class GpuTime:
 
 @cached_per_run
 def gpu_time(tables: Tables) -> GpuTime | None:
-    """Return the GPU time of the run's traces. Return None if the run has no kernels or none takes time."""
+    """Return the GPU time of the run's traces. Return None if the run has no kernels, or if all kernels take no
+    time.
+    """
     rows = _in_order(tables.kernels[tables.kernels["run"] == tables.run])
     before = float(rows.loc[rows["op"].eq(BEFORE), "total_us"].sum())
     rows = rows[~rows["op"].isin([BEFORE, SEARCH])]
@@ -261,16 +268,17 @@ def _gaps(facts: pd.DataFrame) -> Gaps | None:
 
 
 def gpu_us(tables: Tables) -> float | None:
-    """Return the GPU time of the run's traces (µs) if the traces also count the run's calls, else None.
+    """Return the GPU time of the run's traces (µs), if the run's calls are counted in the traces, too. Else return
+    None.
 
-    Calls in a log are of the whole job, but a trace's time is of the steps that it saw. Their quotient would mean
-    nothing.
+    If a log counts the calls, the two numbers do not fit together: a log counts the calls of the whole job, but a
+    trace's time covers only the traced steps. So their quotient would mean nothing.
     """
     return traced_us(tables) if tables.workload["calls_from"].eq("profiler").all() else None
 
 
 def traced_us(tables: Tables) -> float | None:
-    """Return the GPU time of the run's traces (µs), whatever else counts its calls. Return None without a trace."""
+    """Return the GPU time of the run's traces (µs), even if a log counts the calls. Return None without a trace."""
     total = float(kernels_of_run(tables)["total_us"].sum())
     return total if total > 0 else None
 
@@ -291,24 +299,27 @@ def _launched(tables: Tables, collectives: bool) -> pd.DataFrame:
 
 
 def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
-    """Return the steps of the run and their wall time (µs).
+    """Return the number of steps of the run and their wall time (µs).
 
-    The steps are the user's number, or else the number that the traces marked. The time is the time without the
-    profiler if it is known.
+    The number is the user's number. Without it, it is the number that the traces marked. The wall time is the time
+    without the profiler if that time is known.
     """
     rows = tables.facts[tables.facts["run"] == tables.run]
     return settings.steps or _steps(rows), _untraced_us(tables, rows) or _sum(rows, STEPS_US) or None
 
 
 def _steps(facts: pd.DataFrame) -> float | None:
-    """Return the marked steps of all traces, else their number of ranks. Return None if nothing marks a unit."""
+    """Return the number of marked steps in all traces. If no step is marked, return the number of ranks in the traces.
+
+    Return None if nothing marks a unit.
+    """
     return _sum(facts, STEPS) or float(unmarked_ranks(facts)) or None
 
 
 def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
-    """Return the time of all marked steps without the profiler, µs.
+    """Return the wall time of all marked steps without the profiler, µs.
 
-    Return None if it is unknown for any trace with steps.
+    Return None if this time is unknown for a trace with steps.
     """
     found, count = units(tables), _sum(facts, STEPS)
     if found is not None and found.mean_us is not None and count:
@@ -323,10 +334,10 @@ def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
 
 
 def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """Return the time of the calls of each problem in each trace of the run of ``calls``.
+    """Return the time of each problem's calls, per trace of the run of ``calls``.
 
     Columns ``source_id, problem, total_us, calls, now_us, kernel``. ``now_us`` is the mean time of a call. ``kernel``
-    is the costliest kernel that computes. If there is no such kernel, it is the costliest helper (transpose,
+    is the costliest kernel that computes. If no kernel computes, ``kernel`` is the costliest helper kernel (transpose,
     conversion, fill).
     """
     keys = ["source_id", "problem"]
@@ -356,7 +367,10 @@ def _sum(facts: pd.DataFrame, name: str) -> float | None:
 
 @lru_cache(maxsize=65_536)
 def part_of(op: str, kernel: str, problem: str) -> str:
-    """Return the kind of work of a kernel, by its problem, else its operator, else its own name."""
+    """Return the kind of work of a kernel.
+
+    The kind follows from the problem if there is one, else from the operator, else from the kernel's name.
+    """
     if COLLECTIVES.search(op) or COLLECTIVES.search(kernel):
         return COMMUNICATION
     if problem:

@@ -1,18 +1,19 @@
-"""Comparison of a job's ranks: what each computes, what collectives transfer, and which rank the others wait for.
+"""Comparison of a job's ranks: what each rank computes, what collectives transfer, and which rank the others wait for.
 
-A collective's kernel begins when its own rank is ready, and ends when the last rank is done. So its time is a wait plus
-a transfer. The rank that comes last waits for nobody. So the shortest time of one call over the ranks is the transfer,
-and the rest of each rank's time is waiting. Clocks are not compared. Calls are matched by their group of ranks and by
-their order in windows that began at the same unit of work. A group whose ranks made different numbers of calls is left
-out.
+A collective's kernel begins when its own rank is ready, and ends when the last rank is done. So the kernel's time is a
+wait plus a transfer. The rank that comes last waits for nobody. So for each collective call, the shortest time over the
+ranks is the transfer, and the rest of each rank's time is a wait. Clocks of ranks are not compared. Instead, calls are
+matched by their group of ranks, and by their order in windows that began at the same unit of work. A group whose ranks
+made different numbers of calls is left out.
 
-Waiting is rather too small in two cases:
+The waiting time is rather too short in two cases:
 
-* A call overlaps with computation. Its transfer is taken to be the exposed part first.
-* A rank left no trace (``missing``). That rank may have been the last.
+* A call overlaps with computation. Its exposed time then counts as transfer first.
+* A rank left no trace (``missing``). That rank may have been the last to come.
 
-The profiler makes ranks wait for each other, because each rank starts and writes its trace at another moment. If the
-untraced time of a unit is known, exposed communication is limited to that time minus the computation (``exposed``).
+The profiler makes ranks wait for each other, because each rank starts the profiler and writes its trace at another
+moment. If the untraced time of a unit is known, exposed communication is limited to that time minus the computation
+(``exposed``).
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Rank:
 class Ranks:
     """The ranks of a job, in order.
 
-    * ``matched``: share of the collectives' time (0 to 1) in calls that all traced ranks of a group made.
-    * ``missing``: number of ranks without a trace, as far as the job's processes or groups state how many there are.
+    * ``matched``: (time in calls that all traced ranks of a group made) / (time of all collectives), 0 to 1.
+    * ``missing``: number of ranks without a trace, as far as the job's processes or groups tell the number of ranks.
     """
 
     ranks: tuple[Rank, ...]
@@ -62,7 +63,7 @@ class Ranks:
 
     @property
     def slowest(self) -> Rank:
-        """The rank that the others wait for. It waits least itself."""
+        """The rank that the others wait for. This rank itself waits least."""
         return min(self.ranks, key=lambda x: (x.waiting_us, -x.compute_us))
 
     @property
@@ -72,9 +73,9 @@ class Ranks:
 
 
 def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
-    """Limit exposed communication to ``room_us``. Return it and the waiting time in it, µs.
+    """Limit exposed communication to ``room_us``. Return the limited time and its waiting time, µs.
 
-    The time that is cut off is taken from the waiting time first.
+    The time above the limit is taken from the waiting time first.
     """
     shown = min(alone_us, max(room_us, 0.0))
     return shown, shown - min(alone_us - min(waiting_us, alone_us), shown)
@@ -106,9 +107,9 @@ def ranks(tables: Tables) -> Ranks | None:
 
 
 def _matched(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the calls that all ranks of a group made.
+    """Yield the collective calls that all ranks of a group made.
 
-    ``wait`` is the time that a call waited while nothing computed, µs.
+    Column ``wait`` is the time that a call waited for other ranks while nothing computed, µs.
     """
     for _, each in rows.groupby(["window", "ranks"]):
         counts = each.groupby("source_id").size()

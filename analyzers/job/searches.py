@@ -1,7 +1,6 @@
 """Searches for solvers in a run's traces: the kernels that they ran, and the remedy.
 
-The kernels of a search count in no call and in no step. A search is defined in
-``logparse/libraries/torch_profiler/searches.py``.
+Kernels of a search count in no call and in no step. ``logparse/libraries/torch_profiler/searches.py`` defines a search.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def searches(tables: Tables) -> tuple[Search, ...]:
 
 
 def in_words(found: Sequence[Search]) -> str:
-    """Return a sentence about the searches that are left out. Empty without searches."""
+    """Return a sentence about the searches that are left out. Return an empty text without searches."""
     if not found:
         return ""
     kernels, us = sum(x.kernels for x in found), sum(x.us for x in found)
