@@ -62,10 +62,10 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
 
 
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
-    """Return two times (µs) per problem: the time of one call, and its expected time however uncertain that is.
+    """Return two times (µs) per problem: the time of one call, and its expected time.
 
-    Use the result only to order work. If a problem ran on several devices, the device with the larger difference of the
-    two times counts.
+    The expected time may come from timed problems at any distance. So use the result only to order work. If a problem
+    ran on several devices, the device with the larger difference of the two times counts.
     """
     out: dict[str, tuple[float, float]] = {}
     for rows, found in expectations(tables, settings).values():

@@ -120,9 +120,10 @@ class Gaps:
 
     @property
     def single(self) -> Gap | None:
-        """The one gap that is most of the idle time, if the traces show no second gap like it.
+        """The one gap that is most of the idle time. None if there is no such gap, or if a second gap is similarly
+        long.
 
-        Such a gap may never come again, so it is no ceiling.
+        A single gap may never come again, so its time is no ceiling for savings.
         """
         total = math.fsum(self.us.values())
         if not self.longest or self.longest[0].us < _MOST * total:

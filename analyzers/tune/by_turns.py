@@ -1,8 +1,8 @@
-"""The job before and after the changes, run by turns without profiler and logs. Only its units are timed.
+"""Runs of the job before and after the changes, by turns, without profiler and logs. Only the units are timed.
 
-Turns are used because a device that gets warmer, or a host that others use, changes both jobs alike. If two of the job
-can run at once, a turn is a few units (``side_by_side.py``), else a whole run. The runs are not stored: their units are
-read where the job wrote them.
+The two jobs take turns so that disturbances change both alike (a device that gets warmer, a host that others use). If
+the job can run twice at once, a turn is a few units (``side_by_side.py``). Otherwise a turn is a whole run. The runs
+are not stored: the units are read from the files that the job wrote.
 """
 
 from __future__ import annotations
@@ -27,17 +27,24 @@ from logparse.libraries.own import job_units
 PAIRS, MOST_PAIRS = 3, 4
 """Usual and largest number of pairs of runs side by side.
 
-More than three pairs follow only while three decide nothing. The interval of two pairs is 3.6 times as wide as the
-interval of three.
+A fourth pair is run only if three pairs decide nothing. Two pairs are usually too few, because their interval is 3.6 times as
+wide as the interval of three.
 """
 RUNS = 3
-"""Number of runs of each job, one after another: the fewest whose means have a usable spread. At most two per pair."""
+"""Number of runs of each job if the runs cannot be side by side.
+
+Three is the fewest runs whose means have a usable spread. If more than ``PAIRS`` pairs are allowed, at most two runs
+per pair are made.
+"""
 _EARLY = 0.99
-"""Confidence of the interval by which fewer than the most pairs may decide."""
+"""Confidence of the interval by which fewer than the largest number of pairs may decide."""
 _MOST_S = 300.0
 """Seconds after which two pairs are enough, unless the user asked for more."""
 AT_MOST_S = 120.0
-"""Longest run of a job that is run again, s. A longer job has many units, and their own spread serves."""
+"""Longest run of a job that is run again, s.
+
+A longer job needs no second run, because it has many units and the spread of their times is enough.
+"""
 
 
 def by_turns(
@@ -50,14 +57,14 @@ def by_turns(
     starts: Starts | None = None,
     proves: Proves = always,
 ) -> Times | SideBySide | None:
-    """Return the times of some runs of each command in its environment.
+    """Return the times of several runs of each command in its environment.
 
-    Return None if one of them fails, times nothing, or does not show that it applied its changes (``proves``, from a
-    folder of marks).
+    Return None if a run fails, times nothing, or has not applied its changes.
 
     * ``unit``: the callable whose calls are units, as ``--unit`` names it.
-    * ``most``: the most pairs.
-    * ``counts``: weights of the kinds of units, for the decision whether more pairs follow.
+    * ``most``: the largest number of pairs.
+    * ``counts``: weights of the kinds of units. They are used to decide whether more pairs follow.
+    * ``proves``: a function that reads a folder of marks and returns why a run did not apply its changes.
 
     Raises KeyboardInterrupt, and InputError as ``Starts`` does.
     """
@@ -84,10 +91,10 @@ def _side_by_side(
     starts: Starts,
     proves: Proves,
 ) -> SideBySide:
-    """Run pairs side by side until they decide. Return them.
+    """Run pairs side by side until they decide. Return the pairs.
 
-    Raises AloneError if the first pairs cannot be run, or if they time no kind of unit often enough. Raises as ``pair``
-    does.
+    Raises AloneError if the first pairs cannot be run, or if they time no kind of unit often enough. Raises the errors
+    of ``pair``, too.
     """
     if starts.before_each:
         raise AloneError("`--before-each` may take away what another run of it needs")
@@ -150,10 +157,8 @@ def alone(
 ) -> Units | None:
     """Run a command once in its environment, without logs and profiler.
 
-    Return its units, which it writes into ``folder``.
-
-    Return None if it fails, times nothing, or has not applied its changes. Raises KeyboardInterrupt, and InputError as
-    ``Starts`` does.
+    Return the units that the command wrote into ``folder``. Return None if the command fails, times nothing, or has not
+    applied its changes. Raises KeyboardInterrupt, and InputError as ``Starts`` does.
     """
     command, environ = job_as_it_is
     marks = folder / FOLDER
@@ -174,7 +179,7 @@ def alone(
 def units_in(folder: Path) -> Units | None:
     """Return the units that the processes of a job counted. Return None if they counted none.
 
-    A file that was cut off is left out.
+    A file that is incomplete (the process was killed while it wrote) is left out.
     """
     rows = []
     for path in sorted(folder.glob("units_*.json")):

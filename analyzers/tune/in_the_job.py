@@ -1,8 +1,8 @@
-"""Trials of actions in the user's own program: the starts that a trial needs, and their results.
+"""Trials of actions in the user's own program: the starts of the program that a trial needs, and the results.
 
-Each start runs the job with some actions, which are switched on and off between its units
+Each start runs the job and switches some actions on and off between its units
 (``logparse/capture/in_job/logparse_in_job/trial.py``) until their effect is known. Then the job is ended, because it
-was started for the trial. A start tries the first kind of actions in this order that there is:
+was started only for the trial. A start tries the first row of this table that contains an action:
 
 =====================================  ============================================================================
 actions                                because
@@ -45,18 +45,22 @@ from logparse.text import one_of, printable
 
 MOST_STARTS = 8
 _FRUITLESS = 2
-"""Number of starts in a row without a new pair after which no further start is made."""
+"""Number of starts in a row without a new pair of blocks after which no further start is made."""
 _GRACE_S, _LEAVE_S, _LOOK_S = 1.0, 15.0, 0.1
-"""Times, s: for the job to end by itself once its trial is over, to end once it was told to, and between two checks."""
+"""Three times, s.
+
+They are: the time in which the job may end by itself once its trial is over, the time in which it must end once it got
+a signal, and the time between two checks.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A trial.
+    """Request for a trial.
 
-    * ``seconds``: most seconds of trials in each start.
-    * ``unit``: as ``--unit`` names it.
-    * ``rows``: the TunableOp files for ``tunableop_rows``.
+    * ``seconds``: largest number of seconds of trials in each start.
+    * ``unit``: the callable whose calls are units, as ``--unit`` names it.
+    * ``rows``: the TunableOp files that the action ``tunableop_rows`` reads.
     """
 
     actions: tuple[str, ...]
@@ -86,7 +90,10 @@ class Answer:
 
 
 def trial(actions: Sequence[str], **more: object) -> Trial:
-    """Return the trial of the actions. Raises UsageError if an action cannot be switched in a running process."""
+    """Return the request for a trial of the actions.
+
+    Raises UsageError if an action cannot be switched in a running process.
+    """
     for name in actions:
         one_of("ACTION", name, NAMES)
     if not actions:
@@ -164,7 +171,7 @@ def _compatible(names: Iterable[str]) -> list[str]:
 
 
 def read(folder: Path) -> list[Record]:
-    """Return the records of all processes of a job, by their ranks. A record that was cut off is left out."""
+    """Return the records of all processes of a job, sorted by rank. An incomplete record is left out."""
     found = []
     for path in sorted(folder.glob("try_*.json")):
         with contextlib.suppress(OSError, ValueError):
@@ -234,7 +241,7 @@ def _how(returncode: int) -> str:
 
 
 def _with_end(found: Record, how: str) -> Record:
-    """Return the record. If its process was killed, it names the action that was on at that time."""
+    """Return the record. If its process was killed, the record names the action that was switched on at that time."""
     if found.over or not how or not found.on:
         return found
     why = f"{how} while it was on"
@@ -251,7 +258,7 @@ def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path,
             if line not in told:
                 told.add(line)
                 say(line)
-        begun = [x for x in records if x.sort]  # Launchers, and helpers that import torch, make no unit.
+        begun = [x for x in records if x.sort]  # Launchers and helpers that import torch make no unit.
         if begun and all(x.over for x in begun):
             return _leave(child, together, folder)
         together.pause(_LOOK_S)
@@ -279,10 +286,10 @@ def _progress(records: Sequence[Record], asked: Trial) -> Iterator[str]:
 
 
 def _leave(child: subprocess.Popen[bytes], together: job.Together, folder: Path) -> bool:
-    """End a job whose trial is over. Return True if it had to be told.
+    """End a job whose trial is over. Return True if it had to be ended by a signal.
 
-    It may end by itself. Otherwise it gets SIGTERM and later SIGKILL. The processes that tried the actions get the
-    signals, too, because a shell that started them does not forward a signal.
+    The job gets some time to end by itself. Then it gets SIGTERM, and later SIGKILL. The processes that tried the
+    actions get the signals, too, because a shell that started these processes does not forward a signal.
     """
     for seconds, number in ((_GRACE_S, signal.SIGTERM), (_LEAVE_S, signal.SIGKILL)):
         by = time.monotonic() + seconds

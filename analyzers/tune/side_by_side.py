@@ -1,8 +1,9 @@
 """The job before and after the changes, both started at once: one does a few units of work while the other waits.
 
-Turns of a fraction of a second run under the same load from other jobs on the machine. Runs one after another do not.
-The second job starts once the first has done its first units and waits, so that each starts up alone on the device. Not
-every job can run twice at once (``AloneError``). The first run then goes on by itself.
+A turn takes a fraction of a second. So both jobs run under the same load from other jobs on the machine, which is not
+so if whole runs follow each other. The second job starts once the first has done its first units and waits. So each job
+starts up alone on the device. Some jobs cannot run twice at once (``AloneError``). Then the first run goes on without
+turns.
 """
 
 from __future__ import annotations
@@ -29,36 +30,36 @@ from logparse.text import counted
 Side: TypeAlias = tuple[Sequence[str], Mapping[str, str]]
 """A command and its environment."""
 _TURN_S = 0.15
-"""Least time of a turn's timed units, s, by the time of the first units.
+"""Least time of a turn's timed units, s. The times of the first units tell how many units that are.
 
-One more unit comes before them. It is not timed, because the device was idle before it.
+One more unit comes before the timed units. It is not timed, because the device was idle before it.
 """
 _MOST_TURNS = 120
 _READY_S, _SLOW_S = 120.0, 60.0
-"""Most seconds until a side is ready, and most seconds of one turn."""
+"""Longest wait until a side is ready, and longest time of one turn, s."""
 _MEMORY = 0.45
-"""Largest share of the device's memory in use at which a second job of the same size still fits."""
+"""Largest fraction of the device's memory in use (0 to 1) with which a second job of the same size still fits."""
 _PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
 
 
 Proves: TypeAlias = Callable[[Path], str]
-"""A function that returns why a folder of marks does not show that a job applied its changes.
+"""A function that reads a folder of marks and returns why a job has not applied its changes.
 
-Empty: the marks show it.
+It returns an empty text if the job has applied them.
 """
 
 
 def always(marks: Path) -> str:
-    """Return an empty text, because there was nothing to apply."""
+    """Return an empty text, because there were no changes to apply."""
     return ""
 
 
 class NotAppliedError(Exception):
-    """The job ran without the changes that it was to run with. The text says which change left no mark, and why."""
+    """Error if the job ran without its changes. The text names the change that left no mark, and the reason."""
 
 
 class AloneError(Exception):
-    """The job cannot run twice at once. The text is the reason, as a clause about "it"."""
+    """Error if the job cannot run twice at once. The text is the reason, as a clause about "it"."""
 
 
 def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
@@ -69,10 +70,10 @@ def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
 
 
 def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, proves: Proves = always) -> Pair:
-    """Run each side once, by turns. Return the times of the turns once both have ended.
+    """Run each side once, so that their units take turns. Return the times of the turns once both have ended.
 
-    Raises AloneError if the job cannot run twice at once, NotAppliedError if the marks of ``after`` show no changes,
-    and KeyboardInterrupt at a signal.
+    Raises AloneError if the job cannot run twice at once, NotAppliedError if the marks of ``after`` do not show its
+    changes, and KeyboardInterrupt at a signal.
     """
     if fixed_port(*before):
         raise AloneError("it seems to use a fixed port")
@@ -107,7 +108,8 @@ def _turns(sides: Sequence[_Side]) -> Pair:
     for turn in range(1, 1 + _MOST_TURNS):
         both: dict[int, Turn] = {}
         for which in (0, 1) if turn % 2 else (1, 0):
-            # One unit more in every other turn. If kinds alternate, no kind is then always the one that is not timed.
+            # Every other turn has one unit more. So if two kinds of units alternate, the untimed unit is not always of
+            # the same kind.
             times = sides[which].turn(turn, units + turn % 2)
             if times is None:
                 if len(found[0]) < LEAST_TURNS:
@@ -148,7 +150,7 @@ class _Side:
         return _mean(found)
 
     def turn(self, number: int, units: int) -> Turn | None:
-        """Return the times of its next turn. Return None if the run has ended or took too long."""
+        """Return the times of the next turn. Return None if the run has ended or took too long."""
         path = self._folder / f"{number}.go"
         path.with_suffix(".part").write_text(str(units))
         path.with_suffix(".part").rename(path)
@@ -157,7 +159,7 @@ class _Side:
 
     @property
     def code(self) -> int:
-        """Its exit code once it has ended. Negative: the number of the signal that killed it."""
+        """The run's exit code once it has ended. A negative code is the number of the signal that killed the run."""
         return self._child.returncode if self._child else 0
 
     def go_on(self) -> None:
@@ -165,9 +167,9 @@ class _Side:
         (self._folder / "free").touch()
 
     def _awaited(self, number: int, seconds: float) -> list[dict[str, Any]] | None:
-        """Return the reports on a turn once all ranks have written theirs.
+        """Return the reports of all ranks on a turn.
 
-        Return None if the job has ended or the ranks took too long.
+        Return None if the job has ended, or if the ranks took too long.
         """
         by = time.monotonic() + seconds
         while time.monotonic() < by and self._child is not None:

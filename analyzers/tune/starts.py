@@ -1,7 +1,8 @@
 """Conditions for each start of a job that is run several times: the same standard input and the same initial state.
 
-A job that continues from what it wrote does other work the second time, or none. Its later runs then do fewer units
-than the first run, which is noticed here. A command before each start (``--before-each``) can remove what it wrote.
+If a job continues from files that it wrote, it does less work in its second run, or none. ``Starts`` notices that,
+because such a run does fewer units than the first run. The user can give a command that removes these files before each
+start (``--before-each``).
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from logparse.errors import InputError
 from logparse.text import printable
 
 _FEWER = 0.9
-"""Least share of the first run's units (0 to 1). A run with fewer units did other work."""
+"""Least ratio (units of a run) / (units of the first run). A run below this ratio did other work."""
 
 
 @dataclass
 class Starts:
-    """How a job is started each time. ``before_each``: a command for the shell, empty for none."""
+    """Conditions for each start of a job.
+
+    ``before_each``: a shell command that runs before each start. Empty for none.
+    """
 
     stdin: KeptInput = field(default_factory=KeptInput)
     before_each: str = ""
@@ -55,7 +59,7 @@ class Starts:
         return ended
 
     def fewer(self, first: Units, now: Units | None) -> str:
-        """Return a text for the user if a run did fewer units than the first run, else an empty text."""
+        """Return a warning if a run did fewer units than the first run. Otherwise return an empty text."""
         made = now.count if now else 0
         if made >= _FEWER * first.count:
             return ""

@@ -19,7 +19,7 @@ def answer(found: Tries) -> Answer:
 
 
 def lines(found: Tries) -> Iterator[str]:
-    """Yield the lines: first what to do, then one per action, then the notes."""
+    """Yield the lines of the answer: first the advice, then one line per action, then the notes."""
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is not None:
         yield f"try: {best.name}: {times(best, found.word)}, {MEASURED}"
@@ -90,7 +90,7 @@ def row(x: Tried, word: str) -> dict[str, object]:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split the words into the actions, before ``--``, and the job after it. Raises UsageError if they do not fit."""
+    """Split the words at ``--`` into the actions and the job's command. Raises UsageError if the words do not fit."""
     from logparse.errors import UsageError
 
     if "--" not in words:

@@ -1,6 +1,7 @@
 """The stages of the verb ``tune``: capture, replay, recommend, run again, verify. Each is the verb of that name.
 
-Whatever ends the tuning, the store has what was done until then. Each stage can be called by itself from there.
+If the tuning is interrupted, the store keeps the results of the finished stages. The user can then call each further
+stage by itself.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from logparse.store import Store, command_line
 from logparse.text import counted, fitted, signed
 
 _MOST_TRIED, _TRIAL_S = 4, 30.0
-"""Most actions that are tried in the running job, and seconds of trials in each of its starts."""
+"""Largest number of actions that are tried in the running job, and seconds of trials in each of its starts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +56,10 @@ class Tuning:
     """Options of a tuning.
 
     * ``trace``: what to trace.
-    * ``budget_s``: seconds of replay.
-    * ``out``: folder of the files.
-    * ``pairs``: most pairs of runs.
-    * ``before_each``: a command for the shell before every start of the job.
+    * ``budget_s``: seconds that the replay may take.
+    * ``out``: folder for the generated files.
+    * ``pairs``: largest number of pairs of runs.
+    * ``before_each``: a shell command before every start of the job.
     """
 
     trace: Trace | None = field(default_factory=Trace)
@@ -77,7 +78,7 @@ def tune(
     job.
     """
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    with suppress(OSError):  # If the folder cannot be written, the first write into it reports that.
+    with suppress(OSError):  # If the folder cannot be made, the first write into it reports the error.
         tuning.out.mkdir(parents=True, exist_ok=True)
     first = replace(plan(command, trace=tuning.trace, environ=environ), copy=tuning.out / f"{run}.log")
     starts = Starts(before_each=tuning.before_each)
@@ -102,8 +103,8 @@ def tune(
 class _Again:
     """The job with the changes applied.
 
-    * ``command``, ``environ``: how it is run.
-    * ``seconds``: time of one run, with its logs read.
+    * ``command``, ``environ``: how the job is run.
+    * ``seconds``: time of one run, including the time to read its logs.
     * ``missing``: changes that left no mark in the run.
     """
 
@@ -114,12 +115,12 @@ class _Again:
     missing: tuple[str, ...] = ()
 
     def proves(self, folder: Path) -> str:
-        """Return why a folder of marks does not show that a run applied the changes. Empty if it shows it."""
+        """Return why a folder of marks does not show that a run applied the changes. Empty if it shows that."""
         return "; ".join(marks.missing(self.asked, marks.read_marks(folder), self.command))
 
 
 class _EndedError(Exception):
-    """No further stage is to be done."""
+    """Signal that no further stage follows."""
 
     def __init__(self, code: int = 0) -> None:
         super().__init__(code)
@@ -128,9 +129,10 @@ class _EndedError(Exception):
 
 @dataclass(frozen=True)
 class _Job:
-    """The stages of a tuning. Each stage reports what it does and may be the last one (``_EndedError``).
+    """The stages of a tuning. Each stage reports its results. After it the tuning may end (``_EndedError``).
 
-    ``run``: the label of the job as it is. ``first``: how that run is captured.
+    * ``run``: the label of the run without changes.
+    * ``first``: how that run is captured.
     """
 
     command: Sequence[str]
@@ -148,7 +150,7 @@ class _Job:
 
     @property
     def goes_on(self) -> str:
-        """A sentence that names the verbs that go on from the stored run, or from the logs of its job."""
+        """A sentence that names the verbs with which the user can go on from the stored run, or from the job's logs."""
         url = self.store.url
         if self.run in set(self.store.sources()["run"]):
             on, rank = (command_line(url, verb, "--run", self.run) for verb in ("replay", "recommend"))
@@ -162,7 +164,7 @@ class _Job:
         begun = time.monotonic()
         code, read = self._captured(self.command, self.first, self.environ, self.run)
         if code:
-            # Otherwise the failure has been reported already.
+            # In all other cases the failure has already been reported.
             if code not in (CANNOT_RUN, NOT_FOUND) or self.first.folder.exists():
                 self.say(f"the job ended with exit code {code}: it is not run again; {self.goes_on}")
             raise _EndedError(code)
@@ -174,15 +176,17 @@ class _Job:
             self.say(_without_kernels(read))
             if not any(x.calls for x in read):
                 self.say("no call was counted either: nothing is left to replay, and nothing is changed")
-                raise _EndedError  # This ends before the run that only times units.
+                raise _EndedError  # The tuning ends before the run that only times units.
         if short:
             job.timed_alone()
         return job
 
     def captured_again(self, first: Units, read: list[Ingested]) -> tuple[_Job, list[Ingested]]:
-        """Capture a job that is too short for its times to settle again, traced from the middle of its units.
+        """Capture the job again, with a trace from the middle of its units, because it was too short for its times to
+        settle.
 
-        The second run and its files replace the first, unless the second run fails or makes fewer units.
+        The second run and its files replace the first. The first run stays if the second run fails or makes fewer
+        units.
         """
         if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
             return self, read
@@ -206,7 +210,9 @@ class _Job:
         return capture(command, how, lambda: self.store, self.say, run=run, environ=environ, stdin=stdin, asked=asked)
 
     def timed_alone(self) -> None:
-        """Time the units of a run without logs, because logs slow the host, of some jobs to half of its speed."""
+        """Time the units of a run without logs, because logs slow the host. Some jobs then run at half of their
+        speed.
+        """
         self.say("    and once more without logs and a profiler: how long its units take")
         folder = self.first.folder / "alone"
         unit = self.tuning.trace.unit if self.tuning.trace else ""
@@ -250,7 +256,7 @@ class _Job:
         return found, actions, files
 
     def tried(self, found: Recommendation) -> bool:
-        """Try the best actions in the running job. Return True if the store has new results."""
+        """Try the best actions in the running job. Return True if the store got new results."""
         names = candidates(found)
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         if not names or units(tables_of(self.store, self.run)) is None:
@@ -282,7 +288,7 @@ class _Job:
         self.compare_units(units(tables_of(self.store, self.after)))
         ran = _Again(words, environ, time.monotonic() - begun, asked)
         folder = again.folder / marks.FOLDER
-        # The job removed the folder and its logs. Without them the verdict is that nothing is known.
+        # The job removed the folder with its logs. Without them the verdict is that nothing is known.
         if not folder.is_dir():
             return ran
         found = marks.read_marks(folder)
@@ -291,7 +297,7 @@ class _Job:
         return replace(ran, missing=tuple(marks.missing(asked, found, self.command)))
 
     def not_applied(self, found: Recommendation, again: _Again) -> NoReturn:
-        """End the tuning: the job ran a second time as it was, which proves nothing about the changes."""
+        """End the tuning. The second run proves nothing, because the job ran without the changes."""
         for line in again.missing:
             self.say(f"    {line}")
         made = module(found.actions, step_us=found.step_us, hidden=hidden(found), in_job=found.in_job)
@@ -316,9 +322,9 @@ class _Job:
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
-        """Keep the applied changes (``of_files``: files, too) or take them back.
+        """Keep the applied changes or take them back. Then weigh the remaining changes against the job as it is then.
 
-        Weigh what is left against the job then.
+        ``of_files``: True if override files were applied, too.
         """
         applied = [x for x in found.actions if x.action.name in proof.actions]
         changed = {y.of for x in applied for y in x.parts}
@@ -327,7 +333,7 @@ class _Job:
         if proof.refuted:
             outcome, kept, left = "not kept", [], [x for x in found.actions if x not in applied]
             rest = replace(rest, actions=tuple(left))
-            write(rest, Settings(), self.tuning.out)  # The files of changes that are not kept get another name.
+            write(rest, Settings(), self.tuning.out)  # Files of changes that are not kept get another name.
         else:
             outcome, kept = "kept" if proof.ok else "kept, though not proven", applied
             now, wall = tables_of(self.store, self.after), proof.wall
@@ -350,7 +356,7 @@ class _Job:
         self._ended(rest, [f"tune: {first}: {outcome}", *more], made, not proof.refuted)
 
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
-        """Print the verdict, what is left to do, and how it is applied."""
+        """Print the verdict, the changes that are left to the user, and how to apply them."""
         apply = [command_line(None, "run", "--with", str(self.tuning.out), "--", "JOB")] * kept
         listed = {x.name for x in verdict(left).todo}
         if made is not None and any(x.action.kind == "program" and x.action.name in listed for x in left.actions):
@@ -362,16 +368,17 @@ class _Job:
 def candidates(found: Recommendation) -> list[str]:
     """Return the actions that are worth a trial in the running job. Actions that save most GPU time come first.
 
-    Small savings count as well, because a step that waits for its host may gain more than its kernels do.
+    Actions with small savings are included, because a step that waits for its host may gain more than its kernels save.
     """
     able = [x for x in found.actions if x.action.name in NAMES and not x.loses and has_lines(x)]
     return [x.action.name for x in sorted(able, key=lambda x: -x.saving_us)][:_MOST_TRIED]
 
 
 def in_job_lines(found: Recommendation) -> list[str]:
-    """Return lines about what was measured in the job: the best action, then actions that are not faster.
+    """Return lines about the actions that were measured in the job: first the best action, then actions that are not
+    faster.
 
-    Return no line if no action was measured as faster.
+    Return no line if no action was faster.
     """
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is None:
@@ -383,7 +390,7 @@ def in_job_lines(found: Recommendation) -> list[str]:
 
 @contextmanager
 def _output_in(path: Path) -> Iterator[None]:
-    """Send what this process and its children print to a file meanwhile, because libraries print long warnings."""
+    """Redirect the output of this process and its children to a file, because libraries print long warnings."""
     path.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -402,7 +409,8 @@ def _output_in(path: Path) -> Iterator[None]:
 
 
 def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
-    """Yield a line that names actions on calls that a kept action changed. They were timed without the kept action.
+    """Yield a line that names actions whose calls a kept action changed. These actions were timed without the kept
+    action.
 
     Actions that are an alternative to an action in ``there`` are left out.
     """
@@ -413,7 +421,7 @@ def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> I
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:
-    """Return why no GPU kernel was traced, as far as the job's files show it."""
+    """Return the reason why no GPU kernel was traced, as far as the job's files show the reason."""
     windows = [Path(x.path) for x in read if Path(x.path).match(TRACES) and CAPTURES not in x.path]
     processes = {path.name.split("_")[1] for path in windows}
     if processes:

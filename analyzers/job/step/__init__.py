@@ -1,5 +1,5 @@
-"""Simulation of a step. Its graph is made from a job's traces and run again with other kernel times.
+"""Simulation of a step. Its graph is made from a job's traces, and its times are computed again for other kernel times.
 
-The nodes of the graph are moments of host threads, device streams and collectives. The modules in order: ``traces`` →
-``build`` → ``graph`` → ``answer``.
+The nodes of the graph are moments of host threads, device streams and collectives. The modules, in the order in which
+they use each other: ``traces`` → ``build`` → ``graph`` → ``answer``.
 """

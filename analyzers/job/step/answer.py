@@ -1,20 +1,24 @@
-"""The effect of other kernel times on the step: now → then, what limits it, and its ceilings.
+"""Effect of other kernel times on the step: its time now and then, what limits it, and its ceilings.
 
-The profiler slows the host. ``host_factor`` corrects the host's work for that. Two times decide it:
+The profiler slows the host. ``host_factor`` corrects the host's work for that. Two measured times determine this
+factor:
 
-* the host's own time without the profiler, in units before which the device was idle (``UnitKind.host_us``)
-* the untraced time of the unchanged step, which the simulation must reach, as far as the host's times spread
+* The host's own time without the profiler, in units before which the device was idle (``UnitKind.host_us``).
+* The untraced time of the unchanged step. The simulation must reach this time, as far as the spread of the host's times
+  allows.
 
-If the host's own time was not measured, the unchanged step alone decides. A step that does not wait for the host tells
-nothing about it and keeps the traced host. The interval then begins with a host that is ``ROUGH`` times as fast.
+If the host's own time was not measured, the unchanged step alone determines the factor. If the step does not wait for
+the host, its time tells nothing about the host. Then the factor stays 1, and the interval begins with a host that is
+``ROUGH`` times as fast.
 
-A window of two units shows only some waits for a loader's workers. If ranks left no trace, it shows how long a
-collective waited while they started their profilers. Such waits are scaled, too, until the unchanged step takes its
-untraced time (``fit_waits``). Any remaining difference is a factor on every answer. If the factor is too large
-(``_EXPLAINED``), there is no answer.
+The simulation also scales waits for things outside the traces. A window of two units shows only some of the waits for a
+loader's workers. If ranks left no trace, the window contains the waits of collectives while those ranks started their
+profilers. All such waits are scaled until the unchanged step takes its untraced time (``fit_waits``). A remaining
+difference becomes a factor on every answer. If that factor is too large (``_EXPLAINED``), there is no answer.
 
-If an action removes calls, the host saves the time that their operator spent on launching their kernels. If an action
-changes calls, the host's time changes as a replay measured it. All of the host's work is scaled accordingly.
+If an action removes calls, the host saves the time that it spent on launching their kernels. If an action changes
+calls, the host's time changes as a replay measured it. The savings and the additional time scale all of the host's
+work.
 """
 
 from __future__ import annotations
@@ -42,14 +46,14 @@ from logparse.ingest.input_file import CAPTURES, InputFile, source_id
 from logparse.text import duration
 
 ERROR = 0.05
-"""Relative error of a changed step.
+"""Relative error of the simulated time of a changed step.
 
-It is at least twice the root mean square error of the pairs in the records (``benchmarks/results/jobs-…``) whose
-measured time is known well and which the host does not limit (``steps.py``, ``own_errors``). The uncertainty of the
-host's own times is in the interval besides.
+It is at least twice the root mean square error over those measured pairs (before, after) in the records
+(``benchmarks/results/jobs-…``) whose time is known well and which the host does not limit (``steps.py``,
+``own_errors``). The interval contains the uncertainty of the host's own times separately.
 """
 STARTS = 0.02
-"""Relative standard deviation of the host's time between starts of a program.
+"""Relative standard deviation of the host's time between two starts of a program.
 
 It is the median over the jobs in the records that wait for the host (``steps.py``, ``starts``).
 """
@@ -58,23 +62,28 @@ _NOT_KEPT = "an older logparse wrote the store and did not keep the step"
 READ_AGAIN = f"{_NOT_KEPT}, so this was read again:"
 _STORE_ANEW = "`logparse forget` it and ingest it again to keep it"
 WORTH = 0.04
-"""Gain that a user would not want to miss, as a share of a step."""
+"""Least gain, relative to the step's time, that a user would not want to miss."""
 ROUGH = 1.5
-"""Factor on the host's work from which on the simulation is rough, because the profiler changed the host so much."""
+"""Least factor on the host's work with which the simulation counts as rough, because the profiler slowed the host so
+much.
+"""
 _SAME = 1e-3
 _HOST_LEAST, _HOST_MOST, _HOST_EXACT = 0.1, 4.0, 1e-4
 _DEPENDS = 0.5
-"""Least elasticity of the step to the host's speed at which a longer untraced step is explained by a slower host."""
+"""Least elasticity of the step's time to the host's speed.
+
+Below it, a slower host does not explain a longer untraced step.
+"""
 _WAITS_MOST = 8.0
 """Largest factor on waits for things outside the traces."""
 _EXPLAINED = 1.3
-"""Largest factor between untraced and simulated step. Beyond it, the traces do not explain the step."""
+"""Largest ratio between the untraced and the simulated step. Beyond it, the traces do not explain the step's time."""
 _WINDOWS, _MOST_WORK = 2, 1_000_000
 FORMAT = "torch-profiler"
 
 
 class Factor(NamedTuple):
-    """Change of a kernel: new time / time in the trace, with its interval. A value of 0 means no launch any more.
+    """Change of a kernel's time: (new time) / (time in the trace), with its interval. 0 means no launch any more.
 
     ``host_us``: additional time that the host takes for the kernel's calls in an average unit, µs.
     """
@@ -89,13 +98,13 @@ class Factor(NamedTuple):
 class Ceilings:
     """Bounds of the step's time, µs.
 
-    * ``best_us``: every kernel takes its best known time.
-    * ``fast_host_us``: the host is infinitely fast.
-    * ``free_communication_us``: communication takes no time.
-    * ``free_kernels_us``: kernels take no time. It bounds the gain from other kernel times.
+    * ``best_us``: the step if every kernel takes its best known time.
+    * ``fast_host_us``: the step if the host is infinitely fast.
+    * ``free_communication_us``: the step if communication takes no time.
+    * ``free_kernels_us``: the step if kernels take no time. It bounds the gain from other kernel times.
 
-    Both ends of a unit may move, so the bounds hold to 0.5 % on real traces. The last three are therefore limited to
-    the step's time now.
+    On real traces the bounds hold to 0.5 %, because both ends of a unit may move. So the last three bounds are limited
+    to the step's time now.
     """
 
     best_us: float
@@ -111,10 +120,10 @@ class StepAnswer:
     * ``now_us``: the untraced time if it is known.
     * ``low_us``, ``high_us``: an interval around ``then_us``. It covers the kernels' intervals, the range of the host's
       times, their difference between two starts (``STARTS``), and the simulation's ``ERROR``.
-    * ``limit``: the kind of time that most of the new step waits for (one of ``graph.KINDS``).
-    * ``shares``: share of the new step's time per kind.
+    * ``limit``: the kind of time that the new step waits for most (one of ``graph.KINDS``).
+    * ``shares``: (time that the new step waits for a kind) / (time of the new step), per kind.
     * ``launch_us``: time that the host takes to launch a kernel.
-    * ``rough``: True if the profiler changed the host too much, or if the untraced time is unknown.
+    * ``rough``: True if the profiler slowed the host too much, or if the untraced time is unknown.
     """
 
     now_us: float
@@ -135,7 +144,7 @@ class StepAnswer:
 
     @property
     def read_again(self) -> str:
-        """A sentence about traces whose files were read again. Empty if the store has all traces."""
+        """A sentence about traces whose files had to be read again. Empty if the store holds all traces."""
         return next((note for note in self.notes if note.startswith(READ_AGAIN)), "")
 
 
@@ -150,10 +159,11 @@ class StepUnknown:
 class Step:
     """The graphs of a job's traced windows.
 
-    * ``counts``: how often each kind of unit ran. If empty, as often as in the traces.
+    * ``counts``: how often each kind of unit ran. If it is empty, the kinds count as often as in the traces.
     * ``untraced_us``: time of an average unit without the profiler, µs.
-    * ``host_us``: time that the host takes by itself, by kind, µs: the lower quartile, as in ``compare/unit_time.py``.
-    * ``host_range``: range of nine in ten of the host's times, relative to the lower quartile.
+    * ``host_us``: time of the host alone for a unit, by kind, µs. It is the lower quartile, as in
+      ``compare/unit_time.py``.
+    * ``host_range``: the range that contains 90 % of the host's times, relative to the lower quartile.
     """
 
     graphs: Sequence[Graph]
@@ -170,8 +180,9 @@ class Step:
     def mean_us(self, at: Sequence[Sequence[float]]) -> float:
         """Return the mean time of a unit (µs) if the graphs' nodes come at the times ``at``.
 
-        In a window the device may catch up with a host that was units ahead. In the long run neither is faster than the
-        other, so the longer of the two times counts.
+        The time of a unit is the longer of two times: from its first to its last node, and the time of its host. Within
+        a window the device may catch up with a host that was several units ahead, and the unit looks shorter. In the
+        long run neither is faster than the other.
         """
 
         def took(moments: Sequence[float], unit: Bounds, in_step: bool) -> float:
@@ -181,7 +192,7 @@ class Step:
         return self._mean(self._by_kind(at, took))
 
     def issued_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return the mean time until the host has issued a unit, µs, over the kinds with a known ``host_us``."""
+        """Return the mean time that the host takes to issue a unit, µs, over the kinds with a known ``host_us``."""
         found = self._by_kind(at, lambda moments, unit, _: moments[unit.issued] - moments[unit.begun])
         return self._mean({kind: us for kind, us in found.items() if kind in self.host_us})
 
@@ -203,7 +214,8 @@ class Step:
     ) -> dict[str, list[float]]:
         """Return the times of units by kind.
 
-        The first unit of a window is not yet in step. It counts only if its kind has no other unit.
+        In the first unit of a window, host and device are not yet in step. So this unit counts only if its kind has no
+        other unit.
         """
         found: dict[str, list[float]] = defaultdict(list)
         first: dict[str, list[float]] = defaultdict(list)
@@ -225,7 +237,7 @@ class Step:
 
 
 class _Unit(NamedTuple):
-    """Mean time of a unit, and of its host until it has issued the unit (µs)."""
+    """Two mean times of a unit, µs: ``us`` of the whole unit, and ``issued_us`` until its host has issued it."""
 
     us: float
     issued_us: float
@@ -233,9 +245,9 @@ class _Unit(NamedTuple):
 
 @cached_per_run
 def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit:
-    """Return the unit with the traced times of its kernels and collectives.
+    """Return the times of a unit, with the traced times of its kernels and collectives.
 
-    Nodes of the kind ``without`` take no time.
+    If ``without`` is a kind, nodes of this kind take no time.
     """
     us = [graph.us if without is None else graph.without(without) for graph in step.graphs]
     at = [times(graph, each, host_factor) for graph, each in zip(step.graphs, us, strict=True)]
@@ -249,7 +261,10 @@ def _waiting(step: Step, factor: float) -> Step:
 
 @cached_per_run
 def fit_waits(step: Step) -> Step:
-    """Scale the step's waits for things outside the traces, if it has any, so that it takes its untraced time."""
+    """Scale the step's waits for things outside the traces so that the simulated step takes its untraced time.
+
+    Return the step unchanged if it has no such waits, or if its untraced time is unknown.
+    """
     target = step.untraced_us
     if target is None or not any(graph.outside for graph in step.graphs):
         return step
@@ -268,9 +283,10 @@ def fit_waits(step: Step) -> Step:
 
 @cached_per_run
 def _by_itself(step: Step) -> float:
-    """Return the factor with which the host takes its own time, without waits for things outside the traces.
+    """Return the host's factor with which the simulated host takes its measured time.
 
-    The host's own time is known as a lower quartile, which contains the least of such waits.
+    The simulation leaves out waits for things outside the traces, because the measured time is a lower quartile, which
+    contains the least of such waits.
     """
     free = _waiting(step, 0.0) if any(graph.outside for graph in step.graphs) else step
     return _reaching(step.measured_host_us, lambda x: _traced(free, x).issued_us, _HOST_LEAST, _HOST_MOST)
@@ -278,11 +294,15 @@ def _by_itself(step: Step) -> float:
 
 @cached_per_run
 def host_factor_of(step: Step) -> float:
-    """Return the factor on the host's work. Return 1 if no untraced time is known.
+    """Return the factor on the host's work.
 
-    * The factor with which the host takes its own time, if the unchanged step then takes its untraced time.
-    * Else the factor with which the unchanged step takes its untraced time. If no factor reaches that time, the factor
-      nearest to 1 that comes closest.
+    * If the host's own time was measured, the factor F is the one with which the simulated host takes that time. F
+      counts if the unchanged step then takes its untraced time, or if that time is unknown. Otherwise the factor with
+      which the unchanged step takes its untraced time counts. But F counts all the same if that factor lies outside the
+      spread of the host's times, or if kernels limit the step.
+    * If it was not measured, the factor with which the unchanged step takes its untraced time counts. If no factor
+      reaches that time, the factor nearest to 1 that comes closest counts. Return 1 if the untraced time is unknown,
+      too.
     """
     if not step.measured_host_us:
         return _of_step(step)
@@ -290,10 +310,11 @@ def host_factor_of(step: Step) -> float:
     simulated = _traced(step, alone).us
     if target is None or abs(simulated / target - 1.0) <= ERROR / 2:
         return alone
-    if simulated < target:  # The host of the untraced units was slower, if its times spread that far.
+    if simulated < target:  # The host of the untraced units was slower, if the spread of its times allows that.
         slower = _reaching(target, lambda x: _traced(step, x).us, alone, _HOST_MOST)
         return slower if _traced(step, slower).issued_us <= step.measured_host_us * step.host_range[1] else alone
-    # If even the fastest host leaves the step too long, kernels limit it, and its time does not show the host's time.
+    # Even with the fastest host the simulated step may be too long. Then kernels limit the step, and its time tells
+    # nothing about the host.
     witness = target > _traced(step, _HOST_LEAST).us * (1.0 + ERROR / 2)
     return min(alone, _of_step(step)) if witness else alone
 
@@ -317,9 +338,9 @@ def _of_step(step: Step) -> float:
 def _reaching(target: float, us: Callable[[float], float], low: float, high: float) -> float:
     """Return the factor between ``low`` and ``high`` at which ``us`` reaches ``target``, or else the nearer end.
 
-    ``us`` must remember its values. Times are maxima of straight lines in the factor, so the line through two points
-    above the target leads to the factor. Means of several units are no such maxima: if a step does not halve the
-    interval, bisection follows.
+    ``us`` must cache its values. The simulated time is a maximum of straight lines in the factor. So the line through
+    two points above the target leads to the factor. The mean of several units is no such maximum. So if a step does not
+    reduce the interval enough, the next step bisects it.
     """
 
     def crossing(one: float, other: float) -> float:
@@ -358,9 +379,9 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     least, most = step.host_range if witnessed else (1.0 / ROUGH, 1.0)
 
     def under(given: Mapping[str, Factor], left: float, which: int, host_factor: float = host) -> float:
-        """Return the step for the factors ``given``.
+        """Return the simulated step for the factors ``given``.
 
-        ``host_factor`` applies now and then. ``left`` is the share of the host's work that is left then.
+        ``host_factor`` applies to the step now and then. ``left`` is the fraction of the host's work that remains then.
         """
         us = step.us(lambda x: x.scaled(factors_of(x, given)[which]), host_factor * left)
         return now * us / _traced(step, host_factor).us
@@ -398,9 +419,10 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
 
 
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
-    """Return three rows (values, lows, highs) of the factors of a graph's kernels.
+    """Return the factors of a graph's kernels as three rows: values, lows, highs.
 
-    A factor is looked up by the kernel's problem, else its operator, else its name.
+    A factor is looked up by the kernel's problem. If the problem has none, it is looked up by the operator, then by the
+    name.
     """
     return np.array([x[:3] for x in _each(graph, given)], dtype=np.float64).reshape(-1, 3).T
 
@@ -415,10 +437,10 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
 
 
 def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
-    """Return the share of the host's work that is left (1: all).
+    """Return the fraction of the host's work that remains (1: all of it).
 
-    Saved launches are subtracted, and the extra time of changed calls is added. ``host``: the factor on the host's
-    work.
+    The time of removed launches is subtracted, and the additional time of changed calls is added. ``host``: the factor
+    on the host's work.
     """
     spared = whole = units = 0.0
     for graph, weight in zip(step.graphs, step.weights, strict=True):
@@ -429,9 +451,9 @@ def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
 
 
 def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]], host: float) -> dict[str, float]:
-    """Return what the new step waits for, as shares of 1 per kind.
+    """Return, per kind, the fraction of the new step that waits for this kind. The fractions sum up to 1.
 
-    If clocks differ, the lags of a kind may sum up to less than 0. The kind then counts as 0.
+    If the clocks of ranks differ, the lags of a kind may sum up to less than 0. The kind then gets 0.
     """
     out = dict.fromkeys(KINDS, 0.0)
     for graph, weight, us, moments in zip(step.graphs, step.weights, changed, at, strict=True):
@@ -461,23 +483,23 @@ def step_of(
 
 
 def beside_logs(tables: Tables) -> bool:
-    """Tell whether the times of the run's units come from a job that was writing its libraries' logs."""
+    """Tell whether the run's units were timed while the job wrote its libraries' logs."""
     found, logged = units(tables), ~tables.calls["category"].isin(["profiler", "untuned"])
     return not (found and found.alone) and bool(logged.any())
 
 
 @cached_per_run
 def traced_step(tables: Tables) -> Step | StepUnknown:
-    """Return the run's traces as graphs: some windows with all of their ranks.
+    """Return the run's traces as graphs, one graph per chosen window with all of its ranks.
 
-    Return the reason if none can be read.
+    If no trace can be read, return the reason.
     """
     left_out = frozenset[str]().union(*(x.sources for x in tables.left_out))
     rows = tables.sources[
         (tables.sources["run"] == tables.run)
         & ~tables.sources["source_id"].isin(list(left_out))
         & tables.sources["format"].astype(str).str.contains(FORMAT, regex=False, na=False)
-        # No unit runs in the capture of a graph.
+        # While a graph is captured, no unit runs.
         & ~tables.sources["path"].astype(str).str.contains(CAPTURES, regex=False, na=False)
     ]
     if not len(rows):
@@ -531,9 +553,9 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
 
 
 def _unchanged(source: str, path: str) -> InputFile:
-    """Return the file of a source whose trace an older logparse did not keep.
+    """Return the trace file of a source whose trace an older logparse did not store.
 
-    Raises InputError if it is gone or changed.
+    Raises InputError if the file is gone or changed.
     """
     file = InputFile(path)
     try:
@@ -548,7 +570,7 @@ def _unchanged(source: str, path: str) -> InputFile:
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Yield ids and paths of the chosen sources.
 
-    These are the first windows that most ranks traced, and windows with further kinds of units.
+    They belong to the first windows that most ranks traced, and to windows with further kinds of units.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     of = {

@@ -54,22 +54,22 @@ from logparse.libraries.torch_profiler.timeline import BACKLOG_US, KernelIdentit
 
 _QUEUE, _QUEUE_SLACK = 1024, 64
 _LAUNCH_US, _GAP_US, _RETURN_US = 6.0, 1.0, 5.0
-"""Usual lags if a trace shows none, µs: launch to kernel, kernel to kernel, and kernel to the waiting host."""
+"""Usual lags in µs if a trace shows none: from launch to kernel, kernel to kernel, and kernel to the waiting host."""
 _ROUND_US = 1.0
 """Rounding of times in µs: older traces state whole µs."""
 _LATE_US = 50.0
-"""Least time of a call that waited, µs."""
+"""Least time of a call that counts as a wait, µs."""
 _Place = tuple[int, int]
 
 
 @dataclass
 class _Stream:
-    """The work that a stream was given so far.
+    """The work that was given to a stream so far.
 
     * ``launched``: when each work was launched; −inf means before the trace.
-    * ``ended``: when it ended.
-    * ``nodes``: its node.
-    * ``tail``: the node that the next work follows.
+    * ``ended``: when each work ended.
+    * ``nodes``: the node of each work.
+    * ``tail``: the node that the stream's next work follows.
     """
 
     launched: list[float] = field(default_factory=list)
@@ -84,7 +84,7 @@ class _Stream:
         self.tail = node
 
     def given(self, by: float) -> int:
-        """Return the last node that was launched by ``by``, or 0 without such a node."""
+        """Return the last node that was launched at the time ``by`` or before. Return 0 if there is no such node."""
         count = bisect.bisect_right(self.launched, by)
         return self.nodes[count - 1] if count else 0
 
@@ -126,7 +126,7 @@ def build(traces: Sequence[RankTrace]) -> Graph:
 
 
 def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
-    """Return per trace the collectives that all ranks of their group made: kernel → key.
+    """Return, per trace, the collectives that all ranks of their group made: kernel → key.
 
     Collectives launched before the trace began (a rank's backlog) are left out.
     """
@@ -145,14 +145,14 @@ def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
 
 
 def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> list[float]:
-    """Return the time that is added to each rank's clock, so that collectives end together, µs."""
+    """Return the time that is added to each rank's clock, µs. With it, collectives end together on all ranks."""
     ends = [
         {of[work.kernel]: work.end for work in trace.works if work.kernel in of}
         for trace, of in zip(traces, keys, strict=True)
     ]
     out = [0.0] * len(traces)
     for i in range(1, len(traces)):
-        for j in range(i):  # A rank shares a group with a rank before it, or keeps its own clock.
+        for j in range(i):  # An earlier rank of the same group sets its clock.
             both = ends[i].keys() & ends[j].keys()
             if both:
                 out[i] = out[j] + float(np.median([ends[j][x] - ends[i][x] for x in both]))
@@ -161,7 +161,7 @@ def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> 
 
 
 class _Rank:
-    """Adds the nodes of one rank's trace, in the order of time."""
+    """Builder of the nodes of one rank's trace, in the order of time."""
 
     def __init__(self, nodes: Nodes, trace: RankTrace, begin: float, kernels: Sequence[int], keys: dict[int, object]):
         self._nodes, self._trace, self._begin, self._kernels = nodes, trace, begin, kernels
@@ -222,7 +222,10 @@ class _Rank:
             take[type(todo[i])](todo[i])
 
     def _add_backlog(self) -> None:
-        """Add a node for what the device ran before its first work, if that work waited longer than a launch takes."""
+        """Add a node for work that ran on the device before its first work in the trace.
+
+        The node is added if that first work waited longer than a launch takes.
+        """
         begun = [(x.start, x) for x in self._trace.works if x.correlation in self._call_of]
         first = min(begun, key=lambda x: x[0])[1] if begun else None
         if first is None or first.start - self._call_of[first.correlation].end <= BACKLOG_US:
@@ -239,7 +242,7 @@ class _Rank:
         return [Unit(min(x.start for x in self._trace.calls), max(ends), "")] if ends else []
 
     def bounds(self) -> list[Bounds]:
-        """Return the bounds of each unit: from one moment at which host and device are done to the next such moment."""
+        """Return the bounds of each unit. Bounds are moments at which both host and device are done with a unit."""
         units = self._units()
         nodes: list[int] = []
         for at in [units[0].start, *(x.end for x in units)] if units else []:
@@ -255,7 +258,7 @@ class _Rank:
     def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
         """Add the thread's next node and return it.
 
-        ``host``: time that the thread worked since its last node, µs. None: all of the time.
+        ``host``: time that the thread worked since its last node, µs. None means that it worked all of the time.
         """
         before = self._last.get(thread, 0)
         at -= self._begin
@@ -336,9 +339,10 @@ class _Rank:
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
-        """Return the work that a wait for an event waits for, or 0 for none.
+        """Return the node of the work that a wait for an event waits for. Return 0 if there is no such work.
 
-        It is the work that the trace states. Without a statement it is the work that ended last, at most at ``by``.
+        If the trace names the work, return that work. Otherwise return the work that ended last, among works that were
+        launched before the call and had ended at the time ``by``.
         """
         if wait is not None and wait.record in self._records:
             stated = self._streams.get(wait.on) if wait.on else None
@@ -376,7 +380,7 @@ class _Rank:
         else:
             took = self._took.get(work.correlation, 0.0) if kernel >= 0 else 0.0
             node = nodes.add(start + work.us, kind, tail, b, lag, lag_b, us=work.us, kernel=kernel, launch=took)
-            if launch and kind == COMMUNICATION:  # Without a launch in the trace it is work of the step before.
+            if launch and kind == COMMUNICATION:  # Otherwise it belongs to the step before.
                 self.unmatched_us += work.us
                 nodes.outside.append(node)
         stream.add(launch[1] if launch else NEVER, work.end, node)
@@ -385,7 +389,9 @@ class _Rank:
             self._in_graph(work, node)
 
     def _lags(self, start: float, tail: int, launch: tuple[int, float] | None, within: bool) -> tuple[float, float]:
-        """Return the lags after the work before and after the launch. The later of the two has the observed lag."""
+        """Return the lags after the work before and after the launch. The later of the two events gets the observed
+        lag.
+        """
         gap = start - self._nodes.at[tail]
         if launch is None:
             return gap, NEVER
@@ -397,9 +403,9 @@ class _Rank:
         return min(self._usual.gap, gap), lag
 
     def _within_graph(self, work: Work) -> list[int]:
-        """Return the node that a graph's kernel follows if it is the first on its stream.
+        """Return the node that a graph's kernel follows if the kernel is the first on its stream.
 
-        It is the kernel of another stream that ended last before it.
+        It is the kernel of another stream that was the last to end before this kernel began.
         """
         seen = self._graphs.setdefault(work.correlation, {})
         if work.stream in seen:
@@ -422,8 +428,8 @@ class _Rank:
 def _launches(trace: RankTrace) -> dict[int, float]:
     """Return the time that the host spent on launching each kernel, by correlation, µs.
 
-    It consists of the call, the fill right before it, and the work of the same operator since its launch before. A
-    launch that waited for room counts without the call.
+    The time consists of three parts: the call, the fill right before it, and the work of the same operator since its
+    previous launch. If the launch waited for room in the queue, the call is left out.
     """
     of = {x.correlation: trace.identities[x.kernel].op if x.kernel >= 0 else None for x in trace.works}
     before: dict[Thread, tuple[object, float, float | None]] = {}
@@ -441,19 +447,23 @@ def _launches(trace: RankTrace) -> dict[int, float]:
 
 
 def _full(held: Counter[int]) -> int:
-    """Return how many works are outstanding in a full queue: the number that most of the long launches left behind."""
+    """Return how many works are outstanding when a queue is full.
+
+    It is the number that most long launches had outstanding when they returned, among numbers near the usual limit.
+    """
     near = {depth: count for depth, count in held.items() if abs(depth - _QUEUE) <= _QUEUE_SLACK}
     return max(near, key=lambda x: (near[x], x), default=_QUEUE)
 
 
 @dataclass(frozen=True)
 class _Usual:
-    """Values that are usual in a trace. Lags in µs.
+    """Usual values of a trace. Lags in µs.
 
-    * ``launch``: launch to work. The lower quartile, because work of an idle stream may also wait for another stream.
-    * ``gap``: work to work.
-    * ``back``: work to the host that waits for it.
-    * ``queue``: number of works that its queue holds; 0 if it was never full.
+    * ``launch``: lag from launch to work. It is the lower quartile, because work of an idle stream may also wait for
+      another stream.
+    * ``gap``: lag from work to work.
+    * ``back``: lag from work to the host that waits for it.
+    * ``queue``: number of works that the stream's queue holds; 0 if the queue was never full.
     * ``places``: each launch's place in its stream.
     * ``host_copies``: end of each copy to or from the host.
     """

@@ -1,7 +1,7 @@
-"""A step as a graph of moments, and its times when the graph is run again.
+"""A step as a graph of moments, and the times of these moments if kernels take other times.
 
-A node is a moment: a point of a host thread, the end of a kernel, or a rendezvous. It follows at most two nodes ``a``
-and ``b``, and its time is::
+A node is a moment: a point of a host thread, the end of a kernel, or a rendezvous. A node follows at most two nodes,
+``a`` and ``b``. Its time is::
 
     max(time[a] + lag_a + host_factor · host, time[b] + lag_b) + us
 
@@ -9,7 +9,8 @@ and ``b``, and its time is::
 * ``us``: time of a kernel or a transfer, µs.
 * ``lag_a``, ``lag_b``: times that the machine takes whatever the host's speed, µs.
 
-Nodes are ordered so that each follows earlier ones, and one pass gives all times. Node 0 is the beginning.
+The nodes are sorted so that each node comes after the nodes that it follows. So one pass computes all times. Node 0 is
+the beginning.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ Ints = npt.NDArray[np.int64]
 
 HOST, KERNELS, COMMUNICATION, LOADING = range(4)
 KINDS = ("host", "kernels", "communication", "data loading")
-"""Kinds of time before a node."""
+"""Kinds of time that can pass before a node."""
 NEVER = float("-inf")
 _PASSES = 64
 
 
 class Bounds(NamedTuple):
-    """The nodes at which a unit of work of a rank begins and ends, and its kind.
+    """The nodes at which a unit of work of a rank begins and ends, and the unit's kind.
 
-    ``begun`` and ``issued`` are the beginning and the end on its host alone.
+    ``first`` and ``last`` are the nodes of host and device together. ``begun`` and ``issued`` are the beginning and the
+    end on the unit's host alone.
     """
 
     rank: int
@@ -102,10 +104,11 @@ class Nodes:
 
 @dataclass(eq=False)
 class Graph:
-    """A graph of moments as arrays of the nodes' values (see the module).
+    """A graph of moments, as arrays with one value per node (the module's docstring explains them).
 
-    ``outside``: nodes of batches that came from a loader's workers, and of collectives whose other ranks no trace
-    shows. ``notes``: remarks for the user, as format texts of a number.
+    * ``outside``: nodes that wait for something outside the traces: batches from a loader's workers, and collectives
+      with ranks that left no trace.
+    * ``notes``: remarks for the user, as format texts of a number.
     """
 
     a: Ints
@@ -130,7 +133,7 @@ class Graph:
     def launches_us(self, of: Sequence[bool]) -> float:
         """Return the time that the host spent on launching kernels, µs.
 
-        ``of`` is True for the identities that count.
+        Only identities for which ``of`` is True are summed.
         """
         return float(self.launch[np.r_[np.array(of, dtype=bool), False][self.kernel]].sum())
 
@@ -156,7 +159,7 @@ def make_graph(
     values = {name: np.array(column) for name, column in vars(nodes).items() if name != "outside"}
     at, a, b = values.pop("at"), values["a"], values["b"]
     own = np.arange(len(at))
-    # Clocks may contradict a dependency. A node is never sorted before the nodes that it follows.
+    # Clocks may contradict a dependency. Even then, no node is sorted before the nodes that it follows.
     for _ in range(_PASSES):
         least = np.maximum(at[a], at[b])
         wrong = (at < least) | ((at == least) & (np.maximum(*(np.where(at[x] == at, x, -1) for x in (a, b))) > own))
@@ -182,7 +185,10 @@ def make_graph(
 
 
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:
-    """Return the time of each node (µs after the beginning) for the times ``us`` of kernels and transfers."""
+    """Return the time of each node (µs after the beginning).
+
+    ``us``: times of kernels and transfers, as in the trace by default.
+    """
     took = graph.us if us is None else us
     columns = (graph.a, graph.b, graph.lag_a + host_factor * graph.host + took, graph.lag_b + took)
     out = [0.0]
@@ -193,9 +199,9 @@ def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> l
 
 
 def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) -> dict[str, float]:
-    """Return the time per kind that the step waits for, µs.
+    """Return the time that the step waits for each kind, µs.
 
-    The times are taken along the paths that determine the end of each rank's units.
+    The function walks back from the end of each rank's units, along the node that each node waited for.
     """
     out = np.zeros(len(KINDS))
     moments: Floats = np.array(at)
@@ -214,7 +220,7 @@ def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) ->
             node = follows[node]
         kind = graph.kind[path]
         passed = moments[path] - np.maximum(moments[before[path]], begin)
-        # If its launch was the last thing that a kernel needed, it waits for the host until the launch.
+        # If a kernel waited for its launch last, it waited for the host until the launch.
         launched = ~first[path] & ((kind == KERNELS) | (kind == COMMUNICATION))
         launch = np.where(launched, np.maximum(passed - us[path], 0.0), 0.0)
         out += np.bincount(kind, passed - launch, len(KINDS))

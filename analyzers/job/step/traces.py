@@ -1,6 +1,6 @@
 """One process's trace as the simulation reads it: the row that ``ingest`` stored, as objects.
 
-``logparse/libraries/torch_profiler/timeline.py`` describes the row and the events that it is made of.
+``logparse/libraries/torch_profiler/timeline.py`` describes the row and the events from which it is made.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ class Work:
 
 
 class Wait(NamedTuple):
-    """The wait of ``stream`` for an event: for the work on the stream ``on`` launched before the call ``record``."""
+    """The wait of ``stream`` for an event.
+
+    The stream waits for the work on the stream ``on`` that was launched before the call ``record``.
+    """
 
     stream: tuple[int, int]
     on: tuple[int, int] | None
@@ -69,7 +72,7 @@ class Unit(NamedTuple):
 
 
 class Handoff(NamedTuple):
-    """The moment ``at`` from which thread ``other`` goes on at the point that thread ``one`` has reached."""
+    """A handoff between threads: at the time ``at``, thread ``other`` goes on where thread ``one`` has arrived."""
 
     at: float
     one: Thread
@@ -77,9 +80,9 @@ class Handoff(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The time in which a thread got a batch from a loader, µs.
+    """The time in which a thread got a batch from a data loader, µs.
 
-    ``by_workers``: True if the thread waited for workers, False if it loaded the batch itself.
+    ``by_workers``: True if the thread waited for worker processes, False if it loaded the batch itself.
     """
 
     start: float
