@@ -27,8 +27,8 @@ from logparse.libraries.own import job_units
 PAIRS, MOST_PAIRS = 3, 4
 """Usual and largest number of pairs of runs side by side.
 
-A fourth pair is run only if three pairs decide nothing. Two pairs are usually too few, because their interval is 3.6 times as
-wide as the interval of three.
+A fourth pair is run only if three pairs decide nothing. Two pairs are usually too few, because their interval is 3.6
+times as wide as the interval of three.
 """
 RUNS = 3
 """Number of runs of each job if the runs cannot be side by side.

@@ -1,7 +1,8 @@
-"""Prove that a job applied what it was asked to.  Its processes leave marks (``libraries/own/applied_marks.py``).
+"""Proof that a job applied the requested settings and scripts, by marks that its processes leave.
 
-A setting acts only if Python imports torch with logparse's folder on its path.  A script acts only on the machine that
-its files are for.  If a setting or script left no mark, the job ran without it, and nothing may be compared with it.
+``libraries/own/applied_marks.py`` describes the marks.  A setting acts only if Python imports torch with logparse's
+folder on its path.  A script acts only on the machine for which its files were made.  If a setting or script left no
+mark, the job ran without it.  Then the job's times say nothing about that setting or script.
 """
 
 from __future__ import annotations
@@ -26,21 +27,22 @@ VARIABLE = "LOGPARSE_APPLIED"
 Without the variable, or without the folder, no mark is left.
 """
 FOLDER, ASKED_FILE = "applied", "asked.json"
-"""Folder of marks within the folder of a capture, and file beside the marks that states what was asked."""
+"""Folder of marks within the folder of a capture, and the file beside the marks that lists what was requested."""
 NOT_APPLIED = 125
-"""Exit code of ``run`` and ``tune`` if a job ended well, but a setting or script that was to act left no mark.
+"""Exit code of ``run`` and ``tune`` if a job ended well, but a requested setting or script left no mark.
 
-``env``, ``timeout`` and ``docker run`` give 125 for an error of their own, beside 126 and 127.
+``env``, ``timeout`` and ``docker run`` use 125 for errors of their own, beside 126 and 127.
 """
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Settings and scripts that are to act in a job.
+    """Settings and scripts that a job is to apply.
 
-    * ``settings``: the settings of the module ``apply.py``.  None means that it names none, so any setting may act.
+    * ``settings``: the settings that the module ``apply.py`` lists.  None means that the module has no list, so any
+      setting may act.
     * ``scripts``: the folders of the scripts.
-    * ``marking``: True if the module knows how to leave marks.
+    * ``marking``: True if the module leaves marks.
     """
 
     settings: tuple[str, ...] | None = ()
@@ -48,7 +50,7 @@ class Asked:
     marking: bool = True
 
     def write(self, folder: Path) -> None:
-        """Write what was asked beside the marks.
+        """Write the requested settings and scripts beside the marks.
 
         An error, such as a full disk, is ignored, so that the job still runs.
         """
@@ -59,7 +61,7 @@ class Asked:
 
 
 def asked_of(overrides: Path) -> Asked:
-    """Return what ``run --with`` this folder is to apply."""
+    """Return the settings and scripts that ``run --with`` this folder is to apply."""
     scripts = tuple(path.parent.name for path in sorted(overrides.glob("*/apply.sh")))
     try:
         text = (overrides / "apply.py").read_text(encoding="utf-8")
@@ -69,9 +71,9 @@ def asked_of(overrides: Path) -> Asked:
 
 
 def _alone(text: str) -> tuple[str, ...] | None:
-    """Return the settings that the module applies by itself, which it lists as ``ALONE``.
+    """Return the list ``ALONE`` of a module: the settings that the module applies by itself.
 
-    Return None if it has no such list.
+    Return None if the module has no such list.
     """
     try:
         found = [
@@ -134,9 +136,7 @@ def read_marks(folder: Path) -> Applied:
 
 
 def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
-    """Return a line for the user for each setting or script that was to act and left no mark, with the likely
-    reason.
-    """
+    """Return a line for the user per requested setting or script that left no mark, with the likely reason."""
     out = []
     names = [name for name in asked.settings or () if name not in found.settings]
     if names or (asked.settings is None and not found.settings and not found.models):
@@ -167,7 +167,7 @@ def _why(asked: Asked, command: Sequence[str]) -> str:
 
 
 def _flags_of_python(command: Sequence[str]) -> Iterator[str]:
-    """Yield the letters of the options without a value of each Python that the words start."""
+    """Yield the letters of the options without a value of each Python that the command starts."""
     words = iter(command)
     for word in words:
         if re.fullmatch(r"python[\d.]*", os.path.basename(word)):

@@ -10,9 +10,10 @@ anything else                          a pipe
 not copied, or closed by the caller    itself
 =====================================  ================================================================================
 
-A process that the job leaves behind may keep such an output open.  Then the output gets a reader that outlives this
-process (``copy_on.py``).  This reader goes on writing the copies.  It also writes to standard output or error if that
-is a terminal or a file.  It does not write to a pipe, because whoever reads that pipe to its end would wait for it.
+A process that the job leaves behind may keep such an output open.  Then a reader process that outlives logparse takes
+over the output (``copy_on.py``).  The reader goes on writing the copies.  It also writes to standard output or error if
+that is a terminal or a file.  It does not write to a pipe, because a program that reads the pipe to its end would then
+wait for the reader.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ from logparse.capture import copy_on
 _IDLE_S, _LAST_S = 0.2, 2.0
 """Times after the job's end, s.
 
-After ``_IDLE_S`` without output all is read.  Output after ``_LAST_S`` comes from other processes.
+After ``_IDLE_S`` without output, all output of the job has been read.  Output after ``_LAST_S`` comes from other
+processes.
 """
 _NAMES = {1: "standard output", 2: "standard error"}
 _readers: list[subprocess.Popen[bytes]] = []
 """Readers of outputs that outlived their jobs.
 
-They are kept here, because each is a child of this process until that ends.
+The list keeps them, because each reader is a child of this process until the reader ends.
 """
 
 
@@ -52,8 +54,10 @@ They are kept here, because each is a child of this process until that ends.
 class _Channel:
     """One output of the job.
 
-    ``source`` is the end that is read, and ``theirs`` the end that the job writes.  ``own`` is 1 or 2 (standard output
-    or error).  ``files`` get the copies.
+    * ``source``: the end that logparse reads.
+    * ``theirs``: the end that the job writes.
+    * ``own``: the number of the output, 1 (standard output) or 2 (standard error).
+    * ``files``: the files that get the copies.
     """
 
     source: int
@@ -61,7 +65,7 @@ class _Channel:
     own: int
     files: Sequence[Path]
     outputs: dict[int, str] = field(default_factory=dict)
-    ended: bool = False  # True if its last writer has gone
+    ended: bool = False  # True once the last process that writes to it has gone
 
     @property
     def terminal(self) -> bool:
@@ -72,7 +76,7 @@ class CopiedOutputs:
     """Outputs of a job and the files that get copies: ``{1: [files], 2: [files]}``.
 
     ``theirs`` replaces the job's outputs.  Call ``started`` once the job has them.  After the context has ended,
-    ``lost`` says which copies are incomplete, and why.
+    ``lost`` tells which copies are incomplete, and why.
     """
 
     def __init__(self, files: Mapping[int, Sequence[Path]]) -> None:
@@ -96,7 +100,10 @@ class CopiedOutputs:
         return self
 
     def started(self) -> None:
-        """Begin to copy.  The job has its outputs by now, so this process closes its own ends of them."""
+        """Begin to copy.
+
+        The job has its outputs by now.  So this process closes its own copies of the ends that the job writes.
+        """
         self._give_up_theirs()
         for channel in self._channels:
             pump = threading.Thread(target=self._pump, args=(channel,), name="logparse-copy", daemon=True)
@@ -130,7 +137,7 @@ class CopiedOutputs:
             channel.theirs = -1
 
     def _pump(self, channel: _Channel) -> None:
-        """Empty the source even if a copy or this process's output fails, because the job must never wait."""
+        """Read the source until it is empty, even if writing a copy fails, because the job must never wait."""
         channel.outputs[os.dup(channel.own)] = _NAMES[channel.own]
         for path in channel.files:
             try:
@@ -149,7 +156,7 @@ class CopiedOutputs:
             try:
                 data = os.read(channel.source, 1 << 16)
             except OSError as error:
-                if error.errno != errno.EIO:  # EIO: a terminal whose last writer has gone
+                if error.errno != errno.EIO:  # EIO: no process writes to the terminal any more
                     self.lost.append(f"{_NAMES[channel.own]}: {error.strerror}")
                 data = b""
             if not data:
@@ -168,7 +175,7 @@ class CopiedOutputs:
                 os.close(output)
 
     def _hand_over(self, channel: _Channel) -> None:
-        """Start a process that empties this output from now on."""
+        """Start a process that reads this output from now on."""
         kept = [x for x, name in channel.outputs.items() if name not in _NAMES.values() or _holds_nobody_up(x)]
         _readers[:] = [x for x in _readers if x.poll() is None]
         try:
@@ -179,7 +186,7 @@ class CopiedOutputs:
                 stderr=subprocess.DEVNULL,
                 cwd="/",
                 pass_fds=(channel.source, *kept),
-                start_new_session=True,  # so that a Ctrl-C at the terminal does not reach it
+                start_new_session=True,  # So a Ctrl-C at the terminal does not reach it
             )
         except OSError as error:
             self.lost.append(f"{_NAMES[channel.own]}, which a process that the job left behind keeps: {error.strerror}")
@@ -188,7 +195,10 @@ class CopiedOutputs:
 
 
 def _is_closed(output: int) -> bool:
-    """Tell whether a program that this process starts finds the output closed, because the caller left it closed."""
+    """Tell whether a program that this process starts would find the output closed.
+
+    That is so if the caller had closed the output and this process has left it closed.
+    """
     try:
         return not os.get_inheritable(output)
     except OSError:
@@ -200,16 +210,19 @@ def _is_one_terminal() -> bool:
 
 
 def _holds_nobody_up(output: int) -> bool:
-    """Tell whether nobody waits for the end of this output.  The reader of a pipe would wait."""
+    """Tell whether no program waits for the end of this output.  The reader of a pipe would wait."""
     mode = os.fstat(output).st_mode
     return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
 
 def _terminal(output: int) -> tuple[int, int]:
-    """Open a new terminal with an output's size.  Return its two ends.  It passes on unchanged what is written."""
+    """Open a new terminal with an output's size.  Return its two ends.
+
+    The terminal passes on unchanged what is written to it.
+    """
     read, write = os.openpty()
     attributes = termios.tcgetattr(write)
-    attributes[1] &= ~termios.OPOST  # the terminal behind it makes its line ends
+    attributes[1] &= ~termios.OPOST  # The real terminal converts line ends
     termios.tcsetattr(write, termios.TCSANOW, attributes)
     with contextlib.suppress(OSError):
         fcntl.ioctl(write, termios.TIOCSWINSZ, _size(output))

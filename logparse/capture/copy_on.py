@@ -1,7 +1,7 @@
-"""Read an output after logparse itself has ended, for a process that the job left behind and that keeps it open.
+"""Read an output after logparse itself has ended, because a process that the job left behind still writes to it.
 
-This file is run by its path, because it must start within milliseconds.  It lives as long as that process.  Without a
-reader the process would die of SIGPIPE at its next output, or wait for ever with a full pipe.
+This file is run by its path, because it must start within milliseconds.  It runs as long as that process runs.  Without
+a reader the process would die of SIGPIPE at its next output, or wait for ever because its pipe is full.
 """
 
 import os
@@ -9,14 +9,14 @@ import sys
 
 
 def copy_on(source: int, outputs: list[int]) -> None:
-    """Copy all bytes from ``source`` to the outputs until its last writer has gone.
+    """Copy all bytes from ``source`` to the outputs until no process writes to ``source`` any more.
 
-    An output that fails is left out.
+    If writing to an output fails, that output gets no further bytes.
     """
     while True:
         try:
             data = os.read(source, 1 << 16)
-        except OSError:  # it is a terminal whose last writer has gone
+        except OSError:  # no process writes to the terminal any more
             return
         if not data:
             return

@@ -1,12 +1,12 @@
-"""Run a user's command with the output, signals and exit code that it has when it is called directly.
+"""Run a user's command with the same output, signals and exit code as if the user had run it directly.
 
-Standard input, output and error are the command's own.  There are two exceptions: a copy of its output is requested
-(MIOpen writes nowhere else), or the command runs several times.  ``copied_outputs.py`` and ``kept_input.py`` state what
-the command has then.
+The command has the same standard input, output and error as this process.  There are two exceptions: a copy of the
+output is requested (MIOpen writes only there), or the command runs several times.  ``copied_outputs.py`` and
+``kept_input.py`` describe what the command has in these cases.
 
-At a terminal the command stays in the foreground group.  Ctrl-C, Ctrl-\\ and Ctrl-Z reach it and this process from
-there, and a shell's ``fg`` wakes both.  Copied outputs are not the *controlling* terminal.  A shell with job control
-that runs on them finds no controlling terminal.
+At a terminal the command stays in the foreground group.  So Ctrl-C, Ctrl-\\ and Ctrl-Z reach both the command and this
+process, and a shell's ``fg`` wakes both.  If outputs are copied, they are not the *controlling* terminal.  So a shell
+with job control that runs on them finds no controlling terminal.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Ended:
 
 
 def unrunnable(program: str, environ: Mapping[str, str]) -> Ended | None:
-    """Return how a program ends if it cannot be started.  Return None if it can."""
+    """Tell how a program would end that cannot be started.  Return None if it can be started."""
     if shutil.which(program, path=environ.get("PATH")):
         return None
     there = os.path.exists(program)
@@ -64,17 +64,17 @@ def run(
     copy: Path | None = None,
     stdin: KeptInput | None = None,
 ) -> Ended:
-    """Run ``command`` to its end.  Forward every signal that it did not get itself.
+    """Run ``command`` to its end.  Forward every signal that the command did not get itself.
 
-    * ``copy_stderr``: a file that gets a copy of its standard error.
+    * ``copy_stderr``: a file that gets a copy of the command's standard error.
     * ``copy``: a file to which both outputs are appended.
-    * ``stdin``: its standard input, if it runs several times.
+    * ``stdin``: the standard input, if the command runs several times.
 
-    Raises InputError if signals cannot be told apart (on other systems than Linux), or if standard input cannot be
-    given again.
+    Raises InputError if the senders of signals cannot be told apart (on other systems than Linux), or if the standard
+    input cannot be given again.
     """
     files = {1: [x for x in (copy,) if x], 2: [x for x in (copy_stderr, copy) if x]}
-    # The outputs end first, after the last process that writes them.
+    # The copies end before ``together``, but after the last process that writes to the outputs.
     with Together() as together, CopiedOutputs(files) as outputs:
         together.on_resize = outputs.resize if outputs.theirs else None
         with stdin.given() if stdin else contextlib.nullcontext(_OWN) as given:

@@ -49,7 +49,7 @@ class KeptInput:
 
     @contextlib.contextmanager
     def given(self) -> Iterator[Mapping[int, int]]:
-        """Yield the replacement of descriptor 0 for one start, until the context ends.
+        """Yield the replacement of descriptor 0 for one start.  The replacement is valid until the context ends.
 
         An empty mapping means that the start has the descriptor of this process.  Raises InputError if the input cannot
         be given again.
@@ -86,7 +86,7 @@ class KeptInput:
             feeder.join()
 
     def _feed(self, write: int, over: threading.Event) -> None:
-        """Write all that was kept, then what comes, until the job reads no more or has ended."""
+        """Write the bytes that were kept, then the bytes that arrive, until the job reads no more or has ended."""
         os.set_blocking(write, False)
         writable = select.poll()
         writable.register(write, select.POLLOUT)
@@ -108,7 +108,9 @@ class KeptInput:
         os.close(write)
 
     def _data(self, at: int) -> bytes | None:
-        """Return bytes behind the first ``at`` bytes. Return no bytes at the end. Return None if nothing came yet."""
+        """Return the bytes after the first ``at`` bytes. Return no bytes at the end. Return None if nothing has arrived
+        yet.
+        """
         with self._lock:
             if at < self._size:
                 return os.pread(self._kept, _CHUNK, at)

@@ -83,7 +83,7 @@ def rocminfo(text: str) -> list[dict[str, str]]:
 
 
 def _as_hip_counts(agent: dict[str, str]) -> dict[str, str]:
-    """Return an agent of the HSA runtime with its CUs as HIP counts them (``logparse.target.hip_count``)."""
+    """Return an agent of the HSA runtime with the number of CUs that HIP reports (``logparse.target.hip_count``)."""
     if not (_PAIRS_CUS.match(agent["arch"]) and agent.get("cu_count", "").isdecimal()):
         return agent
     if os.environ.get("GPU_ENABLE_WGP_MODE") == "0":
@@ -126,7 +126,7 @@ def _device(properties: Any) -> dict[str, str]:
 def loaded_libraries() -> dict[str, str]:
     """Return versions that the loaded libraries report.
 
-    A text is empty if ROCm's headers must not supply that version.
+    An empty text means that ROCm's headers must not replace this version.
     """
     out = {}
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
@@ -139,7 +139,7 @@ def loaded_libraries() -> dict[str, str]:
     own["libhipblaslt"] = ("hipblaslt_version", "hipblaslt_revision")
     for library, names in own.items():
         if library in paths and ROCM.resolve() not in paths[library].resolve().parents:
-            out.update(dict.fromkeys(names, ""))  # bundled with torch: the headers belong to another build
+            out.update(dict.fromkeys(names, ""))  # torch bundles it, so the headers belong to another build
     if "libMIOpen" in paths:
         numbers = [ctypes.c_size_t() for _ in range(3)]
         if ctypes.CDLL(str(paths["libMIOpen"])).miopenGetVersion(*map(ctypes.byref, numbers)) == 0:
@@ -164,7 +164,7 @@ PROBES: tuple[Callable[[], dict[str, str]], ...] = (rocm_files, rocm_tools, nvid
 
 
 def main() -> None:
-    """Print the facts of each probe as soon as it ends, because a later probe may hang, as GPUs do."""
+    """Print the facts of each probe as soon as the probe ends, because a later probe may hang (GPUs do)."""
     here = Path(__file__).resolve().parent  # this folder's modules must not shadow modules that torch imports
     sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
     for probe in PROBES:

@@ -1,4 +1,4 @@
-"""Notes of a job's processes about their observation, for the user once the job has ended."""
+"""Notes that a job's processes wrote about their observation, for the user once the job has ended."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from logparse.libraries.own import job_units
 
 @dataclass(frozen=True)
 class Observed:
-    """Number of processes that wrote counts, number of units that they counted in all, and number of processes per
-    note.
-    """
+    """Number of processes that wrote counts, sum of the units that they counted, and number of processes per note."""
 
     processes: int
     units: int
@@ -30,7 +28,10 @@ class Observed:
 
 
 def observed(folder: Path) -> Observed:
-    """Read what a job's processes wrote into the folder of its capture.  A file that was cut off is left out."""
+    """Read the counts and notes that a job's processes wrote into the folder of its capture.
+
+    An incomplete file is left out.
+    """
     found, units, notes = 0, 0, Counter[str]()
     for path in sorted(folder.glob("units_*.json")):
         try:
@@ -44,9 +45,9 @@ def observed(folder: Path) -> Observed:
 
 
 def untraced(folder: Path, found: Observed) -> str:
-    """Tell why a traced job has neither a unit of work nor a trace, and what to do.
+    """Tell why a traced job has neither a unit of work nor a trace, and what the user can do.
 
-    Return an empty text if it has one.
+    Return an empty text if the job has a unit or a trace.
     """
     if found.units or any(folder.glob(TRACES)):
         return ""

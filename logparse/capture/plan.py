@@ -45,7 +45,10 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
     "profile": (64, "each distinct GEMM with its count, when a process ends (ROCm 6.4 and later)"),
     "extended_profile": (128, "the same with the solution's name (ROCm 6.4 and later)"),
 }
-"""Bits of HIPBLASLT_LOG_MASK, by category. cuBLASLt has the first five as well.  5 is error + hints, not "level 5"."""
+"""Bits of HIPBLASLT_LOG_MASK, by category.
+
+cuBLASLt has the first five categories as well.  The mask 5 means error + hints, not "level 5".
+"""
 
 DEFAULT_MASKS = "32,64"
 TRACES = "trace_*.json.gz"
@@ -54,17 +57,17 @@ TRACES = "trace_*.json.gz"
 There is one per process and window (``in_job/logparse_in_job/``).
 """
 UNITS = 2
-"""Units of one window.  A job has three or more windows."""
+"""Number of units in one window.  A job has three or more windows."""
 _CUBLASLT_BITS, _BENCH, _AT_EXIT, _LAUNCHES = 31, 32, 64 | 128, 32 | 64 | 128
 _CUBLASLT_CALLS = 1 | 2 | 4  # cuBLASLt has neither bench nor profile; these bits replace them
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Recording of PyTorch's profiler.
+    """Request to record the job with PyTorch's profiler.
 
-    * ``units``: units per window.  0 means that only the units' times are taken, without a profiler.
-    * ``seconds``: length of a window, if windows of time are asked for.
+    * ``units``: number of units per window.  0 means that units are only timed, without a profiler.
+    * ``seconds``: length of a window, if the user asked for windows of a fixed time.
     * ``unit``: the name of the callable whose calls are units (``package.module:Class.method``).
     * ``expected``: the number of units that the job made in an earlier run (0: unknown).
     """
@@ -102,7 +105,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a job.  ``folder`` gets the logs.  ``copy`` is a file beside them for all that the job prints."""
+    """Settings of a job.
+
+    ``folder`` gets the logs.  ``copy`` is a file beside them with a copy of the job's output.
+    """
 
     folder: Path
     settings: tuple[Setting, ...]
@@ -151,7 +157,7 @@ def plan(
     if tunableop:
         settings += _tunableop(folder, environ)
     warnings = [*_mended(settings, environ), *_doubtful(command, mask, gpus, environ if tunableop else {})]
-    if trace is not None:  # adds to the job's PYTHONPATH, and replaces nothing
+    if trace is not None:  # The settings of a trace add to the job's PYTHONPATH, and replace nothing
         settings += _trace(folder, trace, environ)
     return Plan(folder, tuple(settings), tuple(warnings), copy_stderr="rocm" in gpus)
 
@@ -210,7 +216,7 @@ def _folder(folder: Path | None) -> Path:
 def _gpus(environ: Mapping[str, str]) -> set[str]:
     """Return the platforms (``rocm``, ``cuda``) that the job may use.
 
-    In doubt return both, because variables for the other platform do nothing.
+    If that is unclear, return both, because variables for the other platform have no effect.
     """
     found = set()
     if os.path.exists("/dev/kfd") or os.path.isdir(environ.get("ROCM_PATH") or "/opt/rocm"):
@@ -276,8 +282,9 @@ _CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "CUBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes overwrite each other's file"),
     "PYTORCH_TUNABLEOP_TUNING": (lambda value: value != "0", "a job that tunes records nothing untuned"),
 }
-"""Variables that a command may set (``env NAME=…``, ``mpirun -x NAME=…``): a test for values that cancel ours, and
-the reason.
+"""Variables that a command may set (``env NAME=…``, ``mpirun -x NAME=…``).
+
+Each has a test for values that cancel the settings of logparse, and the reason.
 """
 
 _ASSIGNED = re.compile(r"(?:^|[\s;=])(" + "|".join(_CANCELS) + r")=(\S*)")
@@ -325,9 +332,9 @@ def _names(mask: int) -> list[str]:
 
 
 def exports(plan: Plan, store: str | None = None, run: str | None = None) -> str:
-    """Return the settings as lines for a shell, with the meaning of the mask.
+    """Return the settings as lines for a shell, with a comment that explains the mask.
 
-    ``store`` and ``run`` are for the line that ingests the logs.
+    ``store`` and ``run`` are options of the command that ingests the logs.
     """
     lines, named = [], ["--run", run] if run else []
     for setting in plan.settings:

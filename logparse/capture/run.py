@@ -20,7 +20,10 @@ from logparse.output.files import write_file
 from logparse.text import printable
 
 Say: TypeAlias = Callable[[str], None]
-"""Function that takes one line for the user.  The line goes to standard error, because standard output is the job's."""
+"""Function that shows one line to the user.
+
+The line goes to standard error, because standard output belongs to the job.
+"""
 
 if TYPE_CHECKING:
     from logparse.ingest import Ingested
@@ -45,13 +48,13 @@ def capture(
     """Run the job, collect the machine's facts, and ingest the logs.
 
     Return the job's exit code and the results of the ingest.  ``stdin`` is the job's input if the job runs several
-    times.  ``asked`` states what the job is to apply; it leaves marks.  An error with the logs does not change the exit
-    code.  It is reported, and the logs stay in the folder.
+    times.  ``asked`` lists the settings and scripts that the job is to apply, and for which it leaves marks.  An error
+    with the logs does not change the exit code.  The error is reported, and the logs stay in the folder.
     """
-    if refused := job.unrunnable(command[0], environ):  # this comes before a store and a folder are made
+    if refused := job.unrunnable(command[0], environ):  # Checked before a store and a folder are made
         say(f"error: {printable(command[0])}: {refused.not_run}")
         return refused.code, []
-    store = open_store()  # opened before the job, because an error here must not come hours later
+    store = open_store()  # The store is opened before the job, because an error here must not come hours later
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
         made = _with_marks(plan, plan.environ(environ), asked)
@@ -95,16 +98,17 @@ def _read(
 
 
 def _without_calls(facts: Mapping[str, str]) -> str:
-    """Tell why a job's logs hold no call, as far as the facts of its machine tell."""
+    """Tell why a job's logs hold no call, as far as the machine's facts show the reason."""
     if not facts.get("arch") and not facts.get("device"):
         return "no GPU was found on this machine"
     return "did the job call one, with this command's environment and in no container?"
 
 
 def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None) -> dict[str, str]:
-    """Return the job's environment.  If the job is traced, or asked to apply something, it names a folder for marks.
+    """Return the job's environment.
 
-    A full disk may refuse the folder.  Then no mark is left.
+    If the job is traced, or is to apply something, the environment names a folder for marks.  If that folder cannot be
+    made (a full disk), no mark is left.
     """
     if asked is not None or plan.traced:
         folder = plan.folder / applied.FOLDER
@@ -140,7 +144,7 @@ def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
 def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return facts of the machine and the libraries.
 
-    The job's own interpreter collects them, with its torch and not ours.
+    The job's own interpreter collects them, because they must be facts of the job's torch.
     """
     from logparse.libraries.tunableop import validators
 
@@ -150,7 +154,7 @@ def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ
         try:
             found = json.loads(line)
         except ValueError:
-            continue  # it is a library's own line on standard output
+            continue  # The line was printed by a library
         if isinstance(found, dict):
             out |= {str(name): str(value) for name, value in found.items()}
     out = {name: value for name, value in out.items() if value}
@@ -169,15 +173,16 @@ def _probe(python: str, environ: Mapping[str, str]) -> str:
             timeout=_PROBE_SECONDS,
             check=False,
         ).stdout
-    except subprocess.TimeoutExpired as error:  # a GPU hangs: keep what was printed until then
+    except subprocess.TimeoutExpired as error:  # A GPU hangs, so only the facts printed until then are kept
         return error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else error.stdout or ""
     except OSError:
         return ""
 
 
 def interpreter(command: Sequence[str]) -> str:
-    """Return the Python that runs a command: the command itself, or the Python in a script's first line (torchrun,
-    vllm …).
+    """Return the Python that runs a command.
+
+    It is the command itself, or the Python in the first line of a script (torchrun, vllm …).
     """
     program = shutil.which(command[0]) if command else None
     if program is None:

@@ -1,12 +1,13 @@
-"""Receive the signals of this process, with their senders.  The signals interrupt nothing.
+"""Receive the signals of this process, and tell who sent them.  The signals interrupt nothing.
 
-Linux's ``signalfd`` is asked (``man 2 signalfd``).  ``signal.sigtimedwait`` of CPython would be enough, but it has a
-fault: if the process is stopped and woken (Ctrl-Z, ``fg``) after its time is over, it returns a signal that nobody sent
+This module uses Linux's ``signalfd`` (``man 2 signalfd``).  ``signal.sigtimedwait`` of CPython would be simpler, but it
+has a bug: if the process is stopped and woken (Ctrl-Z, ``fg``) after the time-out, it returns a signal that nobody sent
 (Modules/signalmodule.c, ``signal_sigtimedwait_impl``: the siginfo is read after EINTR).
 
-Threads that libraries started earlier (pyarrow, DuckDB) have no signal blocked.  Linux gives them the signals that this
-thread blocks.  The default action would end the process and leave the job behind.  So there is a handler, too.  Signals
-that it catches come without their sender.  Then SIGINT and SIGQUIT count as keys if this process is in the foreground.
+Threads that libraries started earlier (pyarrow, DuckDB) block no signal.  So Linux delivers the signals that this
+thread blocks to those threads.  The default action would then end this process and leave the job behind.  So there is
+also a handler.  The handler does not learn who sent a signal.  Then SIGINT and SIGQUIT are assumed to come from the
+keyboard if this process is in the foreground.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SIZE, _FIELDS = 128, struct.Struct("=IiiI")  # struct signalfd_siginfo: signo, 
 class Signal:
     """Signal, and the process that sent it.
 
-    ``by_key`` is True if a key at the terminal sent it to the foreground group.
+    ``by_key`` is True if a key at the terminal sent the signal to the foreground group.
     """
 
     number: int
@@ -42,10 +43,10 @@ class Signal:
 
 
 class Signals:
-    """Reader of signals from now until ``close``, for this thread and the threads that it starts meanwhile.
+    """Reader of signals from now until ``close``, for this thread and the threads that it starts before ``close``.
 
-    ``before`` is the mask of blocked signals that a started program should have.  Raises InputError on systems other
-    than Linux.
+    ``before`` is the mask of blocked signals for programs that are started.  Raises InputError on systems other than
+    Linux.
     """
 
     def __init__(self, numbers: Collection[int]) -> None:
@@ -69,7 +70,8 @@ class Signals:
             return
         self._wakes_before = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
         for number in numbers:
-            # The job ignores what the caller ignores (nohup).  A handler would not be handed on to the job.
+            # If the caller ignores a signal (nohup), the job must ignore it, too.  A handler would not be inherited by
+            # the job.
             if (theirs := signal.getsignal(number)) not in (None, signal.SIG_IGN):
                 self._handlers[number] = theirs
                 signal.signal(number, lambda number, frame: None)
@@ -103,7 +105,7 @@ class Signals:
 def _is_key(number: int) -> bool:
     """Tell whether a key at the terminal may have sent this signal.
 
-    The group of this process must be in the foreground there.
+    That is possible only if the group of this process is in the foreground.
     """
     if number not in (signal.SIGINT, signal.SIGQUIT):
         return False

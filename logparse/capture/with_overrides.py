@@ -1,9 +1,9 @@
-"""``logparse run --with overrides -- COMMAND…``: a job with the recommended files and settings, else unchanged.
+"""``logparse run --with overrides -- COMMAND…``: a job with the recommended files and settings, otherwise unchanged.
 
 Every ``apply.sh`` below the folder is sourced in the shell that starts the job.  ``apply.settings()`` of the
 ``apply.py`` in the folder runs once the job has imported torch.  Changes of the program (``apply.model``) are not made.
-Scripts and settings leave marks in the folder that the variable ``LOGPARSE_APPLIED`` names.  The marks prove that they
-acted.
+Scripts and settings leave marks in the folder that the variable ``LOGPARSE_APPLIED`` names.  The marks prove that
+scripts and settings acted.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from logparse.errors import InputError
 from logparse.quoting import Shell, filled, joined, shell_word
 
 FOLDER = Path(_in_job).parent
-"""Folder that stands first on the job's PYTHONPATH. See ``in_job/sitecustomize.py``."""
+"""First folder on the job's PYTHONPATH. See ``in_job/sitecustomize.py``."""
 UNITS_FILE = FOLDER / "trace_units.py"
 WITH_TORCH = "LOGPARSE_WITH_TORCH"
 
 
 @dataclass(frozen=True)
 class Ran:
-    """Result of a job: how it ended, what its processes applied, and what was to act but left no mark, with the
-    reasons.
-    """
+    """Result of a job: how the job ended, what its processes applied, and what left no mark, with the reasons."""
 
     ended: job.Ended
     found: marks.Applied
@@ -74,8 +72,8 @@ def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os
 def _marks_folder(environ: Mapping[str, str]) -> Iterator[Path]:
     """Yield a new folder for marks.
 
-    It lies within the marks folder of a ``capture`` around this command, which reads it.  Without such a capture the
-    folder is temporary.
+    If a ``capture`` around this command has a folder for marks, the new folder lies in that folder, so that the capture
+    reads the marks.  Otherwise the new folder is temporary.
     """
     around = environ.get(marks.VARIABLE)
     if around and os.path.isdir(around):
@@ -86,9 +84,9 @@ def _marks_folder(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return the command and the environment by which the job runs.
+    """Return the command and the environment with which the job runs.
 
-    Raises InputError if the folder holds neither of the files.
+    Raises InputError if the folder holds neither ``apply.sh`` nor ``apply.py``.
     """
     scripts, module = sorted(overrides.absolute().glob("*/apply.sh")), overrides.absolute() / "apply.py"
     if not scripts and not module.is_file():
