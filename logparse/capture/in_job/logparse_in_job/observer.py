@@ -1,6 +1,6 @@
 """Observer of the job's units of work.  It counts them, names their kinds, times them, and has them traced.
 
-``install`` installs it once the job has executed torch.  The environment states what is asked for:
+``install`` installs the observer once the job has executed torch.  These environment variables tell what to observe:
 
 =========================  ===================================================================================
 LOGPARSE_TRACE_DIR         the folder for traces and counts
@@ -48,7 +48,7 @@ _WORDS = {
 
 
 class _Token(NamedTuple):
-    """Outermost call that is observed: when it began, and the window that traces it alone."""
+    """Data about an observed outermost call: when it began, and the window that traces this call alone."""
 
     start: Any
     grad: bool
@@ -56,7 +56,7 @@ class _Token(NamedTuple):
 
 
 class _Leaving:
-    """Guard that ends the window of a thread when the thread ends.
+    """Object that ends the window of a thread when the thread ends.
 
     PyTorch's profiler must end in the thread where it began.
     """
@@ -90,7 +90,7 @@ class Observer:
         self.reset()
 
     def reset(self) -> None:
-        """Begin to count anew.  It is called at the start, and in a process that was forked."""
+        """Begin to count from zero.  This function is called at the start, and in a process that was forked."""
         self._lock = threading.Lock()
         self.here.begin_anew()
         self._latest = self.here.calls
@@ -111,7 +111,7 @@ class Observer:
         if not self.traced and "LOGPARSE_TRY" in os.environ:
             from .trial import Trial
 
-            with contextlib.suppress(OSError):  # a process that outlives the trial: the file of its request is gone
+            with contextlib.suppress(OSError):  # A process outlives the trial, and the file of its request is gone
                 self.trial = Trial(self.folder, self.tracing.graphs)
 
     # ---------------------------------------------------------------------------------------------- calls of modules
@@ -149,7 +149,8 @@ class Observer:
     def ended(self, module: Any, result: Any, whole: bool = True) -> Any:
         """End the outermost call of a module.  Return the call's result.
 
-        It is not guarded.  However our functions end, the next call of the job is an outermost call again.
+        This function is not guarded: even if a function of ours ends with an error, the job's next call counts as an
+        outermost call again.
         """
         here, prior = self.here, dynamo.set_callback(None)
         try:
@@ -209,7 +210,7 @@ class Observer:
         self._period("optimizer", optimizer)
 
     def _period(self, sort: str, leader: Any) -> None:
-        """End a unit that reaches from the previous end of this thread's leader to the present one."""
+        """End a unit that lasts from the leader's previous end in this thread to the leader's present end."""
         here, end = self.here, self._now()
         leaders = here.leaders[sort]
         if (sort, id(leader)) not in self._alive:
@@ -226,7 +227,7 @@ class Observer:
         self._unit(sort, start, True, None, end, made)
 
     def _watch(self, sort: str, leader: Any, leaders: Leader) -> None:
-        """Let ``leaders`` forget an object once the job has dropped it."""
+        """Have ``leaders`` forget an object once the job has dropped that object."""
         key = (sort, id(leader))
 
         def dropped(_: Any) -> None:
@@ -279,7 +280,7 @@ class Observer:
             name, calls = self._name(sort)
             kind = series.add(name, made)
             is_unit = unit_of(self._series) == sort
-            if is_unit or sort != "forward":  # calls with gradients that are no units belong to the step that follows
+            if is_unit or sort != "forward":  # Calls with gradients that are no units belong to the step that follows
                 calls.begin_anew()
             if threading.get_ident() != MAIN_THREAD:
                 self.tracing.several_threads = True
@@ -302,7 +303,7 @@ class Observer:
 
     @property
     def _is_capturing(self) -> bool:
-        """True if a graph is captured.  Once the observation is over, the GPU is not asked any more."""
+        """True if a graph is being captured.  After the end of the observation the GPU is not asked any more."""
         idle = self.traced and self.tracing.is_over
         return self.tracing.graphs.capturing > 0 or (not idle and ordinary.is_capturing())
 
@@ -316,14 +317,15 @@ class Observer:
         """
         calls = self.here.calls
         if not calls.count and not calls.shapes and sort in PERIODS:
-            calls = self._latest  # a thread of autograd makes the step; another thread has called the module
+            calls = self._latest  # Autograd makes the step in its own thread, but another thread has called the module
         leaders = self.here.leaders.get(sort)
         changes = leaders.changes if leaders is not None else 0
         return calls.name + (f" (phase {changes + 1})" if changes else ""), calls
 
     def _move(self, sort: str, name: str) -> None:
-        """Let windows go on after a unit.  If the unit ended within a backward pass, they go on before the next
-        call.
+        """Let windows go on after a unit.
+
+        If the unit ended within a backward pass, windows go on before the next call.
         """
         if not self.traced or self.tracing.is_over:
             return
@@ -335,21 +337,24 @@ class Observer:
         self.tracing.unit_ended(sort, name)
 
     def _take_turn(self, series: Series) -> None:
-        """At the end of a turn report the times of its units, and wait.  The next unit begins with an idle GPU."""
+        """At the end of a turn, report the times of its units and wait for the next turn.
+
+        The next unit then begins with an idle GPU.
+        """
         if not self._turns.over() or ordinary.is_capturing():
             return
         self._turns.wait(self._times_until_now(series))
         self._times_are_disturbed()
 
     def _try(self, sort: str, series: Series) -> None:
-        """At the end of a block of a trial let the trial go on.  The next unit begins with an idle GPU."""
+        """At the end of a block of a trial, let the trial go on.  The next unit then begins with an idle GPU."""
         if not self.trial.unit_ended(sort, series) or ordinary.is_capturing() or ordinary.in_backward():
             return
         self.trial.between(sort, series, self._times_until_now(series))
         self._times_are_disturbed()
 
     def _times_until_now(self, series: Series) -> Dict[str, List[float]]:
-        """Wait until the GPU is idle.  Return the times of all kinds, which are taken out of the series."""
+        """Wait until the GPU is idle.  Return the times of all kinds, and remove them from the series."""
         if ordinary.on_gpu():
             torch.cuda.synchronize()
         self._timer.read(wait=True)
@@ -362,7 +367,7 @@ class Observer:
         self.trial.failed(sys.exc_info()[1])
 
     def _times_are_disturbed(self) -> None:
-        """Leave the unit that runs now untimed."""
+        """Leave the present unit untimed."""
         self.here.last_ends.clear()
         self.host.disturbed = True
 
@@ -391,11 +396,11 @@ class Observer:
         sort = unit_of(self._series)
         none = "time" if self.tracing.has_windows_of_time else "none"
         series = self._series.get(sort) if sort is not None else None
-        with self._lock:  # several threads of a server may write at once, while others count
+        with self._lock:  # Several threads of a server may write at once, while others count
             self.record.write(sort or none, series, self.tracing.state, len(self.tracing.written))
 
     def at_end(self) -> None:
-        """End the window that is on, and write the counts, when the interpreter ends."""
+        """End the current window and write the counts, because the interpreter ends."""
         self.tracing.at_end()
         if self.trial is not None:
             self.trial.at_end()
@@ -425,7 +430,7 @@ class Observer:
         return []
 
     def _observation_ended(self, why: str) -> None:
-        """End the observation after an error of ours."""
+        """End the observation after an error in our code."""
         self.record.note(f"observation ended, the job went on: {why}")
         try:
             if self.trial is not None:
@@ -436,10 +441,10 @@ class Observer:
 
 
 def _is_nested_step() -> bool:
-    """Tell whether the step that ends was called by another step: ``super().step()`` of a subclass, or a wrapper.
+    """Tell whether another step called the step that ends now: ``super().step()`` of a subclass, or a wrapper.
 
-    PyTorch calls the hooks in a function that stands around every ``step``.  For a nested step this function stands on
-    the stack twice.
+    PyTorch calls the hooks in a function that wraps every ``step``.  If the step is nested, this function is on the
+    stack twice.
     """
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename != _OPTIMIZERS:

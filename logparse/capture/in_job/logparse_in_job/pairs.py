@@ -1,4 +1,4 @@
-"""Order in which an action is switched on and off in a running job, and the time when its effect on a unit is known.
+"""Order in which a running job switches an action on and off, and the rule for when the action's effect is known.
 
 This module runs inside a user's job: Python 3.8 and later, the standard library alone, no PyTorch.
 
@@ -15,20 +15,22 @@ control        every third quad.  In it "on" is a switch that goes on and off ag
                itself
 =============  ============================================================================================
 
-Untimed units.  The *first visit* of the state "on" is not timed, because libraries choose plans, allocators grow and
-caches fill then.  It ends when the times have settled (``settling.py``, White's marginal confidence rule), or after
-``_MOST_FIRST`` units at the latest.  The state "off" needs no such visit, because the job has been in it before.  A
-later visit finds plans, memory and caches ready.  It drops one unit, because that unit began on an idle device, and the
-period before it held the switch.
+Untimed units.  The *first visit* of the state "on" is not timed, because in it libraries choose plans, allocators grow
+and caches fill.  The first visit ends when the times have settled (``settling.py``, White's marginal confidence rule),
+or after ``_MOST_FIRST`` units at the latest.  The state "off" needs no such visit, because the job has been in it
+before.  A later visit finds plans, memory and caches ready.  Only its first unit is dropped, because that unit began on
+an idle device and its time contains the switching.
 
 End of an action.  The logarithm of a pair's ratio is one value.  The interval comes from the signed ranks of the values
-(``signed_rank.py``).  It is computed only after the numbers of pairs in ``LOOKS``.  Each look has an error of
+(``signed_rank.py``).  It is computed only after the numbers of pairs in ``LOOKS``.  Each of these looks has an error of
 5 % / len(LOOKS), so that all looks together are wrong in at most 5 % (Bonferroni's inequality; Dunn, "Multiple
-comparisons among means", Journal of the American Statistical Association 56, 1961).  An action is done in these cases:
+comparisons among means", Journal of the American Statistical Association 56, 1961).  The comparison of an action ends
+in these cases:
 
-* The interval says that it is faster by more than the floor, and reaches at most ``WIDE`` to either side.
-* The interval says that it is not faster by the floor.
-* The interval reaches at most ``NARROW`` to either side, wherever it lies.
+* The interval shows that the action is faster by more than the floor, and its ends are at most ``WIDE`` from the
+  estimate.
+* The interval shows that the action is not faster by the floor.
+* The interval's ends are at most ``NARROW`` from the estimate, wherever the interval lies.
 * All looks are over.
 """
 
@@ -42,24 +44,28 @@ from .signed_rank import Interval, interval
 from .units import OTHER
 
 LOOKS = (8, 16, 24, 32, 48, 64)
-"""Numbers of pairs after which the interval is looked at.  After the last number nothing is left to wait for."""
+"""Numbers of pairs after which the interval is computed.  The comparison ends after the last number at the latest."""
 CONFIDENCE = 1 - 0.05 / len(LOOKS)
 FLOOR, WIDE, NARROW = 0.01, 0.05, 0.02
-"""Limits as shares: the minimum gain per unit, and how far an interval may reach to a side (faster, or not faster).
+"""Limits relative to a unit's time: the least gain, and the largest distance of the interval's ends from the estimate.
+
+``WIDE`` is the distance for the result "faster", ``NARROW`` the distance for any result.
 """
 _BLOCK_S, _LEAST, _MOST = 0.15, 2, 64
-"""Seconds for which a block times units, and the minimum and maximum number of units that it times."""
+"""Seconds for which a block times units, and the least and largest number of units that it times."""
 _SHORT_JOB = 400
-"""Number of expected units below which blocks are as short as they may be."""
+"""Number of expected units below which blocks have their least length."""
 _FIRST, _MORE, _MOST_FIRST = 7, 4, 30
-"""Units of a first visit: the minimum (six are timed), the number that follows if it has not settled, the maximum."""
+"""Numbers of units of a first visit: the least (six of them are timed), the number to add until it settles, the
+largest.
+"""
 
 Times = Mapping[str, Sequence[float]]
 """Times of units (µs) by their kind."""
 
 
 class Block(NamedTuple):
-    """Next block: its state, whether it belongs to a control, and its number of units, the first unit included."""
+    """Next block: its state, whether it belongs to a control, and its number of units (with the untimed first unit)."""
 
     on: bool
     control: bool
@@ -77,8 +83,8 @@ class Pair(NamedTuple):
 def pair_of(before: Times, after: Times) -> Optional[Pair]:
     """Return the pair of two blocks.  Return None if they share no kind of units.
 
-    Only kinds that both blocks hold count.  A kind's weight is the smaller of its numbers of units in the two blocks.
-    Units of the kind ``OTHER`` are not alike, so they do not count.
+    Only kinds that occur in both blocks count.  The weight of a kind is its number of units in the block that has fewer
+    of them.  Units of the kind ``OTHER`` are not alike, so they do not count.
     """
     kinds = [kind for kind in before if kind != OTHER and before[kind] and after.get(kind)]
     weights = {kind: min(len(before[kind]), len(after[kind])) for kind in kinds}
@@ -90,10 +96,12 @@ def pair_of(before: Times, after: Times) -> Optional[Pair]:
 
 
 class Comparison:
-    """Comparison of the times of one action, on and off.
+    """Comparison of the times of units with one action on and off.
 
-    ``next`` is the next block, and ``add`` takes its times.  ``done`` tells that no other block comes.  ``unit_us`` is
-    the usual time of a unit, µs.  ``expected`` is the number of units that the job makes (0: unknown).
+    * ``next``: the next block.  ``add`` takes the times of this block.
+    * ``done``: True if no further block follows.
+    * ``unit_us``: the usual time of a unit, µs.
+    * ``expected``: the number of units that the job makes (0: unknown).
     """
 
     def __init__(self, unit_us: float, expected: int = 0, floor: float = FLOOR) -> None:
@@ -152,9 +160,10 @@ class Comparison:
 
 
 def widened(found: Interval, control: Sequence[float]) -> Interval:
-    """Widen the interval by what the process itself does.
+    """Widen the interval by the effect that the controls show, because this effect comes from the process and not the
+    action.
 
-    To each side the median of the controls is added in quadrature: √(side² + median²).
+    The median m of the controls is added in quadrature on each side: √(side² + m²).
     """
     off = sorted(control)[len(control) // 2] if control else 0.0
     low = found.value - math.hypot(found.value - found.low, off)
@@ -162,13 +171,14 @@ def widened(found: Interval, control: Sequence[float]) -> Interval:
 
 
 def is_faster(found: Interval, floor: float = FLOOR) -> bool:
-    """Tell whether an interval of log ratios says that a unit takes less, by more than the floor."""
+    """Tell whether an interval of log ratios shows that the action makes a unit faster by more than the floor."""
     return found.high < math.log1p(-floor)
 
 
 def is_decided(found: Interval, floor: float = FLOOR) -> bool:
-    """Tell whether an interval of log ratios gives an answer: faster by more than the floor, not faster by it, or
-    narrow.
+    """Tell whether an interval of log ratios gives an answer.
+
+    An interval answers if it shows "faster by more than the floor" or "not faster by the floor", or if it is narrow.
     """
     reach = math.expm1(max(found.high - found.value, found.value - found.low))
     return reach <= (WIDE if is_faster(found, floor) else NARROW) or found.low > math.log1p(-floor)

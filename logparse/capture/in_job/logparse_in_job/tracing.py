@@ -1,7 +1,7 @@
-"""Windows of a process: their beginning, progress and end between two units of its job.
+"""Windows of a process: how they begin, go on and end between two units of its job.
 
 A window begins and ends in one thread.  If units come from several threads, each window holds one call, and begins and
-ends with it.  The reason: a thread that serves one request may never make another call.
+ends with that call, because a thread that serves one request may never make another call.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LONGEST_S = 8.0
 
 
 class OpenWindow:
-    """Window that is on: its thread, and the units that it holds, by their numbers in the trace.
+    """Window that is being recorded: its thread, and its units with their numbers in the trace.
 
-    ``beside`` is the number of units that other threads ended meanwhile.
+    ``beside`` is the number of units that other threads ended during the window.
     """
 
     def __init__(self, plan: Window, sort: str, first_unit: int, one_call: bool) -> None:
@@ -72,7 +72,7 @@ class OpenWindow:
         return len(self.kinds) >= self.plan.units or bool(self.kinds and time.monotonic() - self._began_s > _LONGEST_S)
 
     def end(self, graphs: Graphs, path: Optional[str]) -> None:
-        """End the window.  Write its trace to ``path``, or throw it away if there is no path.  Raises OSError."""
+        """End the window.  Write its trace to ``path``, or drop the trace if ``path`` is None.  Raises OSError."""
         header: Dict[str, Any] = {
             "logparse_unit_kinds": {str(number): name for number, name in self.kinds.items()},
             "logparse_first_unit": self._first_unit,
@@ -84,11 +84,14 @@ class OpenWindow:
 
 
 class Tracing:
-    """Windows of a process.  ``written`` holds the numbers of the windows that have a trace.
+    """Windows of a process.
 
-    ``series`` are the units of the job, which the observer counts.  ``traced`` is the number of units in each window
-    (0: none).  ``seconds`` is the length of windows of time.  ``ended`` is called after a window, because the window
-    has disturbed the job's times.
+    * ``written``: the numbers of the windows that have a trace.
+    * ``series``: the units of the job, which the observer counts.
+    * ``traced``: the number of units in each window (0: none).
+    * ``seconds``: the length of windows of time.
+    * ``ended``: a function that is called after a window, because the window has disturbed the times of the job's
+      units.
     """
 
     def __init__(
@@ -116,21 +119,23 @@ class Tracing:
 
     @property
     def leaves_times_alone(self) -> bool:
-        """True if units can be timed.
+        """True if units can be timed now.
 
-        They cannot be timed during a window, or after a settled window or a window of time, because these slow the job.
+        They cannot be timed during a window, after a settled window, or if windows of time were asked for, because
+        these slow the job.
         """
         return self.window is None and not (self._by_time or (self._traced and self._windows.done))
 
     @property
     def is_over(self) -> bool:
-        """True if no window is on, and none will begin."""
+        """True if no window is being recorded, and none will begin."""
         return self.window is None and self._windows.over and not self._seconds
 
     @property
     def state(self) -> str:
-        """Whether the times had settled before the written windows, as a text.  It is empty if no window was
-        written.
+        """Text that tells whether the times of units had settled before the written windows.
+
+        It is empty if no window was written.
         """
         return self._windows.ready if self.written else ""
 
@@ -139,13 +144,15 @@ class Tracing:
         return self._by_time > 0
 
     def second_phase(self) -> None:
-        """Trace more units, because the job has gone on to another leader."""
+        """Trace more units, because the job has gone on to a second phase with another leader."""
         self._windows.go_on()
 
     # ------------------------------------------------------------------------------------------------------ one call
 
     def begin_call(self, sort: str) -> Optional[OpenWindow]:
-        """Begin a window for the call that begins, if one is due.  Return it, or None."""
+        """Begin a window for the call that begins now, if a window is due.  Return the window, or None if none is
+        due.
+        """
         if not self.several_threads or not self._traced or self.window is not None or self._windows.over:
             return None
         series = self._series.get(sort)
@@ -168,7 +175,7 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------- between units
 
     def unit_ended(self, sort: str, name: str) -> None:
-        """Go on with the window that is on, or begin the next one.  It is called between two units."""
+        """Continue the current window, or begin the next one.  The observer calls this function between two units."""
         window = self.window
         if window is not None and window.sort not in (sort, BY_TIME):
             if not window.is_mine:
@@ -183,7 +190,7 @@ class Tracing:
     def _go_on(self, window: OpenWindow, sort: str, name: str) -> None:
         if window.sort == BY_TIME:
             if not self._seconds and window.is_mine:
-                self._drop()  # the windows of time began before the job's first unit
+                self._drop()  # The windows of time had begun before the job's first unit
             return
         if not window.is_mine or window.one_call:
             window.beside += 1
@@ -211,7 +218,7 @@ class Tracing:
         return OpenWindow(plan, sort, sum(series.count for series in self._series.values()), one_call)
 
     def _finish(self, write: bool) -> None:
-        """End the window that is on, with its trace or without.
+        """End the current window.  Write its trace if ``write`` is True.
 
         ``self.window`` stays set until the profiler has ended.  Otherwise another thread would begin the next window,
         and PyTorch would crash.
@@ -235,7 +242,7 @@ class Tracing:
         self._ended()
 
     def give_up(self) -> None:
-        """End the present window without a trace, if this thread began it."""
+        """End the current window without a trace, if this thread began it."""
         window = self.window
         if window is not None and window.is_mine:
             if window.sort == BY_TIME:
@@ -248,7 +255,7 @@ class Tracing:
         self.graphs.give_up()
 
     def _drop(self) -> None:
-        """Forget the windows of units that turned out not to be the job's unit."""
+        """Drop the windows of units that turned out not to be the job's unit."""
         window = self.window
         if window is not None:
             try:
@@ -276,9 +283,9 @@ class Tracing:
         return bool(self._seconds) or not self._series
 
     def begin_time(self, inside: bool) -> bool:
-        """Begin a window of time in the main thread.  Return False if this moment is not fit for it.
+        """Begin a window of time in the main thread.  Return False if no window can begin at this moment.
 
-        If ``inside`` (within the first call of a module), it waits, because that call will be a unit.
+        If ``inside`` is True (within the first call of a module), no window begins, because that call will be a unit.
         """
         waits = (inside and not self._seconds) or self.window is not None or self.graphs.is_tracing or is_busy()
         if waits or not self._is_moment():
@@ -291,7 +298,7 @@ class Tracing:
         return True
 
     def end_time(self) -> bool:
-        """End the window of time that is on.  Return False if this moment is not fit for it."""
+        """End the current window of time.  Return False if it cannot end at this moment."""
         window = self.window
         if window is None or window.sort != BY_TIME:
             return True
@@ -311,7 +318,7 @@ class Tracing:
         return not captures and not busy and ordinary.is_plain()
 
     def at_end(self) -> None:
-        """End the window that is on, because the interpreter ends.  Its trace is written if it holds a unit."""
+        """End the current window, because the interpreter ends.  The trace is written if the window holds a unit."""
         self.graphs.give_up()
         window = self.window
         if window is not None and window.is_mine:
@@ -327,5 +334,5 @@ def _ranks() -> Ranks:
         return Ranks()
     try:
         return Ranks(distributed.distributed_c10d._get_default_store(), distributed.get_rank())
-    except Exception:  # the job has a group without a store
+    except Exception:  # The job's group of ranks has no store
         return Ranks()

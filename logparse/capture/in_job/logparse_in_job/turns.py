@@ -1,16 +1,17 @@
-"""Let units of work alternate with another process.
+"""Let units of work alternate with the units of another process.
 
-After some units this process waits, its device idle, until it may go on.
+After some units this process waits, with an idle device, until it may go on.
 
-``LOGPARSE_TURNS`` names a folder of one side.  ``LOGPARSE_TURNS_BY`` is the number of the process that leads
-(``analyzers/tune/side_by_side.py``).  Each process of a side writes ``N_PID.json`` when its turn N is over.  Then it
-waits for ``N+1.go``, which holds the number of units of the next turn.  All ranks do as many, so none waits for another
-in a collective meanwhile.  Turn 0 is the first ``FIRST`` units, which warm up.  A file ``free`` ends the turns, and so
-does the end of the leader.  Then the job goes on as it does alone.
+``LOGPARSE_TURNS`` names the folder of one side (the job before the changes or after them).  ``LOGPARSE_TURNS_BY`` is
+the id of the process that controls both sides (``analyzers/tune/side_by_side.py``).  When its turn N is over, each
+process of a side writes ``N_PID.json``.  Then it waits for the file ``N+1.go``, which contains the number of units of
+the next turn.  All ranks make the same number of units, so no rank waits for another in a collective between turns.
+Turn 0 is the first ``FIRST`` units, which warm up the job.  The turns end when a file ``free`` appears, or when the
+controlling process ends.  Then the job goes on without waiting.
 
-Both sides begin a turn on the same core, and on another core each turn.  The reason: another user of the core's other
-half makes a host slower by up to 1.8 times for seconds, and a process that wakes returns to the core where it ran
-before (``docs/results.md``).
+Both sides use the same core in a turn, and another core in the next turn.  There are two reasons: another program on
+the second half of the core makes a host slower by up to 1.8 times for seconds, and a process that wakes returns to the
+core where it ran before (``docs/results.md``).
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ def _rank() -> tuple[int, int]:
 
 
 def on_one_core(turn: int) -> dict[int, set[int]]:
-    """Move this thread to one core of its process, and confine the threads of autograd, which sleep now, to that core.
+    """Move this thread to one core of its process, and move the sleeping threads of autograd to the same core.
 
-    Each turn takes another core, and cores of ranks lie far apart.  This thread gets all of its cores back at once,
-    because what it starts would inherit the single core.  Return the cores of each confined thread, for
-    ``on_all_cores``.
+    Each turn takes another core.  Different ranks use cores that are far apart.  This thread may use all of its cores
+    again at once, because the threads that it starts would inherit the limit.  Return the previous cores of each moved
+    thread, for ``on_all_cores``.
     """
     held: dict[int, set[int]] = {}
     with contextlib.suppress(AttributeError, OSError):  # not on Linux
@@ -61,7 +62,7 @@ def on_one_core(turn: int) -> dict[int, set[int]]:
 
 
 def on_all_cores(held: dict[int, set[int]]) -> None:
-    """Let the threads use all of their cores again, unless the job has chosen other cores meanwhile."""
+    """Let the threads use all of their previous cores again, unless the job has chosen other cores since then."""
     while held:
         thread, cores = held.popitem()
         with contextlib.suppress(OSError):
@@ -70,7 +71,7 @@ def on_all_cores(held: dict[int, set[int]]) -> None:
 
 
 class Turns:
-    """Turns of this process.  ``left`` is the number of units of its turn that are still to come."""
+    """Turns of this process.  ``left`` is the number of units that remain in the present turn."""
 
     def __init__(self) -> None:
         self._folder, self._leader = os.environ["LOGPARSE_TURNS"], int(os.environ["LOGPARSE_TURNS_BY"])

@@ -1,4 +1,4 @@
-"""Count and time units of work by kind, and choose the job's unit among all that it repeats.
+"""Count and time units of work by kind, and choose the job's unit among everything that the job repeats.
 
 ============  =========================================================================================
 sort          a unit is
@@ -11,10 +11,11 @@ graph         a replay of a captured graph
 forward       the time from the end of one call of the leading module to the end of its next call, with gradients
 ============  =========================================================================================
 
-The job's unit is the first sort in this order with at least ``LEAST`` units.  If no sort has so many, it is the first
-sort with at least one unit.  Calls with gradients are units only from ``LEAST`` calls on, because an optimizer's step
-may follow the first calls.  They are no units if an optimizer steps at least once in ``_ACCUMULATED`` calls.
-This module knows no PyTorch.
+The job's unit is the first sort in this order with at least ``LEAST`` units.  If no sort has so many units, the job's
+unit is the first sort with at least one unit.  Calls with gradients become units only after ``LEAST`` calls, because an
+optimizer's step may follow the first calls.  They are no units if an optimizer steps at least once in ``_ACCUMULATED``
+calls.
+This module imports no PyTorch.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ from .settling import settled
 
 ORDER = ("named", "optimizer", "request", "module", "graph", "forward")
 PERIODS = frozenset({"optimizer", "forward"})
-"""Sorts whose unit reaches from one end to the next.  A unit of any other sort is one call."""
+"""Sorts whose unit lasts from the end of one event to the end of the next.  A unit of any other sort is one call."""
 LEAST = 6
 _KINDS, _TIMES = 64, 2000
-"""Maximum number of kinds with their own count, and maximum number of times that are kept per kind."""
+"""Largest number of kinds that are counted separately, and largest number of times that are kept per kind."""
 OTHER = "other"
-"""Name of the kind for all units beyond these kinds.  Its units are not alike."""
+"""Name of the kind for the units of all further kinds.  Its units are not alike."""
 _ACCUMULATED = 64
 _RARE = 0.05
-"""Share of the units below which a kind need not be traced."""
+"""Fraction of all units.  A kind with a smaller fraction need not be traced."""
 _LEAST_SETTLED, _ENOUGH_UNITS, _ENOUGH_S = 10, 20, 2.0
 _MOST_UNITS, _MOST_S = 200, 30.0
 
 
 class Kind:
-    """Units of one kind: numbers of units that ran and were traced, times (µs) without a profiler, and the host's
-    times (µs).
+    """Units of one kind: how many ran, how many were traced, their times without a profiler (µs), and the host's times
+    (µs).
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class Kind:
         self.host_us: Deque[float] = collections.deque(maxlen=_TIMES)
 
     def record(self) -> Dict[str, Any]:
-        """Return the kind as ``units_PID.json`` holds it."""
+        """Return the kind in the form that ``units_PID.json`` holds."""
         out = {"count": self.count, "traced": self.traced, "us": [round(us, 3) for us in self.us]}
         return {**out, "host_us": [round(us, 3) for us in self.host_us]} if self.host_us else out
 
@@ -92,12 +93,11 @@ class Series:
         return statistics.median(us for _, us in self.times) if self.times else None
 
     def ready(self) -> str:
-        """Return ``settled``, or why tracing begins although the times have not settled.
+        """Return ``settled`` if the times have settled.  Otherwise return why tracing begins all the same.
 
-        Return an empty text if it must wait.  After each unit the function ``settled`` is asked for the times, each
-        divided by the median of its kind.  It is asked from ``_ENOUGH_UNITS`` units on, or from ``_LEAST_SETTLED``
-        units and ``_ENOUGH_S`` seconds on.  Tracing begins at the latest after ``_MOST_UNITS`` units or ``_MOST_S``
-        seconds.
+        Return an empty text if tracing must wait.  After each unit, the function ``settled`` tests the times, each
+        divided by the median of its kind.  The test needs ``_ENOUGH_UNITS`` units, or ``_LEAST_SETTLED`` units and
+        ``_ENOUGH_S`` seconds.  Tracing begins after ``_MOST_UNITS`` units or ``_MOST_S`` seconds at the latest.
         """
         seconds = time.monotonic() - self.since_s
         if self.count < _LEAST_SETTLED or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):
@@ -129,17 +129,19 @@ def unit_of(series: Mapping[str, Series]) -> Optional[str]:
 
 
 def _least_calls(series: Mapping[str, Series]) -> int:
-    """Return the number of calls with gradients from which on they are units."""
+    """Return the least number of calls with gradients with which such calls are units."""
     steps = series["optimizer"].count if "optimizer" in series else 0
     return max(LEAST, _ACCUMULATED * steps)
 
 
 class Leader:
-    """Choice of a leader among several things that a job repeats, so that each coming of the leader ends one unit.
+    """Choice of the leader among several things (optimizers or modules) that a job repeats.  Each event of the leader
+    ends a unit.
 
-    The first thing that comes leads.  Another thing takes over once it came ``_SUCCESSION`` times while the leader did
-    not come.  Then the job has gone on to a second phase.  A discriminator that is trained five times for each step of
-    the generator does not take over.  Neither does any optimizer of a job that has one optimizer for each parameter.
+    The first thing with an event is the leader.  Another thing becomes the leader after ``_SUCCESSION`` events without
+    an event of the old leader, because the job has then gone on to a second phase.  Two kinds of jobs keep their
+    leader: a job that trains a discriminator five times per step of the generator, and a job with one optimizer per
+    parameter.
     """
 
     _SUCCESSION = 10
@@ -150,8 +152,8 @@ class Leader:
         self.changes = 0
 
     def comes(self, key: int) -> int:
-        """Return the number of units that end as the thing with this key comes: 0, 1, or all units that a new leader
-        made until now.
+        """Return the number of units that end with an event of this key: 0, 1, or all units that a new leader has made
+        so far.
         """
         if self._leader is None:
             self._leader = key

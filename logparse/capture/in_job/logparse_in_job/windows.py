@@ -1,4 +1,4 @@
-"""Choose the moments when a window is traced, and the number of its units.  This module knows no PyTorch.
+"""Choose the moments when windows are traced, and the number of their units.  This module imports no PyTorch.
 
 =============  ============================================================================================
 window         begins
@@ -8,11 +8,11 @@ settled        once the times have settled (``Series.ready``), or at half of the
                earlier run of the job has told them; each further window ``_GAPS`` units after the last one
 =============  ============================================================================================
 
-The provisional window is left out once a settled window is written.  Settled windows are traced until every kind with
-at least a twentieth of the units was seen, but at least ``_FEW`` and at most ``MOST`` windows.
+Once a settled window is written, the provisional window is left out.  Settled windows are traced until the windows
+contain every kind with at least 5 % of the units.  There are at least ``_FEW`` and at most ``MOST`` windows.
 
-The ranks of a job begin their settled windows together.  Rank 0 announces the unit in the store of
-``torch.distributed``, so early that no host is beyond that unit.
+The ranks of a job begin their settled windows together.  For this, rank 0 announces the first unit in the store of
+``torch.distributed``.  It does so early enough that no rank has passed that unit.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from .units import LEAST, Series
 
 MOST = 8
 _FEW, _GAPS = 3, (5, 11, 23, 47, 97, 193, 389, 0)
-"""Settled windows of a job whose kinds are all seen, and numbers of units between two windows.
+"""Least number of settled windows, and numbers of units between two windows.
 
-The gaps are primes, because a job has periods of its own.
+The gaps are primes, so that they do not coincide with periods of the job.
 """
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
-"""Units from the announcement until ranks begin: ``_AHEAD`` units and as many more as take ``_AHEAD_S`` seconds, at
-most ``_MOST_AHEAD`` more.
+"""Number of units from rank 0's announcement until the ranks begin a window.
+
+It is ``_AHEAD``, plus the number of units that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more.
 """
 _MOST_GIVEN_UP = 20
 _ANNOUNCED = "logparse_trace_at"
@@ -38,8 +39,10 @@ BY_TIME = "by time"
 
 
 class Window(NamedTuple):
-    """Window to trace: its ``number`` (0: provisional), the number of units that are left out first, and the number
-    that are traced.
+    """Window to trace.
+
+    ``number`` is the window's number (0: provisional).  The other fields are the number of units that are skipped
+    first, and the number of units that are traced.
     """
 
     number: int
@@ -48,9 +51,9 @@ class Window(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """Place of a process among the ranks of its job.
+    """The rank of a process and the number of ranks in its job.
 
-    ``store`` has ``set``, ``get`` and ``check``.  It has no value (None) if the process is alone.
+    ``store`` has the methods ``set``, ``get`` and ``check``.  It is None if the process is alone.
     """
 
     store: Optional[Any] = None
@@ -58,7 +61,11 @@ class Ranks(NamedTuple):
 
 
 class Windows:
-    """Windows of a process.  Each traces ``units`` units (0: none).  ``expected`` units will come (0: unknown)."""
+    """Windows of a process.
+
+    ``units`` is the number of units that each window traces (0: none).  ``expected`` is the number of units that the
+    job will make (0: unknown).
+    """
 
     def __init__(self, units: int, expected: int = 0) -> None:
         self._units, self._expected = units, expected
@@ -77,9 +84,9 @@ class Windows:
         self.done = MOST
 
     def next(self, series: Series, ranks: Ranks, one_call: bool = False) -> Optional[Window]:
-        """Return the window that begins now, or None.
+        """Return the window that begins now.  Return None if none begins.
 
-        It begins after the last unit of the series.  If ``one_call``, it is for one call.
+        The window begins after the last unit of the series.  If ``one_call`` is True, the window holds one call.
         """
         if self.over:
             return None
@@ -96,7 +103,7 @@ class Windows:
         self.begin_at = series.count + 1 + _GAPS[self.done - 1]
 
     def given_up(self, number: int, series: Series) -> None:
-        """Trace a window later that was given up, unless too many were."""
+        """Plan a window again that was given up.  If too many windows were given up, trace no more."""
         self._given_up += 1
         if self._given_up > _MOST_GIVEN_UP:
             self.end()
@@ -145,5 +152,5 @@ class Windows:
             return
         at, _, self.ready = store.get(_ANNOUNCED).decode().partition(" ")
         self.begin_at = int(at)
-        if series.count > self.begin_at:  # windows of ranks that hold other units cannot be compared
+        if series.count > self.begin_at:  # Windows with different units on the ranks cannot be compared
             self.done, self.begin_at = 1, self.begin_at + 1 + self._units + 1 + _GAPS[0]
