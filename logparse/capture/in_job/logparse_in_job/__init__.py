@@ -1,10 +1,11 @@
 """Observer inside a job.  It counts, times and traces the job's units of work, and changes nothing.
 
-Only a trial (``trial.py``) changes the job between its units.  A trial runs in a process that ``logparse try`` or
-``tune`` has started for it (``LOGPARSE_TRY``).  It takes everything back; the table in ``trial.py`` says when.
+Only a trial (``trial.py``) changes the job, between its units.  A trial runs only in a process that ``logparse try`` or
+``tune`` has started for it (``LOGPARSE_TRY``).  The trial takes back every change; the table in ``trial.py`` tells
+when.
 
-The observer runs in the job's own interpreter (Python 3.8 or newer, PyTorch 2.4 or newer).  It uses no other module of
-logparse.
+The observer runs in the job's own interpreter (Python 3.8 or newer, PyTorch 2.4 or newer).  It imports no other module
+of logparse.
 
 ===================================================================  ==================================================
 rule                                                                 reason

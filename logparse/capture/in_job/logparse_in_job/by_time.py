@@ -1,8 +1,8 @@
-"""Windows of time, for a job that has no units, or whose user asked for them (``--trace 2s``).
+"""Windows of a fixed time, for a job without units or a user who asked for them (``--trace 2s``).
 
-A thread waits, and has the main thread begin and end each window between two of its bytecodes.  It must be the main
-thread, because the profiler records the thread that starts it.  The waiting thread is started only once the job uses a
-GPU, so a job on CPUs has no additional thread.
+The profiler records the thread that starts it, so the main thread must begin and end each window.  Another thread waits
+for the right time and then has the main thread do so between two bytecodes.  The waiting thread is started only once
+the job uses a GPU.  So a job on CPUs has no additional thread.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _GPUS = ("/dev/kfd", "/dev/nvidiactl", "/proc/driver/nvidia")
 
 
 class ByTime:
-    """Tracer of windows of ``seconds`` while ``wanted()`` is True.
+    """Tracer of windows that last ``seconds``, as long as ``wanted()`` returns True.
 
-    ``begin`` and ``end`` return False if they could not act.
+    ``begin`` and ``end`` are the functions that begin and end a window.  They return False if they could not act.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ByTime:
         self._started = False
 
     def start(self) -> None:
-        """Start the thread now if windows of time are asked for, else once the job uses a GPU."""
+        """Start the waiting thread: now if windows of time are asked for, otherwise once the job uses a GPU."""
         if self._asked:
             self._start_thread()
         elif hasattr(torch.cuda, "_lazy_call"):
@@ -70,7 +70,7 @@ class ByTime:
             windows, quiet_since = windows + 1, time.monotonic()
 
     def _in_main_thread(self, function: Callable[[], bool]) -> bool:
-        """Have the main thread call the function until it returns True.  Return False if it does not within a
+        """Have the main thread call the function until it returns True.  Return False if that takes more than a
         minute.
         """
         until = time.monotonic() + _PATIENCE_S

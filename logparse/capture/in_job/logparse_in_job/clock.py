@@ -1,6 +1,6 @@
 """Moments of a job, and the time between two moments.
 
-They are taken on the GPU if the job computes there, else on the host.
+If the job computes on a GPU, moments are events on the GPU.  Otherwise they are times of the host.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from . import ordinary
 from .units import Kind, Series
 
 _PENDING = 256
-"""Maximum number of units whose events are still to be read.  If there are more, the oldest event is waited for."""
+"""Largest number of units whose events are not read yet.  If there are more, the host waits for the oldest event."""
 
 
 def now() -> Any:
     """Return the present moment: an event on the current stream, or seconds of the host (float) if no GPU is used.
 
-    Return None while a graph is captured.  The host does not wait for the event.
+    Return None while a graph is captured.  The host does not wait until the event has happened.
     """
     if not ordinary.on_gpu():
         return time.perf_counter()
@@ -37,7 +37,10 @@ def passed(moment: Any) -> bool:
 
 
 def us_between(start: Any, end: Any) -> Optional[float]:
-    """Return the microseconds between two moments that have passed.  Return None for two clocks or two devices."""
+    """Return the microseconds between two moments that have passed.
+
+    Return None if the moments are of two clocks or two devices.
+    """
     if isinstance(start, float) or isinstance(end, float):
         return 1e6 * (end - start) if type(start) is type(end) else None
     try:
@@ -47,8 +50,9 @@ def us_between(start: Any, end: Any) -> Optional[float]:
 
 
 class Timer:
-    """Reader of the time of units.  It reads a time once the GPU has done the unit, and adds it to the unit's
-    series.
+    """Reader of the time of units.
+
+    The timer reads a unit's time once the GPU has done the unit, and adds the time to the unit's series.
     """
 
     def __init__(self) -> None:
@@ -59,8 +63,9 @@ class Timer:
             self._pending.append((series, kind, start, end))
 
     def read(self, wait: bool = False) -> None:
-        """Read the times that are there.  With ``wait``, read all of them.  Nothing is read while a graph is
-        captured.
+        """Read the times that are available.  If ``wait`` is True, wait for all times and read them.
+
+        Nothing is read while a graph is captured.
         """
         if not self._pending or ordinary.is_capturing():
             return

@@ -1,4 +1,4 @@
-"""Keep Dynamo from compiling our wrappers.  Dynamo treats them as it treats PyTorch's own function beneath them."""
+"""Keep Dynamo from compiling our wrappers.  Dynamo then treats them like the function of PyTorch that they wrap."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import torch
 
 _frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
 set_callback: Callable[[Any], Any] = getattr(_frames, "set_eval_frame", lambda callback: None)
-"""Function that sets what compiles the frames that begin from now on in this thread.
+"""Function that sets the compiler of the frames that begin from now on in this thread.  It returns the previous
+compiler.
 
-It returns what did so until now.  Beneath ``torch.compile`` Dynamo compiles every function that is called where its
-graph breaks.  So our functions set None first.
+Beneath ``torch.compile``, Dynamo compiles every function that is called where its graph breaks.  So our functions first
+set the compiler to None.
 """
 
 
@@ -25,14 +26,14 @@ def _asked() -> Any:
 
 
 callback: Callable[[], Any] = getattr(_frames, "get_eval_frame_callback", _asked)
-"""Function that returns None if no frame is compiled now.
+"""Function that returns None if no frame is being compiled now.
 
-PyTorch 2.4 and 2.5 tell this only when another callback is set.
+In PyTorch 2.4 and 2.5 the only way to learn this is to set another compiler.
 """
 
 
 def skip(code: CodeType) -> None:
-    """Let Dynamo run frames of this code as they are, and compile the frames beneath them as usual."""
+    """Have Dynamo run frames of this code as they are, and compile the functions that they call as usual."""
     frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "skip_code"):  # PyTorch until 2.6
         frames.skip_code(code)
@@ -48,7 +49,7 @@ def compiled_graphs() -> int:
 
 
 def trace_instead(wrapper: Any, original: Any) -> None:
-    """Let Dynamo trace the original wherever code that it compiles calls the wrapper."""
+    """Have Dynamo trace the original in place of the wrapper, if compiled code calls the wrapper."""
     wrapper._torchdynamo_inline = original
 
 
@@ -69,10 +70,10 @@ def is_part_of_graph(module: Any) -> bool:
 
 
 def take_for_original(original: Any, wrapper: Any) -> None:
-    """Let Dynamo take the wrapper of ``torch.nn.Module.__call__`` for the original.
+    """Have Dynamo treat the wrapper of ``torch.nn.Module.__call__`` as the original.
 
-    Dynamo compares the two to see whether the job has replaced the function.  It reads the function when Dynamo is
-    imported.  That is usually later than the installation of our wrapper, and then nothing has to be done.
+    Dynamo compares the two functions to see whether the job has replaced the original.  It stores the original when it
+    is imported.  If that happens after the installation of our wrapper (the usual case), nothing needs to be done.
     """
     for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
         module = sys.modules.get(name)

@@ -1,8 +1,9 @@
 """Graphs of a GPU: their numbers, the traces of their captures, and their replays in a window.
 
-A replay launches kernels without operators.  The reader joins these kernels to the operators of the graph's capture.  A
-capture is traced if no other profiler is on, for at most ``_MOST`` captures and ``_MOST_S`` seconds.  The profiler
-starts before the capture begins and ends after it, because starting it within a capture would break the capture.
+A replay launches kernels without operators.  So the reader of the traces joins these kernels to the operators of the
+graph's capture.  A capture is traced if no other profiler is on.  At most ``_MOST`` captures are traced, for at most
+``_MOST_S`` seconds.  The profiler starts before the capture begins and ends after it, because starting it within a
+capture would break the capture.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _MOST, _MOST_S, _REPLAYS = 16, 8.0, 20_000
 
 
 class Graphs:
-    """Graphs of a process.  ``capturing`` is the number of captures under way."""
+    """Graphs of a process.  ``capturing`` is the number of captures that have begun and not ended."""
 
     def __init__(self, traces: bool) -> None:
         self.capturing = 0
@@ -40,7 +41,10 @@ class Graphs:
         return bool(self._of)
 
     def number(self, graph: Any) -> str:
-        """Return the number of a graph.  An earlier graph at the same address in memory has another number."""
+        """Return the number of a graph.
+
+        If an earlier graph had the same address in memory, the two graphs have different numbers.
+        """
         reference, number = self._of.get(id(graph), (None, ""))
         return number if number and reference is not None and reference() is graph else self.new_number(graph)
 
@@ -62,7 +66,7 @@ class Graphs:
         self.capturing += 1
 
     def capture_ended(self, graph: Any, path: Optional[str]) -> None:
-        """Write the trace of the capture.  A capture that failed has no path (None) and no trace."""
+        """Write the trace of the capture.  If the capture failed, ``path`` is None and no trace is written."""
         self.capturing = max(self.capturing - 1, 0)
         profile, self._profile = self._profile, None
         if profile is None:
@@ -74,7 +78,7 @@ class Graphs:
             self._seconds += time.monotonic() - self._began_s
 
     def give_up(self) -> None:
-        """End the trace of a capture that is under way."""
+        """End the trace of the present capture."""
         profile, self._profile = self._profile, None
         if profile is not None:
             self._captures += 1

@@ -1,4 +1,4 @@
-"""Protect the job from errors of ours.  They never reach the job, and the first one ends the observation."""
+"""Protect the job from errors in our code.  No such error reaches the job, and the first error ends the observation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any, Callable, Optional
 
 
 class Guard:
-    """State of the observation.  ``on`` is True while we observe.  ``why`` is the error that ended it, for the user."""
+    """State of the observation.
+
+    ``on`` is True while the job is observed.  ``why`` is the error that ended the observation, for the user.
+    """
 
     def __init__(self, ended: Callable[[str], None]) -> None:
         self.on = True
@@ -19,19 +22,19 @@ class Guard:
 
     @property
     def is_within(self) -> bool:
-        """True if this thread is in a function of ours.
+        """True if this thread is now in a function of ours.
 
-        A signal handler or a finalizer of the job may have interrupted it.
+        A signal handler or a finalizer of the job may ask this, because it may have interrupted our function.
         """
         return bool(getattr(self._thread, "within", False))
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a guarded form of the function.
 
-        It returns None instead of raising an error, and does nothing after an error.  It also does nothing within
-        itself or within another guarded function.  Interrupts pass: Ctrl-C, ``sys.exit``, and whatever a signal handler
-        of the job raises while our code runs.  They end the observation, too, because they may have stopped our code
-        between two statements that belong together.
+        The guarded function returns None if an error is raised, and does nothing after an error.  It also does nothing
+        within itself or within another guarded function.  Interrupts still reach the job: Ctrl-C, ``sys.exit``, and any
+        exception from a signal handler of the job while our code runs.  They end the observation, too, because they may
+        have stopped our code between two statements that belong together.
         """
 
         @functools.wraps(function)
@@ -57,7 +60,7 @@ class Guard:
         self.on, self.why = False, self.why or why
         try:
             self._ended(why)
-        except Exception:  # there was an error already; nothing is left to tell
+        except Exception:  # There was an error already, so nothing is left to report
             return
 
 

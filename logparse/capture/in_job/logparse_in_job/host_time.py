@@ -1,4 +1,4 @@
-"""The host's own time for a unit: from an idle GPU to the unit's end on the host."""
+"""The host's own time for a unit: from an idle GPU to the moment when the host has issued the unit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from . import ordinary
 from .units import Kind
 
 _EVERY = 5
-"""Interval of timed units: before every fifth unit the GPU becomes idle first."""
+"""Interval of timed units.  Before every fifth unit the host waits until the GPU is idle."""
 
 
 class HostTime:
     """Timer of every fifth unit by the host's clock.
 
-    ``disturbed`` is True if the unit that runs now began with an idle GPU.
+    ``disturbed`` is True if the present unit began with an idle GPU.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,9 @@ class HostTime:
         self._from: Optional[float] = None
 
     def unit_ended(self, kind: Kind, count: int, at: float) -> None:
-        """Note the host's time of the unit that ended at ``at`` (s).  After every fifth unit, wait for the GPU."""
+        """Record the host's time of the unit that ended at ``at`` (s).  Before every fifth unit, wait until the GPU is
+        idle.
+        """
         began, self._from = self._from, None
         if began is not None:
             kind.host_us.append(1e6 * (at - began))

@@ -1,13 +1,13 @@
-"""Functions of ours that stand on the stack while code of the job runs.
+"""Functions of ours that are on the stack while code of the job runs.
 
 A job must not see them.  Two things would show them:
 
-* A traceback.  The function takes its frame out of it before the exception goes on (Python 3.11 and newer; older
-  versions show the frame).
-* ``warnings.warn(…, stacklevel=N)``, which counts frames.  Python leaves out frames of files whose name holds
-  ``importlib`` and ``_bootstrap`` (``warnings._is_internal_frame``).  Hence the name of this file.
+* A traceback.  So each function removes its own frame from the traceback before the exception goes on (Python 3.11 and
+  newer; older versions show the frame).
+* ``warnings.warn(…, stacklevel=N)``, which counts frames.  Python leaves out frames of files whose name contains
+  ``importlib`` and ``_bootstrap`` (``warnings._is_internal_frame``).  So this file has such a name.
 
-A debugger, ``sys.settrace``, cProfile and a profile with stacks see them all the same.
+Debuggers, ``sys.settrace``, cProfile and a profile with stacks still see the functions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Callable, List, Sequence
 
 
 def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function in a form whose exceptions do not show its own frame."""
+    """Return a form of the function whose exceptions do not show the function's own frame."""
     codes = [function.__code__]
 
     @functools.wraps(function)
@@ -33,10 +33,11 @@ def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def module_call(original: Callable[..., Any], here: Any, calls: Any) -> Callable[..., Any]:
-    """Make the wrapper of ``torch.nn.Module.__call__`` for the calls that add a frame (``module_frame.py`` says which).
+    """Make the wrapper of ``torch.nn.Module.__call__`` for calls that add a frame (``module_frame.py`` tells which
+    calls).
 
-    Within another call (``here.inside``) it goes straight to the original, which costs least.  It does the same if
-    ``calls.begin`` returns False.  ``calls`` has the functions of ``module_frame.Calls``.
+    Within another call (``here.inside``) the wrapper calls the original directly, because that costs least.  It also
+    calls only the original if ``calls.begin`` returns False.  ``calls`` has the functions of ``module_frame.Calls``.
     """
     codes: List[CodeType] = []
 
@@ -90,14 +91,14 @@ def around(
 
 
 def _with_code(function: Any, codes: List[CodeType]) -> Callable[..., Any]:
-    """Return the function.  Its code is added to ``codes``, whose frames leave a traceback."""
+    """Add the function's code to ``codes``, whose frames are removed from tracebacks.  Return the function."""
     codes.append(function.__code__)
     made: Callable[..., Any] = function
     return made
 
 
 def _drop_frames(error: BaseException, codes: Sequence[CodeType]) -> None:
-    """Drop the entries with one of ``codes`` from the head of the traceback."""
+    """Remove the first entries of the traceback whose code is in ``codes``."""
     entry = error.__traceback__
     while entry is not None and entry.tb_frame.f_code in codes:
         entry = entry.tb_next

@@ -60,9 +60,9 @@ def _install(found: Observer) -> None:
 
 
 def _step_hook(found: Observer) -> Callable[..., None]:
-    """Return the hook of every optimizer's step.
+    """Return the hook that runs at the end of every optimizer's step.
 
-    Dynamo compiles the hook with the step, and then finds that it does nothing.
+    Dynamo compiles the hook together with the step, and finds that the hook does nothing.
     """
 
     def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -89,7 +89,7 @@ def _wrap_modules(found: Observer) -> None:
         dynamo.skip(function.__code__)
     dynamo.take_for_original(original, wrapper)
     names = [name for name, value in vars(torch.nn.Module).items() if value is original]
-    for name in names:  # PyTorch's ``__call__`` and ``_wrapped_call_impl`` are one function, and stay one
+    for name in names:  # PyTorch's ``__call__`` and ``_wrapped_call_impl`` are one function, and must stay one
         setattr(torch.nn.Module, name, wrapper)
 
 
@@ -133,9 +133,9 @@ def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Call
 
 
 def _wrap_saving(found: Observer) -> None:
-    """Wrap the functions by which a job saves its state.
+    """Wrap the functions with which a job saves its state.
 
-    A trial takes back what is switched before the job looks at its state.
+    So a trial can take back its changes before the job reads its state.
     """
     begin = found.guard(lambda args, kwargs: found.trial.saved())
     for holder, name in ((torch.nn.Module, "state_dict"), (torch, "save")):
@@ -143,7 +143,7 @@ def _wrap_saving(found: Observer) -> None:
 
 
 def _wrap_functions(found: Observer) -> None:
-    """Wrap the named callable and the requests, each once its module is executed."""
+    """Wrap the named callable and the requests, each as soon as its module is executed."""
     names: Dict[str, List[Tuple[str, str]]] = {}
     for sort, text in (("named", found.named), *(("request", text) for text in _REQUESTS)):
         module, _, name = text.partition(":")
@@ -160,7 +160,7 @@ def _wrap_functions(found: Observer) -> None:
 def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
     """Wrap ``Class.method`` or ``function`` of a module.
 
-    A static method stays static, and a class method a class method.
+    A static method remains a static method, and a class method remains a class method.
     """
     *path, last = name.split(".")
     holder = module
@@ -184,9 +184,9 @@ def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
 
 
 def _at_end(found: Observer) -> None:
-    """End the observation at the interpreter's end, also after an error of ours.
+    """End the observation when the interpreter ends, even after an error in our code.
 
-    A profiler that is on then would crash it.
+    If a profiler were still on then, it would crash the process.
     """
     found.guard.on = False  # first, so that no window begins any more, also not from another thread
     Guard(lambda why: None)(found.at_end)()

@@ -1,14 +1,14 @@
-"""Our wrapper of ``torch.nn.Module.__call__``.  It runs in the very frame that PyTorch's own function has on the stack.
+"""Our wrapper of ``torch.nn.Module.__call__``.  It runs in the same stack frame as PyTorch's own function.
 
-With one more frame for each of the nested calls of modules, a deep model would exceed Python's recursion limit.  The
+Calls of modules are nested.  If each call had one more frame, a deep model would exceed Python's recursion limit.  The
 frame would also show in ``traceback.print_stack()``, ``inspect.stack()``, the texts of
-``torch.autograd.set_detect_anomaly`` and the counts of ``warnings``.  So the wrapper is compiled from PyTorch's own
-statements, with their file, lines and columns.  Our statements stand around them.  The wrapper has the original's local
-variables and closure, and no more.  Our objects are constants of its code.
+``torch.autograd.set_detect_anomaly`` and the stack levels of ``warnings``.  So the wrapper is compiled from PyTorch's
+own statements, with their file, lines and columns, and with our statements before and after them.  The wrapper has only
+the original's local variables and closure.  Our objects are constants of its code.
 
-A call adds a frame if Dynamo is at work beneath ``torch.compile``, because Dynamo compiles the original's frame.  Every
-call adds a frame if PyTorch's source is missing, or has other statements than the known ones
-(``importlib_bootstrap_frames.module_call``).
+There are two exceptions (``importlib_bootstrap_frames.module_call``).  A call adds a frame while Dynamo works beneath
+``torch.compile``, because Dynamo compiles the original's frame.  Every call adds a frame if PyTorch's source is
+missing, or if its statements are not the known ones.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Calls(Protocol):
     """Functions that the wrapper calls.  None of them raises an error of ours."""
 
     compiles: Callable[[], Any]
-    """Function that returns None unless Dynamo compiles the frames that begin now."""
+    """Function that returns None if Dynamo does not compile the frames that begin now."""
     with_a_frame: Callable[..., Any]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> bool:
-        """Tell whether the outermost call that begins is observed.  Then ``ended`` or ``failed`` follows."""
+        """Begin the outermost call.  Return True if it is observed.  Then ``ended`` or ``failed`` follows."""
 
     def ended(self, module: Any, result: Any) -> Any:
         """Note the end of the call, and return the result."""
@@ -54,7 +54,8 @@ class Calls(Protocol):
 def in_the_same_frame(original: Any, here: Any, calls: Calls) -> Optional[Callable[..., Any]]:
     """Make the wrapper.
 
-    Return None if the original has other statements than known: returns, alone or in ``if`` and ``else``.
+    Return None if the original has other statements than the known ones.  The known statements are returns, alone or in
+    ``if`` and ``else``.
     """
     code = getattr(original, "__code__", None)
     if code is None or code.co_freevars or code.co_varnames != ("self", "args", "kwargs"):
@@ -86,7 +87,7 @@ def _is_known(statement: ast.stmt) -> bool:
 
 
 def _around(body: List[ast.stmt]) -> List[ast.stmt]:
-    """Put our statements around the body, at the place of its first statement."""
+    """Put our statements around the body.  They get the line and column of the body's first statement."""
     made = ast.parse(_AROUND).body
     for node in (each for statement in made for each in ast.walk(statement)):
         if hasattr(node, "lineno"):

@@ -272,7 +272,7 @@ class Observer:
     def _unit(
         self, sort: str, start: Any, whole: bool, window: Optional[OpenWindow], end: Any = None, made: int = 1
     ) -> None:
-        """End a unit.  A unit that an exception left is counted but not timed."""
+        """End a unit.  If an exception left the unit, the unit is counted but not timed."""
         at = 0.0 if self.traced else time.perf_counter()
         end = self._now() if end is None else end
         with self._lock:

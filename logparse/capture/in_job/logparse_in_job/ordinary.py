@@ -1,6 +1,7 @@
-"""Find ordinary moments of the job, at which a size may be read, an event recorded, a window begun or ended.
+"""Tell whether this moment of the job is safe: for reading a size, recording an event, or beginning or ending a window.
 
-Each function asks PyTorch's own state.  If a PyTorch version lacks such a name, it is taken to lack the feature.
+Each function reads PyTorch's own state.  If a PyTorch version has no such name, the function assumes that the version
+lacks the feature.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ _backward = _find("_C._current_graph_task_id", -1)
 
 
 def is_plain() -> bool:
-    """Tell whether operators of this thread just compute: no tracer, no dispatch mode and no functorch transform is
-    on.
+    """Tell whether operators of this thread only compute.
+
+    That is so if no tracer, no dispatch mode and no functorch transform is on.
     """
     return _tracing_state() is None and not _dispatch_modes() and _transforms() is None and not is_compiling()
 
@@ -46,7 +48,7 @@ def is_compiling_now() -> bool:
 def on_gpu() -> bool:
     """Tell whether this process has begun to use a GPU.
 
-    ``torch.cuda.is_available`` is not asked, because it forbids forks.
+    ``torch.cuda.is_available`` is not called, because after it the process can no longer be forked safely.
     """
     return bool(torch.cuda.is_initialized())
 
@@ -58,7 +60,7 @@ def is_capturing() -> bool:
 def is_importing() -> bool:
     """Tell whether a module of torch is being imported.
 
-    The profiler imports other modules, and would meet half of this one.
+    The profiler imports other modules, and would find a module that is only half imported.
     """
     own = [module for name, module in list(sys.modules.items()) if name.startswith("torch.")]
     return any(getattr(getattr(module, "__spec__", None), "_initializing", False) for module in own)

@@ -1,7 +1,7 @@
-"""PyTorch's profiler for a window of ours: begun, stepped, ended and written, without a line of its log.
+"""PyTorch's profiler for our windows: begun, stepped, ended and written, without a line in the job's output.
 
-The job's own profiler comes first.  ``when_job_profiles`` calls back before the job prepares or starts one.
-``is_busy`` says whether one is on.
+The job's own profiler has priority.  ``when_job_profiles`` calls back before the job prepares or starts a profiler.
+``is_busy`` tells whether a profiler of the job is on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Profile:
         self.is_on = False
 
     def prepare(self) -> None:
-        """Warm the profiler up.  What it records is thrown away until ``start``."""
+        """Warm up the profiler.  Its records are thrown away until ``start``."""
         if self._prepared:
             return
         device = "cuda" if ordinary.on_gpu() and torch.cuda.is_available() else None
@@ -58,22 +58,22 @@ class Profile:
     def step(self, number: int) -> None:
         """End the mark of the present unit, and begin the mark of unit ``number``.
 
-        If ``number`` is 0, no further unit follows.
+        A ``number`` of 0 means that no further unit follows.
         """
-        with torch._C.DisableTorchFunction():  # otherwise a mode of the job would see the range begin and end
+        with torch._C.DisableTorchFunction():  # Otherwise a mode of the job would see that the range begins and ends
             ending, self._step = self._step, None
             if ending is not None:
                 ending.__exit__(None, None, None)
             if number:
                 beginning = autograd_profiler.record_function(f"ProfilerStep#{number}")
                 beginning.__enter__()
-                self._step = beginning  # only now, because an interrupt may have come before
+                self._step = beginning  # Set only now, because an interrupt may have come before
 
     def stop(self, header: Dict[str, Any], path: Optional[str]) -> None:
-        """End the window.  Write the trace with this header to ``path``, or throw it away if there is no path."""
+        """End the window.  Write the trace with this header to ``path``, or drop the trace if ``path`` is None."""
         if not self._prepared:
             return
-        if not self.is_on:  # only prepared; PyTorch can end only what was started
+        if not self.is_on:  # The profiler was only prepared, and PyTorch can end only a started profiler
             self.start()
         self.step(0)
         if path is not None:
@@ -92,11 +92,11 @@ class Profile:
 
 @contextlib.contextmanager
 def _detached() -> Iterator[None]:
-    """Let Kineto detach CUPTI from the process when the window ends.
+    """Make Kineto detach CUPTI from the process when the window ends.
 
-    While CUPTI is attached each launch takes the host up to twice as long: 6.2 µs become 11.8 µs on an H100.  Kineto
-    reads ``TEARDOWN_CUPTI`` from the environment of the process, and a value that the job has set counts.  PyTorch
-    itself allows detaching beside CUDA graphs from CUDA 12.6 on (torch/profiler/profiler.py).
+    While CUPTI is attached, each launch takes the host up to twice as long: 6.2 µs become 11.8 µs on an H100.  Kineto
+    reads ``TEARDOWN_CUPTI`` from the environment of the process.  If the job has set this variable, the job's value
+    counts.  PyTorch itself allows detaching beside CUDA graphs from CUDA 12.6 on (torch/profiler/profiler.py).
     """
     if "TEARDOWN_CUPTI" in os.environ or not _detaches():
         yield
@@ -157,7 +157,7 @@ def when_job_profiles(begins: Callable[[], None]) -> None:
 def _watch_execution_traces(begins: Callable[[], None]) -> None:
     """Have ``begins`` called before ``torch.profiler.ExecutionTraceObserver`` starts.
 
-    It writes down every range, also our marks.
+    This observer records every range, so it would also record our marks.
     """
 
     def begin(args: Any, kwargs: Any) -> None:
@@ -192,10 +192,10 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_line_of_other_thread() -> Iterator[None]:
-    """Drop the line that Kineto writes when it is first used in another thread than the thread that has loaded it.
+    """Drop one line that Kineto writes when it is first used in a thread that has not loaded it.
 
-    The line has no level and goes to the file descriptor of standard error.  All other text that is written there
-    meanwhile goes through.
+    The line has no level and goes to the file descriptor of standard error.  Other text that is written there meanwhile
+    is passed on.
     """
     if _State.used or threading.get_ident() == _State.loaded_in or not hasattr(os, "memfd_create"):
         _State.used = True
@@ -223,21 +223,21 @@ def _without_line_of_other_thread() -> Iterator[None]:
 
 
 def _kineto_level() -> Any:
-    """Return the severity from which on Kineto writes lines, in its own memory.
+    """Return Kineto's variable for the least severity of the lines that it writes.
 
-    If Kineto does not export it, return a number of ours.
+    The variable is in Kineto's own memory.  If Kineto does not export it, return a number of ours.
     """
     if _State.kineto_level is None:
         _State.kineto_level = ctypes.c_int(0)
         with contextlib.suppress(OSError, ValueError):
             path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
-            _State.library = ctypes.CDLL(path)  # kept, because the collector would find it when it is dropped
+            _State.library = ctypes.CDLL(path)  # Kept, because the collector would otherwise find it when it is dropped
             _State.kineto_level = ctypes.c_int.in_dll(_State.library, "_ZN9libkineto6Logger14severityLevel_E")
     return _State.kineto_level
 
 
 def _with_waits() -> Any:
-    """Return settings by which a CUDA trace holds the event that each stream waited for (PyTorch 2.1 and later)."""
+    """Return settings with which a CUDA trace records the event that each stream waited for (PyTorch 2.1 and later)."""
     try:
         return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
     except (AttributeError, TypeError):
@@ -258,7 +258,7 @@ def _add_metadata(header: Dict[str, Any]) -> None:
 
 
 def _save(results: Any, path: str) -> None:
-    """Write the trace, packed.  Raises OSError if it is not whole (a full disk), or if the folder is gone."""
+    """Write the trace, packed.  Raises OSError if the file is incomplete (a full disk), or if the folder is gone."""
     part = path + ".part"
     with open(part, "wb"):  # Kineto would write a line about a folder that is gone
         pass

@@ -13,21 +13,22 @@ from typing import Any, List, Set
 import torch
 
 _kept: List[Any] = []
-"""Handles of ranges that were cut off.  They are kept, because PyTorch would end a range when its handle is freed."""
+"""Handles of ranges that were cut off.  They are kept, because PyTorch would end a range once its handle is freed."""
 
 
 def open_ranges() -> Set[int]:
-    """Return the ids of the ranges that are open now, in any thread, and of some that have ended but are still
-    referenced.
+    """Return the ids of the ranges that are open now, in any thread.
+
+    Some ranges that have ended are included, if an object still refers to them.
     """
     return {id(each) for each in _ranges()}
 
 
 def cut_off(before: Set[int]) -> None:
-    """Let the ranges that have begun since ``before`` end without the profiler.
+    """Detach from the profiler the ranges that have begun since ``before``.
 
-    They get a record that the profiler never saw.  They still end as the job ends them, because the job's modes see
-    that end.
+    They get a record that the profiler never saw.  They still end when the job ends them, because the job's modes see
+    this end.
     """
     for each in _ranges():
         if id(each) not in before and each.run_callbacks_on_exit:
@@ -39,9 +40,9 @@ def cut_off(before: Set[int]) -> None:
 def _ranges() -> List[Any]:
     """Return the ranges that have a record.
 
-    Only objects that refer to the class of ranges are asked for.  A list of all objects would hold tuples that other
-    threads are still building.  Python refuses to finish a tuple that another object refers to: SystemError in the
-    job's code.
+    The function asks only for objects that refer to the class of ranges.  A list of all objects would contain tuples
+    that other threads are still building.  Python cannot finish a tuple to which another object refers, and raises
+    SystemError in the job's code.
     """
     kind = torch.autograd.profiler.record_function
     found = gc.get_referrers(kind) if sys.version_info >= (3, 9) else gc.get_objects()  # 3.8: objects name no class

@@ -1,7 +1,7 @@
-"""Ranks of a job that tries actions.  Between the same two units each rank learns what all others have to say.
+"""Ranks of a job that tries actions.  Between the same two units, each rank reads the messages of all other ranks.
 
-Every rank then decides by the same words, so all of them do the same.  The words go through the job's own store of
-``torch.distributed``.  No collective of ours runs, because a collective that a rank does not reach would hang the job.
+Every rank then decides from the same messages, so all ranks do the same.  The messages go through the job's own store
+of ``torch.distributed``.  No collective of ours runs, because the job would hang if one rank did not reach it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _KEY = "logparse_try"
 
 
 class LateError(Exception):
-    """Error if a rank did not come.  The text says which rank."""
+    """Error if a rank did not send its message in time.  The text names the rank."""
 
 
 class Alone:
@@ -26,13 +26,14 @@ class Alone:
     """Reason why no action can be tried in this process.  It is empty if actions can be tried."""
 
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
-        """Return what all ranks say now, in the order of ranks."""
+        """Return the present messages of all ranks, in the order of ranks.  ``said`` is this rank's message."""
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
         """Tell whether a trial begins after ``units`` units.
 
-        Rank 0 is ``ready``.  ``ahead`` is the number of units from its announcement.
+        ``ready`` is True if rank 0 is ready for the trial.  ``ahead`` is the number of units between rank 0's
+        announcement and the beginning.
         """
         return ready
 
@@ -54,9 +55,9 @@ class Ranks(Alone):
         self._begin = 0
 
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
-        """Return what all ranks say now.
+        """Return the present messages of all ranks.
 
-        Raises LateError after ``_LATE_S`` seconds, or if another rank has raised it.
+        Raises LateError if a message is missing after ``_LATE_S`` seconds, or if another rank has raised LateError.
         """
         self._number += 1
         self._store.set(f"{_KEY}_{self._number}_{self.rank}", json.dumps(said))
@@ -76,7 +77,7 @@ class Ranks(Alone):
         return found
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Tell whether a trial begins.  Rank 0 announces the unit so early that no other rank is beyond it."""
+        """Tell whether a trial begins.  Rank 0 announces the unit early enough that no other rank has passed it."""
         if not self._begin and self.rank == 0 and ready:
             self._begin = units + ahead
             self._store.set(f"{_KEY}_begin", str(self._begin))

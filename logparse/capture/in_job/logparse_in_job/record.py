@@ -1,6 +1,6 @@
-"""The file ``units_PID.json``: what a process counted, timed and traced, and the notes for the user.
+"""The file ``units_PID.json``: the units that a process counted, timed and traced, and notes for the user.
 
-The file is written again every few seconds, because workers are often killed.
+The file is written again every few seconds, because a job may kill its workers at any time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Record:
 def write_whole(path: str, found: Dict[str, Any]) -> None:
     """Write a file of JSON anew, so that a reader sees it whole.  Raises OSError."""
     with open(path + ".part", "w", encoding="utf-8") as file:
-        file.write(json.dumps(found))  # ``json.dump`` leaves cycles for the job's garbage collector
+        file.write(json.dumps(found))  # ``json.dump`` would leave cycles for the job's garbage collector
     os.replace(path + ".part", path)
 
 

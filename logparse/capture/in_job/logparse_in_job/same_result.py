@@ -1,4 +1,4 @@
-"""Compare results: does an action compute the same?
+"""Compare the results of a job's call with and without an action, to tell whether the action computes the same.
 
 The job's own outermost call is repeated with one input, with the action and without it.
 
@@ -10,19 +10,20 @@ the gradients  the same ratio over the norms of all parameters' gradients, which
                random sum of the output's numbers; only if the call has gradients
 =============  ==============================================================================================
 
-The larger of the two is the *deviation*.  The deviation by rounding alone is measured and not assumed, because it
-depends on the depth and the condition of the model.  For this the call is repeated with the output of each innermost
-module multiplied by 1 + u·r.  r is uniform in [-1, 1].  u is the unit roundoff of the output's type, plus √K times the
-unit roundoff of the sums of a layer with K inputs.  This is Monte Carlo arithmetic at the granularity of layers
+The larger measure is the *deviation*.  The deviation by rounding alone depends on the depth and the condition of the
+model, so it is measured and not assumed.  For this measurement the call is repeated, and the output of each innermost
+module is multiplied by 1 + u·r.  r is uniform in [-1, 1].  u is the unit roundoff of the output's type, plus √K times
+the unit roundoff of the sums of a layer with K inputs.  This is Monte Carlo arithmetic at the granularity of layers
 (Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997).
 
-An action computes the same if its deviation is at most ``ROUNDINGS`` times the larger of two deviations: by rounding
-alone, and between two repeats without the action (atomic additions).  An action may claim more than rounding (TF32,
-GELU by tanh).  Then u is at least this claim.
+Two deviations are measured without the action: by rounding alone, and between two repeats (atomic additions).  An
+action computes the same if its deviation is at most ``ROUNDINGS`` times the larger of the two.  An action may declare
+that it changes more than rounding does (TF32, GELU by tanh).  Then u is at least the declared change.
 
-A repeat draws the same random numbers, and leaves the generators, the buffers and the gradients of the job as they
-were.  A repeat after the action proves that it was taken back.  If the mask of dropout depends on the layout, an honest
-action deviates.  So if an action deviates in training mode, all is repeated in evaluation mode.
+A repeat draws the same random numbers.  It leaves the generators, the buffers and the gradients of the job as they
+were.  Another repeat after the action proves that the action was taken back.  If the mask of dropout depends on the
+layout, even a correct action deviates.  So if an action deviates in training mode, everything is repeated in evaluation
+mode.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _SEED = 20_54
 
 
 class Call(NamedTuple):
-    """Call of an outermost module: its input, copied before the job used it, and the modes that it ran in."""
+    """Call of an outermost module: its input, copied before the job used it, and the modes in which the call ran."""
 
     module: Any
     args: Any
@@ -49,7 +50,10 @@ class Call(NamedTuple):
 
 
 class Same(NamedTuple):
-    """Deviation of an action's result, and the most that it may deviate.  ``how`` says what was compared."""
+    """Deviation of an action's result, and the largest allowed deviation.
+
+    ``how`` tells what was compared: the output, or the output and the gradients.
+    """
 
     deviation: float
     allowed: float
@@ -61,8 +65,9 @@ class Same(NamedTuple):
 
 
 class NotRestoredError(Exception):
-    """Error if results after an action was switched off differ from those before, in a job whose results repeat bit
-    for bit.
+    """Error if a result after an action was switched off differs from the result before.
+
+    It is raised only in a job whose results repeat bit for bit.
     """
 
 
@@ -75,7 +80,10 @@ def call_of(module: Any, args: Any, kwargs: Any) -> Call:
 
 
 def _copied(value: Any) -> Any:
-    """Copy a value so that the job does not share it.  Strides of tensors stay, and whether they need a gradient."""
+    """Copy a value so that the job does not share it.
+
+    A copied tensor has the same strides, and needs a gradient if the original does.
+    """
     if torch.is_tensor(value):
         made = value.detach().clone()
         return made.requires_grad_() if value.requires_grad else made
@@ -89,16 +97,17 @@ def _copied(value: Any) -> Any:
 class Comparison:
     """Comparison of one call's results.  ``on`` and ``off`` switch the action.
 
-    Once ``compare`` returns or raises, everything is as it was before.  It raises what the job's module raises, and
-    NotRestoredError.
+    When ``compare`` returns or raises an error, the job's state is as it was before.  ``compare`` raises the errors of
+    the job's module, and NotRestoredError.
     """
 
     def __init__(self, call: Call, roundoff: float) -> None:
         self._call, self._roundoff = call, roundoff
 
     def compare(self, on: Callable[[], None], off: Callable[[], None]) -> Same:
-        """Compare results in the job's mode.  If they deviate, compare once more in evaluation mode, without
-        dropout.
+        """Compare results in the job's mode.
+
+        If they deviate in training mode, compare once more in evaluation mode, which has no dropout.
         """
         found = self._compare(on, off, contextlib.nullcontext())
         if found.is_same or not self._call.module.training:
@@ -237,7 +246,7 @@ def _numbers(value: Any) -> Iterator[Any]:
 
 
 def _random_sum(output: List[Any]) -> Any:
-    """Return a fixed random combination of all numbers, so that every output's gradient differs."""
+    """Return a fixed random combination of all numbers, because then every output number gets another gradient."""
     total: Any = 0.0
     for x in output:
         generator = torch.Generator(x.device).manual_seed(_SEED)
@@ -248,7 +257,7 @@ def _random_sum(output: List[Any]) -> Any:
 
 @contextlib.contextmanager
 def _as_it_was(module: Any) -> Iterator[None]:
-    """Leave the generators, the buffers and the gradients as they were."""
+    """Restore the generators, the buffers and the gradients at the end of the context."""
     cpu = torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     buffers = [(x, x.detach().clone()) for x in module.buffers()]

@@ -1,4 +1,4 @@
-"""Interval of the difference between paired times.  Nothing is assumed about the spread of the differences.
+"""Interval of the difference between paired times.  It assumes no normal distribution of the differences.
 
 This module runs inside a user's job: Python 3.8 and later, the standard library alone, no PyTorch.
 """
@@ -54,9 +54,9 @@ def _rank(count: int, confidence: float) -> int:
 
 
 def _ways(count: int) -> List[float]:
-    """Return the number of subsets of 1 … count with each sum.
+    """Return how many subsets of the numbers 1 … count have each sum.
 
-    ``count`` is at most 1,023, because more would overflow a double.
+    ``count`` is at most 1,023, because a larger count would overflow a double.
     """
     ways = [1.0]
     for number in range(1, count + 1):

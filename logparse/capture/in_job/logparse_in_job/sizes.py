@@ -1,4 +1,4 @@
-"""Name the kind of a unit by the tensors that it gets: ``float32[16, 3, 224, 224]``."""
+"""Name the kind of a unit by the types and sizes of its input tensors: ``float32[16, 3, 224, 224]``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _modes = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
 
 
 def sizes(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> str:
-    """Return types and sizes of the first two tensors, positional arguments first.
+    """Return types and sizes of the first two tensors.  Positional arguments come first.
 
-    Return an empty text without tensors. Only plain tensors are read, because a subclass may run code of its own.
-    Tensors within tuples, lists and dictionaries are read, too.
+    Return an empty text if there are no tensors. A tensor of a subclass is not read, because the subclass may run code
+    of its own. Tensors within tuples, lists and dictionaries are included.
     """
     found = []
     for tensor in _tensors((*args, *kwargs.values()), 0):
@@ -39,7 +39,7 @@ def _tensors(values: Any, depth: int) -> Iterator[torch.Tensor]:
 def _size(tensor: torch.Tensor) -> str:
     if not _modes():
         return _text(tensor)
-    with torch._C.DisableTorchFunction():  # a mode (``torch.device(…)``) would be called for each attribute
+    with torch._C.DisableTorchFunction():  # Otherwise a mode (``torch.device(…)``) would be called for each attribute
         return _text(tensor)
 
 

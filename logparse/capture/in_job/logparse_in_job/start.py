@@ -1,7 +1,7 @@
-"""Run the files named in ``LOGPARSE_WITH_TORCH``, once the job has executed torch, in the job's own process.
+"""Run the files named in ``LOGPARSE_WITH_TORCH`` in the job's own process, once the job has executed torch.
 
-Every Python that the job starts runs this module and ``when_executed.py``, whether or not it uses torch.  So at start
-they import only what Python has loaded by then.  They import the rest where they need it.
+Every Python that the job starts runs this module and ``when_executed.py``, even if it does not use torch.  So at the
+start these modules import only modules that Python has already loaded.  They import other modules where they need them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def watch() -> None:
 
 
 def run_files(torch: Any) -> None:
-    """Run each file as a module named ``__logparse__``, which stands in ``sys.modules``.
+    """Run each file as a module named ``__logparse__``, which is added to ``sys.modules``.
 
-    The module must stand there, because Dynamo imports the module of a function that it compiles, by its name.  An
-    error is reported, and the job goes on.
+    The module must be in ``sys.modules``, because Dynamo imports the module of a function that it compiles by its name.
+    If a file raises an error, the error is reported, and the job goes on.
     """
     for path in filter(None, os.environ.get("LOGPARSE_WITH_TORCH", "").split(os.pathsep)):
         try:

@@ -121,8 +121,8 @@ class Tracing:
     def leaves_times_alone(self) -> bool:
         """True if units can be timed now.
 
-        They cannot be timed during a window, after a settled window, or if windows of time were asked for, because
-        these slow the job.
+        They cannot be timed during a window, or after the first settled window or window of time, because these windows
+        slow the job.
         """
         return self.window is None and not (self._by_time or (self._traced and self._windows.done))
 
@@ -150,9 +150,7 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------------ one call
 
     def begin_call(self, sort: str) -> Optional[OpenWindow]:
-        """Begin a window for the call that begins now, if a window is due.  Return the window, or None if none is
-        due.
-        """
+        """Begin a window for the call that begins now.  Return the window, or None if no window is due."""
         if not self.several_threads or not self._traced or self.window is not None or self._windows.over:
             return None
         series = self._series.get(sort)

@@ -1,4 +1,4 @@
-"""Calls and units under way in one thread of the job."""
+"""Calls and units in one thread of the job that have begun and not ended."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .units import Leader
 
 
 class Calls:
-    """Outermost calls since the last unit: their number, and the sizes that the first call got."""
+    """Outermost calls since the last unit: their number, and the sizes of the first call's inputs."""
 
     def __init__(self) -> None:
         self.count, self.shapes = 0, ""
 
     @property
     def name(self) -> str:
-        """The name of the kind of the unit that makes these calls."""
+        """Name of the kind of the unit to which these calls belong."""
         return self.shapes + (f" x{self.count}" if self.count > 1 else "") or "?"
 
     def begin_anew(self) -> None:

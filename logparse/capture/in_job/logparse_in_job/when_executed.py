@@ -1,5 +1,6 @@
-"""Call a function once a module has been executed, no matter who imports it, and how often it is looked up
-before.
+"""Call a function once a module has been executed.
+
+It does not matter who imports the module, or how often the module is looked up before.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Finder:
-    """Finder that finds nothing itself.
+    """Import finder that finds no module itself.
 
-    It lets the other finders find, and replaces ``exec_module`` of the loader they give.  The replacement stands on the
-    loader object alone and leaves with its first use, so the loader keeps its type.  ``then`` maps the name of a module
-    to the function that gets the module.
+    It asks the other finders, and replaces ``exec_module`` of the loader that they return.  The replacement is an
+    attribute of the loader object alone and is removed at its first use, so the loader keeps its type.  ``then`` maps
+    the name of a module to the function that gets the module.
     """
 
     def __init__(self, then: Dict[str, Callable[[Any], None]]) -> None:
@@ -69,7 +70,7 @@ class Finder:
 
 
 def when_executed(then: Dict[str, Callable[[Any], None]]) -> None:
-    """Call ``then[name](module)`` at once for modules that are executed already, and later for the others."""
+    """Call ``then[name](module)`` for each module: at once if it has been executed already, otherwise later."""
     waiting = dict(then)
     for name in then:
         module = sys.modules.get(name)

@@ -1,7 +1,7 @@
-"""Changes of a program that an action makes.  The same text serves ``apply.py`` and a trial in the job.
+"""Changes of a program that an action makes.  ``apply.py`` and a trial in the job use the same text of these modules.
 
-``apply.py`` holds the definitions of the modules here as they stand here (``analyzers/actions/action.py:
-definitions``), so it applies what was tried.  They import only torch and the standard library, and nothing from each
-other.  They define only public names, because all of them share the one module ``apply.py``.  ``test_switches.py``
-checks this.
+``apply.py`` contains a copy of the definitions here (``analyzers/actions/action.py: definitions``), so a user applies
+exactly what was tried.  The modules import only torch and the standard library, and nothing from each other.  They
+define only public names, because all definitions end up in the one module ``apply.py``.  ``test_switches.py`` checks
+these rules.
 """

@@ -1,7 +1,7 @@
-"""Actions that are switched on and off between two units of a running job, and actions that cannot be.
+"""Actions that can be switched on and off between two units of a running job, and actions that cannot.
 
-This module knows no PyTorch.  ``made`` imports the modules that switch.  ``docs/measurement.md`` shows both tables, and
-a test holds them equal to the tables here.
+This module imports no PyTorch.  ``made`` imports the modules of the switches.  ``docs/measurement.md`` contains both
+tables, and a test compares them with the tables here.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any, Mapping, NamedTuple, Sequence, Tuple
 
 
 class Switchable(NamedTuple):
-    """One action: what is switched, and how it is taken back.
+    """One action: the objects that are switched, and how the switching is taken back.
 
-    ``parts`` are its switches.  Several parts make a combination.
+    ``parts`` are the names of its switches.  An action with several parts is a combination.
     """
 
     name: str
@@ -88,7 +88,7 @@ AT_START: Sequence[Tuple[str, str]] = (
     ("captured CUDA graphs", "they replay the kernels that were captured"),
     ("parameters in DistributedDataParallel, FSDP or one buffer", "others hold views of them"),
 )
-"""Actions that act only at a process's start, with the reason.  They are tried by separate starts."""
+"""Actions that act only when a process starts, with the reason.  They are tried in separate starts of the job."""
 NAMES: Mapping[str, Switchable] = {x.name: x for x in SWITCHABLE}
 TOGETHER = "+"
 """Text between the names of actions that are switched at once."""

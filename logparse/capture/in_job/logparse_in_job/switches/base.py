@@ -20,10 +20,10 @@ class RefusedError(Exception):
 
 
 class Switch:
-    """One action.  ``on`` and ``off`` alternate, each between two units of the job.
+    """One action.  ``on`` and ``off`` are called alternately, each between two units of the job.
 
-    * ``roundoff``: the relative change of a layer's output that the action claims beyond rounding (0: none).
-    * ``detail``: what it has changed, for the user.  It is known once the switch was on.
+    * ``roundoff``: the relative change of a layer's output that the action declares beyond rounding (0: none).
+    * ``detail``: what the action has changed, for the user.  It is known once the switch was on.
     """
 
     roundoff = 0.0
@@ -32,7 +32,7 @@ class Switch:
     def on(self, job: Job) -> None:
         """Switch the action on.
 
-        Raises RefusedError, with nothing changed, if it cannot be on, or has nothing to change.
+        Raises RefusedError, with nothing changed, if the action cannot be on or has nothing to change.
         """
         raise NotImplementedError
 
@@ -41,9 +41,9 @@ class Switch:
         raise NotImplementedError
 
     def disturbed(self) -> str:
-        """Tell how the job itself has changed the switch's setting while it is on.
+        """Tell how the job itself has changed the switch's setting while the switch was on.
 
-        Return an empty text if it has not.
+        Return an empty text if the job has not changed it.
         """
         return ""
 
@@ -57,7 +57,7 @@ class Several(Switch):
         self.roundoff = max(x.roundoff for x in parts)
 
     def on(self, job: Job) -> None:
-        """Switch all on, or none."""
+        """Switch all parts on.  If one part fails, switch none on."""
         try:
             for part in self._parts:
                 part.on(job)
@@ -74,5 +74,5 @@ class Several(Switch):
             self._on.pop()
 
     def disturbed(self) -> str:
-        """Return the first reason of a part."""
+        """Return the reason of the first part that the job has disturbed."""
         return next((why for x in self._on if (why := x.disturbed())), "")

@@ -1,7 +1,8 @@
-"""Changes of the job's modules, made by the functions of ``apply.py`` (``changes/``) and taken back one by one.
+"""Changes of the job's modules.  The functions of ``apply.py`` (``changes/``) make them, and ``off`` takes them back.
 
-A change is made as ``apply.py`` makes it.  Then the modules are compared with their state before.  ``off`` takes back
-only what differs.  So the job's own changes meanwhile stay (values, hooks, its own attributes).
+A change is made in the same way as by ``apply.py``.  Then the modules are compared with their state before.  ``off``
+takes back only the differences.  So changes that the job itself made meanwhile stay (values, hooks, its own
+attributes).
 
 =========================  =========================================================================================
 changed object             ``off`` gives back
@@ -14,7 +15,7 @@ hook                       it is removed
 attribute                  its value
 =========================  =========================================================================================
 
-No copy of a parameter is kept.  Rows that ``padded_output`` adds are zeros and go with it.
+Parameters are not copied.  The rows that ``padded_output`` adds are zeros, so ``off`` can drop them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def shape_of(tensor: Any) -> Shape:
 def reshape(tensor: Any, to: Shape) -> None:
     """Give a tensor this size and these strides.
 
-    It keeps its values where both sizes have them, and has zeros elsewhere.
+    Elements that exist in both sizes keep their values.  New elements are zeros.
     """
     if shape_of(tensor) == to:
         return
@@ -79,9 +80,9 @@ class _Looks:
         self.attributes = {name: value for name, value in vars(module).items() if isinstance(value, (int, str))}
 
     def undo(self, after: _Looks) -> None:
-        """Take back what ``after`` has and this state has not.
+        """Take back the differences between ``after`` and this state.
 
-        A child that comes back gets the mode of its stand-in (training or not).
+        A child that comes back gets the mode of the child that replaced it (training or not).
         """
         module = self.module
         for name, child in after.children.items():
@@ -103,8 +104,9 @@ class _Looks:
 
 
 class _Tensor(NamedTuple):
-    """Parameter with its shape before and while the switch is on, and its gradient and optimizer state with their
-    shapes before.
+    """Parameter with its shape before the switch was on and its shape while it is on.
+
+    Its gradient and optimizer state come with their shapes before.
     """
 
     parameter: Any
@@ -114,10 +116,11 @@ class _Tensor(NamedTuple):
 
 
 class ModelSwitch(Switch):
-    """Change that a function makes of each model.
+    """Switch of a change that a function makes to each model.
 
-    The function returns what it has changed, for the user, or an empty text.  ``touched`` returns the parameters of a
-    model that get another layout or size.  ``refused`` is the reason if no model was changed.
+    The function returns a text about the change for the user, or an empty text if it changed nothing.  ``touched``
+    returns the parameters of a model that get another layout or size.  ``refused`` is the reason if no model was
+    changed.
     """
 
     def __init__(
@@ -134,7 +137,7 @@ class ModelSwitch(Switch):
         self._changed: List[_Tensor] = []
 
     def on(self, job: Job) -> None:
-        """Change the models, then their gradients and the optimizers' state alike."""
+        """Change the models.  Then change their gradients and the optimizers' state in the same way."""
         modules = list(dict.fromkeys(x for model in job.models for x in model.modules()))
         _refuse_wrapped(modules)
         touched = list(dict.fromkeys(x for model in job.models for x in self._touched(model)))
@@ -144,7 +147,7 @@ class ModelSwitch(Switch):
         done: List[str] = []
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a warning that nothing was found is an answer here
+                warnings.simplefilter("ignore")  # here a warning that nothing was found is only an answer
                 done += [x for x in map(self._change, job.models) if x]
         finally:
             self._job, self._looks = job, [(x, _Looks(x.module)) for x in looks]
@@ -200,7 +203,7 @@ def _refuse_wrapped(modules: Sequence[Any]) -> None:
 
 
 def _refuse_shared(parameters: Sequence[Any]) -> None:
-    """Refuse parameters that are views of one buffer, because other objects may hold views of it, too."""
+    """Refuse parameters that are views of one buffer, because other objects may have views of that buffer, too."""
     for x in parameters:
         if x.untyped_storage().nbytes() != x.numel() * x.element_size():
             raise RefusedError("its parameters are parts of one buffer, of which others may hold views")
@@ -227,9 +230,10 @@ def _channels_last(model: Any) -> str:
 
 
 def odd_output(model: Any) -> Optional[int]:
-    """Return the number of outputs of the largest linear layer whose number of outputs is no multiple of 64.
+    """Return the number of outputs of a linear layer that is no multiple of 64.  If there are several, return the
+    largest.
 
-    Small layers do not count.  Return None if there is no such layer.
+    Small layers are left out.  Return None if there is no such layer.
     """
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear)]
     odd = [x for x in layers if x.out_features >= _LEAST_OUTPUT and x.out_features % _MULTIPLE]
@@ -253,7 +257,7 @@ def _rows(model: Any) -> Sequence[Any]:
 
 
 def _counted(change: Callable[[Any], Any], *what: str) -> Callable[[Any], str]:
-    """Return a form of a change that replaces children.  It counts the new children, for the user."""
+    """Return a form of a change that replaces children of modules.  It counts the new children, for the user."""
 
     def changed(model: Any) -> str:
         before = {id(x) for x in model.modules()}

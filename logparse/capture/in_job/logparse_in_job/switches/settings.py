@@ -46,7 +46,7 @@ class BlasLibrary:
 
 
 class Flags(Switch):
-    """Settings that get a value each, and later their own values back."""
+    """Settings that get new values when switched on, and get back their previous values when switched off."""
 
     def __init__(self, values: Sequence[Tuple[Any, Any]], roundoff: float = 0.0) -> None:
         self._values = values
@@ -69,7 +69,7 @@ class Flags(Switch):
         self._before, self._after = before, after
 
     def off(self) -> None:
-        """Set the values back, except settings that the job has changed meanwhile."""
+        """Restore the previous values, except settings that the job has changed meanwhile."""
         before, self._before = self._before, []
         for (flag, _), value, own in zip(self._values, before, self._after):
             if flag.read() == own:
@@ -97,7 +97,7 @@ ATTENTION = {
 
 
 class Attention(Switch):
-    """Attention on this backend first, then on the other backends in their order."""
+    """Attention on this backend first.  The other backends follow in their present order."""
 
     def __init__(self, backend: str) -> None:
         self._backend = backend
@@ -131,7 +131,7 @@ class Attention(Switch):
 
 
 class OneFlashKernel(Switch):
-    """Attention without the fused kernel, on a CPU. A CPU has one fused kernel and no order."""
+    """Attention without the fused kernel, on a CPU. A CPU has only one fused kernel and no order of backends."""
 
     def __init__(self) -> None:
         self._before: Any = None
@@ -162,7 +162,7 @@ def _enabled(backend: str) -> bool:
 
 
 def _order() -> Tuple[List[int], List[bool]]:
-    """Return the backends in their order, and whether each backend of ``ATTENTION`` is allowed."""
+    """Return the backends in their order, and for each backend of ``ATTENTION`` True if it is allowed."""
     order = getattr(torch._C, "_get_sdp_priority_order", None)
     if order is None:
         raise RefusedError("PyTorch before 2.6 has no order of attention backends")
@@ -170,7 +170,7 @@ def _order() -> Tuple[List[int], List[bool]]:
 
 
 class TunableRows(Switch):
-    """Rows of TunableOp files. While they act, TunableOp is on and does not tune."""
+    """Rows of TunableOp files. While the switch is on, TunableOp is on and does not tune."""
 
     def __init__(self, files: Sequence[str]) -> None:
         self._files = files
@@ -196,14 +196,14 @@ class TunableRows(Switch):
         tunable.tuning_enable(False)
 
     def off(self) -> None:
-        """Switch TunableOp off, as it was."""
+        """Switch TunableOp off again."""
         before, self._before = self._before, None
         if before is not None:
             torch.cuda.tunable.enable(False)
             torch.cuda.tunable.tuning_enable(before)
 
     def disturbed(self) -> str:
-        """Tell whether the job itself has switched TunableOp. Return an empty text if it has not."""
+        """Tell whether the job itself has switched TunableOp on or off. Return an empty text if it has not."""
         on = self._before is None or torch.cuda.tunable.is_enabled()
         return "" if on else "the job sets torch.cuda.tunable itself"
 
