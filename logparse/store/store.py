@@ -7,13 +7,13 @@
     STORE/sources/inventory-<id>.json            the small files that existed (see ``inventory``)
     STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
 
-Each part carries in its name the *attempt* that wrote it.  A joint part of small files carries the writer of several
-attempts (see ``joint``).  Each row carries its own attempt.  The views show only attempts with a row in ``sources``.
-So a killed ingest leaves only files that the next ingest removes.
+The name of each part contains the *attempt* that wrote it.  The name of a joint part of small files contains the
+writer, which has several attempts (see ``joint``).  Each row contains its own attempt.  The views show only attempts
+with a row in ``sources``.  So if an ingest is killed, its files are invisible, and the next ingest removes them.
 
-``<path>`` is a hash of the source's path.  It lets a worker find the commits of one file without reading all others.
-In older stores a row file may also be in ``sources`` itself.  A source may have several commits: a log that grew, or
-standard input, which is committed every few seconds.  A commit may replace earlier commits of its source.
+``<path>`` is a hash of the source's path.  With this hash a worker finds the commits of one file without reading all
+others.  In older stores a row file may also be in ``sources`` itself.  A source may have several commits: a log that
+grew, or standard input, which is committed every few seconds.  A commit may replace earlier commits of its source.
 
 A commit records its parts (see ``digests``).  Before a table is read, two things are checked: all commits exist, and
 the table's parts have the recorded sizes.  For a local store the recorded digests are checked, too.
@@ -90,8 +90,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow.dataset as ds
 
-_READ_TOGETHER = 16  # files read at a time: each may be a request to another machine
-_COMBINED = 256  # files whose tables are combined at a time
+_READ_TOGETHER = 16  # number of files that are read at a time, because each may be a request to another machine
+_COMBINED = 256  # number of files whose tables are combined at a time
 _OWN = {"calls": "calls", "workload": "workload", "messages": "process_messages"}  # frames of one run, and their views
 FRAMES = (
     *_OWN,
@@ -113,7 +113,10 @@ _FINDINGS = "findings/findings.parquet"
 _TRIES = 3
 """Number of times a reader looks if something is missing.  Another process may be removing it at that moment."""
 _VERIFIED: dict[str, tuple[int | None, Part]] = {}
-"""Parts of local stores that this process has found sound, each with the nanosecond of its last change, by path."""
+"""Parts of local stores that this process has verified, by path.
+
+The number is the time of the part's last change in nanoseconds.
+"""
 
 
 def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
@@ -135,7 +138,7 @@ class Store:
         self.root = root
         self._row_files: dict[str, int | None] = {}
         self._rows = arrow_table([], COMMIT_SCHEMA)
-        self._damaged: dict[str, str] = {}  # row files that cannot be read, and why
+        self._damaged: dict[str, str] = {}  # row files that cannot be read, with the reasons
         self._inventory = Inventory()
         self._manifest: tuple[Mapping[str, int | None], Manifest] = {}, Manifest()
         self._unreadable: dict[frozenset[str], list[str]] = {}
@@ -191,7 +194,7 @@ class Store:
         infos = {info.path: info.mtime_ns for info in self._infos("sources")}
         now = {path: at for path, at in infos.items() if path.endswith(".parquet") and path not in merged}
         if any(path not in now or at not in (None, now[path]) for path, at in self._row_files.items()):
-            # A row file was forgotten or merged, so all are read again.
+            # A row file was forgotten or merged, so all row files are read again.
             self._row_files, self._rows, self._damaged = {}, arrow_table([], COMMIT_SCHEMA), {}
         if fresh := [path for path in now if path not in self._row_files]:
             rows, damaged = self._read_rows(fresh)
@@ -203,7 +206,7 @@ class Store:
             self._inventory = read_inventories(self.filesystem, listed)
         rows = self._rows
         told = [attempt not in manifest.forgotten for attempt in rows["attempt"].to_pylist()]
-        if not all(told):  # `forget` is about to delete their files, or was killed
+        if not all(told):  # `forget` is about to delete their files, or was killed before it deleted them
             rows = rows.filter(column(told, pa.bool_()))
         return pa.concat_tables([manifest.commits, rows])
 
@@ -213,7 +216,7 @@ class Store:
         def read(path: str) -> pa.Table | str:
             try:
                 table, whole = unseal_table(read_bytes(self.filesystem, path))
-            except FileNotFoundError:  # the file was forgotten meanwhile
+            except FileNotFoundError:  # another process has forgotten the file
                 return arrow_table([], COMMIT_SCHEMA)
             except (OSError, pa.ArrowException) as error:
                 if self.folder is None and not isinstance(error, pa.ArrowException):
@@ -232,9 +235,9 @@ class Store:
         return pa.concat_tables(found), damaged
 
     def take_inventory(self) -> None:
-        """List the small files that no inventory lists yet, so that their deletion is found.
+        """List the small files that no inventory lists yet, so that a later deletion of these files is found.
 
-        If the list cannot be written, the next inventory holds these files.  No answer depends on it.
+        If the list cannot be written, the next inventory will contain these files.  No answer depends on the list.
         """
         with suppress(OSError):
             manifest = self.manifest()
@@ -243,7 +246,7 @@ class Store:
                 write_inventory(self.filesystem, self.root, new, manifest.number)
 
     def _unlisted(self, manifest: Manifest) -> set[Item]:
-        """Return the small files that no inventory lists.  The manifest's number is not among them."""
+        """Return the small files that no inventory lists.  The manifest's number is no file and is not included."""
         self._commit_table(manifest)
         columns = (self._rows[name].to_pylist() for name in ("attempt", "run", "path"))
         rows = {ListedRow(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
@@ -265,9 +268,9 @@ class Store:
         self._rows = pa.concat_tables([self._rows, rows])
 
     def live_table(self, run: str | None = None, manifest: Manifest | None = None) -> pa.Table:
-        """Return the live commits as a table, of one run if it is named.
+        """Return the live commits as a table.  If ``run`` is given, return only its commits.
 
-        As objects, very many commits would take too much memory.
+        A table is used because very many commits would take too much memory as objects.
         """
         table = self._commit_table(manifest)
         gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
@@ -278,9 +281,9 @@ class Store:
     def forget(self, name: str) -> list[str]:
         """Remove a run, the sources whose path ends in ``name``, or a merged part.  Return the removed paths.
 
-        Some rows stay on the disk until the next compaction, but become invisible at once: rows that a compaction has
-        merged or is merging now, and rows in joint parts with rows of other sources.  Raises StoreError if nothing
-        matches.
+        Some rows become invisible at once but stay on the disk until the next compaction.  These are rows that a
+        compaction has merged or is merging now, and rows in joint parts that also hold rows of other sources.  Raises
+        StoreError if nothing matches.
         """
         manifest = self.manifest()
         rows = [commit_from_row(row) for row in self._commit_table(manifest).to_pylist()]
@@ -303,7 +306,7 @@ class Store:
             raise StoreError(f"nothing in {self.url} is called {name!r}; `{runs}` lists the runs, `{files}` the files")
         sources = {row.source_id for row in named}
         doomed = {row.attempt: row for row in rows if row.source_id in sources}
-        # This comes first: from here on all of it is invisible, and no reader takes a deleted row file for lost.
+        # This step comes first.  After it all rows are invisible, and no reader reports a deleted row file as lost.
         self._forget({*doomed, *(one.attempt for one in lost)})
         gone = [f"{self.root}/{path}" for row in doomed.values() for path in _places(row)] + damaged
         for path in gone:
@@ -318,16 +321,16 @@ class Store:
         return sorted({*(row.path for row in named), *(one.path for one in lost)}) or [name]
 
     def _forget(self, names: Iterable[str]) -> None:
-        """Record that attempts, or merged parts, are forgotten.  List the file that records it in an inventory."""
+        """Record that attempts or merged parts are forgotten.  Add the file with this record to an inventory."""
         record_forgotten(self.filesystem, self.root, names)
         self.take_inventory()
 
     def damage(self) -> list[str]:
         """Check all committed files.
 
-        Return a line per missing or damaged file, with what is lost.  Every file is read.  If something is found, the
-        files are checked again, because another process may have been removing them.  Only damage that both checks
-        found is returned.
+        Return a line per missing or damaged file, with the loss.  Every file is read.  If damage is found, the files
+        are checked again, because another process may have been removing them.  Only damage that both checks found is
+        returned.
         """
         found = self._damage()
         return [line for line in self._damage() if line in found] if found else []
@@ -390,9 +393,9 @@ class Store:
         return self._inventory.missing_rows(map(self._below, self._row_files), manifest)
 
     def lost_commits(self, manifest: Manifest) -> list[str]:
-        """Return a line per row file, list of forgotten names, and manifest that is missing or damaged.
+        """Return a line per missing or damaged row file, list of forgotten names, and manifest.
 
-        It must be called after ``_commit_table``.
+        Call ``_commit_table`` first.
         """
         of = {row.file: row.path for row in self._inventory.rows} if self._damaged else {}
         found = [f"{row.file}: missing; {loss_and_remedy([row.path])}" for row in self._missing(manifest)]
@@ -404,14 +407,14 @@ class Store:
             f"{one.file}: missing; what it forgot may come back; {RESTORED}" for one in self._lost_lists(manifest)
         ]
         newer = self._inventory.newer(manifest)
-        if newer and not self._is_file(newer):  # another process may just have written it
+        if newer and not self._is_file(newer):  # another process may just have written the file
             found.insert(0, f"{newer}: missing; {MERGED_LOST}")
         return found
 
     def _lost_lists(self, manifest: Manifest) -> list[Forgotten]:
-        """Return the lists of forgotten names that are missing.  It must be called after ``_commit_table``."""
+        """Return the lists of forgotten names that are missing.  Call ``_commit_table`` first."""
         gone = self._inventory.missing_lists(self._rows["attempt"].to_pylist(), manifest)
-        return [one for one in gone if not self._is_file(one.file)]  # another process may just have written it
+        return [one for one in gone if not self._is_file(one.file)]  # another process may just have written the file
 
     def _below(self, path: str) -> str:
         """Turn a path of the file system into a path below the store."""
@@ -419,7 +422,7 @@ class Store:
 
     @property
     def unmerged(self) -> int:
-        """The number of row files that were read one by one last time.  ``compact`` merges them."""
+        """Number of row files that the last reading read one by one.  ``compact`` merges them."""
         return len(self._row_files)
 
     def unmerged_small(self, size: int) -> int:
@@ -427,7 +430,7 @@ class Store:
         return sum(read <= size for read in self._rows["bytes"].to_pylist())
 
     def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:
-        """Remove files that have no readers.  Return the number of removed files.
+        """Remove files that no reader needs any more.  Return the number of removed files.
 
         | file | removed |
         |---|---|
@@ -435,9 +438,9 @@ class Store:
         | a merged part or row file | ``older_than_s`` seconds after the merge, or at once if ``unread`` |
         | any file, while a commit is lost | never: parts of a lost commit look like parts without a commit |
 
-        Lost lists of forgotten names are written again.  ``unread`` states that no other process reads the store.  The
-        caller must know that, because the store cannot: a reader only has names of files, and takes no lock that other
-        hosts or S3 could show.
+        If lists of forgotten names are lost, they are written again.  ``unread`` means that no other process reads the
+        store.  Only the caller can know that: a reader only has names of files, and takes no lock that other hosts or
+        S3 could show.
         """
         manifest, now = self.manifest(), time.time()
         commits = self._commit_table(manifest)
@@ -447,8 +450,8 @@ class Store:
             commits = self._commit_table(manifest)
         if self.lost_commits(manifest):  # the attempts of lost commits are not known
             return 0
-        # After this time no reader uses an older manifest.  Without a manifest, a compaction may be writing the first
-        # one.
+        # After this time no reader uses an older manifest.  If there is no manifest, a compaction may be writing the
+        # first one.
         settled = unread or (manifest.number > 0 and now - manifest.written_at > older_than_s)
         committed = writers_of(set(commits["attempt"].to_pylist()) - manifest.attempts)
         merged = writers_of(manifest.attempts)
@@ -460,7 +463,7 @@ class Store:
             flush(self.filesystem, self.root, folders=[f"{self.root}/sources"])  # before the spent lists are deleted
         attempts = zip(row_files(self._rows), self._rows["attempt"].to_pylist(), strict=True)
         back = [f"{self.root}/{file}" for file, attempt in attempts if attempt in manifest.forgotten]
-        if back:  # a `forget` that was killed has left them
+        if back:  # a killed `forget` has left these files
             for path in back:
                 self._delete(path)
             flush(self.filesystem, self.root, folders=map(os.path.dirname, back))
@@ -478,7 +481,7 @@ class Store:
                     continue
                 if attempt in merged or attempt.startswith(MERGED):
                     doomed += [info.path] if settled else []
-                else:  # an attempt with a recent part may still run
+                else:  # an attempt with a recent part may still be running
                     loose.setdefault(attempt, []).append(info.path)
                     touched[attempt] = max(touched.get(attempt, 0.0), (info.mtime_ns or 0) / 1e9)
         doomed += [p for attempt, paths in loose.items() if now - touched[attempt] > older_than_s for p in paths]
@@ -505,7 +508,7 @@ class Store:
     def _read_findings(self) -> pa.Table:
         """Read the findings.
 
-        Raises StoreError if they are damaged or missing.  It must be called after ``_commit_table``.
+        Raises StoreError if the findings are damaged or missing.  Call ``_commit_table`` first.
         """
         lost = "lost: the view `findings`: `logparse recommend` it again"
         try:

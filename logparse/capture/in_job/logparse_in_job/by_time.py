@@ -70,8 +70,9 @@ class ByTime:
             windows, quiet_since = windows + 1, time.monotonic()
 
     def _in_main_thread(self, function: Callable[[], bool]) -> bool:
-        """Have the main thread call the function until it returns True.  Return False if that takes more than a
-        minute.
+        """Have the main thread call the function until it returns True.
+
+        Return False if it has not returned True within a minute.
         """
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:

@@ -25,8 +25,9 @@ class HostTime:
         self._from: Optional[float] = None
 
     def unit_ended(self, kind: Kind, count: int, at: float) -> None:
-        """Record the host's time of the unit that ended at ``at`` (s).  Before every fifth unit, wait until the GPU is
-        idle.
+        """Record the host's time of the unit that ended at ``at`` (s).
+
+        After every fifth unit, wait until the GPU is idle, so that the host's time of the next unit can be taken.
         """
         began, self._from = self._from, None
         if began is not None:

@@ -1,11 +1,13 @@
-"""Try actions in the running job.  They are switched on and off between its units, and timed there.
+"""Try actions in the running job.  They are switched on and off between its units, and the units are timed.
 
-``LOGPARSE_TRY`` names a file that ``logparse try`` or ``tune`` has written.  They have started this process for it::
+``logparse try`` or ``tune`` has started this process for the trial.  ``LOGPARSE_TRY`` names the file in which it wrote
+the request::
 
     {"actions": ["channels_last", "tf32"], "seconds": 60.0, "expected": 0, "floor": 0.01, "rows": []}
 
-Each action is tried in turn.  First its result is compared (``same_result.py``).  Then blocks of units alternate
-(``pairs.py``) until its effect is known.  Whatever ends a trial, the job goes on, and nothing is switched any more:
+Each action is tried in turn.  First its result is compared (``same_result.py``).  Then blocks of units with and without
+the action alternate (``pairs.py``) until its effect is known.  If one of the following events ends a trial, the job
+goes on without any further switching:
 
 ===================================  ==========================================================================
 event                                consequence
@@ -22,8 +24,8 @@ a rank is late, or ends              the trial ends in all ranks with a sentence
 an error of ours                     the trial ends with the error
 ===================================  ==========================================================================
 
-``try_PID.json`` in ``LOGPARSE_TRACE_DIR`` holds what is known.  It is written anew with each block, because a job may
-be killed.  ``analyzers/evidence/trials.py`` reads it.
+``try_PID.json`` in ``LOGPARSE_TRACE_DIR`` holds the results so far.  It is written again after each block, because a
+job may be killed at any time.  ``analyzers/evidence/trials.py`` reads it.
 """
 
 from __future__ import annotations
@@ -51,13 +53,16 @@ from .switches.base import Job, RefusedError, Switch
 from .units import Series
 
 _MOST_CALLS, _MOST_WAITS = 4, 5
-"""Maximum number of outermost modules whose calls are repeated, and of units without a call for which a trial waits."""
-_MOST_AGAIN = 8
-"""Maximum number of blocks in a row that begin anew because the job looks at its state."""
-_AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
-"""Units from rank 0's announcement until several ranks begin together, as in ``windows.py``.
+"""Largest number of outermost modules whose calls are repeated.
 
-They are ``_AHEAD`` units and as many more as take ``_AHEAD_S`` seconds, at most ``_MOST_AHEAD`` more.
+The second number is the largest number of units without a call for which a trial waits.
+"""
+_MOST_AGAIN = 8
+"""Largest number of blocks in a row that begin anew because the job reads its state."""
+_AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
+"""Number of units from rank 0's announcement until the ranks begin together, as in ``windows.py``.
+
+It is ``_AHEAD``, plus the number of units that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more.
 """
 _SHARE_BEFORE = 5
 """Divisor of the expected units.
@@ -68,7 +73,7 @@ _LEAST_BEFORE = 3
 
 
 class Tried:
-    """Knowledge about one action.
+    """State and results of one action.
 
     ``ended`` is empty until the action has ended.  Then it is *decided*, *budget* (no time is left), *units* (the
     process ended), *refused*, *differs* or *broken*.
@@ -101,8 +106,8 @@ class Trial:
     """Trial of this process.
 
     The observer calls ``called`` and ``stepped`` with the modules and optimizers that the job uses.  It calls
-    ``unit_ended`` after each unit.  If that returns True and the device is idle, it calls ``between`` with the times of
-    the units since then.
+    ``unit_ended`` after each unit.  If ``unit_ended`` returns True and the device is idle, the observer calls
+    ``between`` with the times of the units since the last call of ``between``.
     """
 
     def __init__(self, folder: str, graphs: Graphs) -> None:
@@ -137,7 +142,7 @@ class Trial:
     # ------------------------------------------------------------------------------------------- what the job uses
 
     def called(self, module: Any, args: Any, kwargs: Any) -> None:
-        """Note an outermost call of a module that begins."""
+        """Note that an outermost call of a module begins."""
         if self.over or not any(True for _ in module.parameters()):
             return
         if not any(x() is module for x in self._models):
@@ -148,14 +153,14 @@ class Trial:
             self._calls[id(module)] = call._replace(grad=False) if _is_sharded(inner) else call
 
     def stepped(self, optimizer: Any) -> None:
-        """Note an optimizer that has made a step."""
+        """Note that an optimizer has made a step."""
         if not self.over and not any(x() is optimizer for x in self._optimizers):
             self._optimizers.append(weakref.ref(optimizer))
 
     def failed(self, error: Optional[BaseException]) -> None:
         """Switch the action off, because an exception leaves an outermost call.
 
-        The job gets the exception with nothing switched.
+        So nothing is switched any more when the job gets the exception.
         """
         now = self._now
         if now is not None and self._on and self._off():
@@ -163,7 +168,7 @@ class Trial:
             self._end(f"{now.name} was on when the job raised {_said(error)}")
 
     def saved(self) -> None:
-        """Switch the action off, because the job is about to look at its state as a whole."""
+        """Switch the action off, because the job is about to read its whole state."""
         if self._on and self._off():
             self._again = True
 
@@ -187,8 +192,8 @@ class Trial:
     def between(self, sort: str, series: Series, times: Mapping[str, Sequence[float]]) -> None:
         """Go on with the trial, between two units of the job and with an idle device.
 
-        ``times`` are the times of the units (µs) by kind.  All ranks come here after the same unit.  They learn what
-        each rank has to say, and decide by the times of rank 0.
+        ``times`` are the times of the units (µs) by kind.  All ranks call this function after the same unit.  They read
+        each other's messages, and decide by the times of rank 0.
         """
         assert self._ranks is not None
         if not self._began_s:
@@ -215,7 +220,7 @@ class Trial:
         self._write()
 
     def _disturbed(self) -> List[str]:
-        """Return the end of the action (word and reason) if the job itself has changed what is switched.
+        """Return how the action ends (word and reason) if the job itself has changed the switched setting.
 
         Return an empty list otherwise.
         """
@@ -223,7 +228,7 @@ class Trial:
         return ["refused", why] if why else []
 
     def _go_on(self, said: Sequence[Mapping[str, Any]]) -> None:
-        """Decide what comes next, from what all ranks have said, rank 0 first."""
+        """Decide on the next block or action from the messages of all ranks, with rank 0's message first."""
         late = said[0]["seconds"] > self._seconds
         hindrance = _first(said, "hindrance")
         problem = _first(said, "problem")
@@ -296,18 +301,21 @@ class Trial:
 
     @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
-        """Keep the reason if an action cannot be switched in this rank.  All ranks are told after the next unit."""
+        """Keep the reason if an action cannot be switched in this rank.  The other ranks get the reason after the next
+        unit.
+        """
         try:
             yield
         except RefusedError as why:
             self._problem = ["differs" if isinstance(why, _DiffersError) else "refused", str(why)]
-        except Exception as error:  # memory may have run out, for a layer's second layout
+        except Exception as error:  # Memory may be too short for a layer's second layout
             self._problem = ["refused", f"it could not be switched on: {_said(error)}"]
 
     def _compared(self, switch: Switch) -> Same:
-        """Compare the results of each call that was kept.
+        """Compare the results of each recorded call with and without the action.  Return the worst result.
 
-        Return the worst result: a result that differs comes first, then the largest deviation.
+        A result that differs is worse than any other.  Among the others, the result with the largest deviation is the
+        worst.
         """
         found: List[Same] = []
         for call in self._calls.values():
@@ -347,7 +355,7 @@ class Trial:
             self._end("")
 
     def _give_up(self, how: str, why: str) -> None:
-        """Give up the action that is tried now.  The next action follows."""
+        """Give up the present action.  The next action follows."""
         if self._now is not None and self._off():
             self._now.end(how, why)
             self._following()
@@ -374,7 +382,10 @@ class Trial:
             raise RefusedError(self.why)
 
     def _off(self) -> bool:
-        """Switch off.  Return True if that was done.  If an action does not go off, the trial ends."""
+        """Switch the action off.  Return True if no action is on any more.
+
+        If the action cannot be switched off, the trial ends.
+        """
         if not self._on or self._switch is None:
             return True
         name = self._on
@@ -400,7 +411,7 @@ class Trial:
     def at_end(self) -> None:
         """End the trial, because the process ends.
 
-        An exception that did not leave a module's call is in ``sys.last_value``.
+        An exception that left the program, but no module's call, is in ``sys.last_value``.
         """
         error = getattr(sys, "last_value", None)
         now = self._now
@@ -442,22 +453,22 @@ class Trial:
 
 
 def _is_sharded(module: Any) -> bool:
-    """Tell whether FSDP holds a module's parameters.  FSDP follows each backward pass by hooks of its own."""
+    """Tell whether FSDP manages a module's parameters.  FSDP has hooks of its own that follow each backward pass."""
     kinds = {kind.__name__ for x in module.modules() for kind in type(x).__mro__}
     return not kinds.isdisjoint(("FullyShardedDataParallel", "FSDPModule"))
 
 
 class _DiffersError(RefusedError):
-    """Error if an action computes something else."""
+    """Error if an action changes the result of a call."""
 
 
 def _first(said: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """Return the first non-empty ``name`` among the ranks' words, rank 0 first."""
+    """Return the first non-empty value of the field ``name`` in the ranks' messages.  Rank 0's message comes first."""
     return next((x[name] for x in said if x[name]), "")
 
 
 def _ranks() -> Alone:
-    """Return the ranks of the job.  The ranks of a job whose group has no store cannot agree on anything."""
+    """Return the ranks of the job.  If their group has no store, they cannot exchange messages."""
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:
         return Alone()

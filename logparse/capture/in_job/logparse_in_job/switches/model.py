@@ -230,10 +230,10 @@ def _channels_last(model: Any) -> str:
 
 
 def odd_output(model: Any) -> Optional[int]:
-    """Return the number of outputs of a linear layer that is no multiple of 64.  If there are several, return the
-    largest.
+    """Return the number of outputs of the largest linear layer (by its weight) whose number of outputs is no multiple
+    of 64.
 
-    Small layers are left out.  Return None if there is no such layer.
+    Layers with few outputs are left out.  Return None if there is no such layer.
     """
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear)]
     odd = [x for x in layers if x.out_features >= _LEAST_OUTPUT and x.out_features % _MULTIPLE]
