@@ -12,9 +12,10 @@
 | manifest | the commits and parts that a compaction has merged; the latest manifest counts |
 | inventory | a list of the small files that must exist, so that a deletion is found |
 | sweep | the removal of files that no reader can still use: files of killed attempts, and merged files |
-Imports point down, in this order: ``store`` (opens, reads, forgets, sweeps) and ``compaction``; ``joint``;
-``inventory`` and ``recorded``; ``manifest``; ``collector`` (records of a source); ``parts`` (attempts write them);
-``pending`` (their rows); ``views``; ``digests``, ``columns``, ``schema``.
+
+Each module imports only modules that come after it in this list: ``store`` (opens, reads, forgets, sweeps) and
+``compaction``; ``joint``; ``inventory`` and ``recorded``; ``manifest``; ``collector`` (records of a source); ``parts``
+(attempts write them); ``pending`` (the rows of parts); ``views``; ``digests``, ``columns``, ``schema``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Collect records into Arrow tables.  Equal records are counted, and writing parts bounds memory."""
+"""Collect records into Arrow tables.
+
+Equal records are counted instead of stored twice.  Parts are written early enough that memory stays bounded.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,9 @@ _ONCE, _UNKNOWN = np.array([1]), np.array([NULL])
 
 
 class _Source(NamedTuple):
-    """Kind of place where problems are named: calls of a log's category, typed commands, or (no category)
-    measurements.
+    """Kind of place in a source where problems are named.
+
+    It is a category of a log's calls, the typed commands, or the measurements (no category).
     """
 
     conv: bool
@@ -49,12 +53,13 @@ class Collector:
         self._next_ordinal = 0
 
     def problems(self, *, measured: bool, bench_output: bool) -> int:
-        """Return the number of distinct problems, as ``top`` lists them.
+        """Return the number of distinct problems that ``top`` lists.
 
-        Above 200,000 some problems may count twice.  A call may have a text in each category of a log.  A typed command
-        is the same call as the result that is printed below it.  So GEMMs and convolutions each count in the category
-        with the most calls.  Typed commands count only if no line is ``measured``.  Bench lines of a ``bench_output``
-        are typed commands, too.  If no category counts, the measured problems count.
+        Above 200,000 some problems may count twice.  The same call may be in several places: each category of a log may
+        have a text of it, and a typed command is the same call as the result that is printed below it.  So only one
+        category of GEMMs and one of convolutions count: the category with the most calls.  Typed commands count only if
+        no line is ``measured``.  In the output of hipblaslt-bench (``bench_output``), bench lines are typed commands,
+        too.  If no category counts, the measured problems count.
         """
         total = 0
         for conv in (False, True):
@@ -77,9 +82,9 @@ class Collector:
         raw: bytes = b"",
         text: str | None = None,
     ) -> None:
-        """Take the records of a line, or of another unit.
+        """Add the records of a line or of another unit of the source.
 
-        The unit was first seen at ``offset``.  Process ``pids[i]`` wrote it ``counts[i]`` times at ``seconds[i]``.
+        The unit was first found at ``offset``.  Process ``pids[i]`` wrote it ``counts[i]`` times at ``seconds[i]``.
         Rejects of lines with the same ``text`` (default: ``raw``) are one row of the view.
         """
         rows = self._pending.rows
@@ -109,14 +114,14 @@ class Collector:
 
     def add_tables(self, tables: dict[str, pa.Table]) -> None:
         for name, ready in tables.items():
-            if name == "convs":  # holds each problem of the file once
+            if name == "convs":  # the table has one row per problem of the file
                 source = _Source(conv=True)
                 self._distinct.setdefault(source, set())
                 self._distinct_before[source] += ready.num_rows
             self._attempt.add(name, ready)
 
     def flush(self) -> None:
-        """Give all that is pending to the attempt."""
+        """Hand all pending records to the attempt, which writes them as parts."""
         pending, self._pending = self._pending, Pending(self._attempt.name)
         self._attempt.write(pending)
 

@@ -1,11 +1,12 @@
 """Compaction: many small parts become few large parts, and many row files become one manifest.
 
-Committed rows are read and written again, in large parts under new names.  The manifest is written last, by
-put-if-absent under the next number.  That is the commit of a compaction.  If a compaction is killed before, a later
-sweep removes its files.  If two compactions run at once, the second finds the number taken and changes nothing.
+A compaction reads the committed rows and writes them again, in large parts under new names.  It writes the manifest
+last, by put-if-absent under the next number.  Writing the manifest commits the compaction.  If a compaction is killed
+before that, a later sweep removes its files.  If two compactions run at once, the second finds the number taken and
+changes nothing.
 
-Merged files stay for an hour, so that current readers can finish.  The next ingest or compaction after that removes
-them.  If the caller knows that there are no readers (``unread``), they are removed at once.
+Merged files stay for an hour, so that current readers can finish.  The next ingest or compaction after that hour
+removes them.  If the caller knows that there are no readers (``unread``), they are removed at once.
 """
 
 from __future__ import annotations
@@ -30,16 +31,17 @@ from logparse.store.schema import SCHEMAS
 from logparse.store.store import Store
 
 LARGE_BYTES = 64 << 20
-"""Bytes from which on a merged part is not merged again."""
-_READ_TOGETHER = 16  # parts read at a time: each may be large, or a request to another machine
-_PART_BYTES = 64 << 20  # bytes in memory from which on rows are written as a part
+"""Size in bytes from which on a merged part is not merged again."""
+_READ_TOGETHER = 16  # parts that are read at a time, because each may be large, or a request to another machine
+_PART_BYTES = 64 << 20  # size of the rows in memory, in bytes, from which on they are written as a part
 
 
 def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
-    """Merge the small parts of every table.  Return the number of files that a reader opens, before and after.
+    """Merge the small parts of every table.  Return the number of files that a reader opens, before and after the
+    merge.
 
-    ``unread`` states that no other process reads the store, so the merged files are removed at once.  Raises StoreError
-    if another compaction was faster, or if a commit or a part is missing or damaged.
+    ``unread`` tells that no other process reads the store.  The merged files are then removed at once.  Raises
+    StoreError if another compaction was faster, or if a commit or a part is missing or damaged.
     """
     store.sweep(unread=unread)
     commits, manifest, found = store.whole(None, SCHEMAS)
@@ -77,10 +79,10 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
 
 
 def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
-    """Return the parts of a folder to merge: all except large merged parts.
+    """Return the parts of a folder that are to be merged: all parts except large merged parts.
 
-    Fresh parts are always included, because the new manifest will stand for their attempts.  If something was
-    forgotten, large merged parts are included, too, because its rows must leave the disk.
+    Parts that no compaction has merged are always included, because the new manifest will replace the commits of their
+    attempts.  If something was forgotten, large merged parts are included, too, because its rows must leave the disk.
     """
     fresh = [path for path in paths if path.removeprefix(f"{store.root}/") not in manifest.parts]
     merged = [path for path in paths if path.removeprefix(f"{store.root}/") in manifest.parts]

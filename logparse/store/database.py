@@ -31,8 +31,8 @@ def database() -> duckdb.DuckDBPyConnection:
 def shared_database() -> duckdb.DuckDBPyConnection:
     """Return the one DuckDB of this process.
 
-    Each reader takes a ``cursor`` of it, because making a DuckDB takes 10 ms of CPU. A forked process makes a DuckDB of
-    its own, because the threads of its parent's DuckDB are missing in it.
+    Each reader takes a ``cursor`` of it, because making a DuckDB takes 10 ms of CPU time. A forked process makes its
+    own DuckDB, because it has no copy of the threads that its parent's DuckDB uses.
     """
     key = (os.getpid(), tempfile.gettempdir())
     with _MAKING:
@@ -45,7 +45,7 @@ def shared_database() -> duckdb.DuckDBPyConnection:
 def _close() -> None:
     """Close the shared DuckDB before the interpreter ends.
 
-    Otherwise DuckDB's module would report what is left of it.
+    Otherwise DuckDB's module would report the objects that are left of it.
     """
     for pid, folder in list(_SHARED):
         if pid == os.getpid():

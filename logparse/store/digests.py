@@ -1,11 +1,12 @@
-"""Digests, by which damage at rest is found in parts and in the small files that commit them.
+"""Digests of parts and of the small files that commit them.  They reveal damage of stored files.
 
-* A part's size and digest stand in the row file that commits it, or in the manifest (``Part``).
-* Row files, manifests and lists hold a digest of themselves (``seal_table``, ``seal_list``).
-* Pages of parts have Parquet's own checksums, too.  They are for readers of a store at a URL. There reading a whole
-  part to check it would cost too much.
+* The row file that commits a part contains the part's size and digest.  After a compaction the manifest contains them
+  (``Part``).
+* Row files, manifests and lists contain a digest of themselves (``seal_table``, ``seal_list``).
+* Pages of parts also have Parquet's own checksums.  Readers of a store at a URL use only these, because reading a whole
+  part to check it would cost too much there.
 
-Files of earlier versions have no digests, and are read as they were written.
+Files of earlier versions have no digests.  They are read without a check.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ DIFFERS = "its checksum differs"
 UNSEALED = "its checksum is missing"
 _KEY = b"logparse_digest"
 _VALUE = 2
-"""Bytes between key and value: the second field's header and a length.
+"""Number of bytes between the key and the value in Parquet's footer: the second field's header and a length.
 
-Parquet's footer is in Thrift's compact protocol.
+The footer is in Thrift's compact protocol.
 """
 _BLANK = b"0" * 32
 _LISTED = "digest "
@@ -33,7 +34,7 @@ _CHUNK = 1 << 20
 
 
 class Part(NamedTuple):
-    """Part as it was written: its path below the store, its size in bytes, and a digest of all its bytes."""
+    """Record of a part: its path below the store, its size in bytes, and a digest of all its bytes."""
 
     path: str
     size: int
@@ -44,9 +45,9 @@ class Part(NamedTuple):
         return f"{self.path} {self.size} {self.digest}"
 
     def why_not(self, filesystem: pafs.FileSystem, root: str) -> str:
-        """Tell what is wrong with the file.
+        """Tell what is wrong with the part's file.  Return an empty text if nothing is wrong.
 
-        Return an empty text if nothing is.  All of it is read.  Raises OSError if it cannot be read.
+        The whole file is read.  Raises OSError if it cannot be read.
         """
         with _opened(filesystem, f"{root}/{self.path}") as file:
             hashed, size = xxhash.xxh3_64(), 0
@@ -81,10 +82,10 @@ def seal_table(table: pa.Table, compression: str = "snappy") -> bytes:
 
 
 def unseal_table(data: bytes) -> tuple[pa.Table, bool]:
-    """Read the table in the bytes of a sealed file.
+    """Read the table from the bytes of a sealed file.
 
-    Return also whether the file holds a digest: files of earlier versions hold none.  Raises pyarrow.ArrowException or
-    OSError if the file is damaged.
+    The second result tells whether the file contains a digest: files of earlier versions contain none.  Raises
+    pyarrow.ArrowException or OSError if the file is damaged.
     """
     if whole := _KEY in data:
         place = data.rindex(_KEY) + len(_KEY) + _VALUE
@@ -100,8 +101,9 @@ def seal_list(items: Sequence[object]) -> bytes:
 
 
 def unseal_list(data: bytes) -> list[Any]:
-    """Read the items of a sealed list, or of a list of an earlier version.  Raises ValueError if the list is
-    damaged.
+    """Read the items of a list, with or without a digest (earlier versions wrote none).
+
+    Raises ValueError if the list is damaged.
     """
     items = json.loads(data)
     if not isinstance(items, list):
@@ -120,7 +122,7 @@ def read_bytes(filesystem: pafs.FileSystem, path: str) -> bytes:
 
 
 def _opened(filesystem: pafs.FileSystem, path: str) -> Any:
-    """Open the file for reading.  On a disk it has no buffers and threads of pyarrow."""
+    """Open the file for reading.  A file on a disk is opened without pyarrow's buffers and threads."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return open(path, "rb", buffering=0)
     return filesystem.open_input_stream(path)

@@ -1,4 +1,4 @@
-"""Inventories: lists of the small files that existed, so that a file that is deleted later is missed.
+"""Inventories: lists of the small files that existed, so that a later deletion of such a file is found.
 
     STORE/sources/inventory-<id>.json    a sealed list (see ``digests``) of what ``Inventory`` holds
 
@@ -9,12 +9,14 @@
 | a ``Forgotten``, three items | a file that records forgotten names; its names are listed, too |
 | a path | another file that nothing removes: the findings |
 
-If a row file is deleted, nothing else tells it from an ingest that was killed.  So an ingest, a replay, ``compact``,
-``forget`` and the first ``recommend`` write an inventory of the files that no other inventory lists.
+Without an inventory, a store with a deleted row file looks like a store whose ingest was killed.  So an ingest, a
+replay, ``compact``, ``forget`` and the first ``recommend`` write an inventory of the files that no other inventory
+lists.
 
-Some deletions are not found: the deletion of a file that came since then (from a killed ingest, say), and the
-deletion of an inventory itself.
-``sweep`` merges many inventories into one.  So an inventory may list files that were merged or forgotten meanwhile.
+Two kinds of deletions are not found: the deletion of a file that was written after the last inventory (by an ingest
+that was then killed, for example), and the deletion of an inventory itself.
+``sweep`` merges many inventories into one.  So an inventory may list files that have been merged or forgotten since
+then.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ from logparse.store.manifest import Forgotten, Manifest, manifest_file
 
 PREFIX = "sources/inventory-"
 MANY = 8
-"""Number of inventories from which on ``sweep`` merges them into one."""
+"""Least number of inventories that ``sweep`` merges into one."""
 
 
 class ListedRow(NamedTuple):
-    """Row file below the store, with the attempt, the run and the path of its source."""
+    """Entry of a row file: its path below the store, with the attempt, the run and the path of its source."""
 
     file: str
     attempt: str
@@ -46,7 +48,7 @@ class ListedRow(NamedTuple):
 
 
 Item = ListedRow | Forgotten | str
-"""Item of an inventory after the manifest's number."""
+"""Type of the items that follow the manifest's number in an inventory."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ class Inventory:
     """All inventories of a store.
 
     * ``files``: their paths.
-    * ``rows``, ``forgotten``, ``others``: the items that they list.  ``others`` are paths below the store.
-    * ``manifest``: the highest number of a manifest that they know.
+    * ``rows``, ``forgotten``, ``others``: the items that the inventories list.  ``others`` are paths below the store.
+    * ``manifest``: the highest number of a manifest in these inventories.
     * ``damaged``: a line per file that cannot be read.
     """
 
@@ -77,7 +79,7 @@ class Inventory:
         return [*{row.file: row for row in gone}.values()]
 
     def missing_lists(self, attempts: Iterable[str], manifest: Manifest) -> list[Forgotten]:
-        """Return the files of forgotten names that the manifest was read without, although they should exist.
+        """Return the files of forgotten names that should exist but were missing when the manifest was read.
 
         ``attempts`` are the names of attempts that have row files.
         """
@@ -88,14 +90,16 @@ class Inventory:
     def due(self, manifest: Manifest) -> bool:
         """Tell whether all inventories should be merged into one.
 
-        It is due in three cases: there are many inventories, one is damaged, or files of names that were forgotten long
-        ago are about to be removed.
+        They should be merged in three cases: there are many inventories, an inventory is damaged, or files of names
+        that were forgotten long ago are about to be removed.
         """
         return len(self.files) >= MANY or bool(self.damaged) or bool(self.files and manifest.spent)
 
     def without(self, manifest: Manifest) -> list[Item]:
-        """Return the items without merged row files, forgotten row files, and files of forgotten names that are
-        spent.
+        """Return the items that are still needed.
+
+        These are all items except merged row files, forgotten row files, and files of forgotten names that may be
+        removed.
         """
         there, spent = {one.file for one in manifest.told}, {one.file for one in manifest.spent}
         rows = (
@@ -105,9 +109,9 @@ class Inventory:
         return [*rows, *lists, *self.others]
 
     def newer(self, manifest: Manifest) -> str:
-        """Return the path below the store of the newer manifest that must exist.
+        """Return the path below the store of a manifest that must exist because it is newer than ``manifest``.
 
-        Return an empty text if this manifest is as new.
+        Return an empty text if ``manifest`` is the newest one.
         """
         return manifest_file(self.manifest) if manifest.number < self.manifest else ""
 
@@ -122,7 +126,7 @@ def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inven
     known, items, manifest, damaged = set[str](), set[Item](), 0, list[str]()
     for path in files:
         try:
-            with suppress(FileNotFoundError):  # another process has merged several into one
+            with suppress(FileNotFoundError):  # another process has merged the inventory with others
                 number, *listed = unseal_list(read_bytes(filesystem, path))
                 known.add(path)
                 items.update(map(_item, listed))
@@ -141,7 +145,7 @@ def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inven
 
 
 def _item(listed: Any) -> Item:
-    """Read an item from JSON. Raises TypeError if it has another form."""
+    """Read an item from JSON.  Raises TypeError if the JSON has no form of an item."""
     if isinstance(listed, str):
         return listed
     if len(listed) == len(ListedRow._fields):

@@ -24,14 +24,14 @@ JOINT = "."
 
 @dataclass(frozen=True)
 class Place:
-    """Folder of a file system to which the files of a store are written.  Paths are below this folder."""
+    """Folder of a file system into which the files of a store are written.  Paths are relative to this folder."""
 
     filesystem: pafs.FileSystem
     root: str
     put_if_absent: PutIfAbsent
 
     def write_part(self, path: str, rows: pa.Table, compression: str) -> Part:
-        """Write rows as a part.  Its pages have checksums of their own."""
+        """Write rows as a part.  The pages of the part have checksums of their own."""
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression=compression, write_page_checksum=True, **encoding(rows.schema))
         data, file = sink.getvalue(), f"{self.root}/{path}"
@@ -40,11 +40,11 @@ class Place:
         return part_of(path, data)
 
     def flush_parts(self, parts: Iterable[Part]) -> None:
-        """Flush these parts to the disk, so that a power cut leaves them."""
+        """Flush these parts to the disk, so that they survive a power cut."""
         flush(self.filesystem, self.root, [f"{self.root}/{part.path}" for part in parts])
 
     def demand_parts(self, parts: Sequence[Part], source: str) -> None:
-        """Raise StoreError, which names the source, if a part is gone or was cut."""
+        """Raise StoreError if a part is missing or was cut off.  The error names the source."""
         infos = self.filesystem.get_file_info([f"{self.root}/{part.path}" for part in parts])
         gone = [part for part, info in zip(parts, infos, strict=True) if not info.is_file or info.size != part.size]
         if gone:
@@ -54,13 +54,13 @@ class Place:
             )
 
     def put_row(self, row: Commit, data: bytes) -> bool:
-        """Write the row file of ``row``.  If it exists already, write nothing and return False."""
+        """Write the row file of ``row``.  Return False, and write nothing, if the file already exists."""
         path = f"{self.root}/{row_file(row)}"
         make_folder(self.filesystem, path.rsplit("/", 1)[0])
         return self.put_if_absent(path, data)
 
     def flush_rows(self, rows: Iterable[Commit]) -> None:
-        """Flush the folders of row files that were put, so that a power cut leaves their names."""
+        """Flush the folders of row files that were written, so that the names of the files survive a power cut."""
         folders = {f"{self.root}/{row_file(row)}".rsplit("/", 1)[0] for row in rows}
         flush(self.filesystem, self.root, folders=folders)
 
@@ -98,9 +98,10 @@ class Attempt:
             self.add(rows.table, rows.columns, rows.category)
 
     def commit(self, row: Commit) -> bool:
-        """Write the row file.  Return False if another ingest has committed the same stretch of the source before.
+        """Write the row file.
 
-        If True is returned, the commit survives a power cut.  Raises StoreError if a part was removed.
+        Return False if another ingest has already committed the same byte range of the source.  Return True if the
+        commit is new; it then survives a power cut.  Raises StoreError if a part was removed.
         """
         self.place.flush_parts(self.parts)
         self.place.demand_parts(self.parts, row.path)
@@ -116,7 +117,7 @@ def attempt_of(path: str) -> str:
 
 
 def writers_of(attempts: Iterable[str]) -> set[str]:
-    """Return the attempts, and the joint writers that may have written their rows."""
+    """Return the names of the attempts, and of the joint writers that may have written their rows."""
     return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
 
 
@@ -126,7 +127,7 @@ _LONG_TEXTS = frozenset({"problem", "shape", "key_text", "text"})
 def encoding(schema: pa.Schema) -> dict[str, list[str]]:
     """Return options for writing a part.
 
-    All columns but long texts and measured values get dictionaries.  Only numbers get statistics.
+    Only numbers get statistics.  All columns get dictionaries, except long texts and measured values.
     """
     plain = [f.name for f in schema if f.name in _LONG_TEXTS and not pa.types.is_dictionary(f.type)]
     numbers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
@@ -147,7 +148,7 @@ def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.Chu
 
 
 def row_file(row: Commit) -> str:
-    """Return the path of a commit's row file in its store.  It names the source and the stretch."""
+    """Return the path of a commit's row file in its store.  The path names the source and the byte range."""
     return _row_file(row.path, row.source_id, row.start, row.content_hash, row.tail)
 
 

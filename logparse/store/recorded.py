@@ -1,4 +1,4 @@
-"""Records about parts in their commits, and the loss if a part differs from its record."""
+"""What commits and manifests record about parts, and what is lost if a part differs from its record."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from logparse.store.manifest import MERGED, MERGED_LOST, Manifest
 from logparse.store.parts import attempt_of, writers_of
 from logparse.store.schema import RECORDED
 
-_NAMED = 3  # number of files that a line names
+_NAMED = 3  # number of files that one line lists
 
 
 class Recorded:
     """Parts of live commits (rows of ``COMMIT_SCHEMA``) and of a manifest.
 
-    ``parts`` holds the records, by path below the store.  An earlier version recorded nothing.  Then a part is known by
-    the name of its writer, or by the manifest's list, and a part that is gone is not missed.
+    ``parts`` holds the records, by path below the store.  Commits and manifests of earlier versions have no records.
+    Their parts are found by the name of their writer, or in the manifest's list.  If such a part is gone, its absence
+    is not noticed.
     """
 
     def __init__(self, commits: pa.Table, manifest: Manifest) -> None:
@@ -44,9 +45,9 @@ class Recorded:
         return path in self.parts or path in self._manifest.parts or attempt_of(path) in self._writers
 
     def cut(self, table: str, infos: Mapping[str, pafs.FileInfo]) -> list[str]:
-        """Return a line per part of a table that is gone or has another size than recorded.
+        """Return a line per part of a table that is gone or whose size differs from its record.
 
-        ``infos`` are the files, by path.
+        ``infos`` are the existing files, by path.
         """
         found = []
         for path, part in self._by_table.get(table, {}).items():
@@ -57,7 +58,7 @@ class Recorded:
         return found
 
     def line(self, path: str, why: str) -> str:
-        """Return a line that states what is wrong with a part, what is lost with it, and the remedy."""
+        """Return a line with the fault of a part (``why``), the data that is lost with it, and the remedy."""
         if path in self._manifest.parts or attempt_of(path).startswith(MERGED):
             return (
                 f"{path}: {why}; {MERGED_LOST}, or `logparse forget PART` with this name to read the rest without them"
@@ -66,7 +67,7 @@ class Recorded:
 
     @cached_property
     def _by_table(self) -> dict[str, dict[str, Part | None]]:
-        """The parts of each table, by path.  None stands for a merged part that was not recorded."""
+        """Parts of each table, by path.  The value is None for a merged part without a record."""
         out: dict[str, dict[str, Part | None]] = {}
         for path in sorted({*self.parts, *self._manifest.parts}):
             out.setdefault(path.partition("/")[0], {})[path] = self.parts.get(path)
@@ -74,7 +75,7 @@ class Recorded:
 
     @cached_property
     def _sources(self) -> dict[str, list[str]]:
-        """The paths of the sources whose rows each recorded part holds."""
+        """Paths of the sources whose rows each recorded part holds."""
         out: dict[str, list[str]] = {}
         for source, texts in zip(*(self._commits[name].to_pylist() for name in ("path", RECORDED)), strict=True):
             for text in texts or ():

@@ -1,8 +1,8 @@
-"""Rules that several verbs share, as SQL over the store's views.  Each rule is stated only here.
+"""Rules that several verbs share, as SQL over the store's views.  Each rule is defined only here.
 
-``top``, ``status``, ``diff`` and the page run the SQL over views.  Evidence runs the same text over the frames of a run
-(``analyzers.evidence.tables.reading``).  The argument ``where`` limits a rule to a run (``run = $run``).  A connection
-of one run, and the frames of one run, need no such limit.
+``top``, ``status``, ``diff`` and the page run the SQL over the views.  Evidence runs the same text over the frames of a
+run (``analyzers.evidence.tables.reading``).  The argument ``where`` limits a rule to a run (``run = $run``).  It is not
+needed if a connection or the frames hold only one run.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from logparse.text import sql_text
 
 LOGGED = ("miopen-chosen",)
-"""Origins of measurements that have no time, but in which a log names the solution that was taken."""
+"""Origins of measurements without a time, in which a log names the solution that the library chose."""
 
 DEFAULTS = "select source_id, max(value) as solution from facts where name = 'pick' group by source_id"
-"""SQL of the library's own choice in each source that names it (``source_id, solution``).
+"""SQL of the pick (the solution that the library's heuristic chose) per source (``source_id, solution``).
 
-A replay names it in its fact ``pick``.
+A replay names the pick in its fact ``pick``.
 """
 
 
 def picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
     """Return SQL of the solutions that logs name (``source_id, problem, pick, count``).  Lines of tools are left out.
 
-    Several categories of a log may name the solution of one launch.  So per problem only the category with the most
-    picks counts.  If several categories have the most picks, the first by name counts.
+    Several categories of a log may name the solution of the same launch.  So for each problem only the category with
+    the most picks counts.  If several categories have the most picks, the first by name counts.
     """
     return f"""
         with named as (
@@ -43,7 +43,7 @@ def picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
 def main_picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
     """Return SQL of each problem's most frequent pick (``problem, pick``).
 
-    If several are equally frequent, the first by text counts.
+    If several picks are equally frequent, the first by text counts.
     """
     return f"""
         select problem, pick from ({picks_sql(where, origins)}) group by problem, pick
@@ -53,10 +53,10 @@ def main_picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
 def counted_as_sql(links: str, picks: str) -> str:
     """Return SQL of the problems whose calls count as another problem's calls (``problem, other``).
 
-    A log may name the pick for one text of a problem and count its calls for another text.  So a problem without a pick
-    counts as the one problem with a pick that is linked to it at the closest level.  If several such problems have the
-    closest level, it counts as none of them.  ``links`` and ``picks`` are names of tables.  Links of a problem to
-    itself may be missing.
+    A log may name the pick for one text of a problem and count the calls for another text.  So the calls of a problem
+    without a pick count as calls of a problem with a pick: the one that is linked to it at the closest level.  If
+    several problems with a pick are linked at the closest level, the calls count as none of theirs.  ``links`` and
+    ``picks`` are names of tables.  The table of links need not link a problem to itself.
     """
     return f"""
         with near as (
@@ -70,8 +70,8 @@ def counted_as_sql(links: str, picks: str) -> str:
 def launches_sql(where: str = "true") -> str:
     """Return SQL of the calls and kernel times of each problem in traces (``problem, calls, total_us``), in µs.
 
-    A call may launch several kernels.  If no operator was counted, the number of calls is the largest count of one
-    kernel of one operator in a trace.
+    A call may launch several kernels.  If the calls of the operator were not counted, the launches of kernels are
+    counted.  The number of calls is then the largest number of launches of one kernel of one operator in a trace.
     """
     return f"""
         select problem, coalesce(any_value(counted), sum(n)) as calls, fsum(us) as total_us from (

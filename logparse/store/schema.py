@@ -1,4 +1,4 @@
-"""Tables of the store: the columns of parts, of the row that commits an attempt, and of findings."""
+"""Tables of the store: the columns of parts, of row files (the commits of attempts), and of findings."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _TEXTS = re.compile(
 
 
 def _columns(text: str) -> pa.Schema:
-    """Make a schema from words: a type with a colon, then the names of its columns, then the next type (``int: pid
-    offset``).
+    """Make a schema from a text such as ``int: pid offset``.
+
+    A word with a colon is a type.  The words after it are the names of columns of this type.
     """
     fields, type = [], pa.string()
     for word in text.split():
@@ -118,7 +119,7 @@ class Commit:
 
 
 RECORDED = "parts"
-"""Name of the column of a commit that rows of earlier versions lack."""
+"""Name of a commit's column that rows of earlier versions do not have."""
 
 FOREIGN = "foreign"
 """Format of a file in which no line has a known format."""

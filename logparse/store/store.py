@@ -111,7 +111,7 @@ _FEW, _SMALL_BYTES = 64, 16 << 20
 _LARGE = frozenset({"gemms", "convs", "measurements", "timelines"})
 _FINDINGS = "findings/findings.parquet"
 _TRIES = 3
-"""Number of times a reader looks if something is missing.  Another process may be removing it at that moment."""
+"""Number of times that a reader looks for a missing file, because another process may be replacing the file."""
 _VERIFIED: dict[str, tuple[int | None, Part]] = {}
 """Parts of local stores that this process has verified, by path.
 
@@ -167,7 +167,10 @@ class Store:
         return live_commits(map(commit_from_row, self._commit_table().to_pylist()))
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
-        """Return the live commits of one path now.  ``known`` commits of an earlier moment are taken as read."""
+        """Return the live commits of one path as of now.
+
+        The caller already knows the commits in ``known``, so their row files are not read again.
+        """
         read = {f"{self.root}/{row_file(row)}" for row in known}
         files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet") and p not in read]
         rows = self._read_rows(files)[0].to_pylist() if files else []
@@ -564,11 +567,12 @@ class Store:
     ) -> duckdb.DuckDBPyConnection:
         """Return an in-memory DuckDB connection with the views.  ``run`` limits every view to one run.
 
-        * ``sql``: only the views that this text names, and their sources, are made, because making all views takes
-          longer than most queries.
-        * ``sealed``: files that DuckDB reads stay allowed if the caller then denies access to files, for untrusted SQL.
+        * ``sql``: a query.  Only the views that it names, and the views that these need, are made, because making all
+          views takes longer than most queries.
+        * ``sealed``: True if the caller will deny access to files (for untrusted SQL).  The files of the views then
+          stay allowed.
 
-        DuckDB reads the large tables of a local store itself, which takes a third less time and memory.
+        DuckDB itself reads the large tables of a local store, which takes a third less time and memory.
         """
         con = database()
         allowed = self._make_views(con, run, sql, "view")
@@ -577,17 +581,18 @@ class Store:
         return con
 
     def reading(self, sql: str | None = None, run: str | None = None) -> duckdb.DuckDBPyConnection:
-        """Return a connection to the one DuckDB of this process, with the views as in ``connect``.
+        """Return a connection to the one DuckDB of this process, with the same views as ``connect``.
 
-        It is for trusted SQL that reads.  Making a DuckDB takes longer than most queries.  All connections share its
-        settings and its tables.  So the SQL must change no setting, and must make no tables but temporary ones.
+        Use it for trusted SQL that only reads.  The DuckDB is shared, because making a new one takes longer than most
+        queries.  All connections share its settings and its tables.  So the SQL must change no setting, and must make
+        only temporary tables.
         """
         con = shared_database().cursor()
         self._make_views(con, run, sql, "temp view")
         return con
 
     def _make_views(self, con: duckdb.DuckDBPyConnection, run: str | None, sql: str | None, view: str) -> list[str]:
-        """Make the views as ``connect`` states.  Return the files that DuckDB reads itself."""
+        """Make the views that ``connect`` describes.  Return the files that DuckDB reads itself."""
         views = view_sql(run)
         if sql is not None:
             views = named_in(sql, views)
@@ -597,7 +602,7 @@ class Store:
         con.register("commits_", commits.drop_columns([RECORDED]))
         attempts = set(commits["attempt"].to_pylist())
         single = attempts - manifest.attempts
-        # A compaction merged only some rows of the joint parts that ``halves`` names.
+        # ``halves`` names joint parts of which a compaction merged only some rows.
         halves = writers_of(single) & writers_of(manifest.attempts)
         allowed: list[str] = []
         asked = sql is None or any(f"{table}_" in sql for table in COLUMNS)
@@ -649,7 +654,8 @@ class Store:
         raise AssertionError("unreachable")
 
     def unreadable(self, commits: pa.Table | None = None, manifest: Manifest | None = None) -> list[str]:
-        """List texts of problems that earlier versions stored and that no verb can read (``unreadable_texts``).
+        """Return the texts of stored problems that no verb can read (``unreadable_texts``).  Earlier versions stored
+        them.
 
         Rows with such a text are in no view.
         """
@@ -670,8 +676,9 @@ class Store:
         return self._unreadable[old]
 
     def left_out(self) -> int:
-        """Return the number of rows that are in no view, because an earlier version stored a problem that no verb
-        can read.
+        """Return the number of rows that are in no view.
+
+        An earlier version stored these rows with a problem that no verb can read.
         """
         if not self.unreadable():
             return 0
@@ -684,9 +691,9 @@ class Store:
     def sql(
         self, sql: str, run: str | None = None, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> pd.DataFrame:
-        """Return the result of one SELECT over the views (see ``docs/sql.md``), limited to ``run`` if it is named.
+        """Return the result of one SELECT over the views (see ``docs/sql.md``).  ``run`` limits every view to one run.
 
-        The query runs as trusted SQL in this process.  ``logparse.sql.query`` has limits for untrusted SQL.
+        The query runs as trusted SQL in this process.  For untrusted SQL use ``logparse.sql.query``, which has limits.
         """
         with self._pages_verified(), self.reading(sql, run) as con:
             return con.execute(sql, parameters or None).df()
@@ -695,13 +702,13 @@ class Store:
 
     @contextmanager
     def _pages_verified(self) -> Iterator[None]:
-        """Raise an error about a page's checksum as StoreError, because the error itself names no file.
+        """Turn an error about a page's checksum into StoreError, because the error itself names no file.
 
-        Only readers of a store at a URL see such an error: a local part is verified before it is read.
+        Only readers of a store at a URL meet such an error, because a local part is verified before it is read.
         """
         try:
             yield
-        except Exception as error:  # it comes from pyarrow, or from DuckDB around it
+        except Exception as error:  # from pyarrow, or from DuckDB that called pyarrow
             if "CRC checksum" not in str(error):
                 raise
             remedy = f"`{command_line(self.url, 'check')}` names the file and what is lost"
@@ -713,7 +720,7 @@ class Store:
     def frames(self, run: str | None = None, names: Sequence[str] = FRAMES) -> dict[str, pd.DataFrame]:
         """Return the tables that analyzers take.
 
-        Calls, workload and messages are of one run (default the latest), others of all.
+        Calls, workload and messages are of one run (by default the latest run).  The other tables are of all runs.
         """
         run = self.latest_run(run)
         out = {}
@@ -744,15 +751,15 @@ class Store:
 
     def _infos(self, folder: str) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(f"{self.root}/{folder}", recursive=True, allow_not_found=True)
-        # Folders have no size.  ``is_file`` would make an enumeration's member of each entry, which takes ten times as
-        # long.
+        # Folders have no size.  ``is_file`` would make an enum member of each entry, which takes ten times as long.
         return [info for info in self.filesystem.get_file_info(selector) if info.size is not None]
 
     def rows(self, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
         """Read the rows of files.
 
-        A column that a file lacks is unknown.  The category is taken from the folder's name.  The function is as fast
-        as pyarrow.dataset, which imports pandas.  That import takes longer than reading most logs.
+        If a file lacks a column, its values are null.  The category is taken from the folder's name.  This function is
+        used instead of pyarrow.dataset.  It is as fast, but pyarrow.dataset imports pandas, and that import takes
+        longer than reading most logs.
         """
 
         def read(path: str) -> pa.Table:
@@ -773,8 +780,8 @@ class Store:
     def parts(self, table: str, recorded: Recorded) -> list[str]:
         """Return the paths of the parts that hold the table's rows.
 
-        Merged and joint parts hold rows of other commits, too.  Raises StoreError if a part is missing or differs from
-        its record.  The size is compared, and in a local store the digest.
+        Merged and joint parts may also hold rows of other commits.  Raises StoreError if a part is missing or differs
+        from its record.  The size is always compared.  In a local store the digest is compared, too.
         """
         listed = {self._below(info.path): info for info in self._infos(table) if info.path.endswith(".parquet")}
         lines = recorded.cut(table, listed)
@@ -797,7 +804,7 @@ class Store:
     def _untorn(
         self, table: str, schema: pa.Schema, parts: Sequence[str], torn: Sequence[str], single: Set[str]
     ) -> pa.Table:
-        """Return all rows of parts.  Of the ``torn`` parts return only rows that no merged part holds."""
+        """Return all rows of parts.  From the ``torn`` parts, return only the rows that no merged part holds."""
         read = (self._dataset(table, schema, some) for some in ([*{*parts} - {*torn}], torn))
         whole, half = (x if isinstance(x, pa.Table) else x.to_table() for x in read)
         mine = [attempt in single for attempt in half["attempt"].to_pylist()]
@@ -829,20 +836,26 @@ class Store:
 
 
 def _places(row: Commit) -> tuple[str, str]:
-    """Return the possible paths of a commit's row file below the store: today's path, and the path in older stores."""
+    """Return the two possible paths of a commit's row file below the store.
+
+    The first is today's path, and the second is the path in older stores.
+    """
     return row_file(row), f"sources/{row_file(row).rsplit('/', 1)[-1]}"
 
 
 def command_line(store: str | None, verb: str, *words: str) -> Shell:
-    """Write ``logparse VERB …`` to be pasted.  ``--store`` is added if the verb would not find the store without it."""
+    """Return the command ``logparse VERB …`` for pasting into a shell.
+
+    ``--store`` is added if the verb would not find the store without it.
+    """
     default = os.environ.get("LOGPARSE_STORE") or "logparse-store"
     return shell_line(["logparse", verb, *([] if store in (None, default) else ["--store", store]), *words])
 
 
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:
-    """Open the store at a folder or URL (default ``$LOGPARSE_STORE``, else ``logparse-store``).  Return it.
+    """Open the store at a folder or URL (default ``$LOGPARSE_STORE``, else ``logparse-store``).  Return the store.
 
-    Raises StoreError if it is missing (unless ``create``), unreachable, or of another schema version.
+    Raises StoreError if the store is missing (unless ``create``), unreachable, or of another schema version.
     """
     url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")
     filesystem, root = resolve(url)

@@ -1,8 +1,8 @@
-"""Problems of an older store whose texts no verb can read: a blank in a type, a negative size, and so on.
+"""Problems in an older store whose texts no verb can read: a blank in a type, a negative size, and so on.
 
-An ingest refuses such problems today (``storable``).  Earlier versions stored them, and one such row ended every verb
-in a traceback.  Commits of today state that all their problems read back.  For other commits each distinct text is
-tested.  One regular expression inside DuckDB passes nearly all of them.
+Today an ingest refuses such problems (``storable``).  Earlier versions stored them, and one such row ended every verb
+with a traceback.  Today's commits record that all their problems can be read back.  For other commits each distinct
+text is tested.  One regular expression inside DuckDB accepts nearly all of the texts.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def _pattern() -> str:
 
 
 def unreadable_texts(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the texts in the tables ``gemms_``, ``convs_`` and ``kernels_`` of ``con`` that cannot be read as
-    problems.
+    """Return the texts that cannot be read as problems.
+
+    The texts are in the tables ``gemms_``, ``convs_`` and ``kernels_`` of ``con``.
     """
     odd = "select problem from {}_ where not regexp_full_match(problem, $usual)"
     operators = "select operator from kernels_ where operator is not null"
@@ -58,7 +59,9 @@ def unreadable_texts(con: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def left_out_sql(table: str) -> str:
-    """Return SQL of the condition that a row of this table is left out.  ``unreadable_`` holds the texts."""
+    """Return the SQL condition for a row of this table to be left out.  The table ``unreadable_`` holds the unreadable
+    texts.
+    """
     return " or ".join(f"coalesce({column} in (from unreadable_), false)" for column in COLUMNS[table])
 
 
