@@ -16,7 +16,7 @@ import pyarrow as pa
 def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
     """Make a column of one of the store's types (text, number, boolean, time in seconds, list, mapping).
 
-    None is unknown.
+    A value of None becomes null.
     """
     present = [value is not None for value in values]
     if pa.types.is_struct(type):
@@ -34,24 +34,24 @@ def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
 
 
 def fixed(values: npt.NDArray[Any], present: npt.NDArray[np.bool_], type: pa.DataType) -> pa.Array:
-    """Make a column of numbers, booleans or times.  A value is unknown if ``present`` is False for it."""
+    """Make a column of numbers, booleans or times.  A value becomes null if ``present`` is False for it."""
     data = _bits(values) if pa.types.is_boolean(type) else pa.py_buffer(np.ascontiguousarray(values, _dtype(type)))
     return pa.Array.from_buffers(type, len(values), [_valid(present), data])
 
 
 def numbers(values: npt.NDArray[np.int64], null: int, type: pa.DataType | None = None) -> pa.Array:
-    """Make a column of 64-bit numbers.  The number ``null`` stands for unknown."""
+    """Make a column of 64-bit numbers.  The number ``null`` becomes null."""
     return fixed(values, values != null, type or pa.int64())
 
 
 def dictionary(codes: npt.NDArray[np.int64], texts: Sequence[str]) -> pa.Array:
-    """Make a column with ``texts[code]`` for each code.  A negative code is unknown.  Each text is in memory once."""
+    """Make a column with ``texts[code]`` for each code.  A negative code becomes null.  Each text is in memory once."""
     indices = fixed(codes, codes >= 0, pa.int32())
     return pa.DictionaryArray.from_arrays(indices, column(texts, pa.string()), safe=False)
 
 
 def table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Make a table of rows in this schema.  A column that a row lacks is unknown."""
+    """Make a table from rows in this schema.  If a row lacks a column, its value is null."""
     return pa.Table.from_arrays([column([row.get(f.name) for row in rows], f.type) for f in schema], schema=schema)
 
 
@@ -60,7 +60,7 @@ _FEW = 2_000
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Bring rows of a part into the current schema.  A column that the part lacks is unknown."""
+    """Convert rows of a part into the current schema.  If the part lacks a column, all of its values are null."""
     if rows.schema.equals(schema):
         return rows
 

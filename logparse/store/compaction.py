@@ -67,7 +67,7 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
     records = {path: manifest.records[path] for path in kept if path in manifest.records}
     records |= {part.path: part for part in merged}
     names = frozenset((*kept, *records))
-    if replaced := manifest.attempts - attempts:  # no manifest will tell of them, and their row files may be gone
+    if replaced := manifest.attempts - attempts:  # no manifest will hold them, and their row files may be gone
         record_forgotten(store.filesystem, store.root, replaced)
     new = Manifest(manifest.number + 1, commits, names, records)
     if not new.put(store.filesystem, store.root, store.put):

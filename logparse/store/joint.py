@@ -1,9 +1,9 @@
-"""Read several small sources at a time.
+"""Read several small sources at a time.  Their rows share joint parts, but each source has its own row file.
 
-Joint parts hold their rows, and each source is committed by its own row file.  A small file gives a few rows.  If each
-small file had parts of its own, writing them, and opening them for each question, would take a hundred times as long.
-The attempts of such sources are named ``<writer>.<number>``.  The parts that hold their rows are named after the
-writer.  As in a merged part, a row counts only if its own attempt is committed.
+A small file gives only a few rows.  If each small file had its own parts, writing these parts, and opening them for
+each question, would take a hundred times as long.
+The attempts of such sources are named ``<writer>.<number>``.  The parts with their rows are named after the writer.  As
+in a merged part, a row counts only if its own attempt is committed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from logparse.store.pending import Pending, all_rows
 from logparse.store.schema import COMMIT_SCHEMA, Commit, commit_row
 
 _ROWS = 50_000
-"""Number of rows in memory from which on joint parts are written."""
-_PUT_TOGETHER = 16  # row files written at a time: each waits for the disk, or is a request to another machine
+"""Number of rows in memory from which on they are written as joint parts."""
+_PUT_TOGETHER = 16  # row files that are written at a time, because each waits for the disk or for another machine
 
 
 class JointAttempt(Attempt):
-    """One reading of one of several sources.  Its pending records and its commit are left to the group."""
+    """Attempt that reads one of several sources.  It hands its pending records and its commit to the group."""
 
     def __init__(self, name: str, group: JointAttempts) -> None:
         super().__init__(name, group.place)
@@ -64,7 +64,7 @@ class JointAttempts:
         self._error: OSError | None = None
 
     def attempt(self) -> JointAttempt:
-        """Begin an attempt.  ``commit`` of the group commits it."""
+        """Begin an attempt.  The ``commit`` of the group commits it, too."""
         self._number += 1
         return JointAttempt(f"{self._writer.name}{JOINT}{self._number}", self)
 
@@ -79,16 +79,16 @@ class JointAttempts:
             self._write()
 
     def take_row(self, attempt: Attempt, row: Commit) -> None:
-        """Keep the row that is to commit an attempt."""
+        """Keep the row that the group will write to commit an attempt."""
         self._taken.append((attempt, row))
 
     def commit(self) -> tuple[pa.Table, dict[str, str | bool]]:
-        """Write all that is pending, then the row file of each attempt.
+        """Write all pending records, then the row file of each attempt.
 
-        Row files of one source are written in their order.  Return the rows that were written, and a state for each
-        source's path.  The state is True if the source's last row was new, False if it existed already, or the reason
-        why it is not committed.  Raises OSError if the parts cannot be written, and StoreError if they were removed.
-        Then nothing is committed.
+        Row files of one source are written in their order.  Return the rows that were written, and a state per path of
+        a source.  The state is True if the source's last row was new, False if the row existed already, or a text with
+        the reason if the source is not committed.  Raises OSError if the parts cannot be written, and StoreError if
+        parts were removed.  After an error nothing is committed.
         """
         self._write()
         parts = [*self._writer.parts, *(part for attempt, _ in self._taken for part in attempt.parts)]
@@ -124,9 +124,9 @@ class JointAttempts:
         return tuple(part.text for part in (*attempt.parts, *self._parts_of.get(attempt.name, ())))
 
     def _demand_again(self, parts: Sequence[Part], rows: Sequence[Commit]) -> None:
-        """Take commits back and raise StoreError if parts were removed meanwhile.
+        """Take commits back and raise StoreError if parts have been removed since they were written.
 
-        A ``forget`` may have removed them.  Or a compaction that assumed no readers removed them, and saw only some of
+        There are two causes: a ``forget``, or a compaction that was told that there are no readers and saw only some of
         the commits.
         """
         try:
@@ -142,7 +142,7 @@ class JointAttempts:
             raise
 
     def _write(self) -> None:
-        """Write what is pending, once.  After an error no attempt of the group can be committed."""
+        """Write the pending records, once.  After an error no attempt of the group can be committed."""
         pending, self._pending, self._row_count = self._pending, [], 0
         if pending and self._error is None:
             try:
@@ -157,7 +157,10 @@ class JointAttempts:
 
 
 def _distinct(names: pa.Array | pa.ChunkedArray) -> list[str]:
-    """Return the distinct texts of a column without nulls.  It avoids pyarrow.compute, which takes 0.03 s to import."""
+    """Return the distinct texts of a column without nulls.
+
+    The function does not use pyarrow.compute, because importing it takes 0.03 s.
+    """
     found: dict[str, None] = {}
     for chunk in names.chunks if isinstance(names, pa.ChunkedArray) else [names]:
         indices = np.frombuffer(chunk.indices.buffers()[1], np.int32)[chunk.offset :][: len(chunk)]

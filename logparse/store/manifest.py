@@ -3,9 +3,9 @@
     STORE/compactions/<number>.parquet       the highest number counts …
     STORE/compactions/forgotten-<id>.json    … but for the attempts in these
 
-The commits' own row files and parts stay until no reader can still use them (``Store.sweep``).  Readers of the manifest
-skip them.  Forgotten attempts are recorded in files beside the manifest.  So a compaction that read these attempts
-before cannot bring them back, no matter when its manifest is written.
+The row files and parts of the merged commits stay until no reader can still use them (``Store.sweep``).  Readers of the
+manifest skip them.  Forgotten attempts are recorded in files beside the manifest.  So a compaction that read these
+attempts before they were forgotten cannot bring them back, no matter when it writes its manifest.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ MERGED_LOST = "lost: rows of files that a compaction merged: ingest all files in
 RESTORED = "the next `logparse ingest` or `logparse compact` writes it again"
 _TOLD = b"logparse_manifest"
 _REMEMBERED_S = 86400.0
-"""Minimum seconds for which forgotten attempts stay recorded.
+"""Minimum time for which forgotten attempts stay recorded, s.
 
-A compaction that began before they were forgotten may still run.
+The reason is that a compaction that began before they were forgotten may still run.
 """
 _MISSED_S = _REMEMBERED_S / 2
-"""Seconds for which such a record is missed even if the store holds none of its names.
+"""Time for which the absence of such a record counts as damage, even if the store holds none of its names, s.
 
-It is less than ``_REMEMBERED_S``, because the clocks of hosts differ: if one host removes a record, no other host must
-raise an alarm.
+The time is shorter than ``_REMEMBERED_S``, because the clocks of hosts differ: if one host removes a record, no other
+host must report damage.
 """
 
 
@@ -70,25 +70,27 @@ class Forgotten(NamedTuple):
     at: float
 
     def spent(self, known: Set[str]) -> bool:
-        """Tell whether the file may be removed: it is old, and none of its names is an attempt or part that the
-        store knows.
+        """Tell whether the file may be removed.
+
+        That is so if it is old, and the store knows no attempt or part with one of its names.
         """
         return time.time() - self.at > _REMEMBERED_S and known.isdisjoint(self.names)
 
     def missed(self, known: Set[str]) -> bool:
-        """Tell whether the file's absence is damage: it is recent, or one of its names is an attempt or part that
-        the store knows.
+        """Tell whether the file's absence is damage.
+
+        That is so if the file is recent, or if the store knows an attempt or part with one of its names.
         """
         return time.time() - self.at <= _MISSED_S or not known.isdisjoint(self.names)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """One manifest.
+    """Manifest, as read from the store or made by a compaction.
 
     * ``commits``: rows of ``COMMIT_SCHEMA``.
     * ``parts``: paths below the store.
-    * ``records``: the records of the parts.  An earlier version recorded nothing.
+    * ``records``: the records of the parts.  Manifests of earlier versions have none.
     * ``stale``: True if the parts hold rows of forgotten commits.
     * ``written_at``: seconds since 1970.
     * ``told``: the files that record forgotten names.
@@ -120,9 +122,9 @@ class Manifest:
         return frozenset(row_files(self.commits))
 
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
-        """Write the manifest under its number, for ``read_latest``.
+        """Write the manifest under its number, so that ``read_latest`` finds it.
 
-        Return False if another compaction has taken the number.
+        Return False if another compaction has already taken the number.
         """
         records = [self.records[path].text for path in sorted(self.records)]
         told = json.dumps({"parts": sorted(self.parts), "records": records}).encode()
@@ -140,8 +142,9 @@ def manifest_file(number: int) -> str:
 
 
 def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
-    """Record attempts, or merged parts, as forgotten.  They leave this manifest, and any manifest that is being
-    made.
+    """Record attempts or merged parts as forgotten.
+
+    They disappear from the present manifest, and from any manifest that a compaction is making now.
     """
     make_folder(filesystem, f"{root}/{FOLDER}")
     path = f"{root}/{FOLDER}/forgotten-{os.urandom(8).hex()}.json"
@@ -150,7 +153,7 @@ def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]
 
 
 def manifest_paths(filesystem: pafs.FileSystem, root: str) -> list[str]:
-    """List the paths of all manifests, the valid one last."""
+    """Return the paths of all manifests.  The valid manifest is the last one."""
     return sorted(path for path in manifest_files(filesystem, root) if path.endswith(".parquet"))
 
 
@@ -192,7 +195,9 @@ def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) ->
 
 
 def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | None]:
-    """Return the files of all manifests and forgotten names, with the nanosecond of their last change."""
+    """Return the paths of all manifests and lists of forgotten names, each with the time of its last change in
+    nanoseconds.
+    """
     infos = filesystem.get_file_info(pafs.FileSelector(f"{root}/{FOLDER}", allow_not_found=True))
     return {info.path: info.mtime_ns for info in infos}
 
@@ -200,7 +205,7 @@ def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | No
 def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgotten]) -> None:
     """Write deleted lists of forgotten names again.
 
-    A name is never used twice, so this hides nothing but what was forgotten.
+    A name is never used twice, so this hides only what was forgotten.
     """
     for one in lost:
         make_folder(filesystem, f"{root}/{FOLDER}")

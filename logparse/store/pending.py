@@ -47,15 +47,15 @@ class Pending:
 
     @property
     def row_count(self) -> int:
-        """The number of rows so far.
+        """Number of rows so far.
 
-        Rows of ``calls`` that differ only in process, second or count are one row here.
+        Rows of ``calls`` that differ only in process, second or count are counted here as one row.
         """
         return len(self.calls) + len(self.messages) + sum(map(len, self.rows.values()))
 
 
 class Rows(NamedTuple):
-    """Rows of one part: its table, its category (None if the table has no categories), and the known columns."""
+    """Rows of one part: the table's name, the category (None if the table has no categories), and the known columns."""
 
     table: str
     category: str | None
@@ -63,7 +63,9 @@ class Rows(NamedTuple):
 
 
 def all_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Make parts of all that is pending.  Each row has its own attempt in column ``attempt``."""
+    """Yield the rows of parts that together hold all pending records.  Each row has its own attempt in column
+    ``attempt``.
+    """
     yield from problem_rows(several)
     yield from _call_rows(several)
     by_category: dict[str, list[list[dict[str, Any]]]] = {}
@@ -78,7 +80,10 @@ def all_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 
 
 def problem_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Make parts of the pending problems.  A problem becomes columns once, however many attempts have it."""
+    """Yield the rows of parts for the pending problems.
+
+    A problem is converted into columns only once, even if several attempts have it.
+    """
     tables: tuple[tuple[str, type, Callable[[Any], dict[str, Any]]], ...]
     tables = (("gemms", GemmProblem, gemm_row), ("convs", ConvProblem, conv_row))
     for name, kind, row_of in tables:
@@ -105,12 +110,12 @@ def _schema(name: str) -> pa.Schema:
 
 
 def _attempts(counts: Sequence[int], several: Sequence[Pending]) -> pa.Array:
-    """Make the column ``attempt``: ``counts[i]`` rows of attempt i."""
+    """Make the column ``attempt``, which has ``counts[i]`` rows with the name of attempt i."""
     return dictionary(np.repeat(np.arange(len(counts)), counts), [pending.attempt for pending in several])
 
 
 def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Make columns of calls: a number per row, and each text once in a dictionary."""
+    """Yield the rows of calls.  A text column holds a number per row, and each text once in a dictionary."""
     calls = [key for pending in several for key in pending.calls]
     if not calls:
         return
@@ -136,7 +141,7 @@ def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 
 
 def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return one row per call, process and second.  A sum of unknown counts is unknown."""
+    """Return one row per call, process and second.  If one of the counts is unknown, their sum is unknown."""
     order = np.lexsort((seconds, pids, call))
     call, pids, seconds, counts = call[order], pids[order], seconds[order], counts[order]
     differs = (call[1:] != call[:-1]) | (pids[1:] != pids[:-1]) | (seconds[1:] != seconds[:-1])
@@ -162,7 +167,7 @@ def _flops(problem: GemmProblem | ConvProblem) -> int | None:
 
 
 def gemm_row(problem: GemmProblem) -> dict[str, Any]:
-    """Return the row of table ``gemms``.  It has the fields of the normal form."""
+    """Return the problem's row of table ``gemms``.  It has the fields of the normal form."""
     normal = problem.normal
     fields = vars(normal)
     row: dict[str, Any] = {name: fields[name] for name in GEMM_FIELDS}
@@ -172,7 +177,7 @@ def gemm_row(problem: GemmProblem) -> dict[str, Any]:
 
 
 def conv_row(problem: ConvProblem) -> dict[str, Any]:
-    """Return the row of table ``convs``."""
+    """Return the problem's row of table ``convs``."""
     fields = vars(problem)
     row: dict[str, Any] = {name: fields[name] for name in CONV_FIELDS}
     return row | {"problem": problem.text, "flops": _flops(problem)}

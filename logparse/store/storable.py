@@ -1,7 +1,7 @@
-"""Test records before they are stored: each can be read back as it was, and its numbers are in range.
+"""Test records before they are stored: each record can be read back unchanged, and its numbers are in range.
 
-A record that fails the test is a reject when it is ingested, whatever its format is.  ``logparse.model`` states which
-problems and solutions read back (``faults``), the ranges of numbers (``ranges``), and the grammar of texts
+If a record fails the test, it becomes a reject when it is ingested, whatever its format is.  ``logparse.model`` defines
+which problems and solutions can be read back (``faults``), the ranges of numbers (``ranges``), and the grammar of texts
 (``grammar``).
 """
 
@@ -37,9 +37,9 @@ _MOST_DEVICE = (1 << 31) - 1
 
 
 def storable(outcome: Outcome) -> Outcome:
-    """Return the outcome with a reject, with its reason, in place of each record that the store does not take.
+    """Return the outcome with each record that the store refuses replaced by a reject with the reason.
 
-    The outcome is a reject as a whole if only messages and rejects are left.
+    If only messages and rejects are left, the outcome as a whole is a reject.
     """
     if outcome.unit == "reject":
         return outcome
@@ -52,9 +52,9 @@ def storable(outcome: Outcome) -> Outcome:
 
 
 def fault(record: Record) -> str | None:
-    """Tell why the store does not take this record: a number out of range, or a text outside its grammar.
+    """Tell why the store refuses this record: a number is out of range, or a text does not fit its grammar.
 
-    Return None if it takes the record.
+    Return None if the store takes the record.
     """
     check = _CHECKS.get(type(record))
     return (check(record) if check is not None else None) or text_fault(record)
@@ -81,7 +81,7 @@ def _measurement(item: Measurement) -> str | None:
         return _time_fault("a sample", bad)
     wrong = problem_fault(item.problem) or solution_fault(item.solution) or _workspace(item.workspace_bytes)
     if wrong or not isinstance(item.problem, GemmProblem):
-        return wrong  # convolutions may be computed with fewer operations than they are counted with
+        return wrong  # an algorithm may need fewer operations than a convolution counts
     return too_fast(item.problem.flops, item.time_us, {}) or None
 
 

@@ -59,8 +59,9 @@ def unreadable_texts(con: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def left_out_sql(table: str) -> str:
-    """Return the SQL condition for a row of this table to be left out.  The table ``unreadable_`` holds the unreadable
-    texts.
+    """Return the SQL condition that is true for a row of this table that must be left out.
+
+    The table ``unreadable_`` holds the texts that cannot be read.
     """
     return " or ".join(f"coalesce({column} in (from unreadable_), false)" for column in COLUMNS[table])
 

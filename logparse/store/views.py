@@ -16,21 +16,23 @@ CONV_SHAPE = (
 )
 """SQL of ``ConvProblem.shape``.
 
-It is null if any of its fields is unknown. The shape is not stored, because other columns hold all of its fields.
+The shape is null if any of its fields is unknown. It is not stored, because other columns hold all of its fields.
 """
 
 
 def conv_problems_sql(rows: str) -> str:
-    """Return SQL of the view ``conv_problems``, limited to the rows that the SQL ``rows`` selects from
-    ``conv_rows``.
+    """Return SQL of the view ``conv_problems``.
+
+    ``rows`` is SQL that selects rows from ``conv_rows``.  The view is limited to these rows.
     """
     columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
     return conv_columns_sql(f"select problem, {columns} from ({rows}) group by problem")
 
 
 def conv_columns_sql(rows: str) -> str:
-    """Return SQL of the columns of the view ``conv_problems``, for each row that the SQL ``rows`` selects from
-    ``convs``.
+    """Return SQL of the columns of the view ``conv_problems``.
+
+    ``rows`` is SQL that selects rows from ``convs``.  The result has one row for each of these rows.
     """
     return f"""
         select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
@@ -119,18 +121,21 @@ _VIEWS = {
         from rejects_ t join commits_ s using (attempt)
         group by s.source_id, s.path, s.run, t.reason, coalesce(t.line, t."offset")""",
 }
-"""SQL of each view except ``findings``, in order of dependence."""
+"""SQL of each view except ``findings``.  A view comes after the views that it uses."""
 
 
 def view_sql(run: str | None) -> dict[str, str]:
-    """Return SQL of each view, in order of dependence. ``commits_`` and ``<table>_`` are already limited to ``run``."""
+    """Return SQL of each view.  A view comes after the views that it uses.
+
+    The tables ``commits_`` and ``<table>_`` are already limited to ``run``.
+    """
     return _VIEWS | {"findings": "select * from findings_" + (f" where run = {sql_text(run)}" if run else "")}
 
 
 def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
-    """Return the views that a query names, directly or through other views, in their order.
+    """Return the views that a query names, directly or through other views.  The order of ``views`` stays.
 
-    Return all if it names no view.
+    Return all views if the query names no view.
     """
     words = set(re.findall(r"\w+", sql.lower()))
     for view in reversed(list(views)):
