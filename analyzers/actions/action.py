@@ -30,7 +30,7 @@ CONVOLUTION, GEMM = "convolution", "GEMM"
 class Change:
     """The new form of a call: a solution (its text) of a problem. The default solution is the library's own choice.
 
-    If ``problem`` is None, the action removes the call (for example a copy between layouts).
+    Without a ``problem`` (None), the action removes the call (for example a copy between layouts).
     """
 
     problem: Problem | None
@@ -270,7 +270,7 @@ def group_of(problem: Problem) -> str:
 def row(x: ActionResult) -> dict[str, object]:
     """Return the fields of a result as one row. GPU time is in µs per run.
 
-    ``steps`` is None if nothing marks the steps.
+    ``steps`` has no value (None) if nothing marks the steps.
     """
     return {
         "action": x.action.name,

@@ -1,6 +1,6 @@
 """Inventories: lists of the small files that existed, so that a later deletion of such a file is found.
 
-    STORE/sources/inventory-<id>.json    a sealed list (see ``digests``) of what ``Inventory`` holds
+    STORE/sources/inventory-<id>.json    a sealed list (see ``digests``) of the items of ``Inventory``
 
 | item | stands for |
 |---|---|

@@ -1,4 +1,4 @@
-"""What commits and manifests record about parts, and what is lost if a part differs from its record."""
+"""Records about parts in commits and manifests, and the loss if a part differs from its record."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Recorded:
 
     @cached_property
     def _by_table(self) -> dict[str, dict[str, Part | None]]:
-        """Parts of each table, by path.  The value is None for a merged part without a record."""
+        """Parts of each table, by path, with their records.  A merged part without a record has the value None."""
         out: dict[str, dict[str, Part | None]] = {}
         for path in sorted({*self.parts, *self._manifest.parts}):
             out.setdefault(path.partition("/")[0], {})[path] = self.parts.get(path)

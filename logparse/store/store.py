@@ -238,7 +238,7 @@ class Store:
         return pa.concat_tables(found), damaged
 
     def take_inventory(self) -> None:
-        """List the small files that no inventory lists yet, so that a later deletion of these files is found.
+        """List the small files that no inventory lists yet, so that a later deletion of such a file is found.
 
         If the list cannot be written, the next inventory will contain these files.  No answer depends on the list.
         """

@@ -32,7 +32,7 @@ def conv_problems_sql(rows: str) -> str:
 def conv_columns_sql(rows: str) -> str:
     """Return SQL of the columns of the view ``conv_problems``.
 
-    ``rows`` is SQL that selects rows from ``convs``.  The result has one row for each of these rows.
+    ``rows`` is SQL that selects rows from ``convs``.  The result has one row for each selected row.
     """
     return f"""
         select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,

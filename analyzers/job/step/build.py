@@ -1,7 +1,8 @@
-"""The graph of a window of the job: the nodes that each call, kernel and collective follows.
+"""Build the graph of a window of the job, by rules for the nodes that each call, kernel and collective follows.
 
-The table gives each rule with its source. Unchanged, the graph gives the traced times: among the nodes that a kernel
-follows, the last one has the observed lag. The others have the lag that is usual on this machine (``_Usual``).
+The table gives each rule with its source. With unchanged kernels the graph gives the traced times. A kernel may follow
+several nodes. The latest of them gets the observed lag. The others get the lag that is usual on this machine
+(``_Usual``).
 
 ==================  =============================================================================================
 stream order        Work of a stream runs in the order of its launches (CUDA C++ Programming Guide, "Streams";

@@ -1,4 +1,4 @@
-"""A step as a graph of moments, and the times of these moments if kernels take other times.
+"""A step as a graph of moments, and the times of the moments if kernels take other times.
 
 A node is a moment: a point of a host thread, the end of a kernel, or a rendezvous. A node follows at most two nodes,
 ``a`` and ``b``. Its time is::

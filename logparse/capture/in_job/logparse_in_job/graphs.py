@@ -66,7 +66,9 @@ class Graphs:
         self.capturing += 1
 
     def capture_ended(self, graph: Any, path: Optional[str]) -> None:
-        """Write the trace of the capture.  If the capture failed, ``path`` is None and no trace is written."""
+        """Write the trace of the capture.  After a failed capture ``path`` has no value (None), and no trace is
+        written.
+        """
         self.capturing = max(self.capturing - 1, 0)
         profile, self._profile = self._profile, None
         if profile is None:

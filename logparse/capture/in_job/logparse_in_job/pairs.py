@@ -22,7 +22,7 @@ before.  A later visit finds plans, memory and caches ready.  Only its first uni
 an idle device and its time contains the switching.
 
 End of an action.  The logarithm of a pair's ratio is one value.  The interval comes from the signed ranks of the values
-(``signed_rank.py``).  It is computed only after the numbers of pairs in ``LOOKS``.  Each of these looks has an error of
+(``signed_rank.py``).  It is computed only after the numbers of pairs in ``LOOKS``.  Each look has an error of
 5 % / len(LOOKS), so that all looks together are wrong in at most 5 % (Bonferroni's inequality; Dunn, "Multiple
 comparisons among means", Journal of the American Statistical Association 56, 1961).  The comparison of an action ends
 in these cases:

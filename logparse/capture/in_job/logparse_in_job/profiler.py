@@ -70,7 +70,7 @@ class Profile:
                 self._step = beginning  # Set only now, because an interrupt may have come before
 
     def stop(self, header: Dict[str, Any], path: Optional[str]) -> None:
-        """End the window.  Write the trace with this header to ``path``, or drop the trace if ``path`` is None."""
+        """End the window.  Write the trace with this header to ``path``.  Drop the trace if there is no path."""
         if not self._prepared:
             return
         if not self.is_on:  # The profiler was only prepared, and PyTorch can end only a started profiler

@@ -72,7 +72,7 @@ class OpenWindow:
         return len(self.kinds) >= self.plan.units or bool(self.kinds and time.monotonic() - self._began_s > _LONGEST_S)
 
     def end(self, graphs: Graphs, path: Optional[str]) -> None:
-        """End the window.  Write its trace to ``path``, or drop the trace if ``path`` is None.  Raises OSError."""
+        """End the window.  Write its trace to ``path``.  Drop the trace if there is no path.  Raises OSError."""
         header: Dict[str, Any] = {
             "logparse_unit_kinds": {str(number): name for number, name in self.kinds.items()},
             "logparse_first_unit": self._first_unit,

@@ -53,7 +53,7 @@ class Window(NamedTuple):
 class Ranks(NamedTuple):
     """The rank of a process and the number of ranks in its job.
 
-    ``store`` has the methods ``set``, ``get`` and ``check``.  It is None if the process is alone.
+    ``store`` has the methods ``set``, ``get`` and ``check``.  It has no value (None) if the process is alone.
     """
 
     store: Optional[Any] = None
