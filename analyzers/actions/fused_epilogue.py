@@ -30,12 +30,18 @@ _ONE_GELU = Application(
 
 
 def exact(tail: Epilogue, job: Job) -> bool:
-    """Tell whether the library's epilogue computes exactly what the kernels after the product compute."""
+    """Tell whether the library's epilogue can replace the kernels after the product, with the same result.
+
+    In training it cannot replace a GELU, because the gradient of GELU needs GELU's input.
+    """
     return not tail.exact and (tail.asked.activation != "gelu" or not job.trains)
 
 
 def _tanh(tail: Epilogue, job: Job) -> bool:
-    """Tell whether the epilogue would be exact but for the form of GELU (tanh instead of erf)."""
+    """Tell whether the epilogue can replace the kernels, with GELU by tanh instead of by erf.
+
+    In training it cannot.
+    """
     return tail.exact and not job.trains
 
 

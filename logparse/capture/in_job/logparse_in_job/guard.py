@@ -24,7 +24,8 @@ class Guard:
     def is_within(self) -> bool:
         """True if this thread is now in a function of ours.
 
-        A signal handler or a finalizer of the job may ask this, because it may have interrupted our function.
+        That can be so while a signal handler or a finalizer of the job runs, because it may have interrupted our
+        function.
         """
         return bool(getattr(self._thread, "within", False))
 
