@@ -46,7 +46,7 @@ Verdict = Literal["good", "bad", "skip"]
 Rows: TypeAlias = Sequence[int]
 """Row numbers of a file, from 0, in order."""
 _GRACE_S, _WIDTH, _SHOWN = 10, 100, 10
-"""Seconds in which a check may end before it is killed; columns of the answer; most lines of it that name rows."""
+"""Three limits: time for a check to end before it is killed, s; columns of the answer; lines that name rows."""
 _DRAIN_S = 1.0
 """Seconds that the rest of a check's output may take to arrive after the check's end."""
 _KEPT_BYTES = 64 << 10  # Most bytes that are kept of the output of a check.
@@ -54,9 +54,9 @@ _DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
 
 
 def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
-    """Return a subset of failing ``rows`` that fails and does not fail without any one of its rows.
+    """Return a failing subset of the failing ``rows`` that passes if any single row is removed.
 
-    Without rows nothing fails.
+    An empty set of rows is taken to pass.
     """
     parts = 2
     while len(rows) > 1:
@@ -75,14 +75,15 @@ def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
 
 
 def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
-    """Return a subset of failing ``rows`` that fails.  It stays large if too many checks are skipped.
+    """Return a failing subset of the failing ``rows``.  The subset stays large if too many checks are skipped.
 
-    ``ask(rows, suspected, needed)`` also gets the number of suspected rows, and the number of rows that are known to be
-    needed beside a suspected one.
+    ``ask(rows, suspected, needed)`` runs the check.  It also gets two numbers for the progress line: how many rows are
+    suspected, and how many rows are already known to be needed.
     """
     needed: list[int] = []
     while ask(sorted(needed), len(rows), len(needed)) != "bad":
-        # It passes with ``good`` of the rows plus the needed ones, and fails with ``bad`` of them.
+        # The check passes with ``rows[:good]`` plus the needed rows, and fails with ``rows[:bad]`` plus the needed
+        # rows.
         good, bad = 0, len(rows)
         while bad - good > 1:
             steps = dict.fromkeys(good + (bad - good) * part // 16 for part in (8, 4, 12, 2, 14, 6, 10))
@@ -97,7 +98,7 @@ def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
 
 
 class Run(NamedTuple):
-    """How the check ended with the rows of this hash (``rows``).  A check that took too long has the ``code`` None."""
+    """Result of one check.  ``rows`` is the hash of the row numbers.  ``code`` is None if the check took too long."""
 
     rows: str
     code: int | None
@@ -118,9 +119,9 @@ class Run(NamedTuple):
 class Table:
     """An override file.
 
-    * ``rows``: line and text of each row.
-    * ``made``: name and use of a copy of the file.
-    * ``beside``: other override files of its folder, if the library looks for files there by name.
+    * ``rows``: line number and text of each row.
+    * ``made``: name of a copy of the file, and the settings that make the library use the copy.
+    * ``beside``: other override files in the same folder, if the library looks for files there by name.
     """
 
     path: Path
@@ -135,9 +136,9 @@ class Table:
         return self.cut(lambda line, text: next(place) in wanted)
 
     def placed(self, rows: Rows, folder: Path) -> Emission:
-        """Write a copy with these rows into a folder of its own, with the files beside it.
+        """Write a copy with these rows into an empty folder, together with the files of ``beside``.
 
-        A file beside it with the same content (TunableOp's files for other devices) gets the same rows.
+        A file of ``beside`` with the same content (TunableOp's files for other devices) gets the same rows.
         """
         data, files = self.with_rows(rows), [(path.name, path.read_bytes()) for path in self.beside]
         shutil.rmtree(folder, ignore_errors=True)
@@ -179,10 +180,10 @@ def _beside(path: Path, copy: str) -> Iterator[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class Checks:
-    """The runs of a check with subsets of a table's rows.
+    """Runs of a check with subsets of a table's rows.
 
-    Each run is written to a journal when it has ended, so that none is repeated.  ``say`` takes text for the user,
-    before and after each run.
+    Each run is written to a journal when it has ended, so that no run is repeated.  ``say`` is called with text for the
+    user, before and after each run.
     """
 
     table: Table
@@ -200,14 +201,15 @@ class Checks:
                 self.runs.append(Run(**json.loads(line)))
 
     def run(self, rows: Rows, suspected: int, needed: int, *, again: bool = False) -> Run:
-        """Return the run with these rows, or the second such run with ``again``.
+        """Return the run with these rows.  With ``again``, return the second run with the same rows.
 
         ``suspected`` and ``needed`` are the numbers that ``narrowed`` passes.
         """
         name, ended = hashlib.sha256(repr([*rows]).encode()).hexdigest()[:16], len(self.runs)
         if sum(run.rows == name for run in self.runs) <= again:
-            # Count the runs to go: the search, the needed rows alone, ``ddmin`` (its own bound, or all subsets), the
-            # two ends, the confirmation.
+            # The number of runs to go covers the search, the check of the needed rows alone, ``ddmin`` (the smaller one
+            # of its own bound and the number of all subsets), the checks with all rows and with none, and the
+            # confirmation.
             least = min((needed + 1) * (needed + 4), (1 << min(needed + 1, 30)) - 2)
             search = 0 if again or not suspected else (suspected - 1).bit_length() + 1 + least
             to_go = search + max(0, 2 - ended) + (2 if suspected else 1)
@@ -221,8 +223,9 @@ class Checks:
         return [run for run in self.runs if run.rows == name][again]
 
     def _run(self, name: str, rows: Rows, log: str) -> Run:
-        """Run the check.  It inherits the journal, so that the journal stays locked while a check outlives this
-        process.
+        """Run the check.
+
+        The check inherits the open journal file, so that the journal stays locked if the check outlives this process.
         """
         copy, code = self.table.placed(rows, self.folder / "table"), None
         table = filled(Shell("export LOGPARSE_TABLE=@path@"), {"path": shell_word(copy.path or "")})
@@ -245,8 +248,8 @@ class Checks:
     def guilty(self) -> tuple[list[Rows], Sequence[str]]:
         """Return sets of rows that fail by themselves, each as small as possible, and reasons for doubt.
 
-        The reasons are empty if the rows failed again and the file passes without them.  Raises InputError if the check
-        does not depend on the rows.
+        The reasons are empty if the rows failed a second time and the file passes without them.  Raises InputError if
+        the check does not depend on the rows.
         """
         rows: Rows = range(len(self.table.rows))
         names = ", ".join(line.split()[1].partition("=")[0] for line in self.table.made.settings)
@@ -295,7 +298,7 @@ def _keep_last(pipe: FileIO, path: Path) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of a check, because its processes may hold the GPU, or a port, that the next one needs."""
+    """End the processes that a check has left, because they may hold the GPU, or a port, that the next check needs."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)
@@ -334,7 +337,7 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
 
 
 def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[str]:
-    """Return the rows that were found, as they stand in the file, and how certain they are."""
+    """Return lines that quote the guilty rows from the file, and state how certain the result is."""
     named: list[str] = []
     for rows in found:
         named += ["  only together:"] if len(rows) > 1 else []

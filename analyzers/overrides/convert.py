@@ -42,11 +42,11 @@ TARGETS = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORM
 
 @dataclass(frozen=True)
 class _Rows:
-    """The content of a file: its measured rows, its facts, and names of kernels."""
+    """Content of a file: its measured rows, its facts, and names of kernels."""
 
     format: OverrideFormat
     measured: tuple[tuple[Measurement, str], ...]
-    """Each row with the fault for which its library does not use it; the text is empty if there is no fault."""
+    """Each row with its fault, the reason why its library ignores it.  The text is empty if there is no fault."""
     facts: Facts
     kernels: Mapping[Solution, str]
 
@@ -56,14 +56,15 @@ def convert(
 ) -> Made:
     """Write the rows of files as a file of another library, or of another PyTorch that has the same libraries.
 
-    ``target`` are facts of the machine that will read it.  Facts that it leaves open are taken from the files, which
-    then must be from that machine.  ``same_build``: the user vouches for a device or build that no file names.
+    ``target`` holds facts of the machine that will read the new file.  Missing facts are taken from ``paths``, which
+    then must be from that machine.  ``same_build``: the user guarantees that a file has the target's device and build
+    although the file does not name them.
 
     Raises InputError in these cases:
 
     * ``to`` is unknown, or a file cannot be converted;
-    * a file's device or build is known to be another one than the target's;
-    * it is unknown, and the user does not vouch for it.
+    * a file's device or build is known to differ from the target's;
+    * a file's device or build is unknown, and ``same_build`` is False.
     """
     if to not in TARGETS:
         raise InputError(f"--to {to}: one of {', '.join(TARGETS)}")
@@ -145,14 +146,14 @@ def _read(path: str) -> _Rows:
 
 
 def _faults(format: OverrideFormat, path: str) -> Mapping[tuple[int, str], str]:
-    """Return the fault of each row, by line and solution, as the file's library (and ``lint``) finds it."""
+    """Return the fault of each row by (line, solution), as the file's library (and ``lint``) judges the row."""
     name, data = content_of(path)
     rows = format.reader(name, whole_lines(data), {}).rows
     return {(row.line, row.solution.text if row.solution else ""): row.verdicts.fault for row in rows}
 
 
 def _why_not(measured: Measurement) -> str | None:
-    """Return why a row is not worth converting, or None if it is."""
+    """Return why a row cannot be converted.  Return None if it can."""
     if measured.status not in ("ok", "no_time"):
         return f"{measured.status}: {measured.error or 'no time'}"
     if measured.solution.text == "Default":
@@ -183,7 +184,7 @@ def _written(
         if key in clear:
             continue
         if len({x.problem for x in rows}) == 1 and all(x.time_us is not None for x in rows):
-            # Several files have one problem: the fastest row is the better one.
+            # Several files measured one problem, so the fastest row is taken.
             clear[key] = [min(rows, key=lambda x: x.time_us or 0.0)]
         else:
             names = ", ".join(sorted({x.solution.text for x in rows}))

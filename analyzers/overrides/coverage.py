@@ -1,4 +1,7 @@
-"""State which calls of a workload an override file serves, and which of its rows can never hit, by library keys."""
+"""State which calls of a workload an override file serves, and which rows of the file can never hit.
+
+Calls and rows are compared by the library's own look-up keys.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ from logparse.output import CHECK_FAILED, Answer, Rows
 
 _SHOWN = 8
 _NEAR_ROWS = 20_000
-"""Number of rows above which near misses are not searched for (a shipped database has more)."""
+"""Largest number of rows for which near misses are searched.  A shipped database has more rows."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """One problem of the workload against the file.
+    """The file's answer to one problem of the workload.
 
-    ``line`` is the row that serves the problem.  ``time_us`` is the problem's total time in the run, µs.
+    ``line`` is the line of the row that serves the problem.  ``time_us`` is the problem's total time in the run, µs.
     """
 
     problem: str
@@ -49,7 +52,10 @@ class Use:
 
 @dataclass(frozen=True)
 class Idle:
-    """Rows that serve no call for one reason, by their lines.  ``never``: no workload could change that."""
+    """Lines of the rows that serve no call for the same reason.
+
+    ``never``: the rows cannot serve a call of any workload.
+    """
 
     lines: Sequence[int]
     never: bool
@@ -58,7 +64,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The effect of the file on the run's calls."""
+    """Coverage of the run's calls by the file."""
 
     file: str
     format: OverrideFormat
@@ -67,9 +73,9 @@ class Coverage:
     idle: tuple[Idle, ...]
 
     def share(self, what: Literal["calls", "time_us"], state: State = "hit") -> float | None:
-        """Return the share (0 to 1) of the calls, or of the known time, of problems in that state.
+        """Return the fraction (0 to 1) of the calls, or of the known time, that belongs to problems in this state.
 
-        Return None if nothing is known.
+        Return None if no calls are counted, or no time is known.
         """
         known = [(getattr(use, what), use.state) for use in self.uses if getattr(use, what) is not None]
         total = sum(value for value, _ in known)
@@ -82,7 +88,7 @@ class Coverage:
 
 
 def coverage(file: OverrideFile, tables: Tables) -> Coverage:
-    """Look each of the run's calls up in the file."""
+    """Look up every call of the run in the file."""
     format, times = by_name(file.format), times_of(tables)
     reports, kernels = reports_of(file, tables), Kernels.of(file, tables)
     called = calls_by_problem(tables.workload[tables.workload["kind"].isin(format.kinds)])
@@ -110,7 +116,7 @@ def coverage(file: OverrideFile, tables: Tables) -> Coverage:
 
 
 def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """Add notes on the usable rows that serve no call of the workload, for ``lint --against``."""
+    """Add a note on each usable row that serves no call of the workload.  ``lint --against`` shows these notes."""
     idle = [x for x in coverage(file, tables).idle if not x.never and len(x.lines)]
     remedy = f"nothing of run {tables.run} uses it"
     notes = [Note(x.lines[0], "info", "no-call", x.reason, remedy, x.lines[1:]) for x in idle]
@@ -118,7 +124,7 @@ def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
-    """Map problem texts to what the run's logs state about their look-up in the file."""
+    """Map each problem text to what the run's logs report about the problem's look-up in the file."""
     columns = (tables.messages[name].astype("str") for name in ("function", "text"))
     return by_name(file.format).reported(file.name, file.reading, zip(*columns, strict=True))
 
@@ -130,13 +136,13 @@ def served_by(
     *,
     kernels: Kernels | None = None,
 ) -> dict[str, Row]:
-    """Map problem texts to the row that the library would use.
+    """Map each problem text to the row that the library would use for the problem.
 
-    Only problems that the file certainly serves are included.
+    Problems that the file may or may not serve are left out.
 
-    ``reports`` have the keys that a log states.  If a log's key has no row and the log does not say that one was found,
-    the row of the problem's own key is the intended one.  A row is not intended for a call that its solution cannot run
-    according to ``kernels``.
+    ``reports`` hold the look-up keys that a log states.  A logged key may have no row.  If the log also does not report
+    whether the library found a row, the row of the key that is formed from the problem's text is returned.  No row is
+    returned if ``kernels`` shows that the row's solution cannot run the call.
     """
     format, stated = by_name(file.format), reports or {}
     found = {}
@@ -154,7 +160,8 @@ def served_by(
 def times_of(tables: Tables) -> dict[str, float]:
     """Return the total time (µs) per problem of the run.
 
-    It is the time in a trace, else calls × the pick's time, else calls × the best known time.
+    The time comes from a trace.  If no trace has the problem, it is calls × the pick's time.  If the pick has no time,
+    it is calls × the best known time.
     """
     kernels = tables.kernels
     if "run" in kernels:
@@ -172,7 +179,7 @@ def times_of(tables: Tables) -> dict[str, float]:
 def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
     format = by_name(file.format)
     served = {use.line for use in uses} | {line for use in uses for line in use.maybe}
-    if not format.kinds:  # A table is looked up as a whole.
+    if not format.kinds:  # The library uses all rows of such a table for one look-up.
         keys = {use.key for use in uses if use.line is not None}
         served |= {row.line for row in file.rows if row.key in keys}
     short = len(file.rows) <= _NEAR_ROWS
@@ -191,15 +198,18 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
 
 
 def _size(text: str) -> str:
-    """Return the words of a problem's text that hold its kind, direction and sizes.  A near miss has the same words."""
+    """Return the words of a problem's text that state its kind, direction and sizes.
+
+    A row and a call of equal words may be a near miss.
+    """
     words = ((word, *word.partition("=")) for word in text.split(" "))
     return " ".join(word for word, name, mark, _ in words if not mark or name in ("mnk", "in", "k", "filter"))
 
 
 def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
-    """Return the single difference that keeps the row from serving a call of the same sizes.
+    """Return a sentence on the single difference between the row and a call of the same sizes.
 
-    Return None if there are more.
+    Return None if every such call differs from the row in several words.
     """
     text = row.problem.text if row.problem is not None else ""
     for other in near.get(_size(text), ()):
@@ -212,7 +222,7 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
 def _contradict(one: str, other: str) -> bool:
     """Return True if two words of problems' texts contradict each other.
 
-    ``?`` is unknown, and so is ``-`` in most words.
+    ``?`` stands for an unknown value and contradicts nothing.  In most words ``-`` does the same.
     """
     pairs = zip(one.partition("=")[2].split(","), other.partition("=")[2].split(","), strict=False)
     word = one.partition("=")[0]
@@ -224,7 +234,10 @@ def _contradict(one: str, other: str) -> bool:
 
 
 def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tables) -> Answer:
-    """Return lines on how much of a run the files cover.  The exit code is 3 if one of them serves no call."""
+    """Return lines that state how much of a run the files cover.
+
+    The exit code is 3 if one of the files serves no call.
+    """
     found = [coverage(file, tables) for file in files]
     remarks = remarks_on(tables, {x.format.convolutions for x in found})
     text = [*(line for x in found for line in lines(x)), *share_lines(files), *(f"note: {x}" for x in remarks)]
@@ -262,9 +275,9 @@ def lines(found: Coverage) -> list[str]:
 
 
 def _look_up_lines(found: Coverage) -> list[str]:
-    """Return lines on a table that a server finds by its name.
+    """Return lines on a table that a server finds by the table's file name.
 
-    They state if the run's servers looked for it, and the names of tables that they lack.
+    The lines state how many of the run's table look-ups the file serves, and which other tables the run looked for.
     """
     if not found.uses:
         return [f"{found.file}: no line of run {found.run} is about such a table, so nothing can be covered"]
@@ -276,7 +289,7 @@ def _look_up_lines(found: Coverage) -> list[str]:
 
 
 def _idle_lines(found: Coverage) -> list[str]:
-    """Return the reasons why rows hit nothing, the most frequent first."""
+    """Return lines with the reasons why rows served no call, the most frequent reason first."""
     out = []
     for never, text in ((True, "can never hit"), (False, "hit nothing in this run")):
         reasons = {idle.reason: idle.lines for idle in found.idle if idle.never is never}

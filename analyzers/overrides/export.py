@@ -1,4 +1,4 @@
-"""Write any selection of problems as input for the libraries' own tools.
+"""Write a selection of problems as input for the libraries' own tools.
 
 ==========  ==================================================  ==================================
 ``as``      file                                                read by
@@ -63,7 +63,7 @@ def _problem(text: object) -> Problem:
 
 
 def lines(made: Made) -> list[str]:
-    """Return lines on how many problems were exported, and why others were not."""
+    """Return lines that state how many problems were exported, and why the others were not."""
     if not made.count and not made.refused:
         return ["nothing to export: no problem that was chosen is of a kind that this format has"]
     return [counted(made.count, "problem"), *left_out_lines(made.refused, "  left out {count:,}: {reason}")]

@@ -1,9 +1,13 @@
-"""State which calls a row's solution can run, among the calls with the row's key.
+"""State which calls the solution of a row can run, among the calls that have the row's key.
 
-A key does not contain all of a call.  hipBLASLt's key has no epilogue, and each of its indices is a kernel either with
-or without an auxiliary matrix, so it never runs both kinds of calls.  The key has no workspace either, and a solution
-is not taken if it needs more workspace than a call gives.  No file states these facts.  The store's calls that ran with
-the solution state them, and so does a replay's measurement.
+A key does not contain everything about a call:
+
+* hipBLASLt's key has no epilogue.  Each of hipBLASLt's indices is a kernel either with or without an auxiliary matrix,
+  so no index runs both kinds of calls.
+* The key has no workspace.  The library does not take a solution that needs more workspace than the call gives.
+
+No override file states these facts.  They come from the calls in the store that ran with the solution, and from a
+replay's measurements of the solution.
 """
 
 from __future__ import annotations
@@ -25,10 +29,12 @@ from logparse.model import problem_from_text
 
 @dataclass(frozen=True)
 class Kernels:
-    """Facts on what solutions can run, from calls and measurements.  All are empty if the format has no kinds.
+    """Facts on what solutions can run, from calls and measurements.
+
+    All fields are empty if the format does not distinguish kinds of kernels.
 
     * ``seen``: kinds of kernels (``OverrideFormat.kernels``) of the calls that ran a solution, by key and solution.
-    * ``needs``: workspace (bytes) with which a solution was measured, by key and solution.
+    * ``needs``: largest workspace (bytes) with which a solution was measured, by key and solution.
     * ``given``: workspace that calls give, by problem.
     * ``ran``: pairs of problem and solution that logs name.
     """
@@ -41,9 +47,9 @@ class Kernels:
 
     @classmethod
     def of(cls, file: OverrideFile, *runs: Tables) -> Kernels:
-        """Read the facts from the measurements of the runs' stores and from their logs.
+        """Collect the facts from the measurements and logs of several runs.
 
-        The workspaces that calls give come from the last run.
+        Only the last run states which workspace the calls give.
         """
         format = by_name(file.format)
         if format.kernels is None:
@@ -67,10 +73,10 @@ class Kernels:
         return cls(format, seen, needs, given_workspaces(last), set(zip(ran["problem"], ran["solution"], strict=True)))
 
     def judged(self, call: str, answer: LookUp) -> LookUp:
-        """Correct the answer of a look-up by kind of kernel and by workspace.
+        """Correct a look-up's answer by the kind of kernel and by workspace.
 
-        It is no hit if the row's solution cannot run the call, or if the call gives it too little workspace.  It is
-        unknown if nothing shows that the solution can run the call.
+        The answer becomes a miss if the row's solution cannot run the call, or if the call gives it too little
+        workspace.  The answer becomes unknown if no call or measurement shows that the solution can run the call.
         """
         found = self.of_kind(call, answer)
         why = self.short_of_workspace(call, found.row)
@@ -82,10 +88,10 @@ class Kernels:
         return LookUp(found.key, None, "unknown", place, (found.row.line,))
 
     def of_kind(self, call: str, answer: LookUp) -> LookUp:
-        """Correct the answer of a look-up by kind of kernel alone, whatever the workspace.
+        """Correct a look-up's answer by the kind of kernel alone, whatever the workspace.
 
-        It is no hit if the row's solution cannot run the call.  It is unknown if the call needs a special kind of
-        kernel and nothing shows the solution's kind.
+        The answer becomes a miss if the row's solution cannot run the call.  The answer becomes unknown if the call
+        needs a special kind of kernel and the kind of the solution's kernel is unknown.
         """
         row = answer.row
         if self.format.kernels is None or row is None or row.solution is None:
@@ -103,9 +109,9 @@ class Kernels:
         return LookUp(answer.key, None, "unknown", why, (row.line,))
 
     def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
-        """Return why the workspace keeps, or may keep, the row's solution from the call.
+        """Return why the call's workspace is, or may be, too small for the row's solution.
 
-        Return None if it does not, or if neither a log nor a measurement shows that it could.
+        Return None if the workspace suffices, or if neither a log nor a measurement shows that it may be too small.
         """
         if self.format.kernels is None or row is None or row.solution is None:
             return None
@@ -125,14 +131,14 @@ class Kernels:
 
 
 class Short(NamedTuple):
-    """Why a solution's workspace keeps it from a call.  If not ``certain``, it only may."""
+    """The reason why a call's workspace is too small for a solution.  If not ``certain``, it only may be too small."""
 
     certain: bool
     text: str
 
 
 def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield problem and solution of each run of the solutions ``named``."""
+    """Yield (problem, solution) for each run of a solution in ``named``, from measurements and logged calls."""
     timed = tables.measurements[tables.measurements["status"] == "ok"]
     for frame in (timed, tables.calls):
         rows: pd.DataFrame = frame[frame["solution"].isin(named)][["problem", "solution"]].drop_duplicates()
@@ -140,7 +146,7 @@ def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _needed(tables: Tables, named: set[str]) -> Iterator[tuple[str, str, int]]:
-    """Yield problem, solution and workspace (bytes) of each measurement of the solutions ``named``."""
+    """Yield (problem, solution, workspace in bytes) for each measurement of a solution in ``named``."""
     rows = tables.measurements[tables.measurements["solution"].isin(named)]
     rows = rows.loc[rows["workspace_bytes"].notna(), ["problem", "solution", "workspace_bytes"]].drop_duplicates()
     columns = (rows["problem"].astype("str"), rows["solution"].astype("str"), rows["workspace_bytes"].astype("int64"))

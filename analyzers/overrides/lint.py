@@ -1,7 +1,7 @@
-"""Tell if the library will read a file, match its rows and honour them: per row, for a target, before anything is run.
+"""Tell if a library will read an override file, match its rows and use them.  Nothing is run.
 
-With a workload (``against``) it also tells which calls share a row although they are different problems, and if the
-row's solution loses on any of them.
+The verdict is per row and for a target machine.  With a workload (``against``), lint also tells which calls share a row
+although they are different problems, and if the row's solution is slower than the default on any of them.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _UNCHECKED: Mapping[str, str] = {
     aiter.FORMAT.name: "a table of aiter that is not checked, as those of its tuned kernels are",
     autotuner.FORMAT.name: "FlashInfer takes it only where all its metadata are its own; tactics are not checked",
 }
-"""Formats of tables that a library reads as overrides and that are not judged."""
+"""Formats of tables that a library reads as overrides, but that lint cannot judge."""
 _BOM = b"\xef\xbb\xbf"
 _SHOWN, _LINES = 4, 8
 """Largest number of problems and of lines that one message names."""
 
 
 class NotAnOverrideError(InputError):
-    """The file is not read as overrides by any library, or its reading rules are unknown.  ``why`` states which."""
+    """Raised if no library reads the file as overrides, or if its reading rules are unknown.  ``why`` states which."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}; what is checked: {CHECKED} (--as names it where it is one)")
@@ -55,7 +55,7 @@ class NotAnOverrideError(InputError):
 
 
 class Unread(NamedTuple):
-    """One of several files that could not be judged, and why."""
+    """A file, among several, that could not be judged, and the reason."""
 
     path: str
     why: str
@@ -66,8 +66,8 @@ def lint(
 ) -> OverrideFile:
     """Judge one file.
 
-    ``target`` are facts of the machine that will read it.  Facts that it leaves open are taken from the files of the
-    run ``against``, if these agree.  Raises InputError if the file does not exist or has no override format.
+    ``target`` holds facts of the machine that will read the file.  Missing facts are taken from the files of the run
+    ``against``, if these files agree.  Raises InputError if the file does not exist or has no override format.
     """
     name, data = content_of(path)
     given, run = target or {}, facts_of_run(against) if against is not None else {}
@@ -76,10 +76,10 @@ def lint(
 
 
 def _left_open(run: Facts, given: Facts) -> dict[str, str]:
-    """Return the facts of a run.  Leave out its validators if other facts are given.
+    """Return the facts of a run, for use where ``given`` facts are missing.
 
-    Other facts are a validator, or a value that differs from the run's.  PyTorch compares whole sets of validators, so
-    sets of two builds must not be mixed.
+    The run's validators are left out if the given facts have a validator, or a value that differs from the run's value.
+    Because PyTorch compares whole sets of validators, the sets of two builds must not be mixed.
     """
     other = any(x.startswith(VALIDATOR) or not same_value(x, value, run.get(x, value)) for x, value in given.items())
     return {x: value for x, value in run.items() if not (other and x.startswith(VALIDATOR))}
@@ -120,7 +120,7 @@ def content_of(path: str) -> tuple[str, bytes]:
 
 
 def inspect(name: str, data: bytes, target: Facts, format: str | None = None) -> OverrideFile:
-    """Return a file's bytes as its library's reader takes them, with notes.  Raises InputError if no format fits."""
+    """Return a file's rows as its library's reader takes them, with notes.  Raises InputError if no format fits."""
     return format_of(name, data, format).inspect(name, data, target)
 
 
@@ -139,7 +139,7 @@ def format_of(name: str, data: bytes, format: str | None = None) -> OverrideForm
 
 
 def _what_else(head: Head) -> str:
-    """Describe a file that is no checked override file."""
+    """Describe a file that is no override file, or that lint cannot judge."""
     if not head.data.strip():
         return "is empty"
     if moe_config.recognise(head):
@@ -171,7 +171,7 @@ def facts_of_run(tables: Tables) -> dict[str, str]:
 def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
     """Group texts that may mean one problem.  The keys are problems that are certainly different.
 
-    Two logs of one job may state more or less of one call.  The fuller text stands for both.
+    Two logs of one job may state one call in more or less detail.  The text with fewer unknown fields is the key.
     """
     out: dict[str, list[str]] = {}
     by_shape: dict[str | None, list[Problem]] = {}
@@ -188,10 +188,12 @@ def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
 def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
     """Add notes on rows that conflict with the workload.
 
-    * One row serves several problems of the workload, or loses on one.
+    A note is added in each of these cases:
+
+    * One row serves several problems of the workload, or its solution is slower than the default on one of them.
     * A row states a smaller workspace than was measured.
-    * A record's solvers are not known to exist in the target's build.
-    * A library allocates during the capture of a graph.
+    * The solvers of a record are not known to exist in the target's build.
+    * The run launches graphs, and the row's library allocates memory at the first call of a shape.
     """
     format = by_name(file.format)
     work = tables.workload[tables.workload["kind"].isin(format.kinds)]["problem"].drop_duplicates()
@@ -217,9 +219,9 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]:
-    """Yield a note on rows of libraries that allocate at a shape's first call.
+    """Yield a note on rows of libraries that allocate memory at the first call of a shape.
 
-    A stream that is being captured does not allow an allocation.
+    Such an allocation fails in a stream that is being captured into a graph.
     """
     lines = [row.line for row in reading.rows if row.live and row.solution and row.solution.library in unsafe]
     if lines:
@@ -229,9 +231,9 @@ def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]
 
 
 def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
-    """Return notes on a row that several problems share.
+    """Return notes on a row that several problems share, or whose solution is slower than the default.
 
-    ``ratios``: the solution's time over the default's, by (problem, solution).
+    ``ratios``: the solution's time divided by the default's time, by (problem, solution).
     """
     name = row.solution.text if row.solution else ""
     losing = [text for text, same in members.items() if any(ratios.get((x, name), 0) > 1 for x in same)]
@@ -262,7 +264,10 @@ def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], 
 
 
 def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
-    """Yield notes on MIOpen's records that have no solver that a find-db, log or replay of the target's build names."""
+    """Yield notes on MIOpen's records whose solvers are unknown in the target's build.
+
+    A solver is known if a find-db, log or replay of that build names it.
+    """
     named = tables.measurements if tables.solvers is None else tables.solvers
     known = set(of_build(named, facts_of(tables), file.reading.key_facts)["solution"])
     live = [(row, lines) for row, lines in file.reading.alike if row.live and row.solution is not None]
@@ -289,7 +294,7 @@ def _names(texts: Sequence[str]) -> str:
 
 
 def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool = False) -> Answer:
-    """Return verdicts on files, or with ``rows`` on each row of them."""
+    """Return verdicts on files, or verdicts on each row of the files if ``rows`` is True."""
     code = CHECK_FAILED if not all(file.ok for file in judged) else int(bool(unread))
     errors = unread_lines(unread)
     if rows:
@@ -300,9 +305,10 @@ def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool 
 
 
 def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
-    """Count the rows that can serve a known device, per family of files that a library reads as one table.
+    """Return lines with the number of rows that can serve the target's device.
 
-    The lines are empty for a single file.
+    Files that a library reads as one table are counted together.  The lines are empty for a single file, and if the
+    device is unknown.
     """
     families: dict[str, list[int]] = {}
     for file in judged:
@@ -319,22 +325,23 @@ def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
 
 
 def lines(file: OverrideFile) -> list[str]:
-    """Return the verdict, then each broken rule once, with the lines that it concerns."""
+    """Return the verdict on the file, then one line per broken rule with the first lines of the file that break it."""
     accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
     live = sum(len(lines) for row, lines in file.reading.alike if row.live)
     out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows can be used"]
     for (severity, rule, message, remedy), count, first in grouped(file.noted):
         shown = ", ".join(map(str, dict.fromkeys(first))) + (f" and {count - _LINES} more" * (count > _LINES))
-        # Each line is named once, though a line of a find-db has several rows.
+        # A line of a find-db has several rows, but its number is shown once.
         where = f"line {shown}: " if first[0] else ""
         out.append(f"  {severity} [{rule}] {where}{message}" + (f" → {remedy}" if remedy else ""))
     return out
 
 
 def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], int, list[int]]]:
-    """Group notes that differ only in the line, ordered by their first line.
+    """Group notes that differ only in their line number, ordered by their first line.
 
-    Yield severity, rule, message and remedy, then their number, then the first lines (0: the file as a whole).
+    Yield three values per group: (severity, rule, message, remedy), the number of notes, and the first line numbers.
+    Line 0 means the whole file.
     """
     in_order = sorted(noted, key=lambda note: note.line or 0)
     groups = in_groups(in_order, lambda note: (note.severity, note.rule, note.message, note.remedy))

@@ -1,4 +1,4 @@
-"""Find the row of a file that serves a call: look the call up in what the library's reader keeps."""
+"""Find the row of a file that serves a call, by the rules with which the library's reader keeps rows."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Has: TypeAlias = Callable[[Solution], bool]
 
 @dataclass(frozen=True)
 class LookUp:
-    """The library's answer to a call: the key of the call, the row that serves it, or the reason why none does.
+    """The library's answer to a call: the call's key, the row that serves it, or the reason why no row does.
 
-    A call's key cannot be formed if its log leaves a field open.  Such a call is ``unknown`` if the rows in the lines
-    ``maybe`` may be meant, else a miss.
+    A call's key cannot be formed if its log leaves a field of the key open.  Then the call is ``unknown`` if rows could
+    match it (their lines are in ``maybe``), else it is a miss.
     """
 
     key: str | None
@@ -31,17 +31,17 @@ class LookUp:
 
     @property
     def solution(self) -> Solution | None:
-        """The solution that the call gets from the file; None for the library's own choice."""
+        """Solution that the file gives to the call; None if the library makes its own choice."""
         return None if self.row is None else self.row.solution
 
 
 def look_up(
     format: OverrideFormat, reading: Reading[Any], call: Problem, *, has: Has | None = None, key: str | None = None
 ) -> LookUp:
-    """Return the answer of a library that read the file as ``reading``.
+    """Return the library's answer to a call.  The library has read the file as ``reading``.
 
-    ``has`` tells whether the target's build can run a solution.  Without it, every solution counts as available.
-    ``key`` is the call's key, if a log states it.
+    ``has`` tells whether the target's build can run a solution.  Without ``has``, every solution counts as available.
+    ``key`` is the call's key, if a log states the key.
     """
     key = key or format.key(call, reading.key_facts)
     if key is None:

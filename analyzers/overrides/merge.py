@@ -31,7 +31,7 @@ _SHOWN = 8
 
 
 class Choice(NamedTuple):
-    """One file's row for a key, with the time and text that rank it."""
+    """One file's row for a key, with the time and the solution's text by which rows are ranked."""
 
     rank: tuple[float, str]
     file: str
@@ -55,13 +55,16 @@ class Conflict:
 
     @property
     def equal_work(self) -> bool:
-        """True if all times are for the same work, so that the fastest could be taken."""
+        """True if all times are for the same work.  Only then could the fastest row be taken."""
         return {x.offer.work for x in self.others} <= {self.taken.offer.work}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merged(Made):
-    """The files (one per GPU for TunableOp), the number of keys in them, and the disagreements of the merged files."""
+    """Result of a merge: the files, the number of their keys, and the conflicts between the merged files.
+
+    TunableOp gets one file per GPU.
+    """
 
     conflicts: tuple[Conflict, ...]
 
@@ -79,7 +82,7 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
 
 
 def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Merged:
-    """Merge files in memory, as ``merge`` does.  Each is its path, name and bytes."""
+    """Merge files in memory as ``merge`` does.  Each file is given as (path, name, bytes)."""
     contents = deque(files)
     notes = [f"{path}: empty, nothing taken" for path, _, data in contents if not _holds_text(data)]
     contents = deque(x for x in contents if _holds_text(x[2]))
@@ -96,7 +99,7 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
     notes += [merging.note] if merging.note else []
     agreed: dict[str, tuple[str, str]] = {}
     readings, dropped = [], list[str]()
-    while contents:  # Each file is released once it is read.
+    while contents:  # The file's content is released as soon as it is read, so that only one is in memory.
         path, name, data = contents.popleft()
         clean = whole_lines(data)
         try:
@@ -120,7 +123,7 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
 
 
 def lines(found: Merged) -> list[str]:
-    """Return lines on how many keys were merged, and on what was taken for each key on which files disagree."""
+    """Return lines that state how many keys were merged, and which row was taken for each conflict."""
     untimed = sum(conflict.taken.offer.time_us is None for conflict in found.conflicts)
     out = [f"{counted(found.count, 'key')}; {len(found.conflicts):,} with different solutions, the fastest taken"]
     out[0] += f" ({untimed:,} without times: the first file's)" if untimed else ""
@@ -137,14 +140,20 @@ def _holds_text(data: bytes) -> bool:
 
 
 def whole_lines(data: bytes) -> bytes:
-    """Return the file without byte order mark and carriage returns, in whole lines only."""
+    """Return the file's text without byte order mark and carriage returns.
+
+    A last line without a line end is cut off.
+    """
     clean = data.removeprefix(BOM_UTF8)
     clean = clean.replace(b"\r\n", b"\n") if b"\r" in clean else clean  # Searching for two bytes takes 20 times longer.
     return clean if clean.endswith(b"\n") else clean + b"\n"
 
 
 class _Winners:
-    """The taken rows, sorted by key.  After the iteration: the number of ``keys``, and the ``conflicts``."""
+    """Iterator over the rows that were taken, sorted by key.
+
+    After the iteration, ``keys`` is the number of keys and ``conflicts`` holds the conflicts.
+    """
 
     def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:
         self._merging = merging
@@ -179,7 +188,8 @@ class _Winners:
         self.keys += bool(best)
         yield from (best[own].offer for own in sorted(best))
         for name in sorted(rivals):
-            # Among equal rows the first path counts. A path may be given twice and have the key only the second time.
+            # If rows are equal, the row of the first path is taken. A path may be given twice, and may have the key
+            # only the second time.
             first, *more = sorted(rivals[name].values(), key=lambda x: self._named[x.file])
             taken = min((x for x in (first, *more) if x.offer.work == first.offer.work), key=lambda x: x.rank)
             others = tuple(x for x in (first, *more) if x.offer.solution != taken.offer.solution)
@@ -188,7 +198,7 @@ class _Winners:
 
 
 def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:
-    """Compare a file's header with the headers before it.  Remember for each value the file that has it."""
+    """Compare a file's header with the earlier headers.  For each value, remember the file that stated it."""
     for name, value in header:
         first, where = agreed.setdefault(name, (value, path))
         if first != value:
@@ -202,12 +212,14 @@ def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple
 
 
 def with_own(files: Sequence[Emission], paths: Sequence[str], target: Facts) -> tuple[list[Emission], list[str]]:
-    """Add the user's own rows to the emitted files, because a library reads one file, which would replace the user's.
+    """Add the user's own rows to the emitted files.
 
-    Return the files, and notes on what became of each own file.  Rows with other keys are kept as they stand.  If both
-    have a key, the new row counts.  The target's library must be able to read the own file (validators, revision, file
-    name, layout), else none of its rows is kept.  Raises InputError if an own file cannot be read, or if its format
-    does not allow to keep rows.
+    Because a library reads only one file, an emitted file would otherwise replace the user's file.
+
+    Return the files, and notes on what became of each own file.  Own rows whose keys are not emitted are kept
+    unchanged. If an own row and an emitted row have the same key, the emitted row is taken.  No own row is kept if the
+    target's library cannot read the own file (because of validators, revision, file name or layout).  Raises InputError
+    if an own file cannot be read, or if its format does not allow to keep rows.
     """
     made, notes = list(files), []
     for path in paths:
@@ -231,7 +243,7 @@ def with_own(files: Sequence[Emission], paths: Sequence[str], target: Facts) -> 
 def _is(file: Emission, format: OverrideFormat) -> bool:
     try:
         return format_of(file.name, file.data) is format
-    except InputError:  # The file is a script.
+    except InputError:  # A script holds no rows that could be joined.
         return False
 
 
@@ -245,7 +257,7 @@ def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat
 
 
 def _joined(file: Emission, own: OverrideFile, format: OverrideFormat) -> tuple[Emission, int]:
-    """Return the file with the own rows that have other keys, and the number of added keys."""
+    """Return the file with the own rows whose keys it lacks, and the number of keys that were added."""
     new = {row.key for row in format.reader(file.name, file.data, own.target).rows}
     kept = [row for row in own.rows if row.live and row.key not in new]
     return replace(file, data=file.data + bytes_of(format.lines(kept))), len({row.key for row in kept})

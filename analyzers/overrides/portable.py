@@ -28,11 +28,11 @@ _LIBRARIES = ("hipblaslt", "rocblas")
 
 
 def portable(paths: Sequence[str], tables: Tables | None = None) -> Made:
-    """Keep the fastest row per key that names no library's index.
+    """Keep the fastest row per key among the rows that name no library's index.
 
-    ``notes`` state how many rows these are, what was left out, and what that costs.  The cost is weighed by the calls
-    of the run in ``tables``.  Raises InputError if files cannot be merged, are no tables of aiter, or hold nothing but
-    indices.
+    ``notes`` state how many rows are kept, what was left out, and how much time that costs.  The cost is weighed by the
+    calls of the run in ``tables``.  Raises InputError if files cannot be merged, are no tables of aiter, or hold only
+    rows with an index.
     """
     contents = [(path, *content_of(path)) for path in paths]
     format = format_of(contents[0][1], contents[0][2])
@@ -61,7 +61,7 @@ def _is_bound(row: Row) -> bool:
 
 
 def _calls(format: OverrideFormat, file: Emission, rows: Mapping[str, Row], tables: Tables) -> Mapping[str, int]:
-    """Map each key to the number of the run's calls that its row serves, if the logs count them."""
+    """Map each key to the number of the run's calls that the key's row serves, if the logs count calls."""
     keys, out = {row.line: key for key, row in rows.items()}, Counter[str]()
     for use in coverage(format.inspect(file.name, file.data, facts_of_run(tables)), tables).uses:
         if use.line is not None:

@@ -1,4 +1,4 @@
-"""Write overrides as a library's files.  The reader of the target reads each row back first."""
+"""Write overrides as a library's files.  Each row is first read back as the target's library reads it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ _SHOWN = 8
 
 @dataclass(frozen=True)
 class Made:
-    """Files to write, the number of rows, keys or problems in them, and the number that is left out, by reason.
+    """Files to write, with counts.
 
-    ``held`` are the overrides in the files, if the files were made from overrides.  ``notes`` are for the reader of the
-    files.
+    * ``count``: rows, keys or problems in the files.
+    * ``refused``: number of rows that are left out, by reason.
+    * ``held``: the overrides in the files, if the files were made from overrides.
+    * ``notes``: remarks for the user of the files.
     """
 
     files: tuple[Emission, ...]
@@ -43,9 +45,9 @@ class Made:
 
 
 def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
-    """Return the writer's files, with the overrides that it can write and that the target's reader then uses.
+    """Return the writer's files with all overrides that the writer can write and the target's reader uses.
 
-    If overrides are valid alone but not together, the first one per key of the library is written.
+    Overrides may be valid alone but not together.  Then only the first override per key of the library is written.
     """
     valid, refused = readable(writer, overrides, target)
     firsts = {id(x) for x in {writer.key(x.problem, target): x for x in reversed(valid)}.values()}
@@ -64,10 +66,10 @@ def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
 def readable(
     writer: Writer, overrides: Sequence[Override], target: Facts
 ) -> tuple[list[Override], dict[str, list[Override]]]:
-    """Return the overrides that can be written so that the target's reader uses them, and the others by the reason.
+    """Return the overrides that the target's reader will use, and the refused overrides by reason.
 
-    Each override is written alone and read back, so that a refused one costs no other.  An override with a fallback is
-    kept without it if only the fallback is not read.
+    Each override is written alone and read back, so that a refused override does not spoil the others.  If only the
+    fallback of an override is refused, the override is kept without the fallback.
     """
     held: list[Override] = []
     refused: dict[str, list[Override]] = {}
@@ -92,12 +94,12 @@ def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
 
 
 def _why_not(writer: Writer, override: Override, target: Facts) -> str:
-    """Return why the override cannot be written, or why its row is not used or not found by its call.
+    """Return why the override cannot be written, or why the library ignores its row or does not find it for the call.
 
-    The text is empty if the override is fine.
+    The text is empty if the override can be used.
     """
     nouns = (override.problem, override.solution, *([override.fallback.solution] if override.fallback else []))
-    wrong = next(filter(None, map(fault, nouns)), None)  # Another program may have written the store.
+    wrong = next(filter(None, map(fault, nouns)), None)  # The store may have been written by another program.
     if wrong is not None:
         return wrong
     try:
@@ -114,7 +116,10 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
 def _readings(
     writer: Writer, files: Sequence[Emission], target: Facts
 ) -> Iterator[tuple[OverrideFormat, Reading[object]]]:
-    """Yield what the target's library takes from each file.  A list that a tuner reads has no reader."""
+    """Yield what the target's library takes from each file.
+
+    Yield nothing for a list that a tuner reads, because such a list has no reader.
+    """
     format = format_of(writer)
     if format is not None:
         yield from ((format, format.reader(file.name, file.data, target)) for file in files)
@@ -129,7 +134,7 @@ def _all_live(reading: Reading[object]) -> None:
 def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> list[Emission]:
     """Write files into a folder, scripts executable, and remember them as our own (``logparse.output.own_files``).
 
-    They change together (``logparse.output.files``).  If there is nothing to write, no folder is made.  Raises
+    The files change as one (``logparse.output.files``).  If there is nothing to write, no folder is made.  Raises
     InputError, and writes nothing, if a file would replace one of the files in ``read``.
     """
     for path in filter(os.path.exists, (out / file.name for file in files)):
@@ -141,14 +146,15 @@ def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> lis
 
 
 def placed(files: Iterable[Emission], folder: Path) -> list[Emission]:
-    """Return the files with their paths in a folder.  Nothing is written yet."""
+    """Return the files with paths in a folder.  Nothing is written yet."""
     return [replace(file, path=folder / file.name) for file in files]
 
 
 def write_placed(files: Sequence[Emission], out: Path) -> None:
-    """Write files that have their paths, in ``out`` or folders in it, as one change in this order.
+    """Write files into the folder ``out`` and its subfolders, in this order and as one change.
 
-    Raises OSError, and leaves all old files, if one of them cannot be written or lies outside ``out``.
+    The files have their paths already.  Raises OSError, and leaves all old files as they are, if one file cannot be
+    written or lies outside ``out``.
     """
     with Rewrite(within=out) as rewrite:
         for file in files:
@@ -159,9 +165,10 @@ def write_placed(files: Sequence[Emission], out: Path) -> None:
 
 
 def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
-    """Write the files into the folder ``out``, and list them below ``lines``.  The exit code is 1 if they hold nothing.
+    """Write the files into the folder ``out`` and return ``lines`` followed by a list of the files.
 
-    ``read``: files that must stay.  If several copies are written, only one has the lines of use.
+    The exit code is 1 if the files hold nothing.  ``read``: files that must not be replaced.  If several copies of a
+    file are written, only one of them is listed with the commands that use it.
     """
     alike = {file.data: file.name for file in made.files}
     files = [
@@ -171,14 +178,17 @@ def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = (
 
 
 def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
-    """Yield each written file, and below it the commands that make its library read it, unless ``apply.sh`` does."""
+    """Yield a line per written file, followed by the commands that make its library read it.
+
+    The commands are left out if ``apply.sh`` contains them.
+    """
     for file in files:
         yield f"wrote {short_path(str(file.path))}"
         yield from (f"    {line}" for line in ([] if file.applied else file.lines))
 
 
 def left_out_lines(reasons: Mapping[str, int], form: str) -> list[str]:
-    """Return the most frequent reasons why something is left out, formatted by ``form``."""
+    """Return lines with the most frequent reasons why something is left out.  ``form`` formats a reason."""
     ranked = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     out = [form.format(count=count, reason=reason) for reason, count in ranked[:_SHOWN]]
     return [*out, *([f"  and {len(ranked) - _SHOWN:,} reasons more"] if len(ranked) > _SHOWN else [])]

@@ -1,9 +1,9 @@
 """Confirm a race: measure its winner and the library's pick again, interleaved, in fresh processes.
 
 The fastest of many solutions was lucky in part (the winner's curse), and the pick was timed at another moment.  So both
-run again, in ABBA and BAAB order by turns, with fresh inputs in each block.  Only the ratio of a block's pair counts.
-Slow drift cancels, and the cost of running first in a block falls on both.  A block in which the clock changed is taken
-again.  ``analyzers/evidence/confirmations.py`` judges the pairs.
+run again, in blocks of ABBA and BAAB order by turns, with fresh inputs in each block.  Only the ratio of the two times
+of a block is used.  Slow drift cancels in that ratio, and the cost of running first in a block affects both solutions
+alike.  A block in which the clock changed is taken again.  ``analyzers/evidence/confirmations.py`` judges the pairs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from analyzers.evidence.confirmations import Pairs
 S = TypeVar("S")
 
 DOUBTFUL = 4
-"""Number of blocks after which a winner is given up if it was below the floor in each of them."""
+"""Number of blocks after which a winner is given up if its gain was below the floor in every block."""
 
 
 def interleave(
@@ -28,10 +28,10 @@ def interleave(
     floor: float = 0.03,
     held: Callable[[Callable[[], list[float]]], list[float]] = lambda block: block(),
 ) -> Pairs:
-    """Take samples in ABBA and BAAB order by turns, and return them as pairs.
+    """Take samples in ABBA and BAAB order by turns, and return one pair of times per block.
 
-    ``sample(solution, block)`` returns a time, µs, on that block's inputs.  ``held`` takes a whole block, and takes it
-    again if it does not count.
+    ``sample(solution, block)`` returns a time, µs, on that block's inputs.  ``held`` takes a whole block, and takes the
+    block again if the clock changed meanwhile.
     """
     above: list[float] = []
     below: list[float] = []

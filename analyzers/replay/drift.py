@@ -21,24 +21,27 @@ _READINGS, _EVERY_S, _STALE_S = 8, 0.1, 1.0
 _LEAST_S, _MOST_S = 0.5, 5.0
 """Seconds for which an idle device is loaded, and seconds within which its clock must settle.
 
-The second limit also bounds how long a sample is taken again because the clock changed.
+If the clock keeps changing, a sample is also repeated for at most the second number of seconds.
 """
 _LEAST_TRIES = 3
 _AGREEING, _MOVED = 0.02, 0.05
 _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
-"""Clock event reasons that are throttling: hardware slowdown, thermal (software, hardware), power brake (NVML)."""
+"""Clock event reasons (NVML) that mean throttling: hardware slowdown, thermal (software, hardware), power brake."""
 
 
 class UnsettledError(Exception):
-    """The device's clock did not settle, or kept falling.  Times taken on it are not comparable."""
+    """Raised if the device's clock did not settle, or kept falling.
+
+    Times taken on such a device are not comparable.
+    """
 
 
 class SteadyClock:
-    """Takes samples only while the device's clock is steady.
+    """Sampler that waits for a steady clock of the device.
 
-    ``reading`` runs a reference computation and returns its time, µs.  ``now`` is a clock, s.  The reference runs
-    during the measurement, because a GPU at its power limit settles at a lower clock than at rest, and that clock is
-    steady too.
+    ``reading`` runs a reference computation and returns its time, µs.  ``now`` returns the present time, s.  The
+    reference runs during the measurement, because a GPU at its power limit settles at a lower clock than an idle GPU,
+    and both clocks are steady.
     """
 
     def __init__(self, reading: Callable[[], float], now: Callable[[], float] = time.monotonic) -> None:
@@ -49,7 +52,8 @@ class SteadyClock:
     def settle(self) -> None:
         """Load the device with the reference until the last readings agree.
 
-        An idle clock is steady too, but much too low.  Raises UnsettledError if the readings do not agree within 5 s.
+        The device must be loaded because an idle clock is steady too, but much too low.  Raises UnsettledError if the
+        readings do not agree within 5 s.
         """
         started = self._now()
         last = [self._reading()]
@@ -67,17 +71,17 @@ class SteadyClock:
             self.settle()
 
     def held(self, sample: Callable[[], T], *, every_s: float = _EVERY_S) -> T:
-        """Return the result of ``sample``.  Take it again while the reference after it differs from the one before it.
+        """Return the result of ``sample``.  Repeat the sample while the readings before and after it differ.
 
-        If the reference ran within the last ``every_s`` seconds, the result is taken as it is.  Raises UnsettledError
-        if no two readings agree within 5 s and three tries.
+        If the reference ran within the last ``every_s`` seconds, the result is returned without a new reading.  Raises
+        UnsettledError if no two readings agree within 5 s and three tries.
         """
         started, tries = self._now(), 0
         while True:
             taken, tries = sample(), tries + 1
             if self._now() - self._checked_s < every_s or self._steady():
                 return taken
-            every_s = 0.0  # A result that replaces a discarded one is always checked.
+            every_s = 0.0  # After a result was discarded, the next result is always checked.
             if tries >= _LEAST_TRIES and self._now() - started > _MOST_S:
                 raise UnsettledError(f"the clock changed during {tries} tries of {self._now() - started:.1f} s")
 
@@ -88,7 +92,7 @@ class SteadyClock:
 
 
 def idle_facts(device: str) -> Mapping[str, str]:
-    """Return clock, load and foreign processes of ``device`` (``cuda:0``, ``cpu``), as far as they are known."""
+    """Return clock, load and the number of other processes of ``device`` (``cuda:0``, ``cpu``), as far as known."""
     if device == "cpu":
         with contextlib.suppress(OSError):
             return {"load": f"{os.getloadavg()[0]:.2f}"}
@@ -101,9 +105,9 @@ def idle_facts(device: str) -> Mapping[str, str]:
 def _physical(seen: str, *variables: str) -> str:
     """Return the machine's own number or UUID of the device that a process sees as ``seen``.
 
-    Return "none" if the process sees fewer devices.  The first of ``variables`` that is set counts.  Sources: CUDA C++
-    Programming Guide, "CUDA Environment Variables"; ROCm documentation, "GPU isolation techniques" (ROCR's list is
-    applied first, HIP's numbers count within it).
+    The first of ``variables`` that is set lists the devices.  Return "none" if the list is too short.  Sources: CUDA
+    C++ Programming Guide, "CUDA Environment Variables"; ROCm documentation, "GPU isolation techniques" (ROCR's list is
+    applied first, and HIP's numbers refer to the devices of ROCR's list).
     """
     listed = next((value for name in variables if (value := os.environ.get(name)) is not None), None)
     if listed is None or not seen.isdecimal():
@@ -139,9 +143,10 @@ def _nvidia(device: str) -> dict[str, str]:
 
 
 def _amd(device: str) -> dict[str, str]:
-    """Read the amdgpu driver's sysfs files (kernel documentation, ``gpu_busy_percent``), in the order of the cards.
+    """Return the load from the amdgpu driver's sysfs files (kernel documentation, ``gpu_busy_percent``).
 
-    If ROCR's list names a device by its UUID, nothing is known about it, because a UUID is no number of a card.
+    The files are in the order of the cards.  If ROCR's list names a device by its UUID, its load is unknown, because a
+    UUID does not tell the number of the card.
     """
     cards = sorted(Path("/sys/class/drm").glob("card*/device/gpu_busy_percent"))
     if not device.isdecimal() or int(device) >= len(cards):

@@ -1,4 +1,4 @@
-"""Times of solutions on measured problems near a given problem.  Pure.
+"""Find measured problems that are near a given problem, with the times of their solutions.  Pure.
 
 Only problems of one operation are compared.  Their distance is measured in base-2 logarithms of numbers that matter to
 a kernel:
@@ -6,10 +6,10 @@ a kernel:
 * GEMM: its sizes;
 * convolution: batch, channels per group, output pixels, window, stride and groups.
 
-A factor of two weighs 0.5 for a size.  It weighs 1 for groups, for the window's product of sizes and for the product of
-strides, because these decide what solutions there are.  So a 2D window that doubles in both directions adds 2.  A
-convolution is also compared by the power of two that divides channels and pixels, because the fast kernels load 16
-bytes at a time.
+A factor of two weighs 0.5 for a size.  It weighs 1 for groups, for the product of the window's sizes and for the
+product of strides, because these numbers decide which solutions exist.  So a 2D window that doubles in both directions
+adds 2.  A convolution is also compared by the power of two that divides channels and pixels, because the fast kernels
+load 16 bytes at a time.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from logparse.model import ConvProblem, GemmProblem, Measurement, Problem, solut
 OTHER_TYPE, OTHER_LAYOUT = 4.0, 2.0
 """Distance added by another type, and by another layout or transposition.  (A size that differs 16-fold adds 2.)"""
 KEPT = 32
-"""Number of nearest measured problems that a worker gets."""
+"""Number of nearest measured problems that are sent to a worker."""
 FASTEST = 200
-"""Number of fastest solutions of each such problem that a worker gets."""
+"""Number of fastest solutions of each of these problems that are sent to a worker."""
 _SIZE, _WINDOW = 0.5, 2.0
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The place of a problem among the problems of one ``operation``.
+    """Coordinates of a problem, by which problems of one ``operation`` are compared.
 
-    Only problems of one operation are compared.  ``at``: weighted logarithms of the sizes.
+    ``at``: weighted logarithms of the sizes.
     """
 
     operation: str
@@ -69,7 +69,10 @@ def coordinates(problem: Problem) -> Coordinates | None:
 
 
 def aligned(size: int) -> float:
-    """Return 0 for an odd size up to 1 for a multiple of 8 (16 bytes of a two-byte type)."""
+    """Return how well a size is aligned:
+
+    0 for an odd size, up to 1 for a multiple of 8 (16 bytes of a two-byte type).
+    """
     return next(i for i in (3, 2, 1, 0) if size % 2**i == 0) / 3
 
 
@@ -91,13 +94,13 @@ def _product(values: Iterable[int | None]) -> int:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured problem: the time (µs) of each solution that ran, by its text."""
+    """Measured problem with the time (µs) of each solution that ran, by the solution's text."""
 
     problem: Problem
     times_us: Mapping[str, float]
 
     def of(self, libraries: Set[str]) -> Measured:
-        """Return the measured problem with the times of solutions of ``libraries`` only."""
+        """Return the measured problem with only the solutions of ``libraries``."""
         times = {x: us for x, us in self.times_us.items() if solution_from_text(x).library in libraries}
         return replace(self, times_us=times)
 
@@ -116,7 +119,7 @@ class Experience:
         self._measured: dict[str, dict[str, tuple[Coordinates, Measured]]] = {}
 
     def add(self, environment: str, problem: Problem, rows: Sequence[Measurement]) -> None:
-        """Add a race's measurements.  Times of a problem that is already known are merged."""
+        """Add a race's measurements.  If the problem is already known, its times are merged."""
         at = coordinates(problem)
         times = {x.solution.text: x.time_us for x in rows if x.status == "ok" and x.time_us}
         if at is None or not times:

@@ -1,13 +1,15 @@
 """Choose which solution (below: plan) to try next, from the times of the plans tried so far.  Pure.
 
-Before any time is known, each plan has an expected value: the logarithm of its time over the best time of a near
-measured problem, averaged over these problems, each weighted by its distance (``experience``).  Two plans are alike if
-these logarithms differ little from problem to problem, whatever their names.  If a problem did not time a plan, plans
-with like names stand in.  Names that are indices say nothing, so such a plan counts as slow (near problems state their
-fastest plans).
+Before any time is known, each plan has an expected value.  It comes from measured problems that are near: the logarithm
+of the plan's time over the best time of the near problem.  These logarithms are averaged over the near problems, with
+weights that fall with distance (``experience``).
+
+Two plans are alike if these logarithms differ little from problem to problem, whatever the plans are called.  If a near
+problem did not time a plan, plans with similar names are used in its place.  A name that is only an index shows no
+similarity, so such a plan is taken to be slow (near problems state their fastest plans).
 
 Each time corrects the expectation for the plans that are alike (a Gaussian process: Rasmussen and Williams 2006,
-chapter 2).  The next plan is the one with the largest expected improvement (Jones, Schonlau and Welch 1998).  Times
+chapter 2).  The next plan is the plan with the largest expected improvement (Jones, Schonlau and Welch 1998).  Times
 that surprise widen the range that is thought possible for all other plans (a Student-t process: Shah, Wilson and
 Ghahramani 2014).  So the search ends early if near problems predict well, and goes on if they do not.
 
@@ -27,28 +29,29 @@ from logparse.model import Solution
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Near: TypeAlias = Sequence[tuple[float, Mapping[str, float]]]
-"""Distances of measured problems, and the times (µs) of their solutions by text."""
+"""Near measured problems: the distance of each, and the times (µs) of its solutions by text."""
 
 WORTHWHILE = 1e-3
-"""Expected improvement of the logarithm of the best time below which no further plan is built and timed."""
+"""Smallest expected improvement (of the logarithm of the best time) for which another plan is built and timed."""
 _SLOW = math.log(3)
-"""Largest logarithm of the ratio to the best time: slower plans count as equally slow."""
+"""Largest logarithm of time over best time.  All slower plans count as equally slow."""
 _FAR = 0.5
-"""Distance over which a problem's weight falls by a factor e."""
+"""Distance at which a near problem's weight has fallen by a factor of e."""
 _SPREAD, _UNLIKE = 2 / 3, 2.0
-"""Variance between plans, and root mean square difference of two plans' logarithms at a correlation of 1/e."""
+"""Variance between plans, and the difference of two plans (root mean square, logarithms) at a correlation of 1/e."""
 _OWN, _SAMPLE, _LEVEL = 1e-5, 1e-4, 4.0
-"""Three variances: of a plan by itself, of one sample, and of the level of a problem's times before the first time."""
+"""Three variances: of a single plan, of one sample, and of a problem's general level before its first time."""
 _DOUBT = 4.0
-"""Degrees of freedom: number of times that changes the estimate of surprise by half."""
+"""Degrees of freedom: the number of times after which the estimate of surprise rests half on them."""
 _OTHER_ENGINE, _OTHER_KNOB = 10.0, 1.0
-"""Differences of two names, as exponents of e, by differing layout or engine, and by differing knob."""
+"""Differences between two names, as exponents of e: per differing layout or engine, and per differing knob."""
 
 
 class PlanSearch:
-    """The search for one problem among ``offered``, learning from at least one problem in ``near``.
+    """Search for the fastest solution of one problem among ``offered``.
 
-    It ends if the expected improvement of the logarithm of the best time is below ``worthwhile``.
+    The search learns from at least one problem in ``near``.  It ends if the expected improvement of the logarithm of
+    the best time is below ``worthwhile``.
     """
 
     def __init__(self, offered: Sequence[Solution], near: Near, worthwhile: float = WORTHWHILE) -> None:
@@ -65,12 +68,13 @@ class PlanSearch:
         """For each time, a vector whose outer product with itself was subtracted from the covariance."""
 
     def next(self, tried: Mapping[str, float | None]) -> Solution | None:
-        """Return the plan to try after these times (µs) by text.  Return None if no further plan is worth trying.
+        """Return the next plan to try, given times (µs) by text.  Return None if no further plan is worth trying.
 
-        Only new times matter.  A plan that did not run has None as its time and says nothing about other plans.
+        Times that an earlier call had are ignored.  A plan that did not run has None as its time, and tells nothing
+        about other plans.
         """
-        # The fastest comes first, because a time counts up to a multiple of the best so far, and the first time sets
-        # the level.
+        # The fastest new time comes first, because the first time of all sets the level, and slower times are cut off
+        # at a multiple of the best so far.
         for time_us, text in sorted((us or math.inf, x) for x, us in tried.items() if x in self._left):
             number = self._left.pop(text)[0]
             if time_us < math.inf:

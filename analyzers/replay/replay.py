@@ -1,7 +1,7 @@
 """``logparse replay``: measure the problems of a store on this machine's or a cluster's devices, and store the times.
 
 Each problem is committed once its race (or confirmation) has ended.  So measurements are kept however the program ends,
-and the next call continues there: a solution is measured once per problem and environment.
+and the next call continues after them.  A solution is measured once per problem and environment.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayStep:
-    """The state that is shown after each outcome."""
+    """State of the replay that is shown after each outcome."""
 
     done: int
     total: int
@@ -101,7 +101,7 @@ class ReplayReport:
     """Result of a replay.
 
     ``confirmations``: by problem text.  ``kept``: texts of the confirmed problems that false-discovery control keeps.
-    ``resume``: True if the next replay with the same options skips what this one has measured.
+    ``resume``: True if the next replay with the same options skips the problems that this replay has measured.
     """
 
     run: str
@@ -139,8 +139,8 @@ def planned(store: Store, options: Options) -> list[Item]:
 def timed_of(store: Store, options: Options) -> list[RaceTask]:
     """Return the tasks that time what the run's actions need.
 
-    Return nothing without the backend ``torch``, because the actions are its settings.  Return nothing either if only
-    some problems, or only races, are asked for.
+    Return no tasks without the backend ``torch``, because the actions are settings of torch.  Also return no tasks if
+    only some problems, or only races, are requested.
     """
     if "torch" not in options.backends or options.kind or options.direction or options.top or options.only == "races":
         return []
@@ -149,10 +149,10 @@ def timed_of(store: Store, options: Options) -> list[RaceTask]:
 
 
 def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None] | None = None) -> ReplayReport:
-    """Measure, confirm and record.  ``progress`` is called after each outcome.
+    """Measure and confirm the problems, and record the results.  ``progress`` is called after each outcome.
 
-    Ctrl-C ends it and keeps what was measured (``ReplayReport.interrupted``).  Raises StoreError if the store is empty,
-    InputError if a backend or engine is unknown, MeasuringError if a backend cannot be opened.
+    Ctrl-C ends the replay, which keeps what was measured (``ReplayReport.interrupted``).  Raises StoreError if the
+    store is empty, InputError if a backend or engine is unknown, MeasuringError if a backend cannot be opened.
     """
     for name in options.backends:
         backend_named(name)
@@ -194,9 +194,10 @@ def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None
 
 
 def traced_without_tf32(store: Store, run: str | None = None) -> bool:
-    """Return True if the run's traces show single-precision convolutions and none of them in TF32.
+    """Return True if the run's traces show single-precision convolutions, but no convolution in TF32.
 
-    cuDNN's kernels name their input type (``…_tf32f32_…``) and, without matrix units, ``sgemm``, ``ffma`` or ``simt``.
+    The name of cuDNN's kernel shows the type: ``…_tf32f32_…``, or ``sgemm``, ``ffma`` or ``simt`` for a kernel that
+    does not use matrix units.
     """
     frame = store.query(
         """select distinct k.kernel from kernels k join conv_problems p using (problem)
@@ -209,7 +210,7 @@ def traced_without_tf32(store: Store, run: str | None = None) -> bool:
 
 
 def history(store: Store) -> History:
-    """Return what earlier replays stored."""
+    """Return the measurements and confirmed pairs that earlier replays stored."""
     rows = store.query(
         f"""select m.problem, m.solution, m.origin, m.status, m.time_us, f.value as environment
             from measurements m join facts f using (source_id)
@@ -227,7 +228,7 @@ def history(store: Store) -> History:
 
 
 def experience_of(history: History) -> Experience:
-    """Return what earlier replays of all environments measured."""
+    """Return the measured problems of all environments, from earlier replays."""
     experience = Experience()
     for environment, problems in history.races.items():
         for text, rows in problems.items():
@@ -247,9 +248,9 @@ def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
 
 
 def seconds(text: str, option: str = "--budget") -> float:
-    """Return the seconds of an option's value:
+    """Return an option's value in seconds: ``90``, ``90s``, ``10m`` or ``1.5h``.
 
-    ``90``, ``90s``, ``10m``, ``1.5h``.  Raises UsageError, also for 0 and less.
+    Raises UsageError for any other text, and for 0 and less.
     """
     number, unit = (text[:-1], text[-1]) if text[-1:] in "smh" and text else (text, "s")
     try:
@@ -264,17 +265,18 @@ def seconds(text: str, option: str = "--budget") -> float:
 def racing_s(reached: Sequence[float], left: int) -> float:
     """Estimate the seconds that the ``left`` remaining problems take.
 
-    ``reached`` are the times (s) at which none, one, two … problems were done.  The remaining problems are taken to be
-    as long as the last third of the finished ones, because the costliest come first.  On the records of an H200, in
-    this order and from a quarter of the problems on, the estimate is 0.7 to 2.3 times the true time.  By all finished
-    problems it would be 1.1 to 11 times.
+    ``reached`` are the times (s) at which none, one, two … problems were done.  The remaining problems are assumed to
+    take as long each as the last third of the finished problems, because the costliest problems come first.
+
+    On the records of an H200, in this order and from a quarter of the problems on, the estimate is 0.7 to 2.3 times the
+    true time.  An estimate from all finished problems would be 1.1 to 11 times the true time.
     """
     last = -(-(len(reached) - 1) // 3)
     return left * (reached[-1] - reached[-1 - last]) / last
 
 
 class _Recorder:
-    """Writes outcomes to the store as they come, and keeps the report."""
+    """Writer of outcomes to the store as they come.  It also keeps the report."""
 
     def __init__(
         self, store: Store, report: ReplayReport, options: Options, progress: Callable[[ReplayStep], None] | None
@@ -282,7 +284,7 @@ class _Recorder:
         self._store, self._report, self._options, self._progress = store, report, options, progress
         self._pairs: dict[str, Pairs] = {}
         self.confirming_s: Callable[[], float] = lambda: 0.0
-        """Returns the seconds that the confirmations of the winners so far will take."""
+        """Function that returns the seconds that confirming the winners so far will take."""
         self._started = time.monotonic()
         self._reached = [0.0]
         """Seconds at which none, one, two … problems were done."""
@@ -313,7 +315,8 @@ class _Recorder:
         done, seconds = len(self._report.results), time.monotonic() - self._started
         left = self._report.total - done
         self._reached += [seconds] * (done + 1 - len(self._reached))
-        # Confirmations follow the races. Other problems are assumed to have winners as often as the finished ones.
+        # Confirmations follow the races. The unfinished problems are assumed to have winners as often as the finished
+        # problems.
         eta = racing_s(self._reached, left) + self.confirming_s() * self._report.total / done if done else None
         budget = self._options.limits.budget_s
         eta = eta if budget is None or eta is None else max(0.0, min(eta, budget - seconds))

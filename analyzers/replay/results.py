@@ -15,7 +15,7 @@ from logparse.libraries.kinds.backend import CacheState
 from logparse.model import Measurement, Problem, Solution, Status
 
 KNOWN = "known"
-"""``ended`` of a race in which everything had been measured before."""
+"""Value of ``Result.ended`` for a race in which everything had been measured before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,10 @@ class Method:
     """
     floor: float = 0.03
     turns: int = 6
-    """Samples of each solution that an action chooses.  The least and the largest of six bound a median (97 %)."""
+    """Number of samples of each solution that an action chooses.
+
+    The smallest and the largest of six samples enclose the median with a probability of 97 %.
+    """
     seed: int = 0
     rotate: float = 2.0
     """Total size of all operand sets, as a multiple of the last-level cache."""
@@ -49,7 +52,7 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The result of one problem.
+    """Result of one problem's race.
 
     ``rows`` are in the order in which solutions were offered, the pick first.  ``hosts`` are measurements of origin
     HOST.
@@ -69,7 +72,7 @@ class Result:
 
     @property
     def known(self) -> bool:
-        """True if nothing was left to measure."""
+        """True if no solution was left to measure."""
         return self.ended == KNOWN and not self.rows
 
     @property
@@ -80,7 +83,10 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """Paired samples of a pick and a winner.  ``complete``: no process is missing (or the winner was given up)."""
+    """Paired samples of a pick and a winner.
+
+    ``complete`` is True if no process is missing, or if the winner was given up.
+    """
 
     problem: Problem
     pick: Solution
@@ -92,13 +98,19 @@ class Confirmed:
 
     @property
     def rows(self) -> tuple[Measurement, ...]:
-        """Two measurements, the pick first.  Their samples are pairs."""
+        """Two measurements, first the pick's and then the winner's.
+
+        Sample i of one belongs to sample i of the other.
+        """
         timed = ((self.pick, self.pairs.pick_us), (self.winner, self.pairs.winner_us))
         return tuple(measured(self.problem, s, samples, origin=CONFIRM) for s, samples in timed)
 
 
 def environment_key(facts: Mapping[str, str]) -> str:
-    """Return a short name for everything that must be equal for two times to be comparable."""
+    """Return a short name for the conditions under which times are comparable.
+
+    Times of different environments must not be compared.
+    """
     return hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()[:12]
 
 

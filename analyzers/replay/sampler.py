@@ -1,7 +1,7 @@
-"""The sampler of one problem on a device: it prepares, checks and times solutions.
+"""Prepare, check and time the solutions of one problem on a device.
 
-A solution is prepared at its first sample and checked at its second.  Before each step in which a library may crash or
-hang, ``announce`` names the solution, so that the parent knows which one ran when the process ended.
+A solution is prepared at its first sample and checked at its second sample.  Before each step in which a library may
+crash or hang, ``announce`` names the solution.  So the parent knows which solution ran when the process ended.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ Announce: TypeAlias = Callable[[Solution | str], None]
 """Function that takes the solution that is about to run, or the name of another step."""
 
 _BANDS = ((20.0, 64), (100.0, 24), (1_000.0, 6), (10_000.0, 2))
-"""Executions per sample, for latencies below so many µs: about 1 ms, enough for the timer, short for the budget."""
+"""Executions per sample, as pairs (latency below which the number is used, µs; number of executions).
+
+A sample takes about 1 ms, which is enough for the timer and short for the budget.
+"""
 
 _OUTLIER_US = 1_000.0
-"""An interruption is shorter than this, µs.  A single execution above it is slow, so it is not timed again.
+"""Limit of a single execution, µs.  An interruption is shorter, so a longer execution is slow by itself.
 
-Timing it again would cost most.
+A longer execution is not timed again, because timing it again would cost most.
 """
 
 
@@ -65,7 +68,7 @@ class Sampler:
         self._problem, self._owners, self._bound, self._announce = problem, owners, bound, announce
         self._method, self._conditions = method, conditions
         self.refused: dict[str, Measurement] = {}
-        """Solutions that were given up, by text: a status and a reason instead of times."""
+        """Status and reason of each solution that was given up, by the solution's text."""
         self._prepared: dict[str, Runnable] = {}
         self._errors: dict[str, float] = {}
         self._taken: dict[str, int] = {}
@@ -90,7 +93,7 @@ class Sampler:
     def unchecked(self, solution: Solution) -> float:
         """Take one sample of a solution that an action names, without a check.  Return its time, µs.
 
-        The first sample decides how many executions make one.  Raises as ``take``.
+        The first execution decides how many executions make one sample.  Raises the same errors as ``take``.
         """
 
         def sample() -> float:
@@ -115,7 +118,7 @@ class Sampler:
             if not self._prepared:
                 raise
             self._give_up(solution, "out_of_memory", str(error))
-        except Exception as error:  # An exception of a library fails this solution, not the run.
+        except Exception as error:  # Any exception of a library means that this solution failed. The run goes on.
             self._failed(solution, error)
 
     def enter(self, solution: Solution) -> None:
@@ -128,9 +131,9 @@ class Sampler:
     def take_in_block(self, solution: Solution, block: int) -> float:
         """Take one sample of a confirmation, on the inputs of its block.  Return its time, µs.
 
-        All solutions are executed equally often.  Otherwise a solution whose first execution was slower would have
-        fewer executions per sample, and each would carry more of the cost of a sample's begin and end.  A copy of the
-        pick would then differ from the pick by half a percent.
+        All solutions get equally many executions per sample.  Otherwise a solution whose first execution was slower
+        would get fewer executions, and each execution would carry more of the sample's fixed cost.  A copy of the pick
+        would then differ from the pick by half a percent.
         """
         self._announce(solution)
         count = executions(min(self._single_us.values()))
@@ -149,7 +152,7 @@ class Sampler:
         )
 
     def _first(self, solution: Solution) -> float:
-        """Run a solution a single time, or a few times, if that suffices to drop it, else take a whole sample."""
+        """Run a solution once, or a few times, to see if it is hopeless.  If it is not, take a whole sample."""
         runnable, hopeless = self.ready(solution), self._method.rules.hopeless * self._fastest
         once = runnable.sample_us(1)
         if 2 * hopeless < once < max(8 * hopeless, _OUTLIER_US):
@@ -192,8 +195,8 @@ class Sampler:
     def _fresh_inputs(self, seed: int, first: Solution, count: int) -> None:
         """Write new random data, then take and discard one sample of the solution that runs first.
 
-        The first run after the data were written has other cache contents and clocks than the rest.  It would always be
-        the same solution's run: without the discarded sample, a copy of the pick beat the pick.
+        The first run after the data were written has other cache contents and clocks than later runs.  In a block it
+        would always be the run of the same solution.  Without the discarded sample, a copy of the pick beat the pick.
         """
         if seed != self._conditions.seed:
             self._conditions = replace(self._conditions, seed=seed)

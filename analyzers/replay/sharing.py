@@ -33,19 +33,19 @@ from logparse.target import BUILD, Facts, arch
 from logparse.text import counted
 
 ONE_IN = 10
-"""One of this many problems that records settle is measured all the same."""
+"""One of this many problems is measured again although a record has its times."""
 HELD = 0.03
-"""Largest share by which a recorded best may be slower than the new best and still count as confirmed.
+"""Largest relative difference at which a recorded best still counts as confirmed: recorded best / new best − 1.
 
-It equals the floor of a confirmation.
+The value equals the floor of a confirmation.
 """
 
 
 def take(store: Store, place: str, run: str | None) -> None:
-    """Read the records in a folder or below a URL into the store.  Records that the store has are passed over.
+    """Read the records in a folder or below a URL into the store.  Records that the store already has are skipped.
 
-    They belong to the run (by default the latest) and count no calls.  Raises InputError if there is no record, or if
-    one cannot be read.
+    The records are added to the run (by default the latest) and add no calls.  Raises InputError if there is no record,
+    or if a record cannot be read.
     """
     inputs = find_inputs([place])
     files = {path: size for path, size in inputs.files.items() if name_of(path).startswith(bundle.RECORD)}
@@ -66,7 +66,7 @@ class Borrowed:
     """The pairs that are measured again, with the recorded best solution."""
 
     def report(self, results: Iterable[Result]) -> list[str]:
-        """Return a line on how many problems the records settled, and how many recorded winners were found again."""
+        """Return a line on how many problems the records settled, and how many recorded winners won again."""
         settled, lost = 0, []
         for result in results:
             pair = environment_key(result.facts), result.problem.text
@@ -83,7 +83,10 @@ class Borrowed:
 
 
 def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
-    """Return the known measurements without the tenth of the problems that is tried again."""
+    """Return the known measurements without the tenth of the problems that is measured again.
+
+    Also return the problems that only records of other machines have.
+    """
     rows = store.query(
         f"""select f.value as environment, m.problem from measurements m join sources s using (source_id)
             join facts f using (source_id) where m.origin = '{RACE}' and f.name = 'environment'
@@ -104,9 +107,9 @@ def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
 
 
 def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[str]]:
-    """Return the workload's file and one file per race or confirmation, and lines about their content.
+    """Return the bundle's files, and lines about their content.
 
-    Raises StoreError.
+    The files are the workload, and one file per race or confirmation.  Raises StoreError if the run does not exist.
     """
     calls = calls_by_problem(tables_of(store, run).workload)
     pairs = ((str(text), count_of(count)) for text, count in calls.items())
@@ -124,9 +127,9 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
 
 
 _OPERATOR = "operator "
-"""The prefix of problem texts that are an operator's name and arguments.
+"""Prefix of a problem text that is an operator's name and arguments.
 
-They may be the user's own, so they are not exported.
+Such a text may name the user's own operator, so it is not exported.
 """
 _ROWS = f"""
     select m.* from measurements m join sources s using (source_id)

@@ -1,4 +1,4 @@
-"""The verb ``replay``: show a plan, or measure."""
+"""Run the verb ``replay``: show a plan, or measure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answ
 
 
 def outcome_line(step: ReplayStep) -> str:
-    """Return a line on one outcome: the time of the library's pick, the best known time, the time left."""
+    """Return a line on one outcome:
+
+    the time of the library's pick, the best known time, and how long the rest takes.
+    """
     left = "" if step.eta_s is None else f", {step.eta_s:,.0f} s left"
     head = f"[{step.done}/{step.total}{left}] {step.outcome.problem.label}"
     if step.confirmation is not None:
@@ -67,7 +70,7 @@ def outcome_line(step: ReplayStep) -> str:
 def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
     """Return one row per planned problem, in the order of work.
 
-    ``cost_s`` and ``saving_us`` are estimates.  ``basis`` states what ``time_us`` rests on.
+    ``cost_s`` and ``saving_us`` are estimates.  ``basis`` states where ``time_us`` comes from.
     """
     columns = ["problem", "calls", "time_us", "basis", "saving_us", "solutions", "cost_s", "text"]
     rows = [

@@ -1,7 +1,7 @@
-"""The worker process of a device and the parent's handle of it.  A crash of a library ends only the worker.
+"""Run the worker process of a device, and handle it from the parent.  A crash of a library ends only the worker.
 
-A worker receives tasks and sends messages.  Before each step it names the solution that it is about to run.  If it ends
-or sends nothing for too long, the parent records that solution as failed and starts another worker.
+A worker receives tasks and sends messages.  Before each step, the worker names the solution that it is about to run. If
+the worker ends, or sends no message for too long, the parent records that solution as failed and starts another worker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from logparse.model import Solution
 
 @dataclass(frozen=True)
 class Ready:
-    """The worker's backends are open.  ``facts`` describe its environment."""
+    """Message that the worker's backends are open.  ``facts`` describe the worker's environment."""
 
     facts: Mapping[str, str]
 
@@ -41,7 +41,7 @@ class Current:
 
 @dataclass(frozen=True)
 class Failure:
-    """A task, or the opening of a backend, failed as a whole.  ``fatal``: the worker has ended."""
+    """Message that a task, or the opening of a backend, failed as a whole.  ``fatal``: the worker has ended."""
 
     reason: str
     fatal: bool = False
@@ -49,14 +49,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Gone:
-    """How a remote worker's process ended.  (A local worker closes its pipe instead.)"""
+    """Message on how a remote worker's process ended.  (A local worker closes its pipe instead.)"""
 
     how: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """The worker's machine is gone.  The solution that ran is not to blame."""
+    """Message that the worker's machine is gone.  The solution that ran is not the cause."""
 
     why: str
 
@@ -112,11 +112,11 @@ class Handle:
         return reply
 
     def death(self) -> str:
-        """Return how the process ended, once it has."""
+        """Return how the worker's process ended, if it has ended."""
         return self._death
 
     def stop(self) -> None:
-        """End the process now, also if it is in a hung kernel."""
+        """Stop the process at once, even if it is in a hung kernel."""
         self.connection.close()
 
 
@@ -128,7 +128,7 @@ Beside its own library a backend's module imports pandas, which takes a third of
 
 
 class Worker(Handle):
-    """A worker process of this machine."""
+    """Worker process on this machine."""
 
     def __init__(self, names: Sequence[str], place: Place, method: Method) -> None:
         parent_end, worker_end = pipe()
@@ -148,7 +148,7 @@ class Worker(Handle):
 
 def _serve(parent: Connection[Any, Any], names: Sequence[str], place: Place, method: Method) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C.
-    # This ends the worker with its parent, even in a hung kernel.
+    # If the parent ends, this thread ends the worker too, even in a hung kernel.
     threading.Thread(target=end_with_parent, daemon=True).start()
     context = _open(parent, names, place, method)
     while context is not None:

@@ -1,14 +1,16 @@
 """Functions that the programs of ``jobs.py`` share: duration, reports, and actions. Environment variables set them.
 
 =====================  ===========================================================================================
-``JOB_SECONDS``        how long the units of a run take, about. The time of some first units decides their number.
-``JOB_UNITS``          the least number of units ``JOB_TURNS``          a folder. The units are done in turns with other
-processes, and the two variables above do
-                       not count. The run writes ``ready`` after its setup. It does turn N once ``N.go`` is there,
-                       and writes its times into ``N.json``. It ends once ``end`` is there.
-``JOB_TURN_SECONDS``   how long the timed units of a turn take, about ``JOB_SMOKE``          1: tiny sizes, on the CPU
-``JOB_APPLY``          path of a generated ``apply.py`` ``JOB_APPLY_NAMES``    names of its actions to apply, joined by
-commas
+``JOB_SECONDS``        approximate duration of the units of a run.  Because the number of units is chosen from it, the
+                       first few units are timed.
+``JOB_UNITS``          the least number of units
+``JOB_TURNS``          a folder.  The units are done in turns with other processes, and the two variables above are
+                       ignored.  The run writes ``ready`` after its setup.  It does turn N once ``N.go`` exists, and
+                       writes its times into ``N.json``.  It ends once ``end`` exists.
+``JOB_TURN_SECONDS``   approximate duration of the timed units of a turn
+``JOB_SMOKE``          1: tiny sizes, on the CPU
+``JOB_APPLY``          path of a generated ``apply.py``
+``JOB_APPLY_NAMES``    names of the actions of ``apply.py`` to apply, joined by commas
 =====================  ===========================================================================================
 """
 
