@@ -351,7 +351,7 @@ def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], 
 
 
 def unread_lines(unread: Sequence[Unread]) -> list[str]:
-    """Return lines on the files that were not judged and why, then once what is checked."""
+    """Return one line per file that was not judged, then one line on what lint checks."""
     out = [f"error: {path}: {why}" for path, why in unread]
     return [*out, f"what is checked: {CHECKED} (--as names it where it is one)"] if out else []
 

@@ -31,7 +31,7 @@ _THREADS = 4  # Threads of an actor: calls arrive while ``listen`` waits.
 
 @dataclass(frozen=True)
 class LocalDevice:
-    """A device of this machine."""
+    """Device of this machine."""
 
     place: Place
 
@@ -45,9 +45,9 @@ def opened_devices(
 ) -> Iterator[tuple[Sequence[Device], Sequence[str]]]:
     """Yield the devices to measure on, of this machine or of a Ray cluster, and remarks on them.
 
-    Without ``devices``, all GPUs are used, else one CPU.  On Ray only the number and kind of the names count.  Raises
-    InputError for an unknown engine, if Ray is not installed, if no cluster answers, and in the cases of
-    ``local_devices``.
+    Without ``devices``, all GPUs are used, or one CPU if there is no GPU.  On Ray, only the number and the kind of the
+    names are used.  Raises InputError for an unknown engine, if Ray is not installed, if no cluster answers, and in the
+    cases of ``local_devices``.
     """
     if engine == "local":
         names = local_devices(devices)
@@ -70,10 +70,10 @@ def opened_devices(
 
 
 def local_devices(devices: Sequence[str]) -> tuple[str, ...]:
-    """Return the named devices of this machine, or all GPUs, else the CPU.
+    """Return the named devices of this machine.  Without names, return all GPUs, or the CPU if there is no GPU.
 
-    Raises InputError if torch does not see a named GPU.  Raises it also if a GPU is named twice, because its workers
-    would disturb each other.
+    Raises InputError if torch does not see a named GPU, or if a GPU is named twice, because its workers would disturb
+    each other.
     """
     gpus = [name for name in devices if name.startswith("cuda")]
     seen = visible_devices() if gpus or not devices else ()
@@ -87,7 +87,10 @@ def local_devices(devices: Sequence[str]) -> tuple[str, ...]:
 
 
 def visible_devices() -> tuple[str, ...]:
-    """Return every GPU that torch sees, else the CPU.  This starts no device context in this process."""
+    """Return every GPU that torch sees, or the CPU if torch sees no GPU.
+
+    No device context is started in this process.
+    """
     try:
         import torch
     except ImportError:
@@ -96,10 +99,10 @@ def visible_devices() -> tuple[str, ...]:
 
 
 class RayDevice:
-    """A GPU (or a core) of a cluster.
+    """GPU (or core) of a Ray cluster.
 
-    An actor sees its own GPU only, so the GPU's name is always ``cuda:0``.  ``place.device`` includes the node's
-    address once a worker was opened.
+    An actor sees only its own GPU, so the GPU's name is always ``cuda:0``.  ``place.device`` includes the node's
+    address as soon as a worker was opened.
     """
 
     def __init__(self, ray: Any, place: Place) -> None:
@@ -118,7 +121,7 @@ class RayDevice:
         self.place = replace(self._there, device=device)
 
     def lost(self) -> None:
-        """Forget the lost actor.  The next worker gets a new one."""
+        """Forget the lost actor.  The next worker gets a new actor."""
         self._host = None
 
     def close(self) -> None:
@@ -132,14 +135,14 @@ Device: TypeAlias = LocalDevice | RayDevice
 
 
 class _Host:
-    """The Ray actor: reserves a GPU and runs one worker at a time on it."""
+    """Ray actor that reserves a GPU and runs one worker at a time on it."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
         self._changing = threading.Lock()  # This lock guards the worker, because calls arrive on several threads.
 
     def there(self) -> None:
-        """Return once the actor was scheduled and its device is reserved."""
+        """Do nothing.  The call returns only when the actor was scheduled and its device is reserved."""
 
     def open(self, backends: Sequence[str], place: Place, method: Method) -> str:
         """Start a worker.  Return the name of the device."""
@@ -158,7 +161,10 @@ class _Host:
                 self._worker.send(task)
 
     def listen(self, seconds: float) -> list[Reply]:
-        """Return the worker's messages within ``seconds``.  The last one states how its process ended, if it has."""
+        """Return the messages that the worker sends within ``seconds``.
+
+        If the worker's process has ended, the last message states how it ended.
+        """
         worker = self._worker
         replies: list[Reply] = []
         if worker is None:
@@ -178,7 +184,7 @@ class _Host:
 
 
 class _Remote(Handle):
-    """A worker on a device of a cluster.  A thread forwards its messages through a local pipe."""
+    """Worker on a device of a cluster.  A thread forwards the worker's messages through a local pipe."""
 
     def __init__(self, ray: Any, device: RayDevice, host: Any, how: tuple[Sequence[str], Place, Method]) -> None:
         reading, self._writing = Pipe()
@@ -202,7 +208,7 @@ class _Remote(Handle):
                     self._writing.send(reply)
                     if isinstance(reply, Gone):
                         return
-        except OSError:  # It was stopped: the reading end is closed.
+        except OSError:  # The worker was stopped, so the reading end is closed.
             return
         except self._ray.exceptions.RayError as error:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Order the work by expected saving per second of measuring, so that a budget may end at any point.  Pure."""
+"""Order the problems by expected saving per second of measuring, so that a budget may end at any point.  Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.target import same_device
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
-"""Share of a pick's time that the best solution saves on average, for problems about which nothing is known.
+"""Fraction of a pick's time that the best solution saves on average, for problems about which nothing is known.
 
-GEMM heuristics are good: a few percent over many ordinary shapes.  Heuristics fail on backward weights.
+The fraction is small for GEMMs, because heuristics choose well there: a few percent over many ordinary shapes.  It is
+larger for backward weights, because heuristics often choose badly there.
 """
 
 _LEAST_REGRET = 0.005
-"""Least regret: for a problem that takes no longer than comparable problems."""
+"""Regret of a problem that takes no longer than comparable problems.  No problem has less."""
 _ASSUMED_FLOPS_PER_US = 2e8  # Rates for a problem without any time. Only the order of work depends on them.
 _ASSUMED_BYTES_PER_US = 2e6
 _LEAST_US = 5.0
@@ -40,9 +41,9 @@ _SETUP_S = 0.3
 class Item:
     """One problem of a plan.
 
-    ``time_us`` is the best guess of the time of one call, µs.  ``regret`` is the share of that time that may be saved
-    (0 to 1).  ``basis`` is ``measured`` if the problem, a linked problem or a trace has a time, ``assumed`` if the time
-    rests on peak rates alone.
+    ``time_us`` is the best guess of the time of one call, µs.  ``regret`` is the fraction of that time that may be
+    saved (0 to 1).  ``basis`` is ``measured`` if the problem, a linked problem or a trace has a time.  It is
+    ``assumed`` if the time is computed from peak rates alone.
     """
 
     problem: Problem
@@ -60,7 +61,7 @@ class Item:
 
     @property
     def saving_us(self) -> float:
-        """Expected saving per run of the workload, µs.  A problem without counted calls counts once."""
+        """Expected saving per run of the workload, µs.  If no calls are counted, one call is assumed."""
         return (self.calls or 1) * self.time_us * self.regret
 
     @property
@@ -83,15 +84,17 @@ def plan(
 
     The time and regret of a problem come from the same sources as the findings:
 
-    * pick and best of one file on the run's device (``picks.records``);
+    * the pick and the best solution of one file, measured on the run's device (``picks.records``);
     * a slow backward-weights pass (``passes.backward_weights``);
     * the time to expect from the best solutions of comparable problems (``job/expectations.py``);
     * a trace's time far below the roofline.
 
-    A run without calls (only tuning files) offers the problems that its own files measured.  A text without calls may
-    be the same as a counted call (a TunableOp key beside the log's line): then only the counted call is planned.
-    ``solutions`` is the number of solutions that each problem is expected to have.  With ``ladder``, the middle
-    problems of the rungs between these problems follow last.
+    If a run has no calls (only tuning files), the plan has the problems that the run's own files measured.  A text
+    without calls may mean the same problem as a counted call: for example, a TunableOp key and the log's line of the
+    same call. Then only the counted call is planned.
+
+    ``solutions`` is the number of solutions that each problem is expected to have.  With ``ladder``, the problems in
+    the middle between two of these sizes follow at the end.
     """
     calls = calls_by_problem(tables.workload)
     wanted = [x for x in map(problem_from_text, _asked(tables, calls)) if _wanted(x, kind, direction)]
@@ -127,7 +130,10 @@ def plan(
 
 
 def _asked(tables: Tables, calls: pd.Series) -> list[str]:
-    """Return the texts of the problems to measure: called problems, else problems with times in the run's own files."""
+    """Return the texts of the problems to measure.
+
+    These are the called problems.  If the run has no calls, they are the problems with times in the run's own files.
+    """
     if not len(calls):
         own = tables.measurements[tables.measurements["run"] == tables.run]
         return sorted(own.loc[own["time_us"].notna(), "problem"].unique())
@@ -143,10 +149,11 @@ def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
 
 
 def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return the time (µs) of each problem's pick, else of its best solution, and the share that is known to be lost.
+    """Return the time (µs) of each problem's pick and the fraction of that time that is known to be lost.
 
-    They are the problem's own, or those for the closest linked problem.  Times from other devices than the run's are
-    left out.  A file that states no device counts as measured on the run's device.
+    If the pick has no time, the best solution's time is returned.  The numbers belong to the problem itself or to the
+    closest linked problem.  Times from other devices than the run's are left out.  A file that states no device counts
+    as measured on the run's device.
     """
     facts, own = facts_of(tables), run_facts(tables)
     away = [x for x in tables.measurements["source_id"].unique() if same_device(facts.get(x, {}), own) is False]
@@ -164,7 +171,10 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
 
 
 def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return the time (µs) of each problem, or of its closest linked problem, and the time to expect for it, µs."""
+    """Return two times (µs) of each problem: the measured time and the time to expect.
+
+    They belong to the problem itself or to the closest linked problem.
+    """
     found = guesses(tables, settings)
     if not found:
         return {}

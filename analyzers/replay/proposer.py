@@ -1,9 +1,9 @@
-"""Choose which of cuDNN's plans and hipBLASLt's solutions a race tries, if not all.  Pure.
+"""Choose which of cuDNN's plans and hipBLASLt's solutions a race tries, if it does not try all.  Pure.
 
-Measured problems and the library's order suggest them.  The scheduler gives a worker the problems near its own.
-``docs/proposers.md`` states what this saves and loses.  The pick is always tried, and a few more before the race.
-``plan_search`` chooses each further solution by the times so far.  Other libraries offer fewer solutions, and all of
-them are tried.
+Two sources suggest solutions: measured problems near the raced problem, which the scheduler sends to the worker, and
+the library's order.  The pick is always tried, and a few more solutions before the race.  ``plan_search`` chooses each
+further solution by the times so far.  Other libraries offer fewer solutions, and all of them are tried.
+``docs/proposers.md`` states what this saves and loses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from logparse.model import Problem, Solution
 
 S = TypeVar("S")
 Further: TypeAlias = Callable[[Mapping[str, float | None]], Solution | None]
-"""Function that takes times (µs) by text and returns the solution to try next, or None once enough was tried.
+"""Function that takes times (µs) by text and returns the solution to try next, or None if no more should be tried.
 
 A solution that did not run has None for its time.
 """
@@ -29,17 +29,17 @@ A solution that did not run has None for its time.
 NEAR = 8
 """Number of nearest measured problems whose fastest solutions are proposed.
 
-With fewer measured problems of a library, all its solutions are tried.
+If a library has fewer measured problems, all its solutions are tried.
 """
 FIRST = 4
 """Number of plans, including the pick, that a search proposes before the race."""
 MOST = 2
-"""Largest number of plans in a search, as a multiple of ``Proposal._count`` (from ``least`` and ``share``).
+"""Factor that limits a search: it tries at most ``MOST`` × ``Proposal._count`` plans (from ``least`` and ``share``).
 
 If a library offers at most ``Proposal._count`` solutions, all are tried.
 """
 SEARCHED: Mapping[str, float] = {"cudnn": WORTHWHILE, "hipblaslt": WORTHWHILE / 10}
-"""The libraries whose solutions are searched, and the expected improvement at which a search ends.
+"""Libraries whose solutions are searched, each with the expected improvement below which a search ends.
 
 No problem has solutions of both libraries.  hipBLASLt's limit is smaller, because its solutions need not be built
 before they are timed.
@@ -48,11 +48,11 @@ _LAYOUT = re.compile(r"layout=\w+,stored,")
 
 
 def by_turns(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
-    """Order solutions by what near problems found fast, by turns with the library's own order.
+    """Order solutions: take turns between the fastest of near problems and the library's own order.
 
-    The near problems give the fastest of each problem, the nearest problem first, then the second fastest, and so on.
-    The library's order adds the solutions that no near problem had.  If it has one order per layout, these take turns
-    too.
+    The near problems give their fastest solutions, the nearest problem first, then their second fastest, and so on.
+    The library's order adds the solutions that no near problem had.  If the library has one order per layout, these
+    orders take turns too.
     """
     at_hand = {x.text: x for x in offered}
     ranks = [sorted((x for x in y.times_us if x in at_hand), key=y.times_us.__getitem__) for y in near[:NEAR]]
@@ -65,10 +65,10 @@ def by_turns(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solu
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """The facts by which a worker chooses among the solutions for ``problem``.
+    """Facts by which a worker chooses among the solutions for ``problem``.
 
-    ``near`` are measured problems near it, the nearest first.  A search tries at most ``MOST`` times ``least``
-    solutions, or ``MOST`` times the ``share`` (0 to 1) of the offered ones if that is more.
+    ``near`` are measured problems near ``problem``, the nearest first.  A search tries at most ``MOST`` × ``least``
+    solutions.  If ``share`` (0 to 1) × the number of offered solutions is more than ``least``, it replaces ``least``.
     """
 
     problem: Problem
@@ -79,8 +79,8 @@ class Proposal:
     def chosen(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> list[Solution]:
         """Return the solutions to try before ``further``, in the order of ``offered``.
 
-        The first one of ``offered``, the pick, is always among them.  ``known`` solutions are among them and count, so
-        that a second call proposes no others.
+        The first solution of ``offered``, the pick, is always returned.  ``known`` solutions are returned too and count
+        towards ``FIRST``, so that a second call proposes no others.
         """
         mine, near = self._searched(offered)
         if not near:
@@ -92,9 +92,9 @@ class Proposal:
         return [x for x in offered if x.library not in SEARCHED or x.text in kept or x == offered[0]]
 
     def further(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> Further | None:
-        """Return the search that gives further solutions one by one, beside the ``chosen`` ones.
+        """Return the function that proposes further solutions one by one, in addition to the ``chosen`` solutions.
 
-        Return None without a search.
+        Return None if nothing is searched.
         """
         mine, near = self._searched(offered)
         texts = {x.text for x in mine}
@@ -110,9 +110,9 @@ class Proposal:
         return following
 
     def _searched(self, offered: Sequence[Solution]) -> tuple[list[Solution], list[Measured]]:
-        """Return the solutions of the library that is searched, and their times near the problem.
+        """Return the solutions of the library that is searched, and the near problems with times of such solutions.
 
-        The times are empty if all solutions are tried.
+        The list of near problems is empty if all solutions are to be tried.
         """
         mine = [x for x in offered if x.library in SEARCHED]
         near = [x for y in self.near if (x := y.of(SEARCHED.keys())).times_us]
@@ -127,5 +127,5 @@ class Proposal:
 
 
 def _in_turn(*lists: Sequence[S]) -> list[S]:
-    """Take one value from each list by turns.  Each value comes once."""
+    """Take one value from each list by turns.  Each distinct value is taken once."""
     return list(dict.fromkeys(x for row in itertools.zip_longest(*lists) for x in row if x is not None))

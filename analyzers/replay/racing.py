@@ -1,8 +1,9 @@
 """Race many solutions with few samples: drop solutions that cannot win early, and take more samples of the rest.
 
-The method is successive rejects (Audibert and Bubeck, COLT 2010) with elimination by interval.  In each round every
-remaining solution gets twice the samples.  A solution is dropped if its interval lies above the best one's, or if it is
-in the slower half.  The module is pure apart from ``sample``, so that strategies can be simulated on recorded times.
+The method is successive rejects (Audibert and Bubeck, COLT 2010) with elimination by interval.  In each round, every
+remaining solution gets samples until it has twice as many.  A solution is dropped if its interval lies above the best
+solution's interval, or if it is in the slower half.  The module is pure apart from ``sample``, so that strategies can
+be simulated on recorded times.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ class WithdrawnError(Exception):
 class Rules:
     """Rules of a race.
 
-    * ``hopeless``: a solution is dropped at once if its first sample is this many times the best median.
-    * ``threshold``: smallest share of the time worth saving.  The race ends if no larger saving is possible.
-    * ``rounds``: samples that a remaining solution has after each round.
-    * ``keep``: share of the solutions that remain after each round; at least 3 solutions remain.
+    * ``hopeless``: a solution is dropped at once if its first sample exceeds this factor × the best median.
+    * ``threshold``: smallest fraction of the time that is worth saving.  The race ends if no larger saving is possible.
+    * ``rounds``: number of samples that a remaining solution has after each round.
+    * ``keep``: fraction of the solutions that remain after each round; at least 3 solutions remain.
     * ``z``: half-width of an interval in standard errors.
     * ``noise_floor``: smallest relative spread that is assumed, because few samples look quieter than they are.
     """
@@ -58,11 +59,12 @@ def race(
     rules: Rules = Rules(),
     further: Callable[[Mapping[S, float | None]], S | None] | None = None,
 ) -> Race[S]:
-    """Find the fastest of ``solutions``.  The first one is the pick that the others must beat.
+    """Find the fastest of ``solutions``.  The first solution is the pick that the others must beat.
 
-    ``sample`` returns one time in µs.  ``further`` takes the first samples so far and returns one more solution, or
-    None if it has no more.  A solution that withdrew has None for its sample.  If the pick withdraws, the next solution
-    takes its place.  No solution wins with fewer than two samples.  Raises WithdrawnError if all solutions withdrew.
+    ``sample`` returns one time in µs.  ``further`` takes the first sample of each solution so far, and returns one more
+    solution, or None if there is no more to try.  A solution that withdrew has None for its sample.  If the pick
+    withdraws, the next solution takes its place.  No solution wins with fewer than two samples.  Raises WithdrawnError
+    if all solutions withdrew.
     """
     return _Racing(solutions[0], list(dict.fromkeys(solutions)), sample, rules, further).run()
 
@@ -94,7 +96,7 @@ class _Racing(Generic[S]):
         return self._end("all rounds")
 
     def _one_more(self) -> S | None:
-        """Add the solution that ``further`` returns after the first samples so far to the race."""
+        """Add one more solution to the race, if ``further`` returns one for the first samples so far."""
         firsts: dict[S, float | None] = dict.fromkeys([*self.alive, *self.dropped])
         found = self.further(firsts | {x: held[0] for x, held in self.samples.items()}) if self.further else None
         if found is not None:
@@ -121,9 +123,9 @@ class _Racing(Generic[S]):
             self._replace_pick(solution)
 
     def _revive(self) -> None:
-        """Return solutions to the race that were hopeless only in comparison with a withdrawn one.
+        """Return solutions to the race that were hopeless only in comparison with a solution that withdrew.
 
-        The withdrawn solution may have been fast and wrong.
+        That solution may have been fast but wrong.
         """
         if not self.samples:
             return
@@ -154,7 +156,7 @@ class _Racing(Generic[S]):
                 self._drop(solution, "slower half")
 
     def _decided(self) -> str:
-        """Return why the race may end; empty while a saving above the threshold is possible."""
+        """Return why the race may end.  The text is empty while a saving above the threshold is possible."""
         noise, worth = self._noise(), 1 - self.rules.threshold
         pick_high = self._bounds(self.pick, noise)[1]
         rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]

@@ -1,8 +1,8 @@
 """Schedule races and confirmations on one worker per device, and continue after failures.
 
-All races come first, the most valuable first.  Then each winner is confirmed in several fresh workers, none of which
-raced, on devices of the same environment.  Results are passed to ``sink``.  This module knows neither the store nor the
-machines.
+All races come first, the most valuable problem first.  Then each winner is confirmed in several fresh workers on
+devices of the same environment.  A worker that has raced does not confirm.  Results are passed to ``sink``.  This
+module does not use the store, and does not depend on the kind of machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Known: TypeAlias = Mapping[str, Mapping[str, Measurement]]
 
 
 class MeasuringError(LogparseError):
-    """A backend cannot be opened here."""
+    """Raised if a backend cannot be opened on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,10 @@ class Limits:
     """Limits of a replay.
 
     * ``budget_s``: seconds of the whole run (None: no limit).
-    * ``hang_s``: seconds without a message after which a worker is killed.  ``opening_s``: the same while it starts.
-    * ``losses``: most workers that one problem, or machines that one device, may lose.
-    * ``confirmation_s``: assumed seconds of a pair in one process, until one was measured.
+    * ``hang_s``: seconds without a message after which a worker is killed.
+    * ``opening_s``: the same limit while the worker starts.
+    * ``losses``: largest number of workers that one problem, or of machines that one device, may lose.
+    * ``confirmation_s``: assumed seconds of a pair in one process, until a pair was measured.
     """
 
     budget_s: float | None = None
@@ -50,9 +51,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class History:
-    """Measurements of earlier runs by environment key:
+    """Results of earlier runs by environment key.
 
-    ``races``, ``confirmed`` pairs, and times for actions (``timed``).
+    ``races`` and ``timed`` (times for actions) are measurements.  ``confirmed`` are pairs.
     """
 
     races: Mapping[str, Known] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class History:
 
 @dataclass
 class _Pair:
-    """A pair to confirm, and what earlier workers measured of it."""
+    """Pair to confirm, with the samples that earlier workers took of it."""
 
     task: ConfirmTask
     environment: str
@@ -85,7 +86,7 @@ class _Pair:
 
 @dataclass
 class _Slot:
-    """A device with its worker and the task that the worker runs."""
+    """Device with its worker and the task that the worker runs."""
 
     device: Device
     worker: Handle | None = None
@@ -104,7 +105,7 @@ Sink: TypeAlias = Callable[[Outcome, str], None]
 Propose: TypeAlias = Callable[[Problem, Mapping[str, str]], Proposal | None]
 """Function that returns the proposal for a problem in an environment with these facts.
 
-The worker chooses the problem's solutions by it.  With None it tries all.
+The proposal chooses the problem's solutions.  If it is None, the worker tries all.
 """
 
 
@@ -129,7 +130,7 @@ class Scheduler:
         self.remarks: list[str] = []
         """Pairs that could not be confirmed, with the reason."""
         self._lost: dict[str, list[Measurement]] = {}
-        self._machines_lost: Counter[str] = Counter()  # Counted by the problem that was being raced.
+        self._machines_lost: Counter[str] = Counter()  # Machines lost, by the problem that was raced.
         self._opening_s = 0.0
         self._confirmation_s = limits.confirmation_s
         self._facts: Mapping[str, str] = {}
@@ -138,11 +139,11 @@ class Scheduler:
     def run(
         self, problems: Sequence[Problem], workspaces: Mapping[str, int] | None = None, timed: Sequence[RaceTask] = ()
     ) -> bool:
-        """Time ``timed``, then race ``problems``, in order.  Return False if the budget ended first.
+        """Time the tasks ``timed``, then race ``problems``, in order.  Return False if the budget ended first.
 
-        ``workspaces``: bytes that the job gave a problem, by its text, if a log states it.  Raises MeasuringError if a
-        worker ends before it has opened its backends, or no device is left.  KeyboardInterrupt passes through; every
-        earlier outcome is in the sink.
+        ``workspaces``: bytes that the job gave a problem, by its text, if a log states them.  Raises MeasuringError if
+        a worker ends before it has opened its backends, or if no device is left.  KeyboardInterrupt is passed on.  By
+        then the sink has every earlier outcome.
         """
         for task in [*timed, *(RaceTask(problem=x) for x in problems)]:
             self._races.append(replace(task, workspace_bytes=(workspaces or {}).get(task.problem.text)))
@@ -251,7 +252,7 @@ class Scheduler:
         if isinstance(outcome, Confirmed) and pair is not None:
             self._advance(pair, outcome, slot.device.place.device)
             return
-        self._lost.pop(outcome.problem.text, None)  # The rows of a race include them.
+        self._lost.pop(outcome.problem.text, None)  # The rows of a finished race include the lost solutions.
         if self._method.processes and isinstance(outcome, Result) and outcome.worth_confirming:
             assert outcome.pick
             assert outcome.best
@@ -264,9 +265,9 @@ class Scheduler:
         self._sink(outcome, slot.device.place.device)
 
     def _advance(self, pair: _Pair, more: Confirmed, device: str) -> None:
-        """Take one more process's samples of a pair.
+        """Add one more process's samples to a pair.
 
-        Queue the pair again, unless it is complete or the winner is refuted.
+        Queue the pair again, unless all processes have run or the winner is refuted.
         """
         done = pair.add(more)
         self._confirmation_s = more.seconds or self._confirmation_s
@@ -276,7 +277,7 @@ class Scheduler:
             self._pairs.append(pair)
 
     def _keep_pairs(self) -> None:
-        """Record what was measured of pairs whose last process did not run."""
+        """Record the samples of pairs whose confirmation is not finished."""
         for pair in [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]:
             self._keep(pair)
         self._pairs.clear()
@@ -301,7 +302,10 @@ class Scheduler:
         self._skip(slot, why, status)
 
     def _machine_lost(self, slot: _Slot, why: str) -> None:
-        """Queue the task again if the worker's machine is gone, for a replacement or another device."""
+        """Queue the task again after the worker's machine was lost.
+
+        A replacement machine or another device takes the task.
+        """
         task, pair = slot.task, slot.pair
         self._stop_worker(slot)
         slot.environment = None
@@ -319,7 +323,7 @@ class Scheduler:
             raise MeasuringError(f"no device is left: {why}")
 
     def _skip(self, slot: _Slot, why: str, status: Status = "failed") -> None:
-        """Give a task up.  The problem keeps a row with the reason."""
+        """Give a task up.  The reason is recorded for the problem."""
         task, slot.task = slot.task, None
         pair, slot.pair = slot.pair, None
         if pair is not None:
@@ -331,7 +335,7 @@ class Scheduler:
             self._sink(Result(problem=task.problem, rows=tuple(rows), ended=why, facts=facts), slot.device.place.device)
 
     def _keep_losses(self) -> None:
-        """Record failures of unfinished problems too, because those solutions must not be tried again."""
+        """Record failures of unfinished problems too, so that those solutions are not tried again."""
         for rows in self._lost.values():
             result = Result(problem=rows[0].problem, rows=tuple(rows), ended="interrupted", facts=self._facts)
             self._sink(result, self._slots[0].device.place.device)

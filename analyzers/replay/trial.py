@@ -27,18 +27,18 @@ REFERENCE = problem_from_text(
     "gemm trans=N,N mnk=1024,1024,1024 batch=1,- ld=1024,1024,1024,1024 stride=-,-,-,- type=f32_r,f32_r,f32_r,f32_r "
     "compute=f32_r,f32_r activation=none,0 aux=0,- bias=0,-,- scale=-,-,-,-,? swizzle=-,- beta=zero"
 )
-"""A product that every device runs.  Its time shows changed clocks and other load."""
+"""Product that every device runs.  If its time changes, the clock changed or another program loads the device."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RaceTask:
     """Race all solutions of a problem.
 
-    * ``known``: measurements of this environment by solution text.  They are not measured again, except the pick and
-      the best known one, because new times must be compared with these two.
-    * ``lost``: measurements of solutions that ended a worker.  They are not run again.
+    * ``known``: measurements of this environment by solution text.  Their solutions are not measured again, except the
+      pick and the best known solution, because new times must be compared with these two.
+    * ``lost``: measurements of solutions that ended a worker.  These solutions are not run again.
     * ``workspace_bytes``: workspace that the job gave this problem, if a log states it.
-    * ``only``: time these solutions, the losers as well as the winner, and search for no other.
+    * ``only``: time just these solutions, the losers as well as the winner, without a search.
     * ``proposal``: chooses which of the offered solutions race (None: all).
     """
 
@@ -54,7 +54,7 @@ class RaceTask:
 class ConfirmTask:
     """Measure a winner against the pick in this process.
 
-    ``turn`` numbers the processes that confirm the pair, from 0.
+    ``turn`` is the number of this process among those that confirm the pair, from 0.
     """
 
     problem: Problem
@@ -68,7 +68,7 @@ Task: TypeAlias = RaceTask | ConfirmTask
 
 
 class WorkerContext:
-    """The opened backends of one worker, and the reference product that shows its device's clock."""
+    """Opened backends of one worker, and the reference product whose time shows the device's clock."""
 
     def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, announce: Announce) -> None:
         self.backends, self.place, self.method, self.announce = backends, place, method, announce
@@ -84,7 +84,7 @@ class WorkerContext:
                 self._clock.settle()
 
     def run(self, task: Task) -> Result | Confirmed:
-        """Run a race, or interleaved pairs of two solutions.  Every turn of a confirmation has other random data.
+        """Run a race, or interleaved pairs of two solutions.  Every turn of a confirmation uses other random data.
 
         Raises UnsettledError if the device's clock does not settle before a confirmation.
         """
@@ -107,9 +107,9 @@ class WorkerContext:
         return max((backend.cache_bytes for backend in self.backends.values()), default=0)
 
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
-        """Return conditions with so many operand sets that their bytes exceed the last-level cache.
+        """Return conditions with so many sets of operands that their bytes exceed the last-level cache.
 
-        If the largest allowed number of sets does not exceed it, the cache is evicted before each sample.
+        If even the largest allowed number of sets fits the cache, the cache is evicted before each sample.
         """
         held, cache = problem.bytes, self.cache_bytes
         tf32 = self.place.tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
@@ -124,7 +124,7 @@ class WorkerContext:
         return sample() if self._clock is None else self._clock.held(sample, **limits)
 
     def _prepared_reference(self) -> Runnable | None:
-        """Return the reference product, which stays prepared.  Return None if no backend runs it."""
+        """Prepare and return the reference product, which stays prepared.  Return None if no backend runs it."""
         for backend in self.backends.values():
             try:
                 picks = backend.solutions(REFERENCE, 1)
@@ -142,7 +142,7 @@ class WorkerContext:
 
 
 class Trial:
-    """One problem: its race, or its confirmation."""
+    """Race or confirmation of one problem."""
 
     def __init__(self, context: WorkerContext, task: Task) -> None:
         self._context, self._problem, given = context, task.problem, task.workspace_bytes
@@ -153,7 +153,7 @@ class Trial:
     # ------------------------------------------------------------------ a race
 
     def race(self, task: RaceTask) -> Result:
-        """Race the solutions that were not measured before.  Return how each ended."""
+        """Race the solutions that were not measured before.  Return the measurement of every solution."""
         self._rows.update({row.solution.text: row for row in task.lost})
         if task.only:
             return self._timed(task)
@@ -169,7 +169,7 @@ class Trial:
         return replace(self._raced(offered[0], entrants, further), offered=len(offered))
 
     def _known_result(self, pick: Solution, known: Mapping[str, Measurement]) -> Result:
-        """Return the result of earlier races of this environment.  It is used if nothing is left to measure."""
+        """Return the result of earlier races in this environment.  It is used if no solution is left to measure."""
         timed = [row for row in known.values() if row.status == "ok" and row.time_us]
         picked = next((row for row in timed if row.solution == pick), None)
         best = min(timed, key=lambda row: row.time_us or math.inf, default=None)
@@ -235,7 +235,10 @@ class Trial:
         return out, "; ".join(reasons) or "no backend offers a solution"
 
     def _entrants(self, offered: Sequence[Solution], known: Mapping[str, Measurement]) -> list[Solution]:
-        """Return the solutions to race: the pick, the best known one for comparison, and all without a measurement."""
+        """Return the solutions to race:
+
+        the pick, the best known solution for comparison, and all without a measurement.
+        """
         fresh = [x for x in offered if x.text not in known and x.text not in self._rows]
         if not fresh:
             return []

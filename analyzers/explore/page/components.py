@@ -1,7 +1,7 @@
-"""The page's layout.  Pure: it makes Dash components from a selection and small tables.
+"""Build the page's layout.  Pure: Dash components are made from a selection and small tables.
 
 Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to others.  The URL is the
-state.  All text of a log goes into components as text, which React never reads as HTML.
+state of the page.  All text of a log goes into components as text, which React never reads as HTML.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _aria(**attributes: str) -> dict[str, Any]:
 
 
 def _data(**attributes: str) -> dict[str, Any]:
-    """Return attributes that ``assets/explore.js`` reads."""
+    """Return HTML attributes that ``assets/explore.js`` reads."""
     return {f"data-{name}": value for name, value in attributes.items()}
 
 
@@ -157,7 +157,8 @@ _NUMBER_WIDTH, _LABEL_WIDTH = 78, 278
 _TEXT_WIDTH: Mapping[str, int] = {"best": 240, "pick": 200, "action": 104, "finding": 400, "file": 180}
 """Least widths of the table's columns (px).
 
-Beside the problem there is room for a preset's columns in a window of 1,440 pixels, and for five in one of 1,024.
+Beside the problem's column, a window of 1,440 pixels has room for all columns of a preset, and a window of 1,024 pixels
+for five.
 """
 _NUMBER = (
     "params.value == null ? '' : Math.abs(params.value) < 1e-9 ? '0' : "
@@ -206,7 +207,7 @@ _AS_NUMBER = {
 
 
 def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[object]:
-    """Return the names of the shown run and the run beside it, and links to other runs.  A link loads the page anew."""
+    """Return the names of the shown run and the run beside it, and links to other runs.  A link reloads the page."""
     what: list[Any] = ["Run ", html.B(_with_end(run))]
     what += [" beside ", html.B(_with_end(other))] if other else []
     latest = list(reversed(known))
@@ -227,8 +228,9 @@ _LONGEST = 36
 
 
 def _with_end(name: str) -> str:
-    """Return a run's name.  A long name keeps both ends, because runs of one job often differ in the last letters
-    alone.
+    """Return a run's name, shortened in its middle if it is long.
+
+    Both ends are kept, because names of runs of one job often differ only in the last letters.
     """
     shown = printable(name)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2 - 1]}…{shown[-_LONGEST // 2 :]}"
@@ -243,9 +245,10 @@ def _run(name: str, chosen: Selection, here: bool) -> html.Li:
 
 
 def comparison(known: PageVerdict, other: str, totals: pd.Series, *, finished: bool, choice: bool) -> list[object]:
-    """Return the result of the comparison: the traces' times of both runs, then the problems (``queries.changes``).
+    """Return the result of the comparison of two runs.
 
-    ``choice``: the store holds another run.
+    First come the times of both runs from their traces, then the problems (``queries.changes``).  ``choice``: the store
+    holds another run.
     """
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
@@ -307,14 +310,14 @@ def _chip(text: str, without: Selection) -> dcc.Link:
 
 
 def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
-    """Return the filters: per facet the largest values with their share, each a link that switches the value.
+    """Return the filters: the largest values of each facet, each with its fraction and a link that switches the value.
 
-    They are plain data, which ``assets/explore.js`` shows as text.  As Dash components they would be three hundred, and
-    exchanging them takes the browser as long as drawing a chart.
+    The filters are plain data, which ``assets/explore.js`` shows as text.  As Dash components they would be three
+    hundred, and exchanging these takes the browser as long as drawing a chart.
     """
     if not len(groups):
         return [{"title": "No filters", "entries": [], "more": "", "open": False}]
-    # Shares are shares of time if it is known, else of calls, else of problems.
+    # The fractions are of time if any time is known, else of calls, else of problems.
     column = next((x for x in ("total_us", "calls") if float(groups[x].fillna(0).sum()) > 0), "problems")
     found = dict[str, list[tuple[str, float, int]]]()
     amounts = groups[column].fillna(0.0)
@@ -347,7 +350,10 @@ _FRAME = 14  # Padding and border of a chart's box (px).
 
 
 def count(problems: int, order: str) -> str:
-    """Describe the content of the table.  ``order`` is empty if the user chose it."""
+    """Describe the content of the table.
+
+    ``order`` names the criterion of the default order; it is empty if the user chose the order.
+    """
     noun = "problem" if problems == 1 else "problems"
     return f"{problems:,} {noun}" + (f", {order} first" if order and problems > 1 else "")
 
@@ -375,9 +381,10 @@ def unreadable(error: str) -> list[object]:
 
 
 def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, *, finished: bool) -> list[object]:
-    """Return what to know first: the ceiling, what is selected, the analyzers' remarks.
+    """Return what to know first: the largest possible saving, what is selected, and the analyzers' remarks.
 
-    The possible saving is stated for the filtered problems.  For all problems the headline states it as the ceiling.
+    If filters are set, the possible saving is stated for the filtered problems.  Without filters, the headline states
+    it for all problems.
     """
     headline, remarks = known.headline, REMARKS if chosen.view == "overview" else 0
     calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
@@ -442,7 +449,7 @@ def _time_bar(time: TimeSplit) -> list[object]:
 
 
 _KINDS = {"exposed communication": "exposed", "idle": "idle"}
-"""Parts of the time bar with a look of their own.  Time in which the GPU does not compute is hatched."""
+"""Kinds of time in the time bar that look different.  Time in which the GPU does not compute is hatched."""
 
 
 def _card(action: Card, download: str) -> html.Li:
@@ -458,7 +465,7 @@ def _card(action: Card, download: str) -> html.Li:
 
 
 def detail(row: pd.Series, advised: Advice, chart: html.Div, close: str) -> html.Section:
-    """Return one problem: what to do, its numbers, every solution, and the texts to paste."""
+    """Return one problem: what to do, its numbers, every solution, and the texts to copy."""
     estimated = row["saving_from"] == "estimated"
     numbers = [
         ("Now" if row["own"] else f"As of {printable(str(row['file']))}", duration(row["time_us"])),

@@ -1,4 +1,4 @@
-"""The data that the page holds in memory: the table ``points``, the tries of every problem, and later the verdict."""
+"""Hold the page's data in memory: the table ``points``, the measurements of every problem, and later the verdict."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _STORED = tuple(x for x in COLUMNS if x != "problem")
 
 
 class PageData:
-    """The data of one page.  It starts to read a store at once and answers as soon as it can.
+    """Data of one page.  Reading the store starts at once, and requests are answered as soon as their data are there.
 
-    It is safe to use from several threads.
+    The object may be used from several threads.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class PageData:
     ) -> None:
         self.url, self.run, self.runs = url, run or "", list[str]()
         self.other = ""
-        """The run beside it, with its store's URL if that is another store."""
+        """Name of the run to compare with, with its store's URL if that is another store."""
         self.names = (url, "")
         """The names of the two runs in a chart."""
         self.target = dict(target)
@@ -59,9 +59,9 @@ class PageData:
         self.error = ""
         self._begun, self._done = time.monotonic(), ""
         self.version = 0
-        """A number that grows when there is more to show than at first."""
+        """Number that grows whenever there is more to show."""
         self.reading = reading or StoreReading(url, run, other, target)
-        """The reading of the store, if it has already begun."""
+        """Reading of the store, which may have begun before this object was made."""
         # One thread per query: a click asks three queries at once, and a second thread for each takes up to a quarter
         # more CPU.
         self._con = duckdb.connect(config={"memory_limit": "400MB", "threads": "1"})
@@ -72,7 +72,10 @@ class PageData:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def cursor(self, timeout_s: float = 120.0) -> duckdb.DuckDBPyConnection:
-        """Return a cursor of the caller's own, once ``points`` is there.  Raises LogparseError if it never will be."""
+        """Return a cursor for the caller alone, as soon as ``points`` is there.
+
+        Raises LogparseError if ``points`` will never be there.
+        """
         if not self._ready.wait(timeout_s):
             raise LogparseError(f"{self.url} takes longer than {timeout_s:g} s to read")
         if not self._tables:
@@ -84,7 +87,7 @@ class PageData:
     def tries(self, row: pd.Series) -> Sequence[Try]:
         """Return every measurement of a row's problem.
 
-        If the problem has none itself, they belong to the measured problem to which it is linked.
+        If the problem itself was not measured, return the measurements of the measured problem to which it is linked.
         """
         if not self._tries.wait(30.0) or self.error:
             return ()
@@ -99,7 +102,7 @@ class PageData:
 
     @property
     def files(self) -> Path | None:
-        """The recommendation's files as a zip, which is written after the verdict (``wait``).
+        """Zip file with the recommendation's files.  It is written after the verdict (``wait``).
 
         None before the verdict, or if the files could not be written.
         """
@@ -113,7 +116,7 @@ class PageData:
 
     @property
     def doing(self) -> str:
-        """Text on what is done and what is to come; empty at the end."""
+        """Text on what is being read and what is still to come; empty at the end."""
         return f"{self._done} … {time.monotonic() - self._begun:.0f} s" if self._done and not self.finished else ""
 
     def wait(self, timeout_s: float) -> bool:
@@ -137,7 +140,7 @@ class PageData:
                 self.version += step == VERDICT
         except EOFError:
             self.error = self.error or "the process that reads the store died (out of memory?)"
-        except Exception as error:  # The exception may be of any kind. The page shows why it stays as it is.
+        except Exception as error:  # The exception may be of any kind. Its text is shown on the page.
             self.error = f"{type(error).__name__}: {error}"
         finally:
             self._finished.set()
@@ -165,16 +168,16 @@ class PageData:
         self._attach(JUDGED)
 
     def _attach(self, name: str) -> None:
-        """Answer from these tables from now on."""
+        """Answer from these tables from now on, instead of the earlier tables."""
         tables = name.partition(".")[0]
         self._con.cursor().execute(f"attach {sql_text(self.reading.folder / name)} as {tables} (read_only)")
         self._tables = tables
 
 
 class Pages:
-    """The page of the first requested run, and the pages of other runs of its store, read when they are requested.
+    """Page of the run that was requested first, and pages of other runs of its store, which are read when requested.
 
-    Each page holds hundreds of megabytes, so only the first and the ``_OTHERS`` latest are kept.
+    Each page holds hundreds of megabytes, so only the first page and the ``_OTHERS`` latest pages are kept.
     """
 
     def __init__(self, first: PageData) -> None:
@@ -185,13 +188,13 @@ class Pages:
     def of(self, chosen: Selection) -> PageData:
         """Return the page of the selection's runs.
 
-        It is the first page if the selection names no run, or a run that the store does not have.
+        The first page is returned if the selection names no run, or a run that the store does not have.
         """
         first = self.first
         if not (chosen.run or chosen.compare):
             return first
         with contextlib.suppress(LogparseError):
-            first.cursor().close()  # The runs of the first page are known after this call.
+            first.cursor().close()  # The cursor waits until the runs of the first page are known.
         wanted = (chosen.run or first.run, chosen.compare or first.other)
         if wanted == (first.run, first.other) or any(x not in ("", first.other, *first.runs) for x in wanted):
             return first

@@ -1,8 +1,8 @@
-"""The content of the page that depends on the selection: answers to the browser's requests.
+"""Answer the browser's requests for the content of the page that depends on the selection.
 
-``assets/explore.js`` asks for each with one request and draws it.  Through Dash's callbacks each would be a chain of
-requests, and every chart would be drawn twice.  The components are Dash components.  The browser makes plain elements
-of them.
+``assets/explore.js`` requests each part of the content with one request and draws it.  With Dash's callbacks each part
+would need a chain of requests, and every chart would be drawn twice.  The answers are Dash components, from which the
+browser makes plain HTML elements.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away,
 
 
 def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return everything but charts, table and card, by the ids of the elements.
+    """Return everything but charts, table and card, by the ids of the page's elements.
 
-    ``filters`` is data, and ``content`` names classes.  ``asked`` has ``search``, the URL's query string, without
-    parameters that change no filter.
+    The entry ``filters`` is plain data, and ``content`` holds class names.  ``asked`` has ``search``: the URL's query
+    string, without parameters that change no filter.
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -79,9 +79,10 @@ def _answer(page: PageData, chosen: Selection) -> list[object]:
 
 
 def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the ``figure`` of the selection's view and the ``style`` of its box; both are missing without a figure.
+    """Return the ``figure`` of the selection's view and the ``style`` of its box.
 
-    ``asked`` has ``search``, ``theme``, and ``webgl`` (True if the browser has it).
+    Both are missing if there is no figure.  ``asked`` has ``search``, ``theme``, and ``webgl`` (True if the browser has
+    WebGL).
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -94,12 +95,12 @@ def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
         figure = None
     if figure is None or (chosen.view == "compare" and not figure.data and not page.finished):
         return {}
-    figure.layout["uirevision"] = chosen.view  # A zoom stays while filters change. The next view has its own axes.
+    figure.layout["uirevision"] = chosen.view  # A zoom is kept while filters change. The next view has axes of its own.
     if not figure.data and chosen.filters:
         figure.layout["annotations"][0]["text"] = FILTERED
     elif not figure.data:
         figure.layout["height"] = EMPTY
-    if not figure.data and chosen.view in BOXES:  # Plotly keeps WebGL as long as it has anything to draw.
+    if not figure.data and chosen.view in BOXES:  # Plotly keeps WebGL as long as the figure has anything to draw.
         figure.add_scattergl(x=[None], y=[None], mode="markers", showlegend=False, hoverinfo="skip")
     return {"figure": figure.plain(webgl=bool(asked.get("webgl"))), "style": components.height_of(figure)}
 
@@ -126,9 +127,10 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the URL's query string (``search``) after a click or a box in a chart, or None if that selects nothing.
+    """Return the URL's query string (``search``) after a click or a box in a chart.
 
-    ``asked`` has ``search``, ``data`` of plotly's event, and ``boxed``.
+    Return None if the click or box selects nothing.  ``asked`` has ``search``, ``data`` of plotly's event, and
+    ``boxed``.
     """
     chosen, data = _chosen(asked), asked.get("data")
     if not isinstance(data, dict):
@@ -157,7 +159,7 @@ PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
 
 
 def as_json(part: Mapping[str, object]) -> str:
-    """Return a part as the browser reads it: components as their types and properties."""
+    """Return a part of the page as JSON for the browser.  A component becomes its type and properties."""
     return json.dumps(part, separators=(",", ":"), ensure_ascii=False, default=lambda x: x.to_plotly_json())
 
 
