@@ -1,7 +1,7 @@
 """Query the table ``points`` under a selection.  Every answer is a small DataFrame that a chart draws.
 
 All queries are SQL over a connection that holds ``points`` (``point_table.build``, or ``over`` for a DataFrame).  So a
-chart gets as many rows as the eye can distinguish, and not 200,000.
+chart gets only as many rows as the eye can distinguish, and not 200,000.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from analyzers.explore.selection import FACETS, Selection
 from logparse.lazy import duckdb, pd
 
 DRAWN = 2_000
-"""Points that one chart draws.  More cannot be distinguished, and the browser would take longer than 300 ms."""
+"""Largest number of points in one chart.
+
+More points could not be distinguished, and the browser would take longer than 300 ms.
+"""
 ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
-"""The order of the page's table."""
+"""Default order of the page's table."""
 MOVED = f"abs(coalesce(calls, 1) * (other_us - here_us)) desc nulls last, {ORDER}"
-"""The order beside another run: by the change of a problem's time, weighed by its calls."""
+"""Order when two runs are compared: the change of a problem's time × its calls, largest first."""
 
 FIRST_ROWS = 100
 """Rows of the table that the page asks for at once."""
@@ -58,13 +61,13 @@ PRESETS: Mapping[str, Sequence[str]] = {
     "Where from": ("total_us", "calls", "operation", "dtype", "layout", "device", "file"),
     "Two runs": ("here_us", "other_us", "change", "moved", "total_us", "device"),
 }
-"""Sets of the table's columns beside the label.  The first set is shown at first."""
+"""Named sets of the table's columns, in addition to the label.  The first set is selected at first."""
 BESIDE = "Two runs"
-"""The set that the comparison shows.  Its first columns are empty without another run."""
+"""Name of the set of columns for a comparison.  Its first columns are empty without another run."""
 COMPARED = ("here_us", "other_us", "change", "moved")
 """Columns of the comparison with another run."""
 SPARED = ("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick")
-"""Columns of a set that are left out, in this order, if the window has no room for all of them."""
+"""Columns that are left out of a set, in this order, if the window has no room for all."""
 SCALED: Mapping[str, float] = {
     "total_us": 1e-3,
     "saving_us": 1e-3,
@@ -89,7 +92,7 @@ class Sample:
 
     @property
     def note(self) -> str:
-        """Text on what is not drawn; empty if everything is."""
+        """Text on how many problems are not drawn; empty if all are drawn."""
         what = f"{len(self.rows):,} of {self.total:,} problems drawn"
         return f"{what}: the costliest half, and an even sample of the rest" if len(self.rows) < self.total else ""
 
@@ -102,17 +105,17 @@ AMOUNTS: Mapping[str, str] = {
     "unit": "any_value(unit)",
     "saving_us": "sum(saving_us) filter (saving_from = 'measured')",
 }
-"""Columns of ``totals``.
+"""Columns of ``totals``, with the SQL of each.
 
-A saving that an analyzer infers is an estimate.  It is never added to measured savings.
+A saving that an analyzer infers is an estimate, so it is not added to measured savings.
 """
 
 
 def readable(frame: pd.DataFrame) -> pd.DataFrame:
     """Copy a DataFrame so that DuckDB reads it correctly.
 
-    DuckDB refuses reversed and strided columns.  Before version 2 it takes a column without a value for integers, which
-    cannot be compared with text.
+    DuckDB refuses reversed and strided columns.  Before version 2, DuckDB reads a column without any value as integers,
+    which cannot be compared with text.
     """
     empty = [name for name in frame.columns if frame[name].dtype == object and frame[name].isna().all()]
     return frame.astype(dict.fromkeys(empty, "string")).copy()
@@ -128,7 +131,7 @@ def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """Return ``AMOUNTS`` of the selection."""
+    """Return the sums ``AMOUNTS`` over the selected problems."""
     where, parameters = chosen.where()
     columns = ", ".join(f"{sql} as {name}" for name, sql in AMOUNTS.items())
     return con.execute(f"select {columns} from points where {where}", parameters).df().iloc[0]
@@ -137,7 +140,7 @@ def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 def groups(
     con: duckdb.DuckDBPyConnection, chosen: Selection, facets: Sequence[str] = tuple(FACETS), most: int = 8
 ) -> pd.DataFrame:
-    """Return the largest groups of each facet, as if nothing were chosen in that facet.
+    """Return the largest groups of each facet, counted without the filter on that facet itself.
 
     The columns are ``facet, value, problems, calls, total_us, values``.  ``values`` is the number of groups of the
     facet.
@@ -168,10 +171,10 @@ def sample(
     known: Sequence[str] = (),
     size: int = DRAWN,
 ) -> Sample:
-    """Return these columns of at most ``size`` rows in which each column of ``known`` has a value.
+    """Return these columns of at most ``size`` rows that have a value in every column of ``known``.
 
-    Half are the costliest rows, half are spread evenly over the rest.  Columns are named, because texts are most of the
-    work.
+    Half are the costliest rows, and half are spread evenly over the rest.  Only the named columns are read, because
+    reading texts takes most of the time.
     """
     where, parameters = chosen.where()
     where += "".join(f" and {name} is not null" for name in known)
@@ -191,10 +194,10 @@ def sample(
 
 
 def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
-    """Return the largest measured savings in falling order.
+    """Return the largest measured savings, the largest first.
 
     The columns are ``id, label, saving_us, calls, unit, estimated, total_saving_us, count``.  If no saving is measured,
-    they are the estimates, and ``estimated`` is true.
+    the rows are estimated savings, and ``estimated`` is true.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -208,7 +211,7 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
 
 
 def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """Return ``low, high, problems, total_us`` for each class of regret (pick over best, minus one)."""
+    """Return ``low, high, problems, total_us`` for each class of regret (pick / best − 1, from ``low`` to ``high``)."""
     where, parameters = chosen.where()
     sql = f"""
         with edges as (select unnest([0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]) as low,
@@ -221,11 +224,12 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 
 
 def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """Return sums over the problems that have a time of one kind in both runs.
+    """Return sums over the problems that have comparable times in both runs.
 
-    * ``problems, faster, slower``: numbers of problems, in the other run, as ``logparse diff`` counts them.
-    * ``called``: number of problems with calls.
-    * ``here_us, there_us``: times weighed by calls, µs.
+    * ``problems``: number of these problems.
+    * ``faster, slower``: number of problems that are faster or slower in the other run, as ``logparse diff`` judges.
+    * ``called``: number of problems with counted calls.
+    * ``here_us, there_us``: sum of time × calls in this run and in the other run, µs.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -253,8 +257,8 @@ def table(
 ) -> tuple[pd.DataFrame, int]:
     """Return rows ``start`` to ``end`` of the page's table, and the number of all rows.
 
-    The columns are ``id`` and ``TABLE``, in the units of its titles.  ``sort`` and ``filters`` are models of AG Grid.
-    Columns that are not in ``TABLE`` are ignored.  ``default`` is the order where ``sort`` decides nothing.
+    The columns are ``id`` and ``TABLE``, in the units that the titles state.  ``sort`` and ``filters`` are models of AG
+    Grid.  Columns that are not in ``TABLE`` are ignored.  Rows that are equal by ``sort`` are ordered by ``default``.
     """
     where, parameters = chosen.where()
     for name, rule in (filters or {}).items():
@@ -275,11 +279,11 @@ def table(
 _COMPARISONS = {"equals": "=", "lessThan": "<", "greaterThan": ">"}
 NUMBER_RULES = (*_COMPARISONS, "inRange", "blank", "notBlank")
 TEXT_RULES = ("contains", "notContains", "blank", "notBlank")
-"""Rules that the grid offers for a column of numbers, and of texts."""
+"""Rules that the grid's filter offers for a column of texts, and for a column of numbers."""
 
 
 def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[object]]:
-    """Return one column filter of AG Grid as a condition; ``true`` for a filter that is not understood."""
+    """Return the SQL condition of one column filter of AG Grid.  Return ``true`` if the filter is not understood."""
     kind, value = rule.get("type"), rule.get("filter")
     if name not in TABLE:
         return "true", []

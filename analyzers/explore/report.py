@@ -1,8 +1,8 @@
-"""The report: one HTML file with the charts, the table and the solutions of the costliest problems.
+"""Write the report: one HTML file with the charts, the table and the solutions of the costliest problems.
 
-It opens offline from an e-mail, because plotly.js, styles and data are in it.  Its Content-Security-Policy allows no
-request, and no script but the two that it was written with.  Data of a log stand in JSON blocks, which a browser never
-runs, and reach the page as text.
+The report opens offline from an e-mail, because plotly.js, styles and data are in it.  Its Content-Security-Policy
+allows no request, and no script but the two that it was written with.  Data of a log are in JSON blocks, which a
+browser never runs, and are shown as text.
 """
 
 from __future__ import annotations
@@ -64,7 +64,12 @@ class Report:
 
 @dataclass(frozen=True)
 class Beside:
-    """Another run: the names of both, its name in a sentence, and the comparison as ``beside.keep`` writes it."""
+    """Another run to compare with.
+
+    * ``names``: the names of both runs.
+    * ``called``: the other run's name in a sentence.
+    * ``times``: the comparison, as ``beside.keep`` writes it.
+    """
 
     names: tuple[str, str]
     called: str
@@ -82,9 +87,9 @@ def write_report(
 ) -> Report:
     """Write the report of a run (default the latest) to ``out``.
 
-    The report has at most ``top`` problems, and fewer if it would pass ``limit`` bytes.  ``compare`` is another run, as
-    ``beside`` takes it, which is shown beside this one.  Raises StoreError if there is no run, OSError if ``out``
-    cannot be written.
+    The report has at most ``top`` problems.  It has fewer if it would be larger than ``limit`` bytes.  ``compare``
+    names another run, in a form that ``beside`` takes, which is shown beside this run.  Raises StoreError if there is
+    no run, OSError if ``out`` cannot be written.
     """
     analysis = analyse(store, run, limits=())
     with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
@@ -126,7 +131,7 @@ def _report(
 ) -> Report:
     """Return the report with the solutions of the ``top`` problems.
 
-    They are ordered by saving, then by time, or by the change to another run.
+    Problems are ordered by saving and then by time.  If another run is compared, they are ordered by their change.
     """
     everything = Selection()
     frame, total = queries.table(con, everything, end=top, default=queries.MOVED if other else queries.ORDER)
@@ -151,7 +156,10 @@ def _report(
 
 
 def _details(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
-    """Return, per problem of the table ``ids_``: its solutions as a figure, what to do, and the texts to paste."""
+    """Return the details of each problem in the table ``ids_``.
+
+    The details are a figure of its solutions, what to do, and the texts to copy.
+    """
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     con.register("wanted_", pa.table({"problem": pa.array(sorted(set(chosen["measured"])), pa.string())}))
     columns = ", ".join(tries.COLUMNS)
@@ -165,7 +173,8 @@ def _details(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[st
         advised = asdict(advice(row, facts.get(str(row["source_id"]), {}), verdict))
         figure = solutions(mine, LIGHT, pick=pick).plain() if mine else None
         if figure is not None:
-            # It is alike in all figures. The page adds it again from the first chart's layout.
+            # All figures have the same template, so only the first chart keeps it. The page copies it into the other
+            # figures.
             del figure["layout"]["template"]
         made[str(row["id"])] = {"figure": figure, "problem": str(row["problem"]), **advised}
     return made
@@ -178,7 +187,7 @@ def _plain(column: pd.Series) -> list[object]:
 
 
 def _recolouring() -> dict[str, str]:
-    """Map each colour of the light figures to the colour in its place on a dark background."""
+    """Map each colour of the light theme to the corresponding colour of the dark theme."""
     names = ("panel", "ink", "faint", "grid", "alarm", "good")
     pairs = {getattr(LIGHT, name): getattr(DARK, name) for name in names}
     for light, dark in ((LIGHT.categories, DARK.categories), (LIGHT.scale, DARK.scale)):

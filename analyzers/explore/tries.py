@@ -1,6 +1,6 @@
-"""Measurements of one problem as plain values.
+"""Hold measurements of one problem as plain Python values.
 
-A report has hundreds of problems with some rows each.  One DataFrame per problem would take ten times as long.
+A report has hundreds of problems with a few rows each.  One DataFrame per problem would take ten times as long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Row: TypeAlias = "pd.Series | Mapping[Hashable, Any]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """A row of the view ``measurements``.  None is unknown."""
+    """A row of the view ``measurements``.  An unknown value is None."""
 
     problem: str | None = None
     source_id: str | None = None
@@ -37,7 +37,7 @@ class Try:
 
     @property
     def timed(self) -> bool:
-        """True if the row has a time.  Find-dbs hold zero and negative times."""
+        """True if the row has a valid time.  Find-dbs also hold zero and negative times, which are not valid."""
         return self.time_us is not None and self.time_us > 0
 
 
@@ -54,12 +54,12 @@ def of_query(result: duckdb.DuckDBPyConnection) -> list[Try]:
 
 
 def of_frame(frame: pd.DataFrame) -> list[Try]:
-    """Return the rows of a DataFrame.  A missing column is unknown."""
+    """Return the rows of a DataFrame.  The values of a missing column are unknown (None)."""
     known = frame[[x for x in COLUMNS if x in frame.columns]]
     rows = known.astype("object").where(known.notna(), None)
     return [Try(**dict(zip(rows.columns, row, strict=True))) for row in rows.itertuples(index=False, name=None)]
 
 
 def of_source(tries: Sequence[Try], source_id: object) -> Sequence[Try]:
-    """Return the tries of one file, whose times are comparable.  Return all tries if that file has none."""
+    """Return the measurements of one file, because only these are comparable.  If the file has none, return all."""
     return [x for x in tries if x.source_id == source_id] or tries

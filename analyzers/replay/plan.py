@@ -93,8 +93,8 @@ def plan(
     without calls may mean the same problem as a counted call: for example, a TunableOp key and the log's line of the
     same call. Then only the counted call is planned.
 
-    ``solutions`` is the number of solutions that each problem is expected to have.  With ``ladder``, the problems in
-    the middle between two of these sizes follow at the end.
+    ``solutions`` is the number of solutions that each problem is expected to have.  With ``ladder``, the middle problem
+    of each rung (a range of sizes between two problems) follows at the end.
     """
     calls = calls_by_problem(tables.workload)
     wanted = [x for x in map(problem_from_text, _asked(tables, calls)) if _wanted(x, kind, direction)]

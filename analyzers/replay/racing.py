@@ -19,7 +19,7 @@ S = TypeVar("S")
 
 
 class WithdrawnError(Exception):
-    """``sample`` raises it if a solution must leave the race, whatever its times: it failed, or its result is wrong."""
+    """Raised by ``sample`` if a solution must leave the race, because it failed or its result is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)

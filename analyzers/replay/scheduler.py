@@ -287,7 +287,7 @@ class Scheduler:
             self._sink(replace(pair.done, complete=False), self._slots[0].device.place.device)
 
     def _worker_lost(self, slot: _Slot, worker: Handle, status: Status, why: str) -> None:
-        """Record the solution that the ended worker ran, and let another worker continue without it."""
+        """Record as failed the solution that the ended worker ran.  Another worker continues without it."""
         current, task, opened = worker.current, slot.task, slot.ready
         self._stop_worker(slot)
         if not opened:

@@ -1,4 +1,4 @@
-"""Turn the recommendation into the page's cards: what a person does once, what that saves, and the files for it."""
+"""Make the page's cards from the recommendation: what to do once, what that saves, and the files for it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _TEXT_FILES = (".sh", ".md", ".json", ".py")
 def verdict_of(
     con: duckdb.DuckDBPyConnection, analysis: Analysis, points: str, other: GpuTime | None = None
 ) -> PageVerdict:
-    """Return what page and report state about a run.
+    """Return what page and report show about a run.
 
-    ``points`` names the table of problems with the analysis in ``con``.  ``other`` is the GPU time of the run beside
-    it.
+    ``points`` is the name of the table of problems with the analysis in ``con``.  ``other`` is the GPU time of the run
+    beside the shown run.
     """
     return PageVerdict(
         headline=analysis.headline,
@@ -68,10 +68,10 @@ def archive(recommendation: Recommendation, settings: Settings, path: Path) -> N
         write(recommendation, settings, Path(folder))
         for file in sorted(x for x in Path(folder).rglob("*") if x.is_file()):
             data = file.read_bytes()
-            if file.suffix in _TEXT_FILES:  # The files will be unpacked elsewhere.
+            if file.suffix in _TEXT_FILES:  # The files will be unpacked in another folder, so their paths are relative.
                 data = data.replace(folder.encode(), b".")
             info = zipfile.ZipInfo(str(file.relative_to(folder)))
-            info.external_attr = file.stat().st_mode << 16  # Scripts stay executable.
+            info.external_attr = file.stat().st_mode << 16  # Scripts keep the right to be executed.
             target.writestr(info, data, zipfile.ZIP_DEFLATED)
 
 
@@ -85,7 +85,7 @@ _TIME = """
 
 
 def time_split(con: duckdb.DuckDBPyConnection, found: Recommendation, points: str) -> TimeSplit:
-    """Return where the time of the run goes.  ``points`` names the table of problems in ``con``."""
+    """Return where the time of the run goes.  ``points`` is the name of the table of problems in ``con``."""
     compared, alone, untimed = map(float, con.execute(_TIME.format(points=points)).fetchall()[0])
     of = verdict(found)
     if of.split:
@@ -96,10 +96,10 @@ def time_split(con: duckdb.DuckDBPyConnection, found: Recommendation, points: st
 
 
 def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str, float | None, float | None], ...]:
-    """Return the times that two runs' traces state for a step, µs, by name.
+    """Return the times (µs) by name that two runs' traces state for one step.
 
-    If one of the runs marks no steps, they are the times of all traces.  The result is empty unless both runs have
-    traces.
+    If one of the runs marks no steps, the times are sums over all its traces.  The result is empty unless both runs
+    have traces.
     """
     if here is None or there is None:
         return ()

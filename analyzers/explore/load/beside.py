@@ -1,4 +1,4 @@
-"""Load another run beside the shown one: find the run that ``--compare`` names, and compare as ``logparse diff``."""
+"""Load another run for a comparison: find the run that ``--compare`` names, and compare as ``logparse diff`` does."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def beside(word: str, store: Store) -> tuple[Store, str]:
-    """Return the store and the run that a word names.
+    """Return the store and the run that a text names.
 
-    The word is ``STORE`` (its latest run), ``STORE#RUN`` (also ``STORE:RUN``), or a run of ``store``.  Raises
-    StoreError for any other word.
+    The text is ``STORE`` (its latest run), ``STORE#RUN`` (also ``STORE:RUN``), or the name of a run of ``store``.
+    Raises StoreError for any other text.
     """
     if (whole := existing(word)) is not None:
         return whole, whole.latest_run()
@@ -32,7 +32,10 @@ def beside(word: str, store: Store) -> tuple[Store, str]:
 
 
 def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, str]:
-    """Return names of the two runs: their run names if they are in one store, else the URLs of their stores."""
+    """Return the names of the two runs to show.
+
+    These are their run names if the runs are in one store, else the URLs of their stores.
+    """
     return (run, other_run) if store.url == other.url else (store.url, other.url)
 
 
@@ -45,7 +48,7 @@ def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
 
 
 def keep(found: Diff, folder: Path) -> Path:
-    """Write the comparison to a file in the folder and return its path.
+    """Write the comparison to a file in the folder and return the file's path.
 
     The columns are ``problem, here_us, other_us, moved``.  The rows are problems with times in both runs.
     """

@@ -1,8 +1,7 @@
 """Start the processes that read a store for the page, and follow them (``child`` is the program that they run).
 
 This module imports next to nothing, so that the first process, which takes longest, starts before this process imports
-the drawing code.  The analyzers run in a second process, which does not hold the memory of the first one.  One process
-for both would take a gigabyte.
+the drawing code.  The analyzers run in a second process, because one process for both would take a gigabyte of memory.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from types import MappingProxyType
 from analyzers.explore.load.job import DONE, FAILED, Job
 
 _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
-"""Settings of glibc under which freed memory goes back to the system.  They lower the reader's peak by a fifth."""
+"""Settings of glibc that return freed memory to the system.  They lower the reader's peak memory by a fifth."""
 _CHILD = "analyzers.explore.load.child"
 
 
 class StoreReading:
-    """A reading of a store, which starts at once."""
+    """A reading of a store by child processes.  It starts when the object is made."""
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class StoreReading:
             yield from self._steps_of_process()
 
     def _steps_of_process(self) -> Generator[tuple[str, str], None, bool]:
-        """Yield the steps of the present process.  Return True if it did all of its work."""
+        """Yield the steps of the present process.  Return True if the process did all its work."""
         with self._process as process:
             for line in process.stdout or ():
                 step, text = json.loads(line)
@@ -76,9 +75,9 @@ class StoreReading:
 def _started(job: Job) -> subprocess.Popen[str]:
     """Start a child as a module (``-m``).
 
-    DuckDB takes a program without a file (``-c``) for interactive, and prints progress bars.  Ctrl-C is blocked in the
-    child from its first instruction on, because this process ends the child, and an interrupted import would print a
-    traceback.
+    A module is needed because DuckDB takes a program without a file (``-c``) for interactive, and prints progress bars.
+    Ctrl-C is blocked in the child from its first instruction on.  This process ends the child, and Ctrl-C during an
+    import would print a traceback.
     """
     command = [sys.executable, "-m", _CHILD, json.dumps(asdict(job))]
     known = {**os.environ, **_GIVEN_BACK, "PYTHONPATH": os.pathsep.join(sys.path)}

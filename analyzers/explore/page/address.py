@@ -1,4 +1,4 @@
-"""The address of the page, and how to see it from another machine."""
+"""State the address of the page, and how to open the page from another machine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def tunnel(port: int, token: str = "") -> str:
-    """Describe how to see the page from another machine.
+    """Describe how to open the page from another machine.
 
-    Leave ``token`` out if the text is shown outside the user's terminal.
+    The caller leaves ``token`` out if the text is shown outside the user's terminal.
     """
     address = f"http://127.0.0.1:{port}/" + (f"?token={token}" if token else "")
     return f"From another machine: ssh -N -L {port}:127.0.0.1:{port} USER@THIS-HOST, then open {address}"
@@ -23,5 +23,5 @@ _LEADING = Html(
 
 
 def leading_to(address: str) -> Html:
-    """Return a page that leads to an address at once."""
+    """Return an HTML page that redirects to an address at once."""
     return filled(_LEADING, {"address": html_text(address)}, "@@")

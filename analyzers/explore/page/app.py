@@ -1,8 +1,8 @@
-"""The page in the browser: a Dash app on the loopback interface.
+"""Make the page in the browser: a Dash app on the loopback interface.
 
-The URL holds the state.  A click on anything gives a new URL, and the whole page is drawn again from it.  Nothing is
-loaded from another host, because Content-Security-Policy forbids it.  Only requests that name this host are answered,
-so that a foreign page cannot reach the server through a name of its own (DNS rebinding).
+The URL holds the state.  A click on anything gives a new URL, and the whole page is drawn again from that URL.  Nothing
+is loaded from another host, because Content-Security-Policy forbids it.  Only requests that name this host are
+answered, so that a foreign page cannot reach the server through a host name of its own (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from analyzers.explore.selection import from_url
 
 
 def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 8050, token: str = "") -> Dash:
-    """Return the app of a page.  Requests whose ``Host`` is neither ``host`` nor a name of this machine are refused.
+    """Return the app of a page.
 
-    With a ``token``, only requests that have it are answered: in the URL once (``?token=``), then in a cookie.
+    Requests are refused if their ``Host`` is neither ``host`` nor a name of this machine.  With a ``token``, only
+    requests with this token are answered.  The first request has the token in the URL (``?token=``), later requests
+    have it in a cookie.
     """
     app = Dash(
         __name__, title="logparse explore", update_title="", serve_locally=True, suppress_callback_exceptions=True
@@ -42,10 +44,11 @@ def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 805
 
 
 _FILES_S = 120.0
-"""Seconds that a click on the files waits until they are written."""
+"""Seconds that a click on the download waits until the files are written."""
 
 
-# The two large scripts are fetched at once. Dash asks for the grid's script only when the table is to be drawn.
+# The two large scripts are fetched at once. Otherwise Dash fetches the grid's script only when the table is to be
+# drawn.
 _INDEX = """<!DOCTYPE html>
 <html lang="en"><head>{%metas%}<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{%title%}</title><link rel="icon" href="data:,">
@@ -58,12 +61,12 @@ _INDEX = """<!DOCTYPE html>
 def _guard(app: Dash, host: str, token: str, port: int) -> None:
     """Answer only requests that name this host and know the token, and let pages load nothing from elsewhere.
 
-    Plotly's WebGL makes its drawing functions with ``Function``, so 'unsafe-eval' is needed.  Without it plotly.js 4
-    reports WebGL as not supported, and the bundle that works without it is not in the Python package.  Scripts come
-    from this host only.
+    'unsafe-eval' is needed because Plotly's WebGL makes its drawing functions with ``Function``.  Without
+    'unsafe-eval', plotly.js 4 reports WebGL as not supported.  The bundle that works without it is not in the Python
+    package.  Scripts come from this host only.
     """
     names = set(LOOPBACK) | {host}
-    # These are hashes of the inline scripts so far, so this function must be called last.
+    # The policy has the hashes of the inline scripts known so far, so this function must be called last.
     scripts = " ".join(app.csp_hashes())
     policy = (
         f"default-src 'self'; script-src 'self' 'unsafe-eval' {scripts}; "
@@ -77,7 +80,7 @@ def _guard(app: Dash, host: str, token: str, port: int) -> None:
         name = re.sub(r":\d+\Z", "", request.headers.get("Host", "")).strip("[]").lower()
         if name not in names:
             abort(Response("This server answers only to the host name it was started for.\n", 403))
-        # The origin has the same host and port. Through a tunnel both are the tunnel's.
+        # The origin must have the same host and port. Through a tunnel, both are the tunnel's.
         origin = request.headers.get("Origin")
         foreign = origin and re.sub(r"\Ahttps?://", "", origin).lower() != request.headers["Host"].lower()
         linked = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"

@@ -1,4 +1,7 @@
-"""Texts to paste for one problem: the library's bench command, and the override row of the best known solution."""
+"""Make the texts to copy for one problem:
+
+the library's bench command, and the override row of the best known solution.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from logparse.text import duration
 
 @dataclass(frozen=True)
 class Paste:
-    """A text for the clipboard and a note on it.  A refusal has no text, and the reason as its note."""
+    """Text for the clipboard and a note on it.  If the text is refused, it is empty, and the note states the reason."""
 
     text: str
     note: str = ""
@@ -35,7 +38,7 @@ class Paste:
 
 @dataclass(frozen=True)
 class Advice:
-    """A sentence on what to do about one problem, and the texts to paste for it."""
+    """Sentence on what to do about one problem, and the texts to copy for it."""
 
     sentence: str
     command: Paste
@@ -45,9 +48,9 @@ class Advice:
 def advice(row: Row, facts: Mapping[str, str], verdict: PageVerdict | None = None) -> Advice:
     """Return the advice for a row of ``points``.  ``facts`` describe the machine that runs the command.
 
-    The override is the one that ``recommend`` proposes for the problem.  It has a second row if the run called the
-    problem through hipBLASLt's C++ object and such calls need one.  Without ``verdict``, the analyzers are still at
-    work.
+    The override is the override that ``recommend`` proposes for the problem.  It has a second row if the run called the
+    problem through hipBLASLt's C++ object and such calls need a row of their own.  ``verdict`` is None while the
+    analyzers are still at work.
     """
     problem = problem_from_text(str(row["problem"]))
     return Advice(_sentence(row) + _in_the_run(row), _command(problem, facts), _override(row, verdict))
@@ -71,7 +74,10 @@ def _sentence(row: Row) -> str:
 
 
 def _in_the_run(row: Row) -> str:
-    """Describe how times that were compared elsewhere become a saving of this run; empty if they are the run's own."""
+    """Return a sentence that applies the measured ratio to the time of a call in this run.
+
+    The text is empty if the times were measured in this run, or if no saving is known.
+    """
     same = math.isclose(row["time_us"], row["pick_us"], rel_tol=1e-6)
     if pd.isna(row["pick_us"]) or not row["then_us"] < row["time_us"] or same:
         return ""
@@ -110,9 +116,9 @@ def _none_proposed(row: Row) -> str:
 
 
 def _written(override: Override, objects: Sequence[Problem]) -> Paste:
-    """Return the row as the library's file has it.
+    """Return the override's row as text in the format of the library's file.
 
-    It is refused if no writer can write a row that the library then uses.
+    Return a refusal if no writer can write a row that the library then uses.
     """
     facts, reasons = override.target, dict[str, list[str]]()
     for writer in writers_for([override]):

@@ -1,4 +1,4 @@
-"""Serve the page: one call that the program makes."""
+"""Serve the page: the program calls ``explore``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def _as_ctrl_c(*names: str) -> Iterator[None]:
     """Let signals end the program as Ctrl-C does, so that its temporary files are removed.
 
-    A signal that is ignored (``nohup``) stays ignored.
+    A signal that is ignored (as by ``nohup``) is still ignored.
     """
     known = [getattr(signal, name) for name in names if hasattr(signal, name)]
     mine = threading.current_thread() is threading.main_thread()  # Python lets no other thread set signal handlers.
@@ -55,12 +55,12 @@ def explore(
 ) -> None:
     """Serve the page of a store until interrupted.
 
-    ``url``: default as in ``logparse.store.open_store``.  ``target``: facts of the machine that will read the
-    overrides.  Raises LogparseError if the store or run does not exist, and if the port is taken.
+    ``url`` has the same default as in ``logparse.store.open_store``.  ``target``: facts of the machine that will read
+    the overrides.  Raises LogparseError if the store or run does not exist, or if the port is taken.
     """
     facts = target or {}
     listening = _listening(host, port)
-    # Reading starts while this process still imports all that it needs.
+    # Reading starts now, while this process still imports the other modules that it needs.
     reading = StoreReading(url, run, compare, facts)
     try:
         from analyzers.explore.load.beside import beside
@@ -74,7 +74,7 @@ def explore(
         token = secrets.token_urlsafe(24)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
         with _redirecting(address) if browser else nullcontext() as page:
-            # The browser starts while this process imports. Its first request waits in the socket.
+            # The browser starts while this process imports modules. Its first request waits in the socket.
             if page is not None:
                 threading.Thread(target=webbrowser.open, args=[page.as_uri()], daemon=True).start()
             make_server, application, data = _server(store.url, run, compare, facts, reading)
@@ -97,10 +97,10 @@ def explore(
 
 @contextmanager
 def _redirecting(address: str) -> Iterator[Path]:
-    """Yield a page that leads to the address and that only this user can read.  It is removed at the end.
+    """Yield a page that redirects to the address and that only this user can read.  The page is removed at the end.
 
-    ``ps`` shows the browser's command line to every user.  So the token must not stand in it, only the path of the
-    file.  Jupyter does the same (``jupyter_server/serverapp.py``, ``_write_browser_open_file``).
+    ``ps`` shows the browser's command line to every user.  So the command line has only the path of this file, and not
+    the token.  Jupyter does the same (``jupyter_server/serverapp.py``, ``_write_browser_open_file``).
     """
     with TemporaryDirectory(prefix="logparse-") as folder:  # The folder is made with mode 0700.
         page = Path(folder, "open.html")
@@ -110,7 +110,7 @@ def _redirecting(address: str) -> Iterator[Path]:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket that takes connections from now on.  Raises LogparseError if the port is taken."""
+    """Return a socket that accepts connections from now on.  Raises LogparseError if the port is taken."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(place[:2], family=family, backlog=128)

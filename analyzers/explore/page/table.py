@@ -1,4 +1,4 @@
-"""The page's table: its rows in blocks, and all rows as CSV."""
+"""Return the content of the page's table: its rows in blocks, and all rows as CSV."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST_BLOCK = 10 * queries.FIRST_ROWS
 
 
 def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return ``rows`` of the table, their total ``count`` and the ``note`` that states it.
+    """Return ``rows`` of the table, their total ``count``, and the ``note`` on the table's content.
 
     ``asked`` has ``search``, the rows' ``start`` and ``end``, and AG Grid's models of ``sort`` and ``filter``.
     """
@@ -38,7 +38,7 @@ def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _sorted(model: object) -> Sequence[Mapping[str, object]]:
-    """Return the columns by which a model of AG Grid sorts.  Anything else in the model is left out."""
+    """Return the columns by which AG Grid sorts, from its model.  Anything else in the model is ignored."""
     known = [x for x in model if isinstance(x, dict)] if isinstance(model, list) else []
     return [x for x in known if isinstance(x.get("colId"), str)]
 
@@ -55,7 +55,7 @@ def _rows(
     start: int,
     end: int,
 ) -> tuple[pd.DataFrame, int, str]:
-    """Return rows, their total count, and the first criterion of their default order."""
+    """Return rows, the number of all rows, and the name of the first criterion of the default order."""
     page = pages.of(chosen)
     moved = chosen.view == "compare" and bool(page.other)
     default, first = (queries.MOVED, "the largest change") if moved else (queries.ORDER, "the most worthwhile")
@@ -64,7 +64,7 @@ def _rows(
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, object]]:
-    """Return rows as JSON can hold them: no NaN, no infinity."""
+    """Return rows as values that JSON can hold: NaN and infinity become None."""
 
     def plain(value: object) -> object:
         if isinstance(value, str):
@@ -75,7 +75,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, object]]:
 
 
 def export(pages: Pages, search: str | None) -> str:
-    """Return all rows of a URL's query as CSV, sorted and filtered as its ``table`` asks."""
+    """Return all rows of a URL's query as CSV, sorted and filtered as the URL's parameter ``table`` states."""
     chosen = from_url(search)
     try:
         given = json.loads(chosen.table or "{}")
