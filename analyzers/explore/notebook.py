@@ -1,6 +1,7 @@
-"""Chart functions for Python: each makes a ``plotly.graph_objects.Figure`` from tables (see the package).
+"""Chart functions for Python: each makes a ``plotly.graph_objects.Figure`` from tables (see the package's docstring).
 
-Here plotly checks every setting of a figure.  The app and the report leave these checks to the browser.
+Here plotly checks every setting of a figure.  For the page and the report, no setting is checked before the browser
+draws it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["backward_weights", "regret", "roofline", "solutions", "store_points"
 
 
 def roofline(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """Draw arithmetic intensity (flop/byte) against achieved TFLOP/s under the device's ceilings."""
+    """Draw each problem by arithmetic intensity (flop/byte) and achieved TFLOP/s, under the device's ceilings."""
     return _of_view("roofline", points, theme)
 
 
@@ -31,14 +32,14 @@ def regret(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
 
 
 def backward_weights(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """Draw W against the slower of F and B of the same layer."""
+    """Draw the time of W against the slower of F and B of the same layer."""
     return _of_view("weights", points, theme)
 
 
 def solutions(
     measurements: pd.DataFrame, problem: str | None = None, *, pick: str | None = None, theme: str | Theme = "light"
 ) -> go.Figure:
-    """Draw every solution of one problem (its text) in the SQL view ``measurements``."""
+    """Draw every solution of one problem, from rows of the SQL view ``measurements``."""
     chosen = measurements if problem is None else measurements[measurements["problem"] == problem]
     return _checked(_solutions.solutions(of_frame(chosen), theme_of(theme), pick=pick))
 

@@ -15,10 +15,10 @@ from logparse.text import kernel_name
 
 
 def shown(text: object, longest: int = 120) -> str:
-    """Return ``text`` literally, for a place that renders HTML.
+    """Return ``text`` so that a place that renders HTML shows it literally.
 
     Markup characters become entities.  Control and direction characters become visible.  A text longer than ``longest``
-    characters is cut in its middle.
+    characters is shortened in its middle.
     """
     plain = printable("" if text is None or (isinstance(text, float) and math.isnan(text)) else str(text))
     if len(plain) > longest:
@@ -28,7 +28,7 @@ def shown(text: object, longest: int = 120) -> str:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Make axis labels unique by characters that take no room, because plotly puts equal labels into one place."""
+    """Make axis labels unique by adding characters without width, because plotly puts equal labels into one place."""
     seen, out = Counter[str](), []
     for name in names:
         out.append(name + "\u200b" * seen[name])
@@ -37,24 +37,24 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def solution_name(text: str) -> str:
-    """Return a solution's short name: without its library, and only the name if it is a kernel."""
+    """Return a solution's short name, without its library.  For a kernel, the short name is the kernel's name."""
     return kernel_name(text.partition(":")[2] or text)
 
 
 def amount(calls: float) -> str:
-    """Format a number of calls, ``unknown`` for NaN.  The number per step need not be whole."""
+    """Format a number of calls; ``unknown`` for NaN.  A number of calls per step may be a fraction."""
     if math.isnan(calls):
         return "unknown"
     return f"{calls:,.0f}" if calls >= 100 or calls == round(calls) else f"{calls:.3g}"
 
 
 def of_one(unit: object) -> str:
-    """Return the unit of calls and sums from the points' ``unit``: ``a step``; empty for the whole run."""
+    """Return the unit of calls and sums, such as ``a step``, from the column ``unit``.  Return "" for the whole run."""
     return f"a {unit}" if isinstance(unit, str) and unit != "run" else ""
 
 
 def percent(share: float | None) -> str:
-    """Format a share for people: ``93%``, ``2.6%``, ``<0.1%``; ``unknown`` for None and NaN."""
+    """Format a fraction (0 to 1) as percent: ``93%``, ``2.6%``, ``<0.1%``; ``unknown`` for None and NaN."""
     if share is None or math.isnan(share):
         return "unknown"
     if 0 < share < 0.001:

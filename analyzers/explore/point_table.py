@@ -63,13 +63,13 @@ FOUND: Mapping[str, str] = {
     **dict.fromkeys(("held_us", "per_call_us", "found_us"), _NUMBER),
     "timed": "bool",
 }
-"""Columns of the analyzers' results that are read here, with their types."""
+"""Columns of the analyzers' results that this module reads, with their types."""
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Return findings about problems as a table, the first per problem and file (``recommend`` ranks them).
+    """Return findings about problems as a table: per problem and file, the finding that ``recommend`` ranks first.
 
-    The column ``action``, what its list does about each problem, is not filled yet.
+    The column ``action`` (the best action for each problem) is still empty.
     """
 
     def as_text(override: Override) -> str:
@@ -100,8 +100,8 @@ def build(
 ) -> None:
     """Create the table ``points`` from the views that ``con`` has.
 
-    It joins what is known about picks (``picks_vs_best``), findings (``found``) and another run's times (Parquet, as
-    ``beside.keep`` writes it).
+    The table also has the picks (``compared``: ``picks_vs_best``), the findings (``found``) and another run's times
+    (``others``: Parquet, as ``beside.keep`` writes it).
     """
     _survey(con, run)
     for name, frame, columns in (("picked_", compared, COMPARED), ("found_", findings, FOUND)):
@@ -115,10 +115,9 @@ def build(
 
 
 def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the view ``bases``, with what the files themselves contain about each problem, from the views of ``con``.
+    """Create the view ``bases``: what the files themselves contain about each problem.
 
-    It also creates ``places`` (``source_id, file, device, hbm_gbs, own``) and ``peaks`` (``device, dtype,
-    peak_tflops``).
+    Also create ``places`` (``source_id, file, device, hbm_gbs, own``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
     stated = con.execute("select source_id, run, name, value from facts where value is not null").df()
     facts, own = facts_by_source(stated), stated[stated["run"] == run]
@@ -153,9 +152,9 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
 
 def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> None:
-    """Create the table ``blocked`` (``h, problem, source_id``): times that may not belong to the run's calls.
+    """Create the table ``blocked`` (``h, problem, source_id``) of times that may not belong to the run's calls.
 
-    Their device is not known to be the device of the calls.
+    A time is blocked if its device is not known to be the device of the calls.
     """
     own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
     pairs = sorted(different_devices(facts, [str(x) for (x,) in own]))
@@ -169,9 +168,10 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: st
 
 
 def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
-    """Set another run's times (Parquet, as ``beside.keep`` writes it) in a table with the columns of ``points``.
+    """Write another run's times into the columns ``here_us``, ``other_us``, ``change`` and ``moved`` of a table.
 
-    If a problem has several rows, one per file that measured it, one row gets them.
+    ``others`` is Parquet, as ``beside.keep`` writes it.  If a problem has several rows, one per file that measured it,
+    only one row gets the times.
     """
     con.execute(
         f"""create or replace temp table moved_ as
@@ -190,7 +190,7 @@ def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> No
 
 
 def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> pa.Table:
-    """Return sources of other runs (``source_id``) that are known to be from another device than all of this run's."""
+    """Return the sources (``source_id``) of other runs whose device is known to differ from all devices of this run."""
     mine = {str(x) for (x,) in con.execute("select distinct source_id from facts where run = ?", [run]).fetchall()}
     here = [facts[x] for x in mine if arch(facts[x])]
     others = (x for x in facts if x not in mine and all(same_device(facts[x], own) is False for own in here))
@@ -231,7 +231,7 @@ _CONVOLUTIONS = """
                  if(coalesce(groups, 1) = 1, '', ' g' || groups::bigint), ' ', coalesce(in_type, '?'), ' ',
                  coalesce(in_layout, '?'))) as label
   from conv_problems"""
-"""Both kinds of problem in one set of columns.
+"""SQL that brings GEMMs and convolutions into the same columns.
 
 ``concat`` takes half as long as ``||``, because each ``||`` makes a text of its own.  But ``concat`` ignores nulls.
 """
@@ -245,10 +245,10 @@ _TRIES = f"""
       and f.run is not distinct from m.run and f.origin is not distinct from m.origin
   join solvers_ s on s.solution is not distinct from m.solution
   left join own_ o on o.file = f.file and o.solver = s.solver"""
-"""The measurements, with numbers in place of long or frequent texts.
+"""SQL of the measurements, with numbers in place of long or frequent texts.
 
-``own`` is the solver if it is the library's choice.  ``rival``: another solver that was tried, so that the two can be
-compared.
+``own`` is the solver if it is the library's choice.  ``rival`` is a solver that was tried besides the library's choice,
+so that the two can be compared.
 """
 
 _OWN = "run = $run"
@@ -302,10 +302,10 @@ _STAGES: Mapping[str, str] = {
         select *, hash(problem) as h, hash(layer) as layer_h
         from ({_GEMMS} union all by name {_CONVOLUTIONS})""",
 }
-"""Tables that are made one after the other.
+"""Tables that are made one after the other, with the SQL of each.
 
-Texts are replaced by numbers: the long texts of problems by their hash, the texts of files and solutions by their rank,
-so that the smallest struct is the fastest solution.
+Texts are replaced by numbers.  The long texts of problems become hashes.  The texts of files and solutions become
+ranks, so that the smallest struct is the fastest solution.
 """
 _BASES = """
     with rows_ as (  -- one for each called problem, and for each file that measured what no run of the kind called
@@ -336,7 +336,7 @@ _BLOCKED = """
     from timed t join caller using (h) left join homes_ o on o.source_id = t.source_id
     left join apart_ on log = caller.device and time = coalesce(o.device, '')
     group by all having bool_and(log is not null)"""
-_SAME = 1e-9  # The mean of equal times differs from them in its last bits, which is no saving.
+_SAME = 1e-9  # The mean of equal times may differ from them in its last bits. Such a difference is no saving.
 _POINTS = f"""
 with picks as (
   select problem, arg_max(pick, coalesce(calls, 1)) as pick, arg_max(basis, coalesce(calls, 1)) as basis,

@@ -1,8 +1,8 @@
-"""The selection: the one state that every chart, the table and the URL share.
+"""Hold the selection: the state that every chart, the table and the URL share.
 
 A selection is a set of allowed values per facet, an interval per number, a search text and one problem.  It becomes a
-query string (``?view=roofline&direction=W&intensity=1..64``) and a WHERE clause with parameters.  It is read back from
-a query string that anybody may have written, so unknown names and values are dropped.
+query string (``?view=roofline&direction=W&intensity=1..64``) and a WHERE clause with parameters.  When a query string
+is read, unknown names and values are dropped, because anybody may have written the string.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FACETS: Mapping[str, str] = {
 }
 """Columns of ``points`` whose values can be chosen, with their titles."""
 
-_NONE = "–"  # A facet's value for problems that have none.
+_NONE = "–"  # Value of a facet for problems that have no value.
 _MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no file"}
 
 
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
-    """Return a value of a facet as shown to people; a solution in short unless ``whole``."""
+    """Return a value of a facet as shown to people.  A solution is shortened unless ``whole``."""
     if not value.strip("?"):
         return "unknown"
     if value == _NONE:
@@ -75,25 +75,25 @@ _LONGEST_TABLE = 8_000
 
 @dataclass(frozen=True)
 class Selection:
-    """An immutable state.  Every change gives a new one."""
+    """Immutable selection.  Every change returns a new selection."""
 
     view: str = "overview"
     run: str = ""
-    """The run that is shown (``run``), and the run beside it (``compare``).
+    """Names of the shown run (``run``) and the run to compare with (``compare``).
 
-    Empty means the run that the page started with.
+    An empty name means the run that the page started with.
     """
     compare: str = ""
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     search: str = ""
     problem: str = ""
-    """The ``id`` of the problem that is shown.  It filters nothing."""
+    """The ``id`` of the problem that is shown.  It is no filter."""
     table: str = ""
-    """Sorting and column filters of the table, as ``assets/explore.js`` writes them.  Only the table reads them."""
+    """Sorting and column filters of the table, as ``assets/explore.js`` writes them.  Charts ignore them."""
 
     def toggled(self, facet: str, value: str) -> Selection:
-        """Return the selection with ``value`` switched in ``facet``: chosen, or no longer chosen if it was."""
+        """Return the selection with ``value`` of ``facet`` switched on, or off if it was on."""
         if facet not in FACETS:
             return self
         old = self.values.get(facet, ())
@@ -101,7 +101,7 @@ class Selection:
         return replace(self, values={name: chosen for name, chosen in {**self.values, facet: new}.items() if chosen})
 
     def limited(self, intervals: Mapping[str, tuple[float, float] | None]) -> Selection:
-        """Return the selection with these intervals.  None takes an interval away."""
+        """Return the selection with these intervals.  None removes an interval."""
         merged = {**self.between, **{k: v for k, v in intervals.items() if k in NUMBERS}}
         return replace(self, between={k: v for k, v in merged.items() if v is not None})
 
@@ -114,7 +114,7 @@ class Selection:
         return bool(self.values or self.between or self.search)
 
     def url(self) -> str:
-        """Return the query string, ``?`` included."""
+        """Return the query string, with its ``?``."""
         pairs: list[tuple[str, str]] = [("view", self.view)]
         pairs += [(name, value) for name, value in (("run", self.run), ("compare", self.compare)) if value]
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
@@ -125,7 +125,7 @@ class Selection:
         return "?" + urlencode(pairs)
 
     def where(self) -> tuple[str, list[object]]:
-        """Return a condition over ``points`` and its parameters."""
+        """Return an SQL condition over ``points``, and the condition's parameters."""
         parts, parameters = ["true"], list[object]()
         for facet, chosen in self.values.items():
             parts.append(f"{facet} in ({', '.join('?' * len(chosen))})")
@@ -134,7 +134,8 @@ class Selection:
             parts.append(f"{name} between ? and ?")
             parameters += [low, high]
         if self.search:
-            # Lowering labels takes longest, because they are not ASCII. The option "l" takes the text literally.
+            # Labels are not ASCII, so converting them to lower case would take longest. The option "l" takes the text
+            # literally.
             label = "regexp_matches(label, ?, 'il')"
             parts.append(f"(contains(lower(best), ?) or contains(lower(problem), ?) or {label})")
             parameters += [self.search.lower()] * 3
@@ -142,7 +143,10 @@ class Selection:
 
 
 def from_url(query: str | None) -> Selection:
-    """Return the selection of a query string.  Never raises.  Unknown names and unreadable values are dropped."""
+    """Return the selection that a query string states.
+
+    Never raises.  Unknown names and unreadable values are dropped.
+    """
     values: dict[str, tuple[str, ...]] = {}
     between: dict[str, tuple[float, float]] = {}
     single = {"view": "overview", "run": "", "compare": "", "search": "", "problem": "", "table": ""}

@@ -1,4 +1,4 @@
-"""The chart of each view, the same on the page, in the report and in a notebook."""
+"""Draw the chart of each view, the same on the page, in the report and in a notebook."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ BOXES: Mapping[str, tuple[tuple[str, float], tuple[str, float]]] = {
     "weights": (("sibling_us", 1e3), ("best_us", 1e3)),
     "compare": (("here_us", 1.0), ("other_us", 1.0)),
 }
-"""Views in which a box selects, with the columns on the chart's axes.
+"""Views in which a box selects problems, with the columns on the x axis and the y axis.
 
-WebGL draws these charts.  The number is one unit of the axis in units of the column.
+The number is the size of one unit of the axis, in units of the column.  WebGL draws these charts.
 """
 
 
 @dataclass(frozen=True)
 class ChartStyle:
-    """The style of a chart.
+    """Style of a chart.
 
-    ``names`` are the names of two runs.  ``headed`` is False if a text beside the chart already states its result.
+    ``names`` are the names of two runs.  ``headed`` is False if a text beside the chart states the chart's result.
     """
 
     theme: Theme
@@ -43,8 +43,9 @@ class ChartStyle:
 
 
 def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure | None:
-    """Return the chart of the selection's view, over the tables that ``con`` holds.  Return None for a view without
-    one.
+    """Return the chart of the selection's view from the tables that ``con`` holds.
+
+    Return None for a view without a chart.
     """
     theme = style.theme
     match chosen.view:
@@ -63,7 +64,10 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
 
 
 def clicked(chosen: Selection, data: Mapping[str, Any], *, boxed: bool) -> Selection:
-    """Return the selection after a click or a box in the chart of its view; unchanged if that selects nothing."""
+    """Return the selection after a click or a box in the chart of its view.
+
+    Return the selection unchanged if the click or box selects nothing.
+    """
     if boxed:
         return _boxed(chosen, data)
     marks = data.get("points") or [{}]

@@ -1,4 +1,4 @@
-"""The chart that compares two runs: before and after a change, or two library builds."""
+"""Draw the chart that compares two runs: before and after a change, or two library builds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING = (
 COLUMNS = ("id", "label", "here_us", "other_us", "moved", "total_us")
 """Columns of ``points`` that this chart reads."""
 NOISE = 0.03
-"""Share that ``logparse diff`` counts as noise."""
+"""Relative change up to which ``logparse diff`` takes a difference for noise."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 HOVER = "<b>%{text}</b><br>here %{x:,.4~r} µs, there %{y:,.4~r} µs: %{customdata[1]:+.1%}<extra></extra>"
 
@@ -34,8 +34,8 @@ def compare(
 ) -> Figure:
     """Draw the other run's time against this run's time, with the band of ±``NOISE`` in grey.
 
-    ``points`` needs ``here_us``, ``other_us`` and ``moved``.  ``totals`` comes from ``queries.changes``.  The figure is
-    not ``headed`` if the page states ``verdict`` above it.
+    ``points`` needs ``here_us``, ``other_us`` and ``moved``.  ``totals`` comes from ``queries.changes``.  ``headed`` is
+    False if the page shows the text of ``verdict`` above the figure.
     """
     rows = points[(points["here_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
@@ -77,7 +77,7 @@ def compare(
 
 
 def verdict(totals: pd.Series) -> str:
-    """Format ``queries.changes`` as ``23.4 ms → 15.8 ms (-32.5%): 28 faster, 2 slower``."""
+    """Format the result of ``queries.changes`` as ``23.4 ms → 15.8 ms (-32.5%): 28 faster, 2 slower``."""
     here, there = float(totals["here_us"]), float(totals["there_us"])
     change = f" ({there / here - 1:+.1%})" if here > 0 else ""
     counts = f"{int(totals['faster']):,} faster, {int(totals['slower']):,} slower"
@@ -85,7 +85,7 @@ def verdict(totals: pd.Series) -> str:
 
 
 def _short(names: tuple[str, str]) -> list[str]:
-    """Return the last folder names of two stores' paths, with as many parent folders as distinguish them."""
+    """Return short names of two stores: the last folders of their paths, as many as needed to distinguish them."""
     paths = [name.rstrip("/").split("/") for name in names]
     deep = 1
     while paths[0][-deep:] == paths[1][-deep:] and deep < max(map(len, paths)):

@@ -1,8 +1,8 @@
-"""A plotly figure as plain data, with the methods of ``plotly.graph_objects.Figure``.
+"""Hold a plotly figure as plain data, with the methods of ``plotly.graph_objects.Figure``.
 
-That class checks every setting and value, which takes 40 to 70 ms of each click and a quarter of a second of the first
-view.  The browser's plotly.js checks them anyway.  ``notebook`` makes the class's figures from this data, and the tests
-check all settings there.
+Plotly's class checks every setting and value, which takes 40 to 70 ms of each click and a quarter of a second of the
+first view.  The browser's plotly.js checks them anyway.  ``notebook`` makes figures of plotly's class from this data,
+and the tests check all settings there.
 """
 
 from __future__ import annotations
@@ -47,11 +47,14 @@ class Figure:
         self.layout.setdefault("shapes", []).append({**ends, **settings})
 
     def update_layout(self, **settings: Any) -> None:
-        """Merge settings into the layout.  A setting that is not named here stays, also within groups of settings."""
+        """Merge settings into the layout.
+
+        Settings that are not named here are kept, also within groups of settings.
+        """
         _merge(self.layout, settings)
 
     def update_annotations(self, selector: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        """Change the existing annotations, or only the ones whose settings match ``selector``."""
+        """Change the existing annotations.  With ``selector``, change only the annotations whose settings match."""
         for annotation in self.layout.get("annotations", ()):
             if all(annotation.get(name) == value for name, value in (selector or {}).items()):
                 _merge(annotation, settings)
@@ -65,8 +68,7 @@ class Figure:
     def plain(self, *, webgl: bool = True) -> dict[str, Any]:
         """Return the figure as values that JSON can hold: arrays as lists, and None for numbers that are not finite.
 
-        Without ``webgl`` points are drawn as SVG, which is slower.  A browser without WebGL would draw nothing
-        otherwise.
+        Without ``webgl``, points are drawn as SVG, which is slower but works in a browser without WebGL.
         """
         data = _plain(self.data)
         if not webgl:
@@ -84,9 +86,9 @@ def _number(col: int) -> str:
 
 
 def subplots(titles: Sequence[str], *, horizontal_spacing: float) -> Figure:
-    """Return a figure with plots side by side, with axes of their own, counted from 1 at the left.
+    """Return a figure with plots side by side.  Each plot has its own axes and is numbered from 1 at the left.
 
-    ``horizontal_spacing`` is a share of the whole width.
+    ``horizontal_spacing`` is a fraction of the whole width.
     """
     figure = Figure()
     figure._plots = cols = len(titles)

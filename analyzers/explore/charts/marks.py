@@ -1,4 +1,4 @@
-"""Properties that points of all charts share: hover text, size, category."""
+"""Make the properties that points of all charts share: hover text, size, category."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ HOVER = (
     "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
     "<br>%{customdata[4]:,.3~r} TFLOP/s<extra></extra>"
 )
-"""Texts arrive through ``text`` and ``customdata``, already made safe.  No text of a log stands in a template."""
+"""Template of the hover text.
+
+It contains no text of a log.  Such texts arrive through ``text`` and ``customdata``, where they are already made safe.
+"""
 
 
 class Look(NamedTuple):
-    """The look of points of one kind: their name in the legend, their colour, their symbol."""
+    """Style of points of one kind: name in the legend, colour, symbol."""
 
     name: str
     colour: str
@@ -38,10 +41,10 @@ def add_points(
     hovertemplate: str = HOVER,
     **each: np.ndarray,
 ) -> None:
-    """Add a trace per kind that has points.  Kinds that ``looks`` does not have get the look ``""``.
+    """Add a trace for each kind that has points.  A kind that ``looks`` lacks is drawn in the style ``""``.
 
-    ``kinds``, ``size`` (px) and ``each`` (``x, y, text, customdata``) have a value per point.  They are made for all
-    points and split here, because pandas takes as long for the few points of one kind as for all.
+    ``kinds``, ``size`` (px) and ``each`` (``x, y, text, customdata``) have a value per point.  The values are made for
+    all points at once and split here, because pandas takes as long for the few points of one kind as for all.
     """
     left = np.ones(len(kinds), dtype=bool)
     for kind, look in looks.items():
@@ -59,13 +62,19 @@ def add_points(
 
 
 def hover_data(points: pd.DataFrame) -> np.ndarray:
-    """Return ``customdata`` of problem points: id, fastest solution, seconds now, seconds at best, TFLOP/s."""
+    """Return ``customdata`` of problem points.
+
+    The columns are id, fastest solution, seconds now, seconds with the best solution, TFLOP/s.
+    """
     numbers = np.column_stack([points["time_us"] / 1e6, points["then_us"] / 1e6, points["tflops"]]).astype("float64")
     return np.column_stack([points["id"].to_numpy(object), repeated(points["solver"]), rounded(numbers)])
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
-    """Round numbers to six digits, None if not finite, because a hover text shows no more and the data stay small."""
+    """Round numbers to six digits, so that the data stay small.  A hover text shows no more digits.
+
+    Numbers that are not finite become None.
+    """
     size = np.abs(values, where=np.isfinite(values), out=np.ones_like(values))
     scale = 10.0 ** (5 - np.floor(np.log10(np.where(size > 0, size, 1.0))))
     out = (np.round(values * scale) / scale).astype(object)
@@ -74,27 +83,27 @@ def rounded(values: np.ndarray) -> np.ndarray:
 
 
 def repeated(names: pd.Series) -> np.ndarray:
-    """Make a column with few distinct names safe.  Each distinct name is converted once."""
+    """Make a column of texts from a log safe to show.  Each distinct text is converted once."""
     codes, distinct = pd.factorize(names, use_na_sentinel=False)
     return texts(distinct, 60)[codes]
 
 
 def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
-    """Return ``customdata`` as an array of objects, which plotly takes as it is.  It would walk through every list."""
+    """Return ``customdata`` as an array of objects, because plotly would otherwise convert every row."""
     return np.array([tuple(row) for row in rows], dtype=object)
 
 
 def texts(values: Iterable[object], longest: int = 120) -> np.ndarray:
-    """Return labels made safe, in an array that plotly takes without looking at each label."""
+    """Return labels that are safe to show, as an array, because plotly would check each label of a list."""
     # Taking them from the Series one by one takes six times as long.
     known = values.tolist() if isinstance(values, pd.Series) else values
     return np.array([shown(text, longest) for text in known], dtype=object)
 
 
 def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> np.ndarray:
-    """Return marker diameters (px) whose area follows the share of the largest weight.
+    """Return marker diameters (px).  The area of a marker is proportional to its weight.
 
-    The diameter is the smallest if no weight is known.
+    All diameters are the smallest if no weight is known.
     """
     known = weights.to_numpy(dtype="float64", na_value=0.0)
     top = known.max(initial=0.0)
@@ -103,7 +112,10 @@ def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> n
 
 
 def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, Look]:
-    """Return looks of the six most frequent names.  The others share the look ``""`` with the legend ``other``."""
+    """Return the styles of the six most frequent names.
+
+    All other names share the style ``""``, which the legend calls ``other``.
+    """
     common = Counter(names)
     order = sorted(common, key=lambda x: (-common[x], x))
     made = {x: Look(shown(x, 34), theme.categories[i], SYMBOLS[i]) for i, x in enumerate(order[: len(SYMBOLS)])}
@@ -126,7 +138,7 @@ def log_axis(values: pd.Series) -> dict[str, Any]:
 def log_axis_over(ratio: float, most: float = 300) -> dict[str, Any]:
     """Return a logarithmic axis for values whose largest is ``ratio`` times the smallest.
 
-    Up to ``most`` times it has ticks within a decade.
+    The axis has ticks within a decade if ``ratio`` is at most ``most``.
     """
     steps = {"dtick": 1} if ratio > most else {"dtick": "D2"} if ratio > 10 else {"nticks": 8}
     return {"type": "log", **steps, "tickformat": ",~r"}

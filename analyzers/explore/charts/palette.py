@@ -1,8 +1,8 @@
-"""Colours and the look of a figure, dark and light.
+"""Colours and style of a figure, dark and light.
 
 Categories take the colours of Okabe and Ito ("Color Universal Design", 2008), which people with any of the common
-colour deficiencies can distinguish.  Numbers take steps of cividis, which are also readable in grey.  Symbols repeat
-the meaning of the colours.
+colour deficiencies can distinguish.  Numbers take steps of the colour scale cividis, which can also be read in grey.
+Symbols repeat the meaning of the colours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class Theme:
     alarm: str
     good: str
     scale: tuple[str, ...]
-    """Six steps of cividis from little to much, without its ends, which would not be visible on the background."""
+    """Six steps of cividis from small to large numbers.
+
+    The ends of cividis are left out, because they would not be visible on the background.
+    """
 
     @property
     def accent(self) -> str:
@@ -57,7 +60,7 @@ def theme_of(name: str | Theme | None) -> Theme:
 
 
 def template(theme: Theme) -> dict[str, Any]:
-    """Return the look that all figures share as plotly's template.  A figure's own settings go before it."""
+    """Return the style that all figures share as plotly's template.  A figure's own settings have priority."""
     axis = {
         "gridcolor": theme.grid,
         "linecolor": theme.grid,
@@ -96,7 +99,8 @@ def styled(figure: Figure, theme: Theme, *, height: int) -> Figure:
         plot_bgcolor=theme.panel,
         height=height,
         legend={"y": 1 - 30 / height},
-        # The left margin has room for "100,000". If a click made the numbers wider, plotly would draw everything twice.
+        # The left margin has room for "100,000". If wider numbers after a click changed the margin, plotly would draw
+        # everything twice.
         margin={"l": 78, "r": 24, "t": 26, "b": 52},
     )
     return figure

@@ -1,4 +1,4 @@
-"""The chart of regret, the loss by the picks: its distribution, and the time saved by the first N overrides."""
+"""Draw the chart of regret (the loss by the picks): its distribution, and the time saved by the first N overrides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEIGHT = 460  # Height in px, with and without data, so that a filter moves noth
 
 
 def rows_for(savings: pd.DataFrame) -> int:
-    """Return how many of the largest savings give ``SHARE`` of all savings; 0 without savings."""
+    """Return how many of the largest savings add up to the fraction ``SHARE`` of all savings; 0 without savings."""
     if not len(savings):
         return 0
     reached = savings["saving_us"].cumsum() >= SHARE * float(savings["total_saving_us"].iloc[0])
@@ -69,7 +69,10 @@ def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
 
 
 def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> list[str]:
-    """Draw the curve.  Return a remark of one or two lines that states how few rows give most of the saving."""
+    """Draw the curve of cumulative savings.
+
+    Return a remark of one or two lines on how few rows give most of the saving.
+    """
     count, total = int(savings["count"].iloc[0]), float(savings["total_saving_us"].iloc[0])
     needed = rows_for(savings)
     curve = savings["saving_us"].cumsum() / 1e3

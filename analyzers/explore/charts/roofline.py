@@ -1,4 +1,4 @@
-"""The roofline chart: arithmetic intensity against achieved TFLOP/s, under the ceilings of the device."""
+"""Draw the roofline chart: arithmetic intensity against achieved TFLOP/s, under the ceilings of the device."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ HEIGHT = 560  # Height in px, with and without data, so that a filter moves noth
 
 
 def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
-    """Draw each problem at its intensity (flop per byte that must move) and its rate now.
+    """Draw each problem at its arithmetic intensity (flop per byte that must move) and its present TFLOP/s.
 
-    The area of a point is its share of the time.  The colour is regret (time now over best known, minus one) if a pick
-    is timed, else the operation.  The ceilings are for the device with the most time here (``devices.csv``).
+    The area of a point is proportional to the problem's time.  If the pick is timed, the colour is regret (time now /
+    best known time − 1).  Otherwise the colour is the operation.  The ceilings are for the device with the most time in
+    ``points`` (``devices.csv``).
     """
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
@@ -56,9 +57,10 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
 
 
 def _least(rows: pd.DataFrame, column: str) -> float:
-    """Return the smallest value of a column, without problems that together take less than a thousandth of the time.
+    """Return the value of a column at which the axis starts.
 
-    One tiny problem would stretch a logarithmic axis by decades that hold nothing else.
+    The smallest values are skipped if their problems together take less than a thousandth of the time.  Otherwise one
+    tiny problem would stretch a logarithmic axis by decades in which nothing else is drawn.
     """
     ordered = rows.sort_values(column)
     share = ordered["total_us"].fillna(0.0).cumsum()
@@ -67,7 +69,7 @@ def _least(rows: pd.DataFrame, column: str) -> float:
 
 
 def _within(figure: Figure, rows: pd.DataFrame, column: str, axis: str) -> bool:
-    """Start an axis at ``_least`` if that is far above the smallest value.  Return True if it does."""
+    """Start an axis at ``_least`` if ``_least`` is far above the smallest value.  Return True if it is."""
     least, smallest = _least(rows, column), float(rows[column].min())
     if least < _FAR * smallest:
         return False
@@ -77,7 +79,7 @@ def _within(figure: Figure, rows: pd.DataFrame, column: str, axis: str) -> bool:
 
 
 _FAR = 10.0
-"""Ratio of ``_least`` to the smallest value from which on the smallest problems are left out of the axis."""
+"""Least ratio of ``_least`` to the smallest value for which the axis leaves out the smallest problems."""
 
 
 def _device(rows: pd.DataFrame) -> Device | None:
@@ -89,7 +91,7 @@ def _device(rows: pd.DataFrame) -> Device | None:
 
 
 def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) -> None:
-    """Draw the slope of the bandwidth and a flat peak per input type (the three with the most time)."""
+    """Draw the slope of the bandwidth, and a flat peak for each of the three input types with the most time."""
     ends = _least(rows, "intensity") / 1.5, float(rows["intensity"].max()) * 1.5
     common = rows.groupby("dtype")["total_us"].sum().sort_values(ascending=False, kind="stable").index
     peaks: dict[float, list[str]] = {}
@@ -154,9 +156,10 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: The
 
 
 def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme, *, only: bool) -> None:
-    """Draw points without a timed pick: by operation and direction if no other points exist, else in grey.
+    """Draw points without a timed pick.
 
-    Each kind of problem has the same colour and symbol under every filter.
+    If all points are without, they are coloured by operation and direction.  Otherwise they are grey.  Each kind of
+    problem keeps its colour and symbol under every filter.
     """
     pairs = zip(rows["operation"].tolist(), rows["direction"].tolist(), strict=True)
     kinds = np.array([f"{operation} {direction}".removesuffix(" –") for operation, direction in pairs], dtype=object)

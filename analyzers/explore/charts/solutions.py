@@ -1,4 +1,4 @@
-"""The chart of every solution of one problem with its samples."""
+"""Draw the chart of every solution of one problem with its samples."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ SAMPLES = 200
 
 
 _NUMBERED = 50
-"""Largest ratio of times up to which there is room for numbers within a decade."""
+"""Largest ratio of two times for which the axis has room for numbers within a decade."""
 
 
 def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) -> Figure:
-    """Draw a row per solution, the fastest on top: samples as a strip, else the file's interval, else one point.
+    """Draw a row per solution, the fastest on top.
 
-    ``pick`` is the solution that the library chose.  It is marked.
+    A row shows the samples.  Without samples, it shows the interval that the file states, or one point if there is
+    none. ``pick``, the solution that the library chose, is marked.
     """
     if not tries:
         return blank(NOTHING, theme, height=220)
@@ -44,7 +45,8 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) ->
             figure.add_scatter(**_times(group, names), name=legend, mode="markers", marker=look)
     _failures(figure, [x for x in rows if not x.timed], names, min(times, default=1.0), theme)
     spread = max(times) / min(times) if times else 1.0
-    # Close times fill the width, so that samples and intervals can be distinguished. Otherwise the axis starts at zero.
+    # If the times are close, they fill the width, so that samples and intervals can be distinguished. Otherwise the
+    # axis starts at zero.
     alone = spread == 1 and all(x.samples_us is None and x.max_us is None for x, _ in timed)
     mode = "tozero" if spread > 2 or alone else "normal"
     linear: dict[str, Any] = {"type": "linear", "rangemode": mode, "nticks": 8}
@@ -79,7 +81,7 @@ def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
 
 
 def _times(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str]) -> dict[str, Any]:
-    """Return one mark per measurement, with the interval of the file's own statistics if it has them."""
+    """Return one mark per measurement, with the interval from the file's own statistics if the file has any."""
     return {
         "x": [time for _, time in rows],
         "y": [names[x.solution] for x, _ in rows],

@@ -1,4 +1,4 @@
-"""The chart of backward weights: the time of W against the slower of F and B of the same layer."""
+"""Draw the chart of backward weights: the time of W against the slower of F and B of the same layer."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ HOVER = (
 
 
 def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
-    """Draw W (best known) against max(F, B) (best known) per layer and file.
+    """Draw the best known time of W against the larger of the best known times of F and B, per layer and file.
 
     Lines show equal ratios.  The symbol shows the solver.  All three passes do the same floating-point work, so points
-    far above the line of 1 are worth a look.
+    far above the line of ratio 1 show a W that is slow.
     """
     # A problem that only a trace holds has no other time.
     points = points.assign(best_us=points["best_us"].fillna(points["time_us"]))

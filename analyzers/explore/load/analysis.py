@@ -1,4 +1,4 @@
-"""The analyzers' results for a run, in the few tables and sentences that the page shows."""
+"""Collect the analyzers' results for a run, in the few tables and sentences that the page shows."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ LIMITS = ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = f
 
 @dataclass(frozen=True)
 class Analysis:
-    """``compared``: rows of ``picks_vs_best``.  ``found``: one row per problem with a finding.
+    """Results of the analyzers for one run.
 
-    ``headline`` and ``lines`` are sentences for the top of the page.
+    * ``compared``: rows of ``picks_vs_best``.
+    * ``found``: one row per problem with a finding.
+    * ``headline`` and ``lines``: sentences for the top of the page.
     """
 
     run: str
@@ -44,7 +46,7 @@ class Analysis:
 def analyse(
     store: Store, run: str | None = None, settings: Settings | None = None, limits: Sequence[str] = LIMITS
 ) -> Analysis:
-    """Run every analyzer over a run of the store (default the latest), read under these settings of DuckDB.
+    """Run every analyzer over a run of the store (default the latest), with these settings of DuckDB.
 
     Raises StoreError if there is no such run.
     """
@@ -67,16 +69,16 @@ def analyse(
 
 
 def traced(store: Store, run: str) -> GpuTime | None:
-    """Return the GPU time of a run's traces.  Return None, and read nothing else, if the run has no traces."""
+    """Return the GPU time of a run's traces.  If the run has no traces, read nothing else and return None."""
     if not len(store.query("select 1 from kernels where run = $run limit 1", run, {"run": run})):
         return None
     return gpu_time(tables_to_analyse(store, run, LIMITS))
 
 
 def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
-    """Add to each problem the name of the best thing to do about it.
+    """Add to each problem the name of the best action for it.
 
-    Problems that the list names but that have no finding are added as rows.
+    An action may concern a problem without a finding.  Such a problem is added as a row.
     """
     parts = {x.action.name: x.parts for x in result.actions}
     named: dict[str, str] = {}

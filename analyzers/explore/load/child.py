@@ -1,8 +1,8 @@
-"""Read a store for the page, in processes of their own (``reader`` starts them).
+"""Read a store for the page, in child processes (``reader`` starts them).
 
-Reading 200,000 problems takes more than half a gigabyte for some seconds, which the page must not keep.  So a child
-process reads the store, writes what the page needs into a folder and reports each step when it is done.  The first step
-is all that the first view needs.  The analyzers' results come later, at a lower priority than the page.
+Reading 200,000 problems takes more than half a gigabyte for some seconds, which the page's own process must not keep.
+So a child process reads the store, writes what the page needs into a folder and reports each step when it is done.  The
+first step is all that the first view needs.  The analyzers' results come later, at a lower priority than the page.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ if TYPE_CHECKING:
     from logparse.store import Store
 
 _MB, _ROWS_PER_MB = 300, 20_000
-"""DuckDB's memory limit: ``_MB`` megabytes, and one more per ``_ROWS_PER_MB`` measurements.
+"""DuckDB's memory limit: ``_MB`` megabytes, plus one megabyte per ``_ROWS_PER_MB`` measurements.
 
-A store of 193,590 problems (649,000 measurements) is read within the limit as fast as without.  400 MB were too few for
-4.5 million measurements.
+Reading a store of 193,590 problems (649,000 measurements) is as fast with the limit as without.  A limit of 400 MB was
+too small for 4.5 million measurements.
 """
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family'"""
 _GROUP = 16_384
 _BLOOM = f"row_group_size {_GROUP}, dictionary_size_limit {_GROUP}"
-"""Rows are found by the Bloom filters of their hashes, which DuckDB writes beside each dictionary.
+"""Settings of a Parquet file whose rows are found by the Bloom filters of their hashes.
 
-That is as fast as sorted rows, and sorting would take twice as long as all other steps.
+DuckDB writes such a filter beside each dictionary.  Finding rows in this way is as fast as in sorted rows, but sorting
+would take twice as long as all other steps.
 """
 
 
 def main(job: Mapping[str, Any]) -> None:
     """Run a child: print a line of JSON on standard output for each step.  Never raises."""
-    pa.set_memory_pool(pa.system_memory_pool())  # The other pools keep memory that was freed.
+    pa.set_memory_pool(pa.system_memory_pool())  # Other memory pools would keep memory that was freed.
     gc.set_threshold(200_000)  # The program uses the same value, because findings are many objects that stay.
     with contextlib.suppress(BrokenPipeError), _reports() as reports:  # A broken pipe means that the page has ended.
         for step, text in _steps(Job(**job)):
@@ -58,7 +59,10 @@ def main(job: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _reports() -> Iterator[TextIO]:
-    """Reserve standard output for the steps: text that a library prints there goes to standard error meanwhile."""
+    """Reserve standard output for the reports on steps.
+
+    Text that a library prints there goes to standard error meanwhile.
+    """
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as reports:
         os.dup2(2, 1)
@@ -73,19 +77,19 @@ def _steps(job: Job) -> Iterator[tuple[str, str]]:
         yield from _judge(job) if job.judge else _read(job)
     except (LogparseError, OSError) as error:
         yield FAILED, str(error)
-    except Exception as error:  # The exception may be of any kind. The page shows why it stays empty.
+    except Exception as error:  # The exception may be of any kind. Its text is shown on the page.
         yield FAILED, f"{type(error).__name__}: {error}"
 
 
 def _read(job: Job) -> Iterator[tuple[str, str]]:
-    """Yield the steps that read the files' own data, the first view first."""
+    """Yield the steps that read the store's files, in the order in which the page needs them."""
     store, folder = open_store(job.url), Path(job.folder)
     run = store.latest_run(job.run)
     other = beside(job.other, store) if job.other else None
     with _connect(store) as con:
         shown = {"run": run, "runs": store.runs(), "other": other and (other[0].url, other[1])}
         (folder / "run.json").write_text(json.dumps(shown))
-        # Compression takes as long as all other steps. The process that judges compresses.
+        # Compression takes as long as all other steps, so the process that runs the analyzers compresses.
         con.execute("set force_compression = 'uncompressed'")
         _database(con, folder / FIRST, run)
         yield READY, ""
@@ -99,9 +103,10 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
 def _database(
     con: duckdb.DuckDBPyConnection, path: Path, run: str, analysis: Analysis | None = None, others: Path | None = None
 ) -> None:
-    """Write the tables that the page queries, as a DuckDB file, which opens at once and loads into memory in portions.
+    """Write the tables that the page queries as a DuckDB file.
 
-    ``others``: another run's times, as ``beside.keep`` writes them.
+    Such a file opens at once and is loaded into memory in portions.  ``others``: another run's times, as
+    ``beside.keep`` writes them.
     """
     con.execute(f"attach {sql_text(path)} as out_")
     compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
@@ -120,7 +125,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     known = json.loads((folder / "run.json").read_text())
     run, settings = str(known["run"]), Settings(target=job.target)
     others = time = None
-    if known["other"]:  # The comparison runs before the findings fill the memory.
+    if known["other"]:  # The comparison runs first, before the findings fill the memory.
         with store.reading("measurements") as con:  # This is a connection to the one DuckDB of this process.
             _limit(con, 0.5)  # The comparison makes tables outside DuckDB too.
         url, other = known["other"]
@@ -134,7 +139,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     verdict.write(folder / "verdict.json")
     yield VERDICT, ""
     archive(analysis.recommendation, settings, folder / FILES)
-    (folder / FIRST).unlink()  # A process that has the file open keeps it.
+    (folder / FIRST).unlink()  # A process that has the file open can still read it.
     yield DONE, ""
 
 

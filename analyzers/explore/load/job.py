@@ -10,21 +10,21 @@ from pathlib import Path
 READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
 """Steps of a reading, in this order.
 
-READY, TRIES and VERDICT state which data are there, FAILED that they never will be, DONE that no more will come.
+READY, TRIES and VERDICT state which data are there.  FAILED states that data will never be there.  DONE states that no
+more data will come.
 """
 FILES = "overrides.zip"
 """The recommendation's files, for download."""
 FIRST, JUDGED = "first.duckdb", "judged.duckdb"
-"""The page's tables: all rows, from the files alone (FIRST), and with the analyzers' results (JUDGED)."""
+"""The page's tables with all rows: FIRST from the files alone, JUDGED with the analyzers' results."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A store to read, and the folder to write its data to.
+    """Store to read, and the folder to write the page's data to.
 
-    The files are read first, then the analyzers run (``judge``).
-
-    ``other``: the run beside it, as ``beside.beside`` takes it.
+    The files are read first, then the analyzers run (``judge``).  ``other``: the run to compare with, as
+    ``beside.beside`` takes it.
     """
 
     url: str | None
@@ -39,9 +39,11 @@ class Job:
 class Card:
     """One thing to do from ``recommend``'s list (``analyzers/recommend/verdict.py``), as texts.
 
-    ``gain``: now → then, or "unknown".  ``evidence``: how the gain is known.  ``changes``: what the user changes.
-    ``files``: True if the user applies it with the recommendation's files (override files and ``apply.sh``, or a search
-    script).
+    * ``gain``: time now → time then, or "unknown".
+    * ``evidence``: how the gain is known.
+    * ``changes``: what the user changes.
+    * ``files``: True if the user applies the change with the recommendation's files (override files and ``apply.sh``,
+      or a search script).
     """
 
     title: str
@@ -56,9 +58,9 @@ class Card:
 class TimeSplit:
     """Where the time goes, µs by name.
 
-    With a trace, the parts are the kinds of work of a step, as ``recommend`` splits it.  Without a trace, they are
-    calls × time of the problems, split by whether there was an alternative to compare with.  ``untimed_calls`` are
-    calls of problems without any time.
+    With a trace, ``parts`` are the kinds of work of a step, as ``recommend`` splits the step.  Without a trace,
+    ``parts`` are sums of calls × time: one for the problems that have an alternative to compare with, one for the other
+    problems. ``untimed_calls`` is the number of calls of problems without any time.
     """
 
     title: str
@@ -68,9 +70,9 @@ class TimeSplit:
 
 @dataclass(frozen=True)
 class PageVerdict:
-    """The result of a run's analysis, made by ``actions.verdict_of``.
+    """Result of a run's analysis, made by ``actions.verdict_of``.
 
-    Page and report show nothing else of the analysis, apart from the table of problems.
+    Besides the table of problems, page and report show nothing else of the analysis.
     """
 
     headline: str = ""
@@ -79,9 +81,9 @@ class PageVerdict:
     """Things to do, the most worthwhile first."""
     time: TimeSplit | None = None
     beside: tuple[tuple[str, float | None, float | None], ...] = ()
-    """Times per step of this run and of the run beside it, µs, by name.
+    """Times per step (µs) as (name, time of this run, time of the other run).
 
-    A time that the run's traces do not state is unknown (None).
+    A time that the run's traces do not state is None.
     """
     objects: tuple[str, ...] = ()
     """Problems that the run called through hipBLASLt's C++ object."""
