@@ -1,9 +1,9 @@
-"""Models of ``actions.py``: the architectures of the papers, with random weights and random inputs.
+"""Make the models for ``actions.py``: architectures from papers, with random weights and random inputs.
 
 Nothing is downloaded.  Each function returns the module, the inputs of a step (a dict is passed as keywords), and a
 loss function of the module's output.  ``small`` chooses a size for a test on a CPU.
 
-Programs that were not written for this project are named by their library: ``torchvision.densenet121`` and
+Models that were not written for this project are named by their library: ``torchvision.densenet121`` and
 ``transformers.BertForMaskedLM``.  They need the library installed.  Options follow the name: ``:float32`` (default:
 bfloat16 by autocast) and ``:inference``.
 """
@@ -26,10 +26,10 @@ Made = tuple[nn.Module, tuple[torch.Tensor, ...] | dict[str, torch.Tensor], Call
 
 @dataclass(frozen=True)
 class Model:
-    """How to make a model, and how its step runs.
+    """The parts that make a model, and how its step runs.
 
-    ``make`` takes the device and ``small`` and returns ``Made``.  ``autocast`` is the type of autocast (None: the step
-    runs in float32).  ``trains`` is False if the model only infers.
+    ``make`` takes the device and ``small`` and returns ``Made``.  ``autocast`` is the type for autocast (None: the step
+    runs in float32).  ``trains`` is False if the model is only used for inference.
     """
 
     make: Callable[[torch.device, bool], Made]
@@ -330,7 +330,7 @@ def llama(device: torch.device, small: bool) -> Made:
 
 
 def _perceptron(device: torch.device, small: bool, act: Callable[[], nn.Module]) -> Made:
-    """Make wide layers with an activation after each but the last, as on top of a recommender (Naumov et al. 2019)."""
+    """Make wide layers with an activation after each layer but the last, as in a recommender (Naumov et al. 2019)."""
     width, depth, batch = (32, 2, 8) if small else (4096, 6, 8192)
     layers = [x for _ in range(depth) for x in (nn.Linear(width, width), act())]
     model = nn.Sequential(*layers, nn.Linear(width, 1)).to(device)
@@ -361,7 +361,10 @@ MODELS: dict[str, Model] = {
 
 
 def model_of(name: str) -> Model:
-    """Return the model of a name in ``MODELS`` or of an installed library.  Raises KeyError if the name is unknown."""
+    """Return the model with a name of ``MODELS`` or of an installed library.
+
+    Raises KeyError if the name is unknown.
+    """
     if name in MODELS:
         return MODELS[name]
     path, *options = name.split(":")
@@ -383,7 +386,10 @@ def _of_torchvision(name: str, device: torch.device, small: bool, trains: bool) 
 
 
 def _of_transformers(name: str, device: torch.device, small: bool, trains: bool) -> Made:
-    """Make a model of transformers.  In training the module computes its loss itself, as in the library's own loop."""
+    """Make a model of transformers.
+
+    In training, the module computes its loss itself, as in the library's own training loop.
+    """
     kind = getattr(importlib.import_module("transformers"), name)
     model = kind(kind.config_class(**(_SMALL if small else {}))).to(device).train()
     sizes = (2, 32) if small else (16, 512)
@@ -392,9 +398,9 @@ def _of_transformers(name: str, device: torch.device, small: bool, trains: bool)
 
 
 def _some_loss(output: Any) -> torch.Tensor:
-    """Return the cross entropy with random classes.
+    """Return the cross entropy of the output with random classes.
 
-    Segmentation models wrap the output tensor in a dict, under "out".
+    Segmentation models return the output tensor in a dict, under "out".
     """
     logits = output if isinstance(output, torch.Tensor) else output["out"]
     labels = torch.randint(0, logits.shape[1], (logits.shape[0], *logits.shape[2:]), device=logits.device)

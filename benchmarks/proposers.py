@@ -1,4 +1,4 @@
-"""Losses and savings if a race tries only some solutions. Records are replayed, without a GPU.
+"""Measure what a race loses and saves if it tries only some solutions. Recorded races are used, without a GPU.
 
     python benchmarks/proposers.py [--results FOLDER] [--counts 8 16 32 …]
 
@@ -11,15 +11,17 @@
   smooth in the sizes.  Cliffs (a solution that is slow if a size has some remainder) are drawn on top.  The problems
   are the GEMMs of language models of nine widths.
 
-``held out``: every other problem is known completely.  But a problem learns neither from its own model nor from another
-model's problem that its own model has as well.  A find-db names no model.  There, shared channel counts make groups:
-same window, stride and groups, and an equal number of input or output channels, transitively.  ``empty``: as on an
-empty store, each problem learns from the solutions that were tried before it, in the record's order.
+``held out``: all times of all other problems are known.  But a problem learns neither from the problems of its own
+model, nor from another model's problem that its own model has as well.  A find-db names no model, so problems are put
+into groups instead: problems with the same window, stride and groups, and an equal number of input or output channels,
+belong to one group (transitively).  ``empty``: as on an empty store, each problem learns from the solutions that were
+tried before it, in the record's order.
 
-``search`` is ``replay --propose neighbours``.  ``by turns`` is its simple rival, without a search: the winners of the
-nearest problems and the library's order, cut at a number.  ``plans`` is the share of solutions tried.  ``lost`` is the
-total above the best solutions, and ``worst`` the same for one problem.  The constants of the search
-(``plan_search.py``) were chosen by the first three records.  The records of models judge it.
+``search`` is ``replay --propose neighbours``.  ``by turns`` is a simple rival without a search: it takes the winners of
+the nearest problems and the library's order by turns, and stops at a number of solutions.  ``plans`` is the fraction of
+solutions that were tried.  ``lost`` is the total time over the total time of the best solutions, minus one.  ``worst``
+is the largest such loss of a single problem.  The constants of the search (``plan_search.py``) were chosen by the first
+three records.  The records of models judge it.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from logparse.model import ConvProblem, Problem, Solution, problem_from_text, so
 
 RESULTS = Path(__file__).parent / "results"
 PLANS_OF, SETTINGS = "cudnn", "torch"
-"""The library of cuDNN's plans, and the library of PyTorch's settings."""
+"""Name of the library of cuDNN's plans, and name of the library of PyTorch's settings."""
 _KINDS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
 RECORDS = {**_KINDS, **{f"{direction} of models": f"{kind}-models" for direction, kind in _KINDS.items()}}
 """Kinds of the records."""
@@ -59,9 +61,9 @@ Near: TypeAlias = Mapping[str, Sequence[Measured]]
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with the time (µs) of every solution, the pick first.
+    """Problem with the time (µs) of every solution, the pick first.
 
-    ``models`` are the models (or the group) of the problem.  Problems that share one of them are held out together.
+    ``models`` are the models (or the group) of the problem.  Problems that share a model are held out together.
     """
 
     problem: Problem
@@ -102,7 +104,10 @@ def library_of(text: str) -> str:
 
 
 def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
-    """Return by problem text the models that a record states.  If it states none, return the problem's group."""
+    """Return the models of each problem that a record states, by problem text.
+
+    If the record states no models, return the problem's group.
+    """
     problems = [problem_from_text(x["problem"]) for x in results if "models" not in x]
     groups = grouped([x for x in problems if isinstance(x, ConvProblem)])
     return {
@@ -111,9 +116,9 @@ def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]
 
 
 def grouped(problems: Sequence[ConvProblem]) -> dict[str, str]:
-    """Return by problem text the text of the first problem of its group.
+    """Return a name for each problem's group, by problem text: the text of the group's first problem.
 
-    The module's docstring says what a group is.
+    The module's docstring defines the groups.
     """
     first: dict[str, str] = {x.text: x.text for x in problems}
 
@@ -165,7 +170,7 @@ def simulated(seed: int, per_model: int = 4) -> list[Case]:
                 groups = np.ceil(m / tiles[:, 0]) * np.ceil(n / tiles[:, 1]) * split
                 waves = np.ceil(groups / _CUS)
                 steps = np.ceil(k / split / depth)
-                feed = 1 + 40 / np.minimum(tiles[:, 0], tiles[:, 1])  # small tiles wait for memory
+                feed = 1 + 40 / np.minimum(tiles[:, 0], tiles[:, 1])  # Small tiles wait for memory.
                 step_us = tiles[:, 0] * tiles[:, 1] * depth / 1.5e6 * feed
                 time = (3 + waves * (steps * step_us + 1) + 2 * (split > 1) * np.log2(split)) * quality
                 size = np.array([m, n, k])[cliff_size]
@@ -181,7 +186,7 @@ def simulated(seed: int, per_model: int = 4) -> list[Case]:
 
 
 def near_of(case: Case, cases: Sequence[Case]) -> list[Measured]:
-    """Return the nearest measured problems that share no model with the case."""
+    """Return the nearest measured problems, without problems that share a model with the case."""
     return nearest(case, [Measured(x.problem, x.times_us) for x in cases if not x.models & case.models])
 
 
@@ -197,8 +202,8 @@ def nearest(case: Case, measured: Sequence[Measured]) -> list[Measured]:
 def tried_of(case: Case, near: Sequence[Measured], strategy: str, count: int) -> list[Solution]:
     """Return the solutions that a strategy tries.
 
-    ``by turns`` tries the first ``count`` of a list, or the whole list if too few problems are near.  ``search`` tries
-    as many as a search with that number wants.
+    ``by turns`` tries the first ``count`` solutions of its list, or the whole list if too few problems are near.
+    ``search`` tries as many solutions as a search with this ``count`` wants.
     """
     offered = case.offered
     if strategy == SEARCH:
@@ -218,7 +223,10 @@ def searched(proposal: Proposal, case: Case) -> list[Solution]:
 
 
 def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) -> dict[str, Any]:
-    """Return shares and losses over all problems.  Without ``near``, learning begins with an empty store."""
+    """Return the fractions of solutions tried and the losses, over all problems.
+
+    Without ``near``, learning begins with an empty store.
+    """
     tried, found, before = 0, [], list[Measured]()
     for case in cases:
         known = near[case.problem.text] if near is not None else nearest(case, before)
@@ -236,9 +244,9 @@ def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) 
 
 
 def rows_of(name: str, cases: Sequence[Case], counts: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield a row for the search as ``replay`` does it, and a row for its rival at every count.
+    """Yield a row for the search as ``replay`` does it, and a row for ``by turns`` at every count.
 
-    Both learn from held-out problems first, and then from an empty store.
+    Both first learn from all other problems (``held out``), and then begin with an empty store.
     """
     times, least = (8, math.ceil(SOLUTIONS / 10)) if "simulated" in name else (1, Proposal.least)
     held_out = {x.problem.text: near_of(x, cases) for x in cases}
@@ -249,9 +257,10 @@ def rows_of(name: str, cases: Sequence[Case], counts: Sequence[int]) -> Iterator
 
 
 def saved(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield per record the share of plans that the search spares beside its rival.
+    """Yield, per record, the fraction of plans that the search tries and the fraction that ``by turns`` needs.
 
-    The rival's number of plans is the least at which it loses no more than the search, in all and at worst.
+    ``by turns`` needs the least number of plans at which it loses no more than the search, in total and for the worst
+    problem.
     """
     for name, learns in itertools.product(dict.fromkeys(x["record"] for x in rows), ("held out", "empty")):
         mine = [x for x in rows if (x["record"], x["learns"]) == (name, learns)]

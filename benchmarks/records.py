@@ -1,12 +1,12 @@
-"""Records of another machine, replayed: how much of a job they settle, and how well their winners hold.
+"""Test what records of another machine save: which problems they settle, and how good their winners are.
 
     python benchmarks/records.py [--results FOLDER]
 
-Two races of the same convolutions on H200s, hours apart and in two processes, stand for two machines: the records of
+Two races of the same convolutions on H200s, hours apart and in two processes, are used as two machines: the records of
 ``gpu_replay.py wgrads --of-models`` (``results/*-models-*``) and of ``searched.py`` (``results/searched-*``).  The
 first record is exported as a bundle, and a store with the second record's problems takes the bundle.  Each recorded
-winner is looked up among the second record's own times: ``lost`` is its time over the second record's best.  No GPU is
-needed.
+winner is looked up among the second record's own times: ``lost`` is that time divided by the second record's best time.
+No GPU is needed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ KINDS = ("fprops", "dgrads", "wgrads")
 
 
 def timed(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return solution → µs of a problem's race.  In the records of ``searched.py``, rows are lists."""
+    """Return the time (µs) of each solution in a problem's race.  In the records of ``searched.py``, rows are lists."""
     rows = [x if isinstance(x, list) else [x["solution"], x["status"], x["time_us"]] for x in result["rows"]]
     return {x[0]: float(x[2]) for x in rows if x[1] == "ok"}
 
 
 def machine(store: Store, results: Sequence[Mapping[str, Any]], environment: Mapping[str, str]) -> None:
-    """Store races as a replay does."""
+    """Store the races of one machine as a replay stores them."""
     facts = {**environment, "environment": environment_key(environment), "pick": "Default"}
     for result in results:
         problem = problem_from_text(result["problem"])
@@ -53,7 +53,7 @@ def machine(store: Store, results: Sequence[Mapping[str, Any]], environment: Map
 
 
 def compare(kind: str, results: Path) -> str:
-    """Return one line of the table."""
+    """Compare two machines' records, and return one line of the table."""
     first = _record(str(max(results.glob(f"{kind}-models-*.json.gz"))))
     second = _record(str(max(results.glob(f"searched-{kind}-*.json.gz"))))
     own = {x["problem"]: x for x in second["results"]["all"]}

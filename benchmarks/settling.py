@@ -1,11 +1,11 @@
-"""How often series of unit times count as settled: the rule of a traced job beside others, on simulated times.
+"""Compare rules that decide when a job's unit times are settled, on simulated times.
 
     python benchmarks/settling.py                    # one core, below 3 minutes; the tables of docs/measurement.md
     python benchmarks/settling.py --series 200       # a first look
 
-Each cell is a share of series, in percent. *At n*: the rule calls the first n times settled. *By n*: the rule has
-called them settled at least once, if it is asked after every unit from the sixth (``--first``) to the n-th.  Some cases
-are defined by the whole series (a warm-up of its first half, a drift over it).  They are drawn anew for each n.
+Each cell is a percentage of series. *At n*: the rule decides that the first n times are settled. *By n*: the rule is
+asked after every unit from the sixth (``--first``) to the n-th, and has decided so at least once.  Some cases are
+defined by the whole series (a warm-up of its first half, a drift over it).  They are drawn anew for each n.
 
 The rules are computed for many series at once.  The chosen rule is also compared with ``settling.settled``, on some
 series of every cell.  The exit status is 1 if the two differ.
@@ -31,7 +31,7 @@ from logparse.capture.in_job.logparse_in_job.settling import settled
 Times: TypeAlias = NDArray[np.float64]
 """Times of units: a row per series, a column per unit."""
 Shares: TypeAlias = Mapping[int, tuple[float, float]]
-"""Shares (0 to 1) of series that are settled at a number of units, and by it."""
+"""Fractions (0 to 1) of series, by number of units n: settled at n units, and settled at least once by n units."""
 Draw: TypeAlias = Callable[[np.random.Generator, int, int], Times]
 Rule: TypeAlias = Callable[[Times], NDArray[np.bool_]]
 
@@ -40,12 +40,12 @@ BRIEF = (20, 199)
 HELD = 20
 """Number of series per cell on which the chosen rule is compared with ``settled``."""
 NOISE = 0.02
-"""Standard deviation of the noise around warm-ups, drifts and steps, as a share."""
+"""Standard deviation of the noise around warm-ups, drifts and steps, relative to the time."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A way to draw times.
+    """Way to draw times.
 
     ``wanted`` is the answer that a rule should give.  ``whole`` is True if the case depends on the number of units.
     """
@@ -68,7 +68,7 @@ def white(deviation: float) -> Draw:
 
 
 def spikes(share: float, factor: float) -> Draw:
-    """Draw noise of 1 %.  A share of the units takes ``factor`` times as long."""
+    """Draw noise of 1 %, in which a fraction of the units takes ``factor`` times as long."""
 
     def draw(random: np.random.Generator, series: int, count: int) -> Times:
         return white(0.01)(random, series, count) * np.where(random.random((series, count)) < share, factor, 1.0)
@@ -88,20 +88,20 @@ def autoregressive(correlation: float, deviation: float = 0.05) -> Draw:
 
 
 def shaped(shape: Callable[[int], Times]) -> Draw:
-    """Draw noise of ``NOISE`` around one course of times."""
+    """Draw noise of ``NOISE`` around the given times."""
     return lambda random, series, count: white(NOISE)(random, series, count) * shape(count)
 
 
 def warm_up(units: int | None, factor: float) -> Draw:
-    """Let the first units take ``factor`` times as long.
+    """Draw times in which the first units take ``factor`` times as long.
 
-    Without ``units``, these are the first half, rounded up.
+    Without ``units``, the first half of the units (rounded up) takes longer.
     """
     return shaped(lambda count: np.where(np.arange(count) < (units or (count + 1) // 2), factor, 1.0))
 
 
 def decay(share: float) -> Draw:
-    """Let times fall from 3 to 1, with a time constant of ``share`` times the length of the series."""
+    """Draw times that fall from 3 to 1, with a time constant of ``share`` × the length of the series."""
     return shaped(lambda count: 1 + 2 * np.exp(-np.arange(count) / (share * count)))
 
 
@@ -133,7 +133,7 @@ CASES = (
 
 
 def kept(values: Times, least: int, unbiased: bool = False) -> NDArray[np.int_]:
-    """Return the number of values that the marginal rule keeps of each series, at least ``least``.
+    """Return how many values of each series the marginal rule keeps, at least ``least``.
 
     The rule minimizes White's s^2 / m if ``unbiased``, else MSER's sum((x - mean)^2) / m^2.
     """
@@ -157,11 +157,14 @@ def less_than_half(values: Times, least: int, unbiased: bool = False) -> NDArray
 
 
 def ranked(times: Times) -> Times:
-    return np.argsort(np.argsort(times, axis=1), axis=1).astype(float)  # drawn times are never equal
+    return np.argsort(np.argsort(times, axis=1), axis=1).astype(float)  # Drawn times are never equal.
 
 
 def batched(values: Times, size: int) -> Times:
-    """Return the sums of ``size`` consecutive values, counted from the end.  Sums serve as well as means."""
+    """Return the sums of ``size`` consecutive values, counted from the end.
+
+    Sums are used instead of means, because they give the same answers.
+    """
     series, count = values.shape
     return np.asarray(values[:, count % size :].reshape(series, count // size, size).sum(axis=2))
 
@@ -172,7 +175,10 @@ def batches_of_ranks(times: Times) -> NDArray[np.bool_]:
 
 
 def before(times: Times) -> NDArray[np.bool_]:
-    """Apply the rule that the chosen one replaced: MSER that keeps at least three times and cuts off at most half."""
+    """Apply the earlier rule, which the chosen rule replaced.
+
+    It is MSER that keeps at least three times and cuts off at most half of them.
+    """
     count = times.shape[1]
     return np.asarray(count - kept(times, 3) <= count // 2)
 
@@ -205,7 +211,7 @@ def mser_5(times: Times) -> NDArray[np.bool_]:
 
 
 def mann_whitney(times: Times) -> NDArray[np.bool_]:
-    """Tell whether the third quarter does not differ from the last one, at 5 %."""
+    """Return True if the third quarter of the times does not differ from the last quarter, at 5 %."""
     count = times.shape[1]
     last = count // 4
     ranks = ranked(times[:, count - 2 * last :]) + 1
@@ -229,9 +235,9 @@ MORE: Mapping[str, Rule] = {
 
 
 def shares(rule: Rule, drawn: Mapping[int, Times], whole: bool, first: int | None) -> Shares:
-    """Return the shares of series that are settled at and by each number of units.
+    """Return the fractions of series that are settled at and by each number of units.
 
-    The rule is asked from ``first`` on.  Without ``first``, the shares "by" are NaN.
+    The rule is asked from ``first`` units on.  Without ``first``, the fractions "by" are NaN.
     """
     found = {}
     ever, asked = np.zeros(len(drawn[COUNTS[0]]), dtype=bool), first
@@ -262,7 +268,7 @@ def draw(case: Case, series: int, seed: Sequence[int]) -> Mapping[int, Times]:
 
 
 def differences(drawn: Mapping[int, Times]) -> int:
-    """Return the number of series on which the chosen rule and ``settled`` differ."""
+    """Return the number of series for which the chosen rule and ``settled`` give different answers."""
     return sum(
         int(at) != settled(times.tolist())
         for count in COUNTS

@@ -1,11 +1,11 @@
-"""CPU time of each verb's start and of a small piece of its work, and the number of modules that it imports.
+"""Measure the CPU time of each verb on small samples, and count the modules that the verb imports.
 
     python benchmarks/starts.py                              # this checkout
     python benchmarks/starts.py --against ../other           # beside another checkout, by turns in one run
 
-Each verb runs in a process of its own on samples, with stored bytecode.  Its figure is the median of user and system
-seconds (``getrusage`` of the child).  Two checkouts take turns, so that the machine's noise affects both alike.
-``modules`` counts our own modules.
+Each verb runs in a process of its own on samples.  Python has compiled the modules before.  Its figure is the median of
+user and system seconds (``getrusage`` of the child).  Two checkouts take turns, so that the machine's noise affects
+both alike. ``modules`` counts our own modules.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ print([name for name in sys.modules if name.partition(".")[0] in ("logparse", "a
 
 
 def main() -> int:
-    """Parse, measure in turns, and print a line per verb."""
+    """Parse the command line, measure in turns, and print a line per verb."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, help="another checkout, with its native modules built")
     parser.add_argument("--count", type=int, default=9, help="processes per verb and checkout")
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 class Runs:
-    """Starts of one checkout, and the store of samples that it has made."""
+    """Starts of one checkout's verbs, and the store of samples on which they run."""
 
     def __init__(self, checkout: Path, folder: Path) -> None:
         self.checkout, self.folder, self._number = checkout, folder, 0

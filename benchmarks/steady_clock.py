@@ -1,16 +1,18 @@
-"""Does the clock settle, and do samples keep to it? On a GPU whose clock is left alone.
+"""Test whether a GPU's clock settles, and whether samples are taken at the settled clock. The clock is not locked.
 
     python benchmarks/steady_clock.py                          # one H200, below 2 minutes
-    python benchmarks/steady_clock.py --device cpu --smoke     # whether it runs; no target is tested
+    python benchmarks/steady_clock.py --device cpu --smoke     # tests only that it runs; no target is tested
 
-There are three parts.  Each records every reading of the reference that ``SteadyClock`` takes (µs, and when):
+There are three parts.  Each part records every reading of the reference computation that ``SteadyClock`` takes (its
+time in µs, and the moment):
 
 * *idle*: the device rests for some seconds, then the reference runs until the clock is settled.  The results are how
   far the first reading lay from the settled one, and how long settling took.
 * *load*: blocks of a large bfloat16 product take the device to its power limit.  Each block is checked against the
   reference like a confirmation's blocks.  The results are how many blocks were discarded, and how far the readings
   around a kept block differ.
-* *copies*: a product against itself, one sample each right after a rest, with the loop and without it.  The truth is 1.
+* *copies*: a product is compared with a copy of itself.  One sample of each is taken right after a rest, with
+  ``SteadyClock``'s loop and without it.  The true ratio is 1.
 
 Required: every rest ends in a settled clock, no kept block lies between readings that differ by more than 5 %, and with
 the loop the copies differ by less than 1 % in the median.
@@ -46,7 +48,7 @@ MOST_APART, MOST_OFF = 0.05, 0.01
 
 @dataclass
 class Watched:
-    """The reference with all its readings: (seconds since the start, µs)."""
+    """Reference with all its readings: (seconds since the start, µs)."""
 
     runnable: Runnable
     started: float = field(default_factory=time.monotonic)
@@ -64,7 +66,7 @@ class Watched:
 
 
 def main() -> int:
-    """Measure, write the record, and print the shares.  Returns 1 if a requirement is not met."""
+    """Measure, write the record, and print the numbers.  Return 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--rounds", type=int, default=8, help="rests of the parts idle and copies")
@@ -114,13 +116,13 @@ def main() -> int:
 
 
 def gemm(size: int, dtype: str) -> GemmProblem:
-    """Return a square product whose columns have no gaps."""
+    """Return a square product whose columns follow each other without gaps."""
     types = dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), dtype)
     return replace(REFERENCE, m=size, n=size, k=size, lda=size, ldb=size, ldc=size, ldd=size, **types)  # type: ignore[arg-type]
 
 
 def idle(options: argparse.Namespace, reference: Watched) -> dict[str, Any]:
-    """Rest and then settle, several times."""
+    """Let the device rest and then settle, several times."""
     rounds = []
     for _ in range(options.rounds):
         time.sleep(options.rest)
@@ -193,7 +195,7 @@ def load(options: argparse.Namespace, reference: Watched, large: Runnable) -> di
 
 
 def copies(options: argparse.Namespace, reference: Watched, one: Runnable, other: Runnable) -> dict[str, Any]:
-    """Return log ratios of one sample of each product after a rest, with and without the clock's loop."""
+    """Return log ratios of one sample of each of two equal products after a rest, with and without the clock's loop."""
     count = executions(one.sample_us(4))
     ratios: dict[str, list[float]] = {"held": [], "free": []}
     for _ in range(options.rounds):
@@ -207,7 +209,7 @@ def copies(options: argparse.Namespace, reference: Watched, one: Runnable, other
             def sample(runnable: Runnable) -> Callable[[], float]:
                 return lambda: runnable.sample_us(count)
 
-            for runnable in (one, other):  # a confirmation runs both once before
+            for runnable in (one, other):  # A confirmation also runs both products once before.
                 runnable.sample_us(1)
             with contextlib.suppress(UnsettledError):
                 pair = [clock.held(sample(x)) if way == "held" else sample(x)() for x in (one, other)]

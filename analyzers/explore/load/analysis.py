@@ -93,7 +93,7 @@ def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
 
 
 def store_points(store: Store, run: str | None = None) -> pd.DataFrame:
-    """Return the table ``points`` of a store's run (default the latest), with what ``recommend`` finds in it."""
+    """Return the table ``points`` of a store's run (default the latest), with the findings of ``recommend``."""
     analysis = analyse(store, run)
     with store.connect() as con:
         build(con, analysis.run, analysis.compared, analysis.found)
