@@ -1,16 +1,16 @@
-"""Does an action's promise for a whole job come true? Predicted against measured GPU time per training step.
+"""Test whether actions save as much GPU time per training step as ``recommend`` predicts.
 
     python benchmarks/actions.py [--models resnet50,llama] [--device cuda] [--steps 3] [--small] [--out FILE]
     python benchmarks/actions.py --models torchvision.densenet121,transformers.BertForMaskedLM    # other people's
     python benchmarks/actions.py --merge FILE… --out FILE
 
 Each model runs unchanged under a profiler, and its trace is ingested.  ``replay`` times each problem under each action.
-The actions of ``recommend`` are the promise.  Then the model runs under every action, each time in a process of its own
-with the generated ``apply.py`` (because PyTorch keeps cuDNN's plans for the life of a thread).  The GPU time per step
-of that run's trace is the outcome.  GPU time is the time of all kernels of a trace.  If kernels of one operator
-overlap, the time in which any of them runs counts.
+``recommend`` predicts the time under each action.  Then the model runs under every action, each time in a process of
+its own with the generated ``apply.py`` (because PyTorch keeps cuDNN's plans for the life of a thread).  The GPU time
+per step in that run's trace is compared with the prediction.  GPU time is the time of all kernels of a trace.  If
+kernels of one operator overlap, the time in which any of them runs counts.
 
-On a CPU the operators' own times stand for kernels (``as_device``).  That shows that all parts fit together.
+On a CPU, the operators' own times are used in place of kernels (``as_device``).  This only tests that the program runs.
 
 For each model and action, the record holds both times and the interval.  The summary states the requirements:
 
@@ -63,14 +63,14 @@ _MOST_S = 600
 _IMPORTS = ("torch", "torch.profiler", "analyzers.replay.worker")
 """Modules that every run and the replay's worker need.  The server of all processes imports them once."""
 _ENVIRONMENT = ("device", "pytorch", "cudnn", "small")
-"""Fields that must be equal in all merged records."""
+"""Facts that must be equal in all records to merge."""
 
 
 # ------------------------------------------------------------------------------------------------ one model
 
 
 def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the record of a model after each action: time without actions, predicted times and measured times."""
+    """Yield the record of a model after each action: the time without actions, and predicted and measured times."""
     store = open_store(str(folder / "store"), create=True)
     begun = time.monotonic()
     _run(name, options, folder / "as_is.json")
@@ -137,10 +137,7 @@ def _row(name: str, x: Any, now: float, folder: Path, store: Store, run: Future[
 
 
 def _groups(x: Any, store: Store, action: str, per: float) -> dict[str, list[float]]:
-    """Return times per kind of operator, µs per step.
-
-    There are three times per kind: before the action, predicted, and measured under the action.
-    """
+    """Return times (µs per step) of each kind of operator: before the action, predicted, and measured."""
     before, after = (_by_group(store, run) for run in ("as_is", action))
     change: dict[str, float] = {}
     for part in x.parts:
@@ -197,14 +194,14 @@ def _say(text: str) -> None:
 
 
 def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the required shares over all models of a record, and whether they are reached."""
+    """Return the required fractions over all models of a record, and whether they are reached."""
     pairs = [(name, model["now_us"], x) for name, model in models.items() for x in model["actions"] if "error" in x]
     within = [abs(x["error"]) <= WITHIN for _, _, x in pairs]
     moved = [(now, x) for _, now, x in pairs if abs(x["measured_us"] / now - 1) > SIGN]
     signs = [(x["measured_us"] < now) == (x["predicted_us"] < now) for now, x in moved]
     firsts = []
     for name, model in models.items():
-        # actions against waiting promise no GPU time, so they have no error
+        # Actions against waiting predict no GPU time, so they have no error.
         ran = [x for x in model["actions"] if "error" in x]
         if ran:
             best = min(model["now_us"], *(x["measured_us"] for x in ran))
@@ -230,7 +227,7 @@ def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Merge records.
 
-    If several records hold a model, the last one counts.  Raises ValueError if environments differ.
+    If several records hold a model, the last record is taken.  Raises ValueError if the environments differ.
     """
     out: dict[str, Any] = {"models": {}}
     for record in records:
@@ -268,10 +265,13 @@ def main() -> None:
 
 
 def _measured(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any], Path]:
-    """Measure the chosen models.  The record, written after each action, keeps the models that its file held before."""
+    """Measure the chosen models.
+
+    The record is written after each action.  It keeps the models that its file held before.
+    """
     options.devices = ("cuda:0",) if options.device == "cuda" else ("cpu",)
     if options.device == "cpu":
-        # with more threads, their waiting for each other would measure the machine's load
+        # With more threads, the threads would wait for each other, and the times would depend on the machine's load.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
     device = torch.cuda.get_device_name().replace(" ", "-") if options.device == "cuda" else "cpu"
     environment = (device, torch.__version__, torch.backends.cudnn.version(), options.small)

@@ -2,9 +2,10 @@
 
     logparse capture --store store -- python benchmarks/capture_train.py --steps 20
 
-Runs on a GPU (CUDA or ROCm) if torch sees one.  Otherwise it runs on the CPU, where no library writes a log.  Prints
-one line per step, to show that output passes through, and ends with exit code ``--exit``.  The convolution (the stem of
-a vision model: strided, three channels) gives MIOpen or cuDNN work in all three directions.
+The program runs on a GPU (CUDA or ROCm) if torch sees a GPU.  Otherwise it runs on the CPU, where no library writes a
+log.  It prints one line per step, to show that output passes through ``capture``, and ends with exit code ``--exit``.
+The convolution (the stem of a vision model: strided, three channels) gives MIOpen or cuDNN work in all three
+directions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from torch.nn import functional
 
 
 class Block(nn.Module):
-    """Attention and MLP of GPT-2: four GEMMs with bias forward, and two more backward for each of them."""
+    """Attention and MLP of GPT-2:
+
+    four GEMMs with bias in the forward pass, and two more GEMMs backward for each of the four.
+    """
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

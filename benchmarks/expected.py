@@ -1,4 +1,4 @@
-"""How well a time is expected from measured best times of comparable problems, with groups of sizes left out.
+"""Test how well times are estimated from the best times of comparable problems, with groups of sizes left out.
 
     python benchmarks/expected.py INPUT … [--device "gfx942 304"] [--folds 10] [--json FILE]
 
@@ -7,21 +7,21 @@ find-dbs).  A table of defaults and bests has the columns
 
     m,n,k,type,op_a,op_b,solutions,best_us,default_us
 
-(column-major; type fp16, bf16 or fp32; output f32).  It does not state a device: ``--device`` does, by arch and CU
-count.
+(column-major; type fp16, bf16 or fp32; output f32).  Such a table does not state a device, so ``--device`` states the
+arch and CU count.
 
-A group is all sizes that round to the same powers of two.  Groups are dealt into folds.  Each fold is estimated,
-calibrated and flagged from the other folds alone.
+A group is all sizes that round to the same powers of two.  The groups are distributed over folds.  The times of each
+fold are estimated, calibrated and flagged from the other folds alone.
 
 | column | meaning |
 |---|---|
 | error | standard deviation of log(estimate / best), and the median of abs(estimate / best − 1) |
-| known x
-| above | share of best times above ``high_us``: 5 % is what is promised |
-| AUC | of log(default / estimate) for defaults that are more than 1.2 times the best |
-| first 5/10/20 % | share of what can be recovered in the problems with the largest default − estimate |
-| flagged | problems whose default is above ``high_us``; ``right``: share of flagged problems that gain 10 % or more |
-| recovered | share of what can be recovered that the flagged problems hold |
+| known | fraction of problems that have an estimate (the roofline and the guess are known for every problem) |
+| above | fraction of best times that are above ``high_us``; 5 % is promised |
+| AUC | area under the curve (see ``area``) of log(default / estimate), for defaults above 1.2 times the best |
+| first 5/10/20 % | fraction of all recoverable time that is in the problems with the largest default − estimate |
+| flagged | problems whose default is above ``high_us``; ``right``: fraction of them that gain 10 % or more |
+| recovered | fraction of all recoverable time that is in the flagged problems |
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from logparse.store import open_store
 TYPES = {"fp16": "f16_r", "bf16": "bf16_r", "fp32": "f32_r"}
 COLUMNS = {"m", "n", "k", "type", "op_a", "op_b", "best_us", "default_us"}
 GAINS, WORTH = 1.2, 1.1
-"""``GAINS``: a default that takes more than 1.2 times the best is worth finding.
+"""``GAINS``: a default that takes more than this factor of the best time is worth finding.
 
-``WORTH``: a flagged problem is right if it gains 10 % or more.
+``WORTH``: flagging a problem is right if its default takes at least this factor of the best time.
 """
 FIRST = (0.05, 0.10, 0.20)
 FEW = (1000, 300, 100)
@@ -73,7 +73,12 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Guesses:
-    """An estimate of each problem (NaN: unknown), its upper bound, and the guess by which work is ordered."""
+    """Estimates of each problem's time.
+
+    * ``expected_us``: the estimate (NaN: unknown).
+    * ``high_us``: the estimate's upper bound.
+    * ``guess_us``: the guess by which work is ordered.
+    """
 
     expected_us: Floats
     high_us: Floats
@@ -104,7 +109,8 @@ def main() -> int:
 def read(inputs: Sequence[str], device: str) -> Iterator[Known]:
     """Yield the problems of each input.
 
-    A table of defaults and bests is a set of its own.  All other inputs are read together, one set per device and kind.
+    Each table of defaults and bests is a set of its own.  All other inputs are read together, as one set per device and
+    kind.
     """
     tables = [x for x in inputs if Path(x).is_file() and x.endswith(".csv") and columns(x) >= COLUMNS]
     for path in tables:
@@ -139,7 +145,7 @@ def of_table(path: str) -> tuple[list[str], Floats, Floats]:
 
 
 def product(row: Mapping[str, str]) -> GemmProblem:
-    """Return the product of a row: batch count 1, columns without gaps, and beta 0 (no C is added)."""
+    """Return the product of a row: batch count 1, columns without gaps, beta 0 (no C is added)."""
     dtype = TYPES[row["type"]]
     sizes = {name: int(row[name]) for name in ("m", "n", "k")}
     types = {"a_type": dtype, "b_type": dtype, "d_type": "f32_r", "compute_type": "f32_r"}
@@ -148,9 +154,9 @@ def product(row: Mapping[str, str]) -> GemmProblem:
 
 
 def of_texts(name: str, device: str, texts: list[str], best_us: Floats, default_us: Floats) -> Iterator[Known]:
-    """Yield the products and the convolutions of a device as sets.
+    """Yield sets of products and convolutions of a device.
 
-    Convolutions are split by direction, and grouped convolutions are apart from the others.
+    Convolutions are split by direction, and grouped convolutions are in sets of their own.
     """
     for kind in sized(texts):
         base_us, parts = kind.base_us(device), dict[str, list[tuple[str, Ints]]]()
@@ -190,9 +196,9 @@ def table(known: Known, folds: int) -> Iterator[dict[str, object]]:
 
 
 def estimated(known: Known, folds: int, count: int | None = None, shuffled: bool = False) -> Guesses:
-    """Estimate each fold from the others.
+    """Estimate the times of each fold from the other folds.
 
-    ``count`` limits the measured problems to a random sample of that size.  ``shuffled`` permutes the measured times.
+    ``count`` limits the measured problems to a random sample of this size.  ``shuffled`` permutes the measured times.
     """
     random = np.random.default_rng(7)
     expected, high, guess = (np.full(len(known.best_us), np.nan) for _ in range(3))
@@ -219,7 +225,7 @@ def estimated(known: Known, folds: int, count: int | None = None, shuffled: bool
 
 
 def judged(name: str, known: Known, guesses: Guesses) -> dict[str, object]:
-    """Return one row of the table."""
+    """Compare the estimates with the best times, and return one row of the table."""
     there = np.isfinite(guesses.guess_us)
     error = np.log(guesses.guess_us[there] / known.best_us[there])
     bounded = np.isfinite(guesses.high_us)
@@ -247,8 +253,8 @@ def judged(name: str, known: Known, guesses: Guesses) -> dict[str, object]:
 def area(score: Floats, true: Sequence[bool] | Floats) -> float | None:
     """Return the area under the curve of true against false positives.
 
-    It is the probability that a true problem scores higher than a false one.  Returns None if all are true or all
-    false.
+    The area is the probability that a true problem scores higher than a false problem.  Return None if all problems are
+    true or all are false.
     """
     yes = np.asarray(true, dtype=bool)
     if yes.all() or not yes.any():

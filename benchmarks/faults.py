@@ -1,12 +1,13 @@
-"""Damage at rest, in numbers: how much of it `check` finds, and which answers it changes without an error.
+"""Damage the files of a store, and count how often `check` finds the damage and how often answers change silently.
 
     python benchmarks/faults.py                          # deletions and truncations of every file, 400 flipped bits
     python benchmarks/faults.py --code ../before         # the same, with the code of another checkout
 
-A few sample logs become three stores: in one, files have parts of their own; one has joint parts; one is compacted.  In
-each of them, one log is forgotten at the end, and each holds findings.  A fault changes one file, and is taken back
-before the next fault.  Three kinds of files are counted apart: parts; commits (row files, manifests, findings and lists
-of forgotten attempts); inventories.  Prints a table in Markdown.  The same ``--seed`` makes the same choices.
+Three stores are made from a few sample logs.  In the first, each log has a part file of its own.  In the second,
+several logs share a part file.  The third is compacted.  In each store, one log is forgotten at the end, and each store
+holds findings.  A fault changes one file, and is taken back before the next fault.  Three kinds of files are counted
+separately: parts; commits (row files, manifests, findings and lists of forgotten attempts); inventories.  Prints a
+table in Markdown.  The same ``--seed`` makes the same choices.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ def made(kind: str, folder: Path) -> Any:
 
 
 def answers(url: str) -> tuple[dict[str, list[str]], int]:
-    """Return the rows of each view, and how many views end in an error."""
+    """Return the rows of each view, and the number of views that end in an error."""
     from logparse.store import open_store
     from logparse.store.schema import VIEWS
 
-    try:  # read all views at once, which takes half the time
+    try:  # All views are read at once first, because that takes half the time.
         with open_store(url).reading() as con:
             return {view: sorted(map(str, con.execute(f"select * from {view}").fetchall())) for view in VIEWS}, 0
-    except Exception:  # then read them one by one
+    except Exception:  # If that fails, they are read one by one.
         pass
     out: dict[str, list[str]] = {}
     errors = 0
@@ -73,7 +74,7 @@ def answers(url: str) -> tuple[dict[str, list[str]], int]:
         try:
             with open_store(url).reading(f"select * from {view}") as con:
                 out[view] = sorted(map(str, con.execute(f"select * from {view}").fetchall()))
-        except Exception:  # any error counts, because the user then sees no answer
+        except Exception:  # Any error counts, because the user then sees no answer.
             errors += 1
     return out, errors
 
@@ -83,12 +84,12 @@ def found(url: str) -> bool:
 
     try:
         return bool(open_store(url).damage())
-    except Exception:  # a traceback reveals the damage, too
+    except Exception:  # A traceback shows the damage, too.
         return True
 
 
 def without(data: bytes, rng: random.Random) -> None:
-    """Delete the file: return None."""
+    """Delete the file.  Return None, the file's new content."""
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:
@@ -102,9 +103,9 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
 
 
 def tried(url: str, files: Iterator[Path], fault: Callable[[bytes, random.Random], bytes | None], seed: int) -> str:
-    """Try a fault on each file and take it back.
+    """Damage each file in one way, and undo the damage.
 
-    Returns cells of the table: the numbers of faults, of faults that `check` found, of faults with an error, and of
+    Return cells of the table: the numbers of faults, of faults that `check` found, of faults with an error, and of
     faults that changed an answer.
     """
     wanted, _ = answers(url)
@@ -145,7 +146,7 @@ def main() -> int:
             parts = [path for path in every if path not in {*commits, *inventories} and path.suffix == ".parquet"]
             for name, files in (("parts", parts), ("commits", commits), ("inventories", inventories)):
                 rng = random.Random(options.seed)
-                # stores of earlier code have no inventories
+                # Stores of earlier versions of the code have no inventories.
                 flips = options.flips // (1 if name == "parts" else 4) if files else 0
                 chosen = [rng.choice(files) for _ in range(flips)]
                 for what, fault, of in (("deleted", without, files), ("cut", cut, files), ("a bit", flipped, chosen)):

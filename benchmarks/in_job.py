@@ -1,12 +1,12 @@
-"""Does a call gain in the job what a replay predicts? On a GPU, over the calls of six models.
+"""Test whether calls of a job gain what a replay predicts. Needs a GPU; runs the calls of six models.
 
     python benchmarks/in_job.py                                      # one H200, below 8 minutes
-    python benchmarks/in_job.py --device cpu --smoke --models gpt2   # whether it runs: tiny sizes, no target is tested
+    python benchmarks/in_job.py --device cpu --smoke --models gpt2   # tests only that it runs: tiny sizes, no target
 
 Each model (``job_models.py``: ResNet-50, ResNeXt-50, RegNetY, GPT-2, Llama, ViT; random weights) is trained for a few
 steps under ``torch.profiler``.  It runs unchanged, and with settings that give its calls other solutions: another
-preferred BLAS library, channels_last.  Default and settings take turns, so each call has several times in the job with
-either solution.  Their ratio is the call's gain *in the job*. The same pairs (``Default`` and
+preferred BLAS library, channels_last.  The default and the settings run in turns, so each call has several times in the
+job with each of its two solutions.  Their ratio is the call's gain *in the job*. The same pairs (``Default`` and
 ``torch:blas=…`` or ``torch:layout=NHWC,stored``) are also confirmed as ``logparse replay`` confirms them, in fresh
 processes, with cold operands (the default) and with hot operands.
 
@@ -60,18 +60,18 @@ from logparse.model import ConvProblem, Problem, Solution, problem_from_text
 from logparse.store import Store, open_store
 
 IN_JOB = 0.056
-"""Standard deviation of a call's log ratio in a job, about the replay's log ratio.
+"""Standard deviation of a call's log ratio in a job around the replay's log ratio.
 
-In a job, other kernels have used the caches, the clock and the instruction cache before, and other kernels run beside
-the call.  The value is the root mean square over 129 calls of five models on an H200, of any length
-(``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``).  Fitted without one of the models, it covers 95 % of
-that model's calls.
+A call behaves differently in a job, because other kernels have used the caches, the clock and the instruction cache
+before, and other kernels run beside the call.  The value is the root mean square over 129 calls of five models on an
+H200, of any length (``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``).  Fitted without one of the models,
+it covers 95 % of that model's calls.
 """
 _NORMAL_975 = 1.959963984540054
 
 LEAST_PAIRS, LEAST_MODELS, LEAST_INSIDE, FLOOR = 50, 4, 0.85, 0.03
 WARM_UP, STEPS = 3, 4
-_START_S = 15.0  # time to start a process: importing torch and opening the device
+_START_S = 15.0  # A process needs this time to start: it imports torch and opens the device.
 
 Key: TypeAlias = tuple[str, str]
 """A problem's text, and the solution that is compared with ``Default``."""
@@ -79,7 +79,7 @@ Key: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that a job runs with.  It makes the calls of ``kind`` run ``solution`` (as a replay names it)."""
+    """Setting of a job that makes the calls of ``kind`` run ``solution`` (in the replay's spelling)."""
 
     name: str
     kind: str = ""
@@ -111,7 +111,7 @@ def settings_of(gpu: bool) -> list[Setting]:
 
 
 class Running:
-    """One model in training."""
+    """Model in training."""
 
     def __init__(self, job: Job, device: torch.device, small: bool) -> None:
         torch.manual_seed(0)
@@ -127,7 +127,7 @@ class Running:
         loss.backward()
 
     def trace(self, setting: Setting, path: Path, steps: int) -> None:
-        """Warm up, then write a profiler's trace of ``steps`` steps with this setting."""
+        """Warm up, then write the profiler's trace of ``steps`` steps with this setting."""
         if self._inputs.dim() == 4:
             layout = torch.channels_last if setting.channels_last else torch.contiguous_format
             self._model = self._model.to(memory_format=layout)
@@ -152,9 +152,9 @@ class Running:
 
 
 def in_any_layout(text: str) -> str:
-    """Remove from a problem's text the layouts, which ``channels_last`` changes.
+    """Remove the layouts from a problem's text, because ``channels_last`` changes them.
 
-    A call then has one text in any layout.
+    So a call has the same text in any layout.
     """
     problem = problem_from_text(text)
     if not isinstance(problem, ConvProblem):
@@ -171,9 +171,9 @@ class Calls:
     layouts: dict[str, str] = field(default_factory=dict)  # a problem's text without layouts → its text by default
 
     def add(self, setting: str, store: Store, run: str) -> None:
-        """Take the times of a trace.
+        """Add the times of a trace.
 
-        Problems are looked up without their layout, because channels_last changes it.
+        Problems are looked up without their layouts, because channels_last changes them.
         """
         tables = tables_of(store, run)
         rows = timings(tables)
@@ -189,7 +189,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Pair:
-    """One call of one model with two solutions.  Times are µs per call, one per trace."""
+    """Call of one model with two solutions.  Times are µs per call, one per trace."""
 
     model: str
     problem: str
@@ -213,9 +213,9 @@ class Pair:
 
 
 def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
-    """Run every model under every setting that concerns its calls, in order and back.
+    """Run every model under every setting that concerns its calls, in order and then in reverse order.
 
-    Returns the pairs of each model's costliest calls.
+    Return the pairs of each model's costliest calls.
     """
     device, store = torch.device(options.device), open_store(str(folder / "store"), create=True)
     settings = settings_of(device.type == "cuda")
@@ -241,14 +241,14 @@ def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
 
 
 def in_turns(pairs: Sequence[Pair]) -> list[Key]:
-    """Return the distinct pairs, with models taking turns, so that a cut anywhere leaves pairs of each model."""
+    """Return the distinct pairs, the models by turns, so that pairs of every model are left if the list is cut off."""
     seen: dict[str, int] = {}
     places = [(seen.setdefault(pair.model, 0), seen.update({pair.model: seen[pair.model] + 1}))[0] for pair in pairs]
     return list(dict.fromkeys(pair.key for _, pair in sorted(zip(places, pairs, strict=True), key=lambda x: x[0])))
 
 
 def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair]:
-    """Return the calls that ran by default and with a setting of their kind, the longest first."""
+    """Return the calls that ran by default and with a setting for their kind, the longest call first."""
     before, texts = calls.times["default"], calls.layouts
     out = [
         Pair(
@@ -271,7 +271,7 @@ def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair
 
 @dataclass(frozen=True)
 class Replay:
-    """Conditions of a process's confirmations."""
+    """Conditions under which a process confirms pairs."""
 
     name: str
     hot: bool = False
@@ -296,7 +296,7 @@ def one_process(
     """Measure every pair once in the calling process, until ``deadline_s`` seconds have passed."""
     started = time.monotonic()
     place = Place(device=device)
-    # the floor keeps pairs from being given up early
+    # The floor is chosen so that no pair is given up early.
     method = Method(blocks=blocks, floor=-1.0, cache="hot" if replay.hot else "cold")
     context = WorkerContext({"torch": Torch(place)}, place, method, lambda what: None)
     out: dict[Key, Pairs] = {}
@@ -310,16 +310,17 @@ def one_process(
             winner: Solution = ways[solution]
             task = ConfirmTask(problem=problem, pick=ways["Default"], winner=winner, turn=turn)
             out[text, solution] = context.run(task).pairs
-        except Exception as error:  # one pair's failure must not lose the record of the others
+        except Exception as error:  # The failure of one pair must not lose the record of the others.
             failed[f"{text} {solution}"] = f"{type(error).__name__}: {error}"
             context.release()
     return Measured(out, failed, dict(context.facts), time.monotonic() - started)
 
 
 def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -> dict[str, list[Measured]]:
-    """Run the processes with cold operands, then one with hot operands, until the moment ``until`` (monotonic, s).
+    """Run the processes with cold operands, then one process with hot operands.
 
-    The first process measures as many pairs as its time allows.  The others measure the same pairs.
+    They should end at the moment ``until`` (monotonic clock, s).  The first process measures as many pairs as its time
+    allows.  The other processes measure the same pairs.
     """
     replays = [COLD] * options.processes + ([] if options.device == "cpu" else [HOT])
     left, out = list(keys), dict[str, list[Measured]]()
@@ -340,7 +341,7 @@ def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -
 
 
 def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
-    """Join the pairs that all processes measured."""
+    """Join the measurements of the pairs that all processes measured."""
     out = {}
     for key in processes[0].pairs:
         if all(key in process.pairs for process in processes):
@@ -355,7 +356,7 @@ def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
 
 
 def in_job(confirmation: Confirmation) -> Interval:
-    """Predict the interval of the pair's ratio in a job, with 95 %.
+    """Predict the interval of the pair's ratio in a job, with 95 % probability.
 
     It is the prediction for one further process, widened by ``IN_JOB`` (the difference between a replay and a job).
     """
@@ -365,7 +366,7 @@ def in_job(confirmation: Confirmation) -> Interval:
 
 
 def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
-    """Return one row per replayed pair of a model: the job's ratio beside the predicted interval."""
+    """Return one row per replayed pair of a model, with the job's ratio and the predicted interval."""
     cold = joined(replays[COLD.name])
     judged = judge_all(cold)[0]
     others = {name: joined(held) for name, held in replays.items() if name != COLD.name}
@@ -411,11 +412,11 @@ def _medians(pairs: Pairs | None) -> list[float] | None:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return counts and shares over three sets of pairs.
+    """Return counts and fractions over three sets of pairs.
 
-    - ``pairs``: all.
-    - ``changed``: the setting changed the kernels.
-    - ``findings``: the kernels changed, and the pair gains or loses at least 3 %.
+    - ``pairs``: all pairs.
+    - ``changed``: pairs in which the setting changed the kernels.
+    - ``findings``: pairs in which the kernels changed and which gain or lose at least 3 %.
     """
     changed = [row for row in rows if row["changed"]]
     found = [row for row in changed if abs(math.log(row["replay_ratio"])) >= math.log1p(FLOOR)]
@@ -445,7 +446,7 @@ def missed(made: Mapping[str, Any]) -> list[str]:
 
 
 def as_if_on_a_gpu(path: Path) -> None:
-    """Give each convolution and product of a CPU's trace kernels of its own length, launched from within it."""
+    """Add to a CPU's trace a kernel for each convolution and product, as long as the operator that launches it."""
     trace = json.loads(path.read_text())
     roles = {"aten::mkldnn_convolution": ("fprop",), "aten::convolution_backward": ("dgrad", "wgrad")}
     roles |= dict.fromkeys(("aten::mm", "aten::addmm", "aten::bmm"), ("gemm",))
@@ -481,7 +482,7 @@ def environment(device: str) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, measure, write the record, and print the shares.  Returns 1 if a requirement is not met."""
+    """Run, measure, write the record, and print the numbers.  Return 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--models", nargs="+", choices=tuple(JOBS), default=list(JOBS))

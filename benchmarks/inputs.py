@@ -1,4 +1,4 @@
-"""Inputs of the GPU records: GEMMs of a log, convolutions of a find-db or of models (no store, no DuckDB)."""
+"""Read the inputs of the GPU records: GEMMs of a log, convolutions of a find-db or of models (no store, no DuckDB)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _lines(stream: BinaryIO) -> Iterator[str]:
 
 @dataclass
 class Gemms:
-    """Distinct GEMMs of a log with the number of their calls, and workspaces and picks by problem text."""
+    """Distinct GEMMs of a log with the number of their calls, and with workspaces and picks by problem text."""
 
     calls: Counter[Problem] = field(default_factory=Counter)
     workspaces: dict[str, int] = field(default_factory=dict)
@@ -59,12 +59,12 @@ class Gemms:
 
     @property
     def problems(self) -> list[Problem]:
-        """Problems, those with most calls first."""
+        """Problems, the most called first."""
         return [problem for problem, _ in self.calls.most_common()]
 
     @property
     def about(self) -> Mapping[str, Mapping[str, Any]]:
-        """Facts that the record holds beside a problem's result: calls and logged picks."""
+        """Facts that the record holds in addition to a problem's result: number of calls and logged picks."""
         return {
             problem.text: {"calls": count, "logged_picks": sorted(self.picks.get(problem.text, ()))}
             for problem, count in self.calls.items()
@@ -100,7 +100,7 @@ def _read(line: str) -> Outcome:
 
 
 def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W") -> list[Problem]:
-    """Return a seeded sample of a find-db's problems of one direction above 2 GFLOP that torch can state."""
+    """Return a seeded sample of a find-db's problems of one direction above 2 GFLOP that torch can run."""
     found = set()
     for line in _lines(_opened(path, "--find-db")):
         try:
@@ -114,9 +114,9 @@ def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W"
 
 
 def slow_wgrads(path: str | None) -> list[Problem]:
-    """Return the W problems of a find-db that ``logparse recommend`` calls slow beside their F and B.
+    """Return the W problems of a find-db that ``logparse recommend`` calls slow in comparison with their F and B.
 
-    The criterion and its defaults are the analyzer's own.  As in the sample, problems are above 2 GFLOP. The problem
+    The criterion and its defaults are the analyzer's own.  Like the sample, problems are above 2 GFLOP.  The problem
     with the largest loss comes first.
     """
     found = [
@@ -162,7 +162,7 @@ def model_convolutions(direction: str, per_model: int, seed: int) -> dict[Proble
 def _convolutions(name: str, direction: str) -> list[Problem]:
     """Return the 2D convolutions of a model.
 
-    With ``direction`` B the convolutions of the images (3 channels) are left out, because images need no gradient.
+    For direction B, the convolutions of the input images (3 channels) are left out, because images need no gradient.
     """
     import torch
     import torchvision
@@ -200,7 +200,7 @@ def _convolution(module: Any, x: tuple[int, ...], y: tuple[int, ...], direction:
 
 @dataclass(frozen=True)
 class _FindDb:
-    """A find-db file as the source of a format."""
+    """Find-db file in the form that a format reads."""
 
     path: str | None
 
@@ -219,7 +219,7 @@ class _FindDb:
 
 
 def _frame(tables: list[pa.Table], *columns: str) -> Any:
-    """Join columns of several tables into one DataFrame of plain strings and numbers."""
+    """Join the columns of several tables into one DataFrame of plain strings and numbers."""
     plain = []
     for table in tables:
         chosen = table.select(list(columns))

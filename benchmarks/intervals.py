@@ -1,4 +1,4 @@
-"""Do the intervals of confirmations cover the truth as often as they should? On a GPU, over pairs of known ratio.
+"""Test whether intervals of confirmations cover the truth often enough. Needs a GPU; the pairs' ratios are known.
 
 Two kinds of pairs are confirmed as ``logparse replay`` confirms them, each by several fresh processes, twice:
 
@@ -10,13 +10,14 @@ Two kinds of pairs are confirmed as ``logparse replay`` confirms them, each by s
 Required:
 
 * At most 6 % of the intervals on copies exclude 1 (of at least 300).
-* A process of the second run lies inside the prediction of the first run in at least 90 % (of at least 200).
-* The other run makes findings between 3 and 5 % again in at least 90 %.
+* In at least 90 % of cases (of at least 200), the ratio of a process of the second run lies inside the first run's
+  prediction.
+* At least 90 % of one run's findings between 3 and 5 % are found again by the other run.
 
 The raw record holds the log ratio of every block of every process.
 
     python benchmarks/intervals.py                         # one H200, about 7 minutes
-    python benchmarks/intervals.py --device cpu --smoke    # whether it runs: a few pairs, no target is tested
+    python benchmarks/intervals.py --device cpu --smoke    # tests only that it runs: a few pairs, no target is tested
 """
 
 from __future__ import annotations
@@ -53,17 +54,20 @@ SHARES = (0.980, 0.975, 0.970, 0.967, 0.964, 0.961, 0.958, 0.955, 0.952, 0.948, 
 SIZES = (512, 768, 1024, 1536, 2048, 3072, 4096)
 _MOST_FLOPS = 1.2e11
 _COPIES_EACH = 16
-_START_S = 12.0  # time to start a process: importing torch and opening the device
+_START_S = 12.0  # A process needs this time to start: it imports torch and opens the device.
 
 Key: TypeAlias = tuple[str, str, int]
 """``copy`` or ``planted``, the problem's text, and a number that tells pairs of one problem apart."""
 
 
 class Known(Torch):
-    """Solutions whose true ratio is known.  ``copy:N`` is the default; ``part:SHARE`` copies that share of the rows."""
+    """Backend of solutions whose true ratio is known.
+
+    ``copy:N`` is the default.  ``part:SHARE`` copies the fraction SHARE of the rows.
+    """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        super().solutions(problem, 1)  # raises an error if torch does not run the problem
+        super().solutions(problem, 1)  # This line raises an error if torch does not run the problem.
         copies = [Solution("copy", str(index)) for index in range(_COPIES_EACH)]
         return copies + [Solution("part", str(share)) for share in (1.0, *SHARES)]
 
@@ -84,7 +88,7 @@ class Known(Torch):
 
 
 class _Unchecked(TorchRunnable):
-    """A runnable without a check, because a copy of rows computes no product."""
+    """Runnable without a check, because a copy of rows computes no product."""
 
     def error(self) -> float:
         return 0.0
@@ -107,7 +111,7 @@ class Pair:
 def pairs_of(smoke: bool, copies: int) -> list[Pair]:
     """Return the pairs in the order of work.
 
-    Copies and planted pairs alternate, so that a cut anywhere leaves both.
+    Copies and planted pairs alternate, so that pairs of both kinds are left if the list is cut off.
     """
     sizes = (64, 96) if smoke else SIZES
     types = ("f32_r",) if smoke else ("bf16_r", "f16_r")
@@ -155,7 +159,7 @@ def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, dead
     """Measure every pair once in the calling process, until ``deadline_s`` seconds have passed."""
     started = time.monotonic()
     place = Place(device=device)
-    method = Method(blocks=blocks, floor=-1.0)  # no pair is given up early, because the intervals are measured here
+    method = Method(blocks=blocks, floor=-1.0)  # No pair is given up early, because the intervals are measured here.
     context = WorkerContext({"known": Known(place)}, place, method, lambda what: None)
     out: dict[Key, Pairs] = {}
     failed: dict[str, str] = {}
@@ -165,7 +169,7 @@ def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, dead
         try:
             task = ConfirmTask(problem=pair.problem, pick=pair.pick, winner=pair.winner, turn=turn)
             out[pair.key] = context.run(task).pairs
-        except Exception as error:  # one pair's failure must not lose the record of the others
+        except Exception as error:  # The failure of one pair must not lose the record of the others.
             failed[str(pair.key)] = f"{type(error).__name__}: {error}"
             context.release()
     return Measured(out, failed, dict(context.facts), time.monotonic() - started)
@@ -174,7 +178,7 @@ def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, dead
 def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, budget_s: float) -> list[Measured]:
     """Measure the pairs in ``total`` fresh processes, one after the other.
 
-    The first process measures as many pairs as its time allows.  The others measure the same pairs.
+    The first process measures as many pairs as its time allows.  The other processes measure the same pairs.
     """
     started, done, left = time.monotonic(), list[Measured](), list(pairs)
     for turn in range(total):
@@ -194,7 +198,7 @@ def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, bud
 
 
 def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pairs]:
-    """Join the pairs of one run over its processes."""
+    """Join the measurements of the pairs of one run over its processes."""
     out = {}
     for pair in pairs:
         held = Pairs((), ())
@@ -205,7 +209,7 @@ def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pa
 
 
 def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, Any]:
-    """Return the required shares with their counts."""
+    """Return the required fractions with their counts."""
     half = len(processes) // 2
     runs = [processes[:half], processes[half : 2 * half]]
     judged = [judge_all(joined(pairs, run)) for run in runs]
@@ -232,9 +236,9 @@ def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, A
 
 
 def prediction(confirmation: Confirmation) -> Interval:
-    """Predict the interval of the ratio in one further process, with 95 %.
+    """Predict the interval of the ratio in one further process, with 95 % probability.
 
-    Its variance is the variance of the mean times n + 1 (n: processes of the confirmation).
+    The variance of the prediction is the variance of the mean × (n + 1), with n processes in the confirmation.
     """
     value = confirmation.speedup.value
     half = math.log(confirmation.speedup.high / value) * math.sqrt(confirmation.processes + 1)
@@ -279,7 +283,7 @@ def _blocks(pairs: Pairs) -> list[int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write the record, and print the shares.  Returns 1 if a requirement is not met."""
+    """Measure, write the record, and print the numbers.  Return 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--budget", type=float, default=430.0, help="seconds in all")

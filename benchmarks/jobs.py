@@ -1,15 +1,15 @@
-"""Do ``tune``'s verdicts on jobs, run as users run them, come true? Promise against outcome, on two GPUs.
+"""Test whether ``tune``'s verdicts on jobs are right. The jobs run as users run them, on two GPUs.
 
     python -m pip download --no-deps --only-binary=:all: --python-version 3.12 --platform manylinux_2_28_x86_64 \\
         --dest wheels duckdb                               # where the machine with the GPUs has none
-    python benchmarks/jobs.py --smoke                      # without a GPU: tiny sizes; do harness and programs run?
+    python benchmarks/jobs.py --smoke                      # without a GPU: tiny sizes, tests only that all runs
     python benchmarks/jobs.py --wheels wheels --budget 570 --results OUT
     python benchmarks/jobs.py --wheels wheels --budget 570 --results OUT2 --rest OUT/jobs-….json    # what is left
     python benchmarks/jobs.py --merge OUT/jobs-….json OUT2/jobs-….json --results benchmarks/results
 
-``--only ddp,fsdp`` names jobs, which begin in that order.  ``generate`` needs transformers.  Each job
-(``job_programs/``) has a process of its own.  Jobs of one GPU run side by side, a GPU each.  A job takes four to nine
-minutes.  Three calls that should fill four GPUs for nine minutes each are
+``--only ddp,fsdp`` names the jobs to run, in this order.  ``generate`` needs transformers.  Each job
+(``job_programs/``) has a process of its own.  Jobs that need one GPU run side by side, each on its own GPU.  A job
+takes four to nine minutes.  Three calls that should fill four GPUs for nine minutes each are
 
     --only ddp,generate,data_loader
     --only fsdp,moe,vision_server,graph_decode
@@ -18,27 +18,28 @@ minutes.  Three calls that should fill four GPUs for nine minutes each are
 The stages of a job:
 
 1. Tune.  ``tune`` runs the job with a profiler, replays, recommends, runs it with the settings that pay, and compares.
-2. If ``tune`` applied nothing, run the job with its best action, named in the program (``apply.model`` too), and let
-   ``verify`` compare.  An action that is promised to cost time is tried as well, because that promise can be wrong,
-   too.
-3. Judge by a *truth* that does not depend on our profiler.  The program itself times its units, without and with the
-   action.  Nothing of ours is in it, except at the start of a turn.  All these processes, up to five of each side, run
-   at the same time.  Each has the device alone for a fraction of a second, in turns, because other work on the host
-   varies.
+2. If ``tune`` applied nothing, run the job with its best action, which the program applies by name (``apply.model``
+   too), and let ``verify`` compare.  The action is tried even if it is predicted to cost time, because that prediction
+   can be wrong, too.
+3. Judge by a *truth*, a measured change that does not depend on our profiler.  The program itself times its units,
+   without and with the action.  None of our code runs in the program, except at the start of a turn.  All these
+   processes, up to five of each side, run at the same time.  They take turns, and each has the device alone for a
+   fraction of a second, because other work on the host varies.
 
-Beside the truth, the record has the step under each action, as ``recommend`` simulates it.  Among the other actions
-that lines of Python apply, the two with the largest simulated change are chosen before anything is measured.  They are
-timed in the same turns (``steps.py --record``).  ``--steps`` does only that: the job is traced, replayed and timed, and
-nothing is judged.  ``--again`` simulates and times kept jobs (``--keep``) again, with the earlier verdicts.
-``--truth-s 0`` leaves their truths as they are.
+In addition to the truth, the record has the time of a step under each action, as ``recommend`` simulates it.  Two other
+actions are timed as well: of all actions that lines of Python apply, those with the largest simulated change.  They are
+chosen before anything is measured, and timed in the same turns (``steps.py --record``).  ``--steps`` does only that:
+the job is traced, replayed and timed, and nothing is judged.  ``--again`` simulates and times jobs again whose folders
+were kept (``--keep``), with the earlier verdicts. With ``--truth-s 0`` their truths are not measured again.
 
 The truth is *faster* if the 95 % interval of the change says so and reaches beyond 1 %, and *slower* likewise.
 "verified" and "faster, not as promised" are right if the truth is faster. "took effect, not faster" and "had no effect"
-are right if it is the same or slower.  The interval may hold both no change and changes that matter.  Then the truth's
-own sign decides: a first-mentioned verdict is undecided or wrong, and one of the others is right or undecided.  Other
-verdicts claim nothing.  Required: nine of ten verdicts are right, and none is "verified" wrongly.
+are right if it is the same or slower.  If the interval holds both 0 and changes beyond 4 %, the measured change
+decides.  If it is faster by more than 1 %, every such verdict is undecided.  Otherwise the first two verdicts are wrong
+and the last two are right.  Other verdicts claim nothing.  Required: nine of ten verdicts are right, and none is
+"verified" wrongly.
 
-The record is written again whenever a job has come further, so that a benchmark that is cut off keeps its results.
+The record is written again after each stage of a job, so that a benchmark that is cut off keeps its results.
 """
 
 from __future__ import annotations
@@ -75,15 +76,15 @@ from analyzers.compare.unit_time import LEAST_TURNS
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
 FLOOR, MOST_SAME = 0.01, 0.04
-"""Bounds of a change that counts as none, as shares of the unit's time.
+"""Bounds of a change that counts as no change, relative to the unit's time.
 
-A change of the truth below ``FLOOR`` counts as no change, because jobs differ by as much between two machines of one
-kind.  An interval that holds 0 counts as "same" if it reaches no further than ``MOST_SAME``.
+A change of the truth below ``FLOOR`` counts as no change, because two machines of one kind differ by as much.  An
+interval that contains 0 counts as "same" if none of its ends is beyond ``MOST_SAME``.
 """
 _RUN_S, _JOB_S, _LEAST_S = 90.0, 540.0, 120.0
-"""Limits in seconds: one run for the truth, one job, and the least time left for a job to begin."""
+"""Limits in seconds: one run for the truth, one job, and the least remaining time in which a job may begin."""
 _OTHERS = 2
-"""Number of further actions of a job whose step is measured."""
+"""Number of other actions of a job that are timed."""
 _SMOKE = {
     "JOB_SMOKE": "1",
     "JOB_SECONDS": "2",
@@ -95,16 +96,18 @@ _SMOKE = {
 FASTER = frozenset({"verified", "faster, not as promised"})
 NOT_FASTER = frozenset({"took effect, not faster", "had no effect"})
 _WALL = re.compile(r"of the wall time of an? \w+ (.*)")
-"""The unit's wall time before and after, in a line of ``verify``."""
+"""Pattern of the line of ``verify`` that states the unit's wall time before and after."""
 VERDICTS = (*FASTER, *NOT_FASTER, "another workload", "time unknown")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A program and its needs.
+    """Program and what it needs.
 
-    They are the number of GPUs, the reason why it cannot run on a CPU, how long it runs its units, and how many of its
-    processes fit into a GPU's memory.
+    * ``gpus``: number of GPUs.
+    * ``only_gpu``: reason why it cannot run on a CPU.
+    * ``seconds``: how long it runs its units.
+    * ``at_once``: how many of its processes fit into a GPU's memory.
     """
 
     program: str
@@ -115,7 +118,7 @@ class Job:
     at_once: int = 12
 
     def command(self, name: str) -> list[str]:
-        """Return the command line as a user types it."""
+        """Return the command line as a user would type it."""
         ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.gpus)]
         return [sys.executable, *(ranks if self.gpus > 1 else []), str(PROGRAMS / self.program), name]
 
@@ -141,7 +144,7 @@ JOBS: Mapping[str, Job] = {
 
 
 def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
-    """Run the job's stages in this process.  ``row.json`` holds how far the job has come."""
+    """Run the job's stages in this process.  ``row.json`` is written after each stage."""
     row: dict[str, Any] = {"job": name, "about": JOBS[name].about, "seconds": {}}
     if options.again:
         row |= json.loads((folder / "row.json").read_text(encoding="utf-8")) | {"seconds": {}}
@@ -159,7 +162,7 @@ def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
 
 
 class _Stages:
-    """Stages of one job.  They fill in ``row``."""
+    """Stages of one job.  Each adds its results to ``row``."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, row: dict[str, Any]) -> None:
         from logparse.store import open_store
@@ -175,7 +178,7 @@ class _Stages:
         row.setdefault("said", self._said)
 
     def done(self) -> Iterator[str]:
-        """Yield the name of each stage when it has ended.  Raises RuntimeError if the job fails."""
+        """Run the stages and yield the name of each when it has ended.  Raises RuntimeError if the job fails."""
         row = self._row
         if self._options.again:
             self._kept()
@@ -203,9 +206,9 @@ class _Stages:
         yield from self._truths()
 
     def _kept(self) -> None:
-        """Simulate the step of a kept job again.
+        """Simulate the step of a job again whose folder was kept.
 
-        If the unchanged step was also timed beside the others, simulate from that time, too.
+        If the unchanged step was also timed in turns with the actions, simulate from that time, too.
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise
@@ -246,10 +249,10 @@ class _Stages:
         row["applied_by"], row["actions"], row["others"] = "nothing", [], _others(found.step, found.actions, [])
 
     def _simulated(self, found: Any, run: str) -> Any:
-        """Return the simulated step in µs, now and under each action. If it is unknown, return the reason as a string.
+        """Return the simulated time of a step in µs, now and under each action.
 
-        ``traced_us`` is the unchanged step with the host and its waits as under the profiler.  In ``scaled_us`` both
-        are scaled.
+        If the time is unknown, return the reason as a string.  ``traced_us`` is the unchanged step as the profiler saw
+        it.  In ``scaled_us``, the host's time and waits are scaled to a run without profiler.
         """
         from analyzers.actions.totals import factors_of
         from analyzers.evidence.runs import tables_of
@@ -282,7 +285,7 @@ class _Stages:
             raise RuntimeError(f"tune ended with {code}")
 
     def _as_if_tuned(self) -> None:
-        """Do the first stages of ``tune``.  Operators of a CPU stand for kernels."""
+        """Do the first stages of ``tune`` on a CPU, whose operators are used in place of kernels."""
         from analyzers.replay.replay import Options, replay
         from analyzers.replay.results import Method
         from analyzers.replay.scheduler import Limits
@@ -314,9 +317,10 @@ class _Stages:
             raise RuntimeError(f"the job ended with {code}")
 
     def _applied(self) -> tuple[str, str, list[str], Any]:
-        """Find the actions that ``tune`` applied. If it applied none, run the job with its best action, named.
+        """Find the actions that ``tune`` applied.  If ``tune`` applied none, run the job with its best action.
 
-        Returns the runs before and after, the actions of the run after, and the effect of its override files.
+        Return the runs before and after, the actions of the run after, and the action of its override files (None: no
+        files).
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.apply_module import without_a_change
@@ -347,7 +351,7 @@ class _Stages:
         return before, after, [best.action.name], None
 
     def _judged(self, before: str, after: str, names: Sequence[str], files: Any) -> dict[str, Any]:
-        """Return the words and numbers of ``verify`` for the two runs."""
+        """Return the verdict and the numbers of ``verify`` for the two runs."""
         from analyzers.compare.actions import lines, verify_actions
         from analyzers.evidence.runs import tables_of
         from analyzers.tune.by_turns import MOST_PAIRS, PAIRS, by_turns
@@ -371,9 +375,9 @@ class _Stages:
         return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
 
     def _truths(self) -> Iterator[str]:
-        """Time runs without and with the action in turns, and runs with other actions.
+        """Time runs without the action, with it, and with other actions, in turns.
 
-        If no action is applied, only the unchanged job runs, for its time.
+        If no action is applied, only the unchanged job and other actions are timed.
         """
         from logparse.capture import with_overrides
 
@@ -382,7 +386,7 @@ class _Stages:
             sides["after"] = (self._command, {**self._environ, **self._named})
         elif self._row["actions"]:
             sides["after"] = with_overrides.applied(self._command, self._folder / "applied", self._environ)
-        # One pair of starts shows no spread, so two of each side run if another action still fits.
+        # Two copies of each side run if another action still fits, because one pair of starts shows no spread.
         room = self._at_once // 2 - len(sides)
         for name in self._row["others"][: room if room > 0 else _OTHERS]:
             sides[name] = (self._command, {**self._environ, **self._applying(name)})
@@ -403,7 +407,10 @@ class _Stages:
         yield "truth"
 
     def _beside(self) -> dict[str, Any]:
-        """Return the step under each action, simulated from the unchanged step's time beside the others."""
+        """Return the simulated step under each action.
+
+        The simulation begins with the time that the unchanged step had in turns with the actions.
+        """
         from analyzers.job.step.answer import Step, answer, traced_step
 
         held = traced_step(self._tables)
@@ -422,9 +429,9 @@ def _as_device(path: Path) -> None:
 
 
 def _best(actions: Sequence[Any]) -> Any:
-    """Return the best action of ``apply.py`` that pays.
+    """Return the best action of ``apply.py``: of the actions that pay, the one with the largest saving.
 
-    Else return the action with the best saving.  None: no action.
+    If none pays, return the action with the largest saving.  Return None if there is no action.
     """
     from analyzers.recommend.apply_module import has_lines
 
@@ -440,13 +447,13 @@ def _offer(x: Any) -> dict[str, Any]:
 
 
 def _verdict(said: Sequence[str]) -> str | None:
-    """Return the verdict in the first line of ``tune``'s ending: "tune: VERDICT…: kept"."""
+    """Return the verdict that the last lines of ``tune`` state, in the form "tune: VERDICT…: kept"."""
     ending = next((x.removeprefix("tune: ") for x in reversed(said) if x.startswith("tune: ")), "")
     return next((x for x in sorted(VERDICTS, key=len, reverse=True) if ending.startswith(x)), None)
 
 
 def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[str]:
-    """Return the actions that were not applied alone and whose simulated change of the step is largest."""
+    """Return the actions with the largest simulated change of the step, without an action that was applied alone."""
     if step is None or isinstance(step, str):
         return []
     from analyzers.recommend.apply_module import has_lines
@@ -457,7 +464,7 @@ def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[s
 
 
 class _Run:
-    """A run of the program without our profiler.  It does its units turn by turn once all runs are ready."""
+    """Run of the program without our profiler.  The program does its units turn by turn once all runs are ready."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
         folder.mkdir()
@@ -468,18 +475,21 @@ class _Run:
             self._process = subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT)
 
     def ready(self) -> None:
-        """Wait until the run is ready.  Raises RuntimeError if it ends or takes too long."""
+        """Wait until the run is ready.  Raises RuntimeError if the program ends or takes too long."""
         self._awaited("ready", _RUN_S)
 
     def turn(self) -> dict[str, Any]:
-        """Let the program do its next turn, and return its report on the units.  Raises RuntimeError if it ends."""
+        """Let the program do its next turn, and return its report on the units.
+
+        Raises RuntimeError if the program ends.
+        """
         (self._folder / f"{self._turn}.go").touch()
         found = self._awaited(f"{self._turn}.json", _RUN_S)
         self._turn += 1
         return dict(json.loads(found.read_text(encoding="utf-8")))
 
     def end(self) -> None:
-        """Let the program end by itself.  If it does not end within 4 s, end it."""
+        """Let the program end by itself.  If the program does not end within 4 s, kill it."""
         (self._folder / "end").touch()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(4)
@@ -498,10 +508,12 @@ class _Run:
 def _by_turns(
     runs: Sequence[tuple[str, Sequence[str], Mapping[str, str]]], seconds: float, folder: Path
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Start all runs at once and make them ready. Then they have the device one after another, for so many seconds.
+    """Start all runs at once and wait until they are ready.
 
-    Every other turn has the opposite order.  Yields the place of a run and its report on each turn.  The first turn is
-    a warm-up.
+    Then let them take turns on the device for so many seconds.
+
+    Every other turn has the opposite order.  Yield the number of a run and its report on each turn.  The first turn is
+    a warm-up and is left out.
     """
     held: list[_Run] = []
     with tempfile.TemporaryDirectory(dir=folder, prefix="truth-") as place:
@@ -533,7 +545,7 @@ def _last_lines(path: Path) -> str:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
-    """End a process and the processes that it started.  A launcher with enough time ends its ranks itself."""
+    """End a process and the processes that it started.  A launcher that gets enough time ends its ranks itself."""
     held = list(_below(process.pid))
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.terminate()
@@ -559,7 +571,7 @@ def _below(pid: int) -> Iterator[int]:
 
 
 class _Devices:
-    """GPUs of the machine.  A job waits until it gets as many as it needs, behind the jobs that came before it."""
+    """GPUs of the machine.  A job waits until it gets as many GPUs as it needs, after the jobs that came before it."""
 
     def __init__(self, count: int) -> None:
         shown = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -587,7 +599,7 @@ class _Devices:
 def all_jobs(
     names: Sequence[str], options: argparse.Namespace, folder: Path, record: dict[str, Any], out: Path
 ) -> None:
-    """Run the jobs side by side, as far as there are GPUs.  The record is written as they go on."""
+    """Run the jobs side by side on the available GPUs.  The record is written after each stage."""
     deadline = time.monotonic() + options.budget
     devices, lock = _Devices(2 if options.smoke else record["environment"]["gpus"]), threading.Lock()
     rows: dict[str, dict[str, Any]] = record["jobs"]
@@ -617,7 +629,7 @@ def all_jobs(
             continue
         threads.append(threading.Thread(target=lane, args=(name,), daemon=True))
         threads[-1].start()
-        time.sleep(0.2)  # keeps their order, in which jobs of two GPUs come first
+        time.sleep(0.2)  # Jobs of two GPUs come first, and keep that order.
     for thread in threads:
         thread.join()
 
@@ -670,8 +682,8 @@ def _watched(
 def truth(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the unit's times in µs without and with the action, and the change with its interval.
 
-    The program itself took the times.  One copy of each side makes a pair of runs side by side.  Turns are compared as
-    ``tune`` compares them.  Returns None without times.
+    The program itself took the times.  Copy i of one side and copy i of the other side are a pair of runs.  Turns are
+    compared as ``tune`` compares them.  Return None without times.
     """
     found = compared(row.get("truth", {}), "after")
     if found is None:
@@ -757,7 +769,10 @@ def _ms(us: float | None) -> str:
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge records into one of all jobs.  If several records hold a job, the last one that did not fail counts."""
+    """Merge records into one record of all jobs.
+
+    If several records hold a job, the last record in which the job did not fail is taken.
+    """
     rows: dict[str, Any] = {}
     for name, row in (x for record in records for x in record["jobs"].items()):
         if name not in rows or "failed" not in row or "failed" in rows[name]:
@@ -794,7 +809,10 @@ def _written(record: Mapping[str, Any], path: Path) -> None:
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
-    """Return the jobs to run in the order of ``--only``, else of ``JOBS``, in which jobs of two GPUs come first."""
+    """Return the jobs to run, in the order of ``--only``.
+
+    Without ``--only``, the order is that of ``JOBS``, where jobs of two GPUs come first.
+    """
     names = options.only.split(",") if options.only else list(JOBS)
     if unknown := [x for x in names if x not in JOBS]:
         raise SystemExit(f"--only {','.join(unknown)}: there is {', '.join(JOBS)}")
@@ -803,7 +821,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the jobs, write the record, and print the table.  Returns 1 if a requirement is not met."""
+    """Run the jobs, write the record, and print the table.  Return 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="names of jobs, joined by commas (default: all)")
     parser.add_argument("--rest", type=Path, help="a record: the jobs that it has are left out, unless they failed")

@@ -1,9 +1,9 @@
-"""From traces of torch.profiler to an answer, beside AMD-AGI/TraceLens: wall time, CPU and memory, in turns.
+"""Compare logparse with AMD-AGI/TraceLens on traces of torch.profiler: wall time, CPU time and memory.
 
     python benchmarks/traces.py TRACES --rival VENV/bin/TraceLens_generate_perf_report_pytorch
     python benchmarks/traces.py TRACES --rival … --before CHECKOUT --rounds 5 --only mi300
 
-TRACES is a folder.  For the table in docs/results.md it is ``tests/traces`` of a checkout of TraceLens.  A file counts
+TRACES is a folder.  For the table in docs/results.md it is ``tests/traces`` of a checkout of TraceLens.  A file is used
 if it holds kernels and is no capture of a graph (``capture_traces``).  For each trace and round these programs run one
 after the other, each as a process of its own, and in the opposite order in every second round:
 
@@ -40,7 +40,7 @@ from processes import Cost, cost
 ROOT = Path(__file__).absolute().parents[1]
 KERNEL = re.compile(rb'"cat":\s*"kernel"')
 FASTER, LIGHTER = 4.0, 4.0
-"""Goals: how many times faster than the rival, and by what factor its memory is larger."""
+"""Goals: the rival's wall time divided by ours, and the rival's memory divided by ours."""
 CPU_S = 1.5
 """Goal for ``recommend`` on a store of one trace, CPU seconds."""
 
@@ -67,7 +67,7 @@ def main() -> int:
     found = {str(x.relative_to(folder)): x for x in with_kernels(folder) if given.only in str(x)}
     trees = {"ours": ROOT, **({"before": given.before.absolute()} if given.before else {})}
     out = given.out.absolute() if given.out else ROOT / "benchmarks" / "results" / f"traces-host-{now[:10]}.json"
-    # because `python -m` takes modules of the working folder before modules of PYTHONPATH
+    # This setting is needed because `python -m` prefers modules of the working folder to modules of PYTHONPATH.
     os.chdir(tempfile.gettempdir())
     print(*head("before" in trees), sep="\n")
     for number, (name, path) in enumerate(found.items()):
@@ -112,7 +112,7 @@ def compared(path: Path, trees: Mapping[str, Path], rival: Path, rounds: int) ->
 
 
 def answer(path: Path, folder: str) -> dict[str, list[str]]:
-    """Return our commands for one trace."""
+    """Return our commands for one trace: ingest the trace, then recommend."""
     program = [sys.executable, "-m", "logparse"]
     store = ["--store", f"{folder}/store"]
     return {
@@ -128,7 +128,10 @@ def report(rival: Path, path: Path, folder: str) -> dict[str, list[str]]:
 
 
 def environment(tree: Path | None) -> dict[str, str]:
-    """Return the environment of a program: Python keeps bytecode, and imports modules of the checkout."""
+    """Return the environment of a program.
+
+    Python keeps bytecode, and imports the modules of the checkout.
+    """
     out = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     return out if tree is None else {**out, "PYTHONPATH": str(tree)}
 
@@ -141,9 +144,9 @@ def ran(command: Sequence[str], env: Mapping[str, str]) -> Cost:
 
 
 def medians(trace: Mapping[str, Any], program: str, *verbs: str) -> dict[str, float]:
-    """Return median wall and CPU seconds of a program's commands together, and the MB of the larger command.
+    """Return median wall and CPU seconds of a program's commands together, and the MB of the command that needs most.
 
-    ``verbs`` limits the commands; without it all count.
+    ``verbs`` selects commands; without ``verbs`` all are added up.
     """
     rounds = [[cost for verb, cost in x[program].items() if verb in verbs or not verbs] for x in trace["rounds"]]
     return {
@@ -161,7 +164,7 @@ def head(before: bool = False) -> list[str]:
 
 
 def line(name: str, trace: Mapping[str, Any]) -> str:
-    """Return a trace's row of the table: medians, and how many times as much the rival takes."""
+    """Return a trace's row of the table: our medians, and the rival's as a multiple of ours."""
     rival, ours = medians(trace, "rival"), medians(trace, "ours")
     ingest, answered = (medians(trace, "ours", verb)["cpu_s"] for verb in ("ingest", "recommend"))
     cells = [
@@ -179,7 +182,7 @@ def line(name: str, trace: Mapping[str, Any]) -> str:
 
 
 def summary(traces: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return how many of the traces meet each goal, as text."""
+    """Return text on how many of the traces meet each goal."""
     pairs = [(medians(x, "rival"), medians(x, "ours")) for x in traces.values()]
     answers = [medians(x, "ours", "recommend")["cpu_s"] for x in traces.values()]
     faster = sum(rival["wall_s"] >= FASTER * ours["wall_s"] for rival, ours in pairs)
