@@ -10,8 +10,8 @@
 They need no store and no DuckDB.
 
 ``gemms`` measures every GEMM of a cuBLASLt or hipBLASLt log (Trace, bench or profile lines): the library's pick against
-the best of its heuristic list.  It fails if the median regret exceeds 1.05: over ordinary shapes that would be an error
-of measurement.
+the best of its heuristic list.  It fails if the median regret exceeds 1.05, because over ordinary shapes that would be
+an error of measurement.
 
 ``wgrads`` measures a seeded sample of backward-weight convolutions of a MIOpen find-db above 2 GFLOP: PyTorch's
 default, benchmark mode, channels_last with and without its transposes, and all of cuDNN's plans.  ``logparse
@@ -69,7 +69,7 @@ KINDS = {"W": "wgrads", "F": "fprops", "B": "dgrads"}
 
 
 def main() -> int:
-    """Parse, measure, write the record, print a summary."""
+    """Parse the command line, measure, write the record, and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", choices=("gemms", "wgrads"))
     parser.add_argument("--log", help="cuBLASLt or hipBLASLt log with Trace, bench or profile lines (.gz allowed)")
@@ -147,7 +147,7 @@ def _replayed(
     workspaces: Mapping[str, int],
     budget_s: float,
 ) -> tuple[list[Outcome], bool]:
-    """Race and confirm in fresh processes.  Returns the outcomes, and whether the budget sufficed."""
+    """Race and confirm in fresh processes.  Return the outcomes, and whether the budget sufficed."""
     outcomes: list[Outcome] = []
 
     def sink(outcome: Outcome, device: str) -> None:
@@ -237,10 +237,7 @@ def _record(
 
 
 def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the results for the problems that the find-db shows as slow.
-
-    Each measured problem is in one of two lists.
-    """
+    """Return the results for the problems that the find-db shows as slow, as two lists: confirmed here and not."""
     measured = {row["problem"]: row for row in record["results"] if row["pick"]}
     tried = {row["problem"]: row for row in record["confirmations"]}
     confirmed: list[dict[str, Any]] = []

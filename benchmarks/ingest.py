@@ -1,4 +1,4 @@
-"""How fast logs become a store, compared with shell tools in the same run, which take turns with it.
+"""Measure how fast logs are ingested, in turns with shell tools that read the same logs.
 
     python benchmarks/ingest.py                    # 1 GB of each kind (find-db and trace-json 500 MB), three rounds
     python benchmarks/ingest.py --gigabytes 10 --kinds bench adversarial --rounds 1
@@ -14,13 +14,13 @@ Kinds:
 - ``trace-json``: events of a real torch.profiler trace, repeated with other ids and times.
 
 Rivals are ``sort | uniq -c`` for bench, ``sed | sort | uniq -c`` and mawk for trace, and ``json.load`` for trace-json.
-``wc -l`` shows the limit of any reader.  Prints MB/s, ratios of the medians, and the peak memory (sum of PSS over all
-processes), which comes from a call that is not timed.  ``--record FILE`` appends the output to a file;
-``benchmarks/results/ingest.txt`` holds such records.
+``wc -l`` shows the limit of any reader.  The output has MB/s, ratios of the medians, and the peak memory (sum of PSS
+over all processes).  The memory is measured in a call that is not timed.  ``--record FILE`` appends the output to a
+file; ``benchmarks/results/ingest.txt`` holds such records.
 
-A time covers a whole call, including start and end of the program, as for a user.  The environment is plain: it lacks
-what a developer's environment starts from ``.pth`` files.  An earlier call on the log's first MB, which is not timed,
-has compiled the modules, whatever PYTHONDONTWRITEBYTECODE is here.
+A time covers a whole call, including start and end of the program, as for a user.  The programs run in a new
+environment, without the code that a developer's environment starts from ``.pth`` files.  An earlier call on the log's
+first MB, which is not timed, compiles the modules, whatever PYTHONDONTWRITEBYTECODE is.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def bench_line(m: int, n: int, k: int, trans: str, index: int) -> str:
 
 
 def trace_line(m: int, n: int, k: int, trans: str, index: int) -> str:
-    """Return a template of a trace line: ``%s`` for the clock, ``%x`` for six addresses."""
+    """Return a template of a trace line, with ``%s`` for the clock and ``%x`` for six addresses."""
     a, b = ((k, m) if trans[0] == "T" else (m, k)), ((n, k) if trans[1] == "T" else (k, n))
     return (
         "[%s][HIPBLASLT][4242][Trace][rocblaslt_matmul] A=0x%x"
@@ -222,7 +222,7 @@ def timed(command: str, environment: Mapping[str, str]) -> float:
 def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
     """Run a shell command and return its seconds and the peak PSS of its processes, in bytes.
 
-    Sampling the PSS takes time, so the seconds are too many.
+    The seconds are longer than those of ``timed``, because reading the PSS takes time.
     """
     started = time.monotonic()
     child = subprocess.Popen(["bash", "-c", command], stdout=subprocess.DEVNULL, env=environment)
@@ -234,7 +234,7 @@ def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
 
 
 def machine() -> Iterator[str]:
-    """Yield lines that describe the machine of the figures."""
+    """Yield lines that describe the machine on which the times were measured."""
     info = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
     counter = "Python" if isinstance(new_counter((), (), ()), PlainCounter) else "native code"
@@ -245,10 +245,10 @@ def machine() -> Iterator[str]:
 
 
 class Program:
-    """The program as a command line, and an environment for it."""
+    """The program logparse as a command line, and an environment for it."""
 
     def __init__(self, folder: Path) -> None:
-        """Make a plain environment in the folder.  Python keeps its bytecode in the folder, too."""
+        """Make an environment without a developer's packages in the folder.  Python also keeps its bytecode there."""
         venv.create(folder / "plain", with_pip=False)
         path = [str(ROOT), *(entry for entry in sys.path if entry.endswith("site-packages"))]
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -269,7 +269,7 @@ class Program:
 def measure(log: Path, kind: str, folder: Path, rounds: int, rivals: bool) -> tuple[float, list[str]]:
     """Measure the ingest and its rivals, which take turns.
 
-    Returns the MB/s of the ingest, and lines to print.
+    Return the MB/s of the ingest, and lines to print.
     """
     store, out = folder / "store", folder / "counts.txt"
     program = Program(folder)

@@ -1,4 +1,4 @@
-"""Are findings repeatable, and does the method report false ones? (``gpu_replay.py --repeat`` and ``--null``)
+"""Test whether findings are repeatable, and how many are false (``gpu_replay.py --repeat`` and ``--null``).
 
 ``COPIES`` is a backend whose solutions are all PyTorch's default under other names. Every confirmed finding among them
 is false.
@@ -33,7 +33,7 @@ from logparse.model import DEFAULT, Problem, Solution
 LEAST_AGAIN, MOST_FALSE = 0.95, 0.01
 COPIES_EACH, PAIRS = 8, 300
 SHARE_OF_RACES = 0.4
-"""Share of the budget of ``--null`` that races get. The rest is for forced confirmations."""
+"""Fraction of the budget of ``--null`` that races get.  The rest is for forced confirmations."""
 
 Replayed: TypeAlias = Callable[
     [argparse.Namespace, Sequence[str], Sequence[Problem], Mapping[str, int], float], tuple[list[Outcome], bool]
@@ -51,7 +51,7 @@ class CopiesOfDefault:
         return dict(self._inner.environment()) | {"null": "1"}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        self._inner.solutions(problem, 1)  # raises an error if torch does not run the problem
+        self._inner.solutions(problem, 1)  # This line raises an error if torch does not run the problem.
         return [Solution("copy", str(index)) for index in range(min(limit, COPIES_EACH))]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
@@ -91,7 +91,7 @@ def verdicts(outcomes: Sequence[Outcome]) -> Replay:
 
 
 def compared(first: Replay, second: Replay) -> dict[str, Any]:
-    """Count the findings of the first run that the second run makes too, over the problems of both."""
+    """Count the first run's findings that the second run finds again, over the problems of both runs."""
     common = first.raced & second.raced
     found = first.kept & common
     again = found & second.kept
@@ -115,7 +115,7 @@ def repeat(
     workspaces: Mapping[str, int],
     replayed: Replayed,
 ) -> int:
-    """Run the same replay twice, each in half of the budget."""
+    """Run the same replay twice, each time in half of the budget."""
     started, runs = time.monotonic(), []
     for turn in (1, 2):
         print(f"-- run {turn} of 2: {len(problems)} problems", flush=True)
@@ -190,7 +190,7 @@ def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: 
 def _upper(count: int, trials: int) -> float:
     """Return Clopper and Pearson's one-sided upper bound, found by bisection.
 
-    It is the share at which at most ``count`` events in ``trials`` have a probability of 5 %.
+    The bound is the fraction at which ``count`` or fewer events in ``trials`` have a probability of 5 %.
     """
     low, high = 0.0, 1.0
     for _ in range(50):

@@ -1,12 +1,12 @@
-"""Cost of the observer: an outermost call of a module, a module within it, and a step of an optimizer.
+"""Measure what the observer costs per outermost call of a module, per module within it, and per optimizer step.
 
     python benchmarks/observer_cost.py                 # on the GPU, if there is one
     python benchmarks/observer_cost.py --device cpu
 
-A plain and an observed process run at the same time and measure in turns, so that other work on the machine affects
-both alike.  Each measures three loops many times and keeps the least time of each loop.  The cost is the difference of
-the two processes.  The share of a step is the cost of one outermost call with 150 modules within it (as in GPT-2) plus
-one step of an optimizer, divided by 30 ms.
+A process without the observer and a process with it run at the same time and measure in turns, so that other work on
+the machine affects both alike.  Each process measures three loops many times and keeps the least time of each loop.
+The cost is the difference of the two processes.  The share of a step is the cost of one outermost call with 150 modules
+within it (as in GPT-2) plus one step of an optimizer, divided by 30 ms.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 LIMITS = {"outermost_us": 40.0, "inner_us": 1.5, "step_share": 0.001}
-"""Limits: µs of an outermost call, µs of a module within it, share of a step of 30 ms."""
+"""Limits: µs per outermost call, µs per module within it, and fraction of a step of 30 ms."""
 INNER, ROUNDS, CALLS, STEP_US = 150, 40, 60, 30e3
 
 
 def child(device: str) -> None:
-    """Measure a round of each loop for each line of standard input."""
+    """Measure each loop once for each line of standard input."""
     import time
 
     import torch
@@ -51,7 +51,7 @@ def child(device: str) -> None:
         return 1e6 * (time.perf_counter() - began) / calls
 
     with torch.inference_mode():
-        for _ in range(400):  # the windows of the observer are traced meanwhile
+        for _ in range(400):  # The observer's windows are traced during this loop.
             leaf(x)
     print("ready", flush=True)
     for _ in sys.stdin:
@@ -76,7 +76,7 @@ def asked(process: subprocess.Popen[str]) -> dict[str, float]:
 
 
 def cost(plain: Sequence[Mapping[str, float]], observed: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Subtract the least time of each loop in the plain process from that in the observed process."""
+    """Return the least time of each loop in the observed process minus that in the process without the observer."""
 
     def more(name: str) -> float:
         return min(x[name] for x in observed) - min(x[name] for x in plain)

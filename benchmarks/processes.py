@@ -1,4 +1,4 @@
-"""Memory and CPU of a program and every process that it starts, from ``/proc`` (Linux)."""
+"""Measure memory and CPU time of a program and of every process that it starts, from ``/proc`` (Linux)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cost:
 
 
 class Watch:
-    """Memory of a process with its descendants, the largest at any moment so far, and their CPU seconds."""
+    """Watch over a process and its descendants: their largest memory at any moment so far, and their CPU seconds."""
 
     def __init__(self, pid: int, every_s: float = 0.1) -> None:
         self.pid = pid
@@ -74,7 +74,7 @@ def cost(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as started:
         assert started.stdout
         watch = Watch(started.pid, 0.02)
-        output = started.stdout.read()  # until every process has closed the pipe
+        output = started.stdout.read()  # The loop ends when every process has closed the pipe.
         wall_s = time.perf_counter() - begun
         watch.stop()
         _, status, used = os.wait4(started.pid, 0)

@@ -1,4 +1,4 @@
-"""Costs of many files and many GPUs: one section per question. Without arguments, all but ``--gpu`` run.
+"""Measure the costs of many files and many GPUs, in one section per question. Without arguments, all but ``--gpu`` run.
 
     python benchmarks/scale.py --ingest      # 200 logs by 1 and 2 workers, local processes and Ray: efficiency, and
                                              # that of two plain loops, which is all that this machine gives
@@ -10,12 +10,12 @@
     python benchmarks/scale.py --gpu 1,2 --find-db gfx942130.HIP.fdb.txt.bz2    # the same replay on 1 GPU and on 2
     python benchmarks/scale.py --gpu 1,2 --smoke                                # that, with a backend that sleeps
 
-``--gpu`` first measures how long one GPU takes for a few of a find-db's backward weights.  From that it chooses as many
-as should keep one GPU busy for ``--busy`` seconds.  It replays them on each number of GPUs in turn, and on one GPU once
-more.  The others are compared with the faster of the two runs on one GPU. It prints the ratio of the wall times with
-the start of the worker processes (torch alone takes seconds) and without it. "Without" leaves out the time in which no
-worker was open.  Exit status 1 if the ratio without the start is below 1.9 (2 GPUs) or 3.7 (4 GPUs), or if fewer than
-95 % of the findings come again.
+``--gpu`` first measures how long one GPU takes for a few of a find-db's backward weights.  From that time it chooses so
+many problems that one GPU should be busy for ``--busy`` seconds.  It replays these problems on each number of GPUs in
+turn, and on one GPU once more.  The runs on several GPUs are compared with the faster of the two runs on one GPU. It
+prints the ratio of the wall times with the start of the worker processes (torch alone takes seconds) and without it.
+"Without the start" leaves out the time in which no worker was open.  Exit status 1 if the ratio without the start is
+below 1.9 (2 GPUs) or 3.7 (4 GPUs), or if fewer than 95 % of the findings come again.
 
 Everything goes into one JSON file per call in ``--results``.
 """
@@ -54,12 +54,12 @@ from logparse.model import Problem, Solution
 LEAST_RATIO = {2: 1.9, 4: 3.7}
 LEAST_REPEATED = 0.95
 CALIBRATION = 8
-_SHARED_MEMORY = Path("/dev/shm")  # in memory, so that no fsync waits for a disk
+_SHARED_MEMORY = Path("/dev/shm")  # The folder is in memory, so that no fsync waits for a disk.
 FOLDER = str(_SHARED_MEMORY) if os.access(_SHARED_MEMORY, os.W_OK) else tempfile.gettempdir()
 
 
 def main() -> int:
-    """Parse, measure, write the record, and print a summary."""
+    """Parse the command line, measure, write the record, and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ingest", action="store_true")
     parser.add_argument("--cores", action="store_true")
@@ -161,7 +161,7 @@ _LOOP = "import time; t = time.monotonic(); sum(i & 7 for i in range(75_000_000)
 
 
 def _looped(copies: int) -> float:
-    """Return the seconds of the slowest of ``copies`` loops at once."""
+    """Run ``copies`` loops at once, and return the seconds of the slowest loop."""
     loops = [subprocess.Popen([sys.executable, "-c", _LOOP], stdout=subprocess.PIPE) for _ in range(copies)]
     return max(float(loop.communicate()[0]) for loop in loops)
 
@@ -305,7 +305,7 @@ def _child(engine: str, logs: str, target: str) -> int:
 def _peak_mb() -> float:
     """Return the peak resident set of this process in MB.
 
-    ``ru_maxrss`` does not serve, because it includes the process that started this one.
+    ``ru_maxrss`` cannot be used, because it includes the process that started this one.
     """
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found, "no VmHWM: this section needs Linux"
@@ -316,7 +316,7 @@ def _peak_mb() -> float:
 
 
 def plan_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time the way from a store of 200,000 measurements to the order of work."""
+    """Time how long planning takes, from a store of 200,000 measurements to the ordered list of problems."""
     from dataclasses import replace
 
     from analyzers.evidence.runs import tables_of
@@ -408,7 +408,7 @@ def timed(into: dict[str, float], name: str) -> Iterator[None]:
 
 @dataclass
 class Clock:
-    """Number of open workers, and the time in which none was open."""
+    """Counter of open workers, and of the time in which no worker was open."""
 
     since: float = field(default_factory=time.monotonic)
     open: int = 0
@@ -422,7 +422,7 @@ class Clock:
 
 
 class ClockedWorker(Worker):
-    """Worker that tells the clock when it is opened and when it is stopped."""
+    """Worker that tells the ``Clock`` when it is opened and when it is stopped."""
 
     clock: Clock
     counted = False

@@ -14,10 +14,11 @@ three times, each time by new processes:
 
 PyTorch's own settings race along, as in a replay, but only cuDNN's plans are compared.
 
-``lost`` is how much longer the fastest tried plans take than the fastest of all plans, by the times of ``all``.
-``worst`` is the same for one problem.  ``winners`` has both figures for the plans that won the race itself, whose times
-vary, too.  ``plans`` is the share of plans that ran.  ``gpu`` is the time of all executions, from the samples, as a
-share of 16 samples of every plan.  Wall times include everything, also the start of the worker and PyTorch's settings.
+``lost`` is the total time of the fastest tried plans over the total time of the fastest of all plans, minus one, by the
+times of ``all``. ``worst`` is the same for one problem.  ``winners`` has both figures for the plans that won the race
+itself, whose times vary, too.  ``plans`` is the fraction of plans that ran.  ``gpu`` is the time of all executions,
+from the samples, as a share of 16 samples of every plan.  Wall times include everything, also the start of the worker
+and PyTorch's settings.
 
 ``--find-db`` takes backward weights of the file: one in ``--every`` of the 375 that ``scale.py --gpu`` replays.  They
 are raced and confirmed twice on an empty store, as ``logparse replay`` does with ``--propose all`` and with ``--propose
@@ -56,9 +57,9 @@ from logparse.libraries.kinds.backend import Place
 from logparse.model import Problem
 
 Raced: TypeAlias = Mapping[str, Any]
-"""A problem of the record.  Its rows are ``[solution, status, time_us, samples_us]``."""
+"""Problem of the record.  Its rows are ``[solution, status, time_us, samples_us]``."""
 PROBLEMS = 375
-"""Number of problems in the record of several GPUs (``scale.py``)."""
+"""Number of problems in the record of replays on several GPUs (``scale.py``)."""
 _CHECKS = 3
 """Executions of a finalist that are not samples: one in the check, two in the check for faults."""
 
@@ -147,17 +148,17 @@ def _written(options: argparse.Namespace, record: Mapping[str, Any]) -> Path:
 
 
 class _All:
-    """Proposer of every solution."""
+    """Proposer that proposes every solution."""
 
     def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
         return None
 
     def take(self, result: Result) -> None:
-        """Do nothing: every solution is tried anyway."""
+        """Do nothing, because every solution is tried anyway."""
 
 
 class _HeldOut:
-    """Proposer of a tenth of the plans, from ``cases`` of other models."""
+    """Proposer of a tenth of the plans, which learns from ``cases`` of other models."""
 
     def __init__(self, models: Mapping[Problem, tuple[str, ...]], cases: Sequence[Case]) -> None:
         self._models, self._cases = models, cases
@@ -169,7 +170,7 @@ class _HeldOut:
         return Proposal(problem=problem, near=tuple(near), least=self._tenth, share=0.0)
 
     def take(self, result: Result) -> None:
-        """Do nothing: results teach it nothing."""
+        """Do nothing, because this proposer does not learn from results."""
 
 
 class _FromNothing:
@@ -190,7 +191,7 @@ Way: TypeAlias = _All | _HeldOut | _FromNothing
 
 @dataclass(frozen=True)
 class Run:
-    """Results of a replay, confirmed speed-ups by problem, and its wall time (s)."""
+    """Results of a replay, the confirmed speed-ups by problem, and the wall time (s)."""
 
     results: Sequence[Result]
     confirmed: Mapping[str, float]
@@ -198,7 +199,7 @@ class Run:
 
 
 def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way, processes: int = 0) -> Run:
-    """Replay problems; ``processes`` fresh processes confirm the winners."""
+    """Race problems.  Then confirm the winners in ``processes`` fresh processes."""
     results: list[Result] = []
     pairs: dict[str, Pairs] = {}
 
@@ -225,9 +226,9 @@ def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way, p
 
 
 def compared(truth: Sequence[Raced], results: Sequence[Raced]) -> dict[str, Any]:
-    """Return shares and losses of the plans that ran in ``results``.
+    """Return the fraction of plans that ran in ``results``, and the losses.
 
-    Times come from ``truth``, which has all plans.
+    Times are taken from ``truth``, which has all plans.
     """
     every = {x["problem"]: {y[0]: y[2] for y in plans_of([x])} for x in truth}
     tried = [(x, us := every[x["problem"]], {y[0]: y[2] for y in plans_of([x]) if y[0] in us}) for x in results]
@@ -249,7 +250,7 @@ def compared(truth: Sequence[Raced], results: Sequence[Raced]) -> dict[str, Any]
 
 
 def table(record: Mapping[str, Any]) -> list[str]:
-    """Return a line for each way."""
+    """Return a line for each of the three ways to race."""
     results, seconds = record["results"], record["seconds"]
     return [
         f"{record['direction']} {line(name, seconds[name], compared(results['all'], results[name]))}"

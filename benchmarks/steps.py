@@ -1,7 +1,7 @@
 """The step's simulation: its speed on synthetic jobs, its result for real traces, and its errors in records.
 
-``--speed`` times it on synthetic jobs.  ``--traces FILE …`` shows its result for real traces.  ``--record FILE …``
-compares its predictions in records of ``jobs.py`` with the times that were measured there.
+``--speed`` times the simulation on synthetic jobs.  ``--traces FILE …`` shows its result for real traces.  ``--record
+FILE …`` compares its predictions in records of ``jobs.py`` with the times that were measured there.
 
 A synthetic job has ranks that launch kernels on two streams, wait for events and meet in collectives. "build" makes the
 graph from events in memory, "simulate" runs it once with other kernel times.  The last row goes from the first job's
@@ -56,7 +56,10 @@ _EVERY = 100
 
 
 def synthetic(rank: int, kernels: int) -> RankTrace:
-    """Make one step: a kernel of 20 µs every 25 µs, a tenth of them on a second stream, and collectives on a third."""
+    """Make one step:
+
+    a kernel of 20 µs every 25 µs, every tenth kernel on a second stream, and collectives on a third.
+    """
     calls: list[Call] = []
     works: list[Work] = []
     thread = ("1", "1")
@@ -145,7 +148,7 @@ def speeds() -> None:
 
 
 def show(path: str) -> None:
-    """Print what limits the steps of one trace, as traced."""
+    """Print what limits the steps of one trace, as the trace states them."""
     step = Step([build([read_trace(InputFile(path))])], {})
     found = answer(step, {})
     ends = found.ceilings
@@ -162,12 +165,14 @@ def show(path: str) -> None:
 
 @dataclass(frozen=True)
 class Pair:
-    """Times of a unit in µs, measured and simulated.
+    """Times of a unit in µs, measured and simulated, for a job and an action.
 
-    ``said_us`` is the time that recommend printed for the action.  ``then_us`` and its interval are simulated with the
-    unchanged unit at ``now_us``, its time when it ran beside the changed one.  ``measured_us`` is ``now_us`` times the
-    measured change.  ``spread`` is half of the 95 % interval of the measured change, relative.  ``limit`` is what
-    limits the simulated step.
+    * ``said_us``: the time that recommend printed for the action.
+    * ``now_us``: the time of the unchanged unit when it ran in turns with the changed unit.
+    * ``then_us`` and its interval: simulated from ``now_us``.
+    * ``measured_us``: ``now_us`` × the measured change.
+    * ``spread``: half of the 95 % interval of the measured change, relative to the unchanged time.
+    * ``limit``: what limits the simulated step.
     """
 
     job: str
@@ -187,13 +192,16 @@ class Pair:
 
     @property
     def held(self) -> bool:
-        """True if the error is within 5 %, or the measured time in an interval of at most 10 % to either side."""
+        """True if the simulated time is right.
+
+        The error is within 5 %, or the measured time lies in an interval that reaches at most 10 % to either side.
+        """
         narrow = self.high_us - self.low_us <= 2 * WIDEST * self.then_us
         return abs(self.error) <= NEAR or (narrow and self.low_us <= self.measured_us <= self.high_us)
 
 
 def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
-    """Return all pairs of a record's jobs, except for ``void`` ones, whose action turned out not to be applied."""
+    """Return all pairs of a record's jobs, except ``void`` actions, which turned out not to be applied."""
     out = []
     for name, row in jobs.items():
         if not isinstance(row.get("step"), dict):
@@ -211,10 +219,10 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
 
 
 def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
-    """Compare the program's own times without and with an action. Returns None without runs.
+    """Compare the program's own times without and with an action.  Return None without runs.
 
-    Two runs side by side make a pair, copy by copy and turn by turn.  If a record joins several calls of the benchmark,
-    ``call`` says in which one a copy ran.
+    Two runs that ran side by side make a pair, copy by copy and turn by turn.  If a record joins several calls of the
+    benchmark, ``call`` is the number of the call in which a copy ran.
     """
     before, after = truth.get("before", ()), truth.get(side, ())
     runs: list[tuple[Any, Any]] = []
@@ -232,10 +240,10 @@ def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
-    """Return by how much starts of a program differ: a relative standard deviation per job with several timed pairs.
+    """Return how much starts of a program differ, per job with several timed pairs.
 
-    ``host`` selects jobs that wait for their host, or the others.  A pair's gain differs from another pair's gain by
-    the differences of four starts.
+    The numbers are relative standard deviations.  If ``host``, they are for jobs that wait for their host, else for the
+    other jobs.  A pair has two starts, so four starts make two pairs' gains differ.
     """
     out = []
     for row in (row for jobs in records for row in jobs.values() if isinstance(row.get("step"), dict)):
@@ -251,8 +259,7 @@ def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
 def own_errors(jobs: Mapping[str, Any]) -> list[float]:
     """Return the simulation's own relative errors.
 
-    Pairs count if their truth is known well and the host does not limit them.  Their own times are as uncertain as
-    their interval says.
+    Only pairs whose measured change is well known are used, and whose step the host does not limit.
     """
     return [x.error for x in pairs(jobs) if x.spread <= _KNOWN and x.limit != "host"]
 

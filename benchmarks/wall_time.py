@@ -1,4 +1,4 @@
-"""Wall time of a replay by step: listing, building, operands, warming, checks, samples, in seconds per backend.
+"""Measure the wall time of a replay's steps: listing, building, operands, warming, checks, samples (s per backend).
 
     python benchmarks/wall_time.py --find-db gfx942130.HIP.fdb.txt.bz2 [--backend torch,cudnn] [--count 24]
     python benchmarks/wall_time.py --smoke                  # no GPU: small products on the CPU
@@ -42,7 +42,7 @@ PROCESSES = (1, 2, 4, 8)
 
 
 def main() -> int:
-    """Parse, measure, write the record, and print the table."""
+    """Parse the command line, measure, write the record, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--find-db", help="MIOpen find-db text (.bz2 allowed)")
     parser.add_argument("--backend", default="torch,cudnn", help="comma-separated")
@@ -78,7 +78,7 @@ def main() -> int:
 
 @dataclass
 class Steps:
-    """Seconds of each step without the steps inside it, and how often it ran."""
+    """Seconds of each step, without the steps inside it, and the number of times that it ran."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Steps:
                 self._inside[-1] += taken
 
     def watch(self, owner: Any, method: str, name: str | Callable[[Any], str]) -> None:
-        """Make every call of a method a step."""
+        """Replace a method by one that measures each call as a step."""
         inner = getattr(owner, method)
 
         def watched(this: Any, *args: Any, **kwargs: Any) -> Any:
