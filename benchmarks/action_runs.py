@@ -21,14 +21,14 @@ from logparse.libraries.torch_profiler.operands import WITHOUT_KERNELS
 from logparse.libraries.torch_profiler.operators import OPERATORS
 
 BY_HAND = ".by_hand"
-"""Ending of a file beside a trace: the changes to the model that ``apply.py`` leaves to a person."""
+"""Suffix of a file beside a trace.  The file lists the changes to the model that ``apply.py`` leaves to a person."""
 WARM_UP = 3
-"""Steps before the first timed step.
+"""Number of steps before the first timed step.
 
-Two at least are needed: a compiled model records its graphs in the second step.
+At least two are needed, because a compiled model records its graphs in the second step.
 """
 _TIMED = 10
-"""Steps whose wall time is taken without the profiler."""
+"""Number of steps whose wall time is taken without the profiler."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +58,9 @@ def train(run: Run, failed: str) -> None:
 
 
 def prepared(run: Run) -> tuple[Callable[[], None], Any]:
-    """Return one step of the model with the run's action.
+    """Return one step of the model with the run's action, and the module of the run's ``apply.py``.
 
-    Also returns the module of the run's ``apply.py`` (None without an action).
+    Without an action, the module is None.
     """
     device, chosen = torch.device(run.device), model_of(run.model)
     torch.manual_seed(0)
@@ -148,8 +148,8 @@ def imported(path: str) -> Any:
 def as_device(trace: dict[str, Any]) -> dict[str, Any]:
     """Add a kernel for each operator to the trace of a CPU.
 
-    The kernel of a problem takes the operator's whole time. Every other kernel takes the time of the operator without
-    the operators inside it.
+    If the operator is a problem, its kernel takes the operator's whole time.  The kernel of any other operator takes
+    the operator's time without the operators inside it.
     """
     events = [x for x in trace["traceEvents"] if x.get("cat") == "cpu_op" and x["name"].startswith("aten::")]
     kernels = []

@@ -1,4 +1,4 @@
-"""Costs of each question to a store: wall time, CPU and memory of all processes, beside the same question by hand.
+"""Measure wall time, CPU time and memory of each question to a store, and of the same question by hand.
 
     python benchmarks/answers.py FOLDER --find-db gfx90a68.HIP.fdb.txt.bz2
     python benchmarks/answers.py FOLDER --sizes one,start --only top,recommend --rounds 1
@@ -12,15 +12,16 @@ FOLDER keeps the inputs and stores (3 GB for all sizes).  Files that it holds al
     start   ``--help``, and ingest of one small log into a new store
 
 By hand means plain DuckDB SQL over the store's Parquet files, and pandas (``read_parquet``, ``groupby``, ``merge``).
-Each is a program of its own, in the same run.  These programs do less than a verb:
+Each question by hand is a program of its own, in the same run.  These programs do less than a verb of logparse:
 
 - They do not link texts of one problem, state no confidence, and write no files.
 - For ``status`` they do not look for what the logs lack.
 - For ``show`` they do not read the pasted line by every format.
 - For ``sql`` they have no process that can be killed, and no limits.
 
-Both are compared twice.  First they run as programs at a terminal, so that Python's start and the imports count.  Then
-they run in one process, where everything is imported and the same question is asked for the second time.
+The verbs and the questions by hand are compared twice.  First they run as programs at a terminal, so that the times
+include Python's start and the imports.  Then they run in one process, where everything is imported and the same
+question is asked for the second time.
 
 A verb of many inputs (``lint``, ``coverage``, ``merge``) reads find-dbs, not the store.  Only ``merge`` has a
 counterpart. benchmarks/explore.py measures ``explore`` in a browser.
@@ -53,7 +54,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from processes import cost
 
-# Bytecode is allowed.  An installed package is compiled.  Here the first start compiles the files that have changed.
+# Python may keep bytecode, because an installed package is compiled. Here the first start compiles the files that have
+# changed.
 COMPILED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 PROGRAM = (sys.executable, "-m", "logparse")
 NAME = "gfx90a68.HIP.fdb.txt"
@@ -82,7 +84,7 @@ OWED: Mapping[str, Mapping[str, tuple[float, float]]] = {
 
 @dataclass(frozen=True)
 class Question:
-    """A verb's command line, and the same question as programs over the store's files."""
+    """Command line of a verb, and the same question as programs over the store's files."""
 
     verb: str
     words: tuple[str, ...]
@@ -131,9 +133,9 @@ def main() -> int:
 
 
 def asked(question: Question, size: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Measure one question: logparse and the ways by hand take turns.
+    """Measure one question.  logparse and the ways by hand take turns.
 
-    Returns medians, ratios, and whether the limits are met.
+    Return medians, ratios, and whether the limits are met.
     """
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
@@ -152,7 +154,7 @@ def asked(question: Question, size: str, given: argparse.Namespace, folder: Path
                 shutil.rmtree(work / made, ignore_errors=True)
             os.chdir(work)
             used = cost(command, COMPILED)
-            if used.code not in (0, 3):  # exit code 3: a check found something
+            if used.code not in (0, 3):  # Exit code 3 means that a check found something.
                 sys.exit(f"{' '.join(command)[:300]}\nexit code {used.code}\n{used.output[-2000:]}")
             row = {name: round(value, 3) for name, value in asdict(used).items() if isinstance(value, float)}
             found.setdefault(way, []).append(row)
@@ -193,7 +195,7 @@ print(took)"""
 
 
 def again(way: str, question: Question, work: Path) -> float:
-    """Return the seconds that a question takes when one process asks it for the second time."""
+    """Return the seconds that a question takes when the same process asks it for the second time."""
     programs = {"logparse": "from logparse.cli import main; main()", "DuckDB": question.sql, "pandas": question.pandas}
     code = AGAIN.format(words=question.words, program=programs[way])
     os.chdir(work)
@@ -217,7 +219,10 @@ def of_many(folder: Path, find_db: str) -> Iterator[Question]:
 
 
 def of_find_dbs(store: Path, files: Sequence[Path], later: Sequence[Path]) -> Iterator[Question]:
-    """Yield the questions.  ``later`` are the same files with other times, for the second run of ``diff``."""
+    """Yield the questions.
+
+    ``later`` are the same files with other times, for the second run that ``diff`` compares.
+    """
     after = store.with_name(f"{store.name}-after")
     ingested(store, files)
     ingested(after, later)
@@ -284,7 +289,7 @@ def copy_of(file: Path, number: int) -> Path:
 
 
 _BATCH = re.compile(r"-(\d+)(?=-\d+(?:x\d+)+-\d+(?:x\d+)+-\d+(?:x\d+)+-)")
-"""Batch size in a key of a find-db.  It stands before pads, strides and dilations."""
+"""Pattern of the batch size in a key of a find-db.  The batch size stands before pads, strides and dilations."""
 
 
 def _rebatched(key: str, batch: int) -> str:

@@ -1,4 +1,4 @@
-"""Does ``logparse capture`` count the calls of a default PyTorch job? Its logs against the trace of the same run.
+"""Test whether ``logparse capture`` counts all calls of a PyTorch job, by comparing its logs with the run's trace.
 
     python benchmarks/capture_counts.py [--steps 5] [--results FOLDER]
 

@@ -1,4 +1,4 @@
-"""How long the page takes to show a store and to answer a click, in headless Chromium, and its memory.
+"""Measure how long the page takes to show a store and to answer a click, in headless Chromium, and its memory.
 
     python benchmarks/explore.py STORE [--rounds 5] [--chromium /usr/bin/chromium] [--out FILE]
 
@@ -7,11 +7,12 @@ times); run ``logparse ingest gfx90a68.HIP.fdb.txt --store STORE`` first.  The o
 store ``many`` of benchmarks/answers.py has 580,770 problems, and 1.36 million rows of points (one per problem and
 device).
 
-For each look, the output has the seconds from the start of the program to the first view (chart, filters and rows of
-the table are there), the seconds from opening the page to it, and the CPU seconds of server and readers.  For each kind
-of interaction (another view, a filter, a search, opening a row) it has two times, as median and largest.  Both begin
-with the click or key as the browser saw it.  One ends when nothing on the screen changes any more (charts, filters,
-table and chips in the window).  The other ends when nothing on the page changes (also charts below the window).  It
+A look is one start of the program with one view of the page.  For each look, the output has the seconds from the start
+of the program to the first view (chart, filters and rows of the table are there), the seconds from opening the page to
+the first view, and the CPU seconds of server and readers.  For each kind of interaction (another view, a filter, a
+search, opening a row) the output has two times, as median and largest.  Both begin with the click or key as the browser
+saw it. The first time ends when nothing on the screen changes any more (charts, filters, table and chips in the
+window).  The second time ends when nothing on the page changes any more (also charts below the window).  The output
 also has the server's CPU time for the interaction.
 
 Memory is the largest sum over server and readers at one moment (proportional set size: pages that both hold count
@@ -119,7 +120,7 @@ def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[
     page.evaluate(WATCH, PARTS)
     used = watch.cpu_s
     act()
-    page.mouse.move(2, 2)  # a pointer that stays would go on changing the element under it
+    page.mouse.move(2, 2)  # If the pointer stayed, it would go on changing the element under it.
     page.evaluate(SETTLED)
     assert page.evaluate(DRAWN, view), f"{view} is not drawn"
     screen, whole = page.evaluate(CHANGED)
@@ -236,7 +237,7 @@ OWED: Mapping[str, Mapping[str, float]] = {
 
 
 def owed(out: dict[str, Any], size: str) -> dict[str, object]:
-    """Compare the worst case of each figure with its limit.
+    """Compare the worst case of each number with its limit.
 
     The worst cases are the largest first view, the median of the slowest interaction, and the largest memory.
     """
@@ -263,7 +264,7 @@ def main() -> None:
     given = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
-    for package in ("logparse", "analyzers"):  # an installed package is compiled already
+    for package in ("logparse", "analyzers"):  # An installed package is compiled already.
         compile_dir(Path(__file__).parents[1] / package, quiet=1)
     out: dict[str, Any] = {"load before": load()}
 

@@ -237,7 +237,7 @@ def _record(
 
 
 def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the results for the problems that the find-db shows as slow, as two lists: confirmed here and not."""
+    """Return counts of the problems that the find-db shows as slow, and lists of those confirmed here or not."""
     measured = {row["problem"]: row for row in record["results"] if row["pick"]}
     tried = {row["problem"]: row for row in record["confirmations"]}
     confirmed: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Does PyTorch accept, load and hit what ``tunableop.results_rules`` predicts? Needs torch with a GPU.
+"""Test whether PyTorch reads TunableOp files as ``tunableop.results_rules`` predicts. Needs torch with a GPU.
 
     PYTHONPATH=. python benchmarks/gpu_tunableop.py benchmarks/results/tunableop_predictions.json
 
@@ -42,7 +42,7 @@ ALPHABET = 'Gemm_TN,0123456789.-*" \t\r\n#aDdefault:é'
 def predict(data: bytes, running: Mapping[str, str]) -> tuple[bool, list[Any]]:
     """Predict whether ``read_file`` returns True in a process with these validators, and the rows then in memory."""
     target = {f"validator:{name}": value for name, value in running.items()}
-    # the validators are the process's own, so the set is complete
+    # These are the validators of the process itself, so the set is complete.
     target |= {} if len(running) > 1 else {"backend": "CUDA"}
     reading = results_rules.read("results0.csv", data, target)
     pairs = zip(reading.parsed.entries, reading.rows, strict=True)
@@ -142,7 +142,7 @@ def mutations(valid: str) -> dict[str, bytes]:
 
 
 def observe(path: str, folder: str, pipe: Connection) -> None:
-    """Send what PyTorch does with the file, as a dict.  Runs in a process of its own."""
+    """Send what PyTorch does with the file, as a dict.  This function runs in a process of its own."""
     log = Path(folder, Path(path).stem + ".log")
     os.environ |= {
         "PYTORCH_TUNABLEOP_ENABLED": "1",
@@ -174,7 +174,7 @@ def observe(path: str, folder: str, pipe: Connection) -> None:
 
 
 def ask(path: str, folder: str) -> dict[str, Any]:
-    # Forking saves a second per process: torch is imported already, and CUDA is not yet touched.
+    # Forking saves a second per process, because torch is imported already. CUDA is not used before the fork.
     context = multiprocessing.get_context("fork")
     mine, theirs = context.Pipe(duplex=False)
     child = context.Process(target=observe, args=(path, folder, theirs))

@@ -1,4 +1,4 @@
-"""Small jobs of the usual kinds for ``in_job.py``, in plain torch with random weights: nothing is downloaded.
+"""Make small models of the usual kinds for ``in_job.py``, in plain torch with random weights. Nothing is downloaded.
 
 There are image networks (``models.py``) and three kinds of transformers: GPT-2 (biases, GELU), Llama (grouped queries,
 gated SiLU, no biases) and ViT (197 tokens, a patch convolution).  Each has a few layers only, because more layers would
@@ -51,7 +51,10 @@ class Gated(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and feed-forward layers.  The input of each is normalized, and its output is added to that input."""
+    """Attention and feed-forward layers.
+
+    The input of each is normalized, and the output of each is added to its input.
+    """
 
     def __init__(self, width: int, heads: int, kv_heads: int, inner: int, *, causal: bool, gated: bool) -> None:
         super().__init__()
@@ -112,7 +115,7 @@ def _tokens(count: int, words: int) -> Callable[[int], torch.Tensor]:
 
 @dataclass(frozen=True)
 class Job:
-    """How to make a model (small or not), and its inputs."""
+    """Function that makes a model (small or not), and the model's inputs."""
 
     build: Callable[[bool], nn.Module]
     inputs: Callable[[int], torch.Tensor]
@@ -130,4 +133,4 @@ JOBS: Mapping[str, Job] = {
     "regnet": Job(lambda small: regnet_y_3_2gf(), _images(224), 64, _images(32), "conv"),
     "vit": Job(vit, _images(224), 64, _images(32), "gemm"),
 }
-"""Jobs in the order of work.  The kinds alternate, so that a short list has both."""
+"""Jobs in the order of work.  The kinds alternate, so that a short list has jobs of both kinds."""

@@ -1,4 +1,4 @@
-"""The cost of making a store durable: an ingest with this code and with the code of another checkout, in turns.
+"""Measure what it costs to make a store durable: an ingest with this code and with another checkout's code, in turns.
 
     git worktree add --detach ../before REVISION && (cd ../before && python setup.py build_ext --inplace)
     python benchmarks/lasting.py --before ../before
@@ -68,7 +68,7 @@ def main() -> int:
                     taken[code].append(timed(codes[code], logs, Path(folder, "store")))
             cells = [name]
             for which in (0, 1):
-                # the first pair compiles the modules and does not count
+                # The first pair compiles the modules, so it is left out.
                 before, now = ([pair[which] for pair in taken[code][1:]] for code in codes)
                 ratio = statistics.median(x / y for x, y in zip(now, before, strict=True))
                 cells += [f"{statistics.median(before):.3f}, {statistics.median(now):.3f} s", f"{ratio:.3f}"]

@@ -1,7 +1,7 @@
-"""Effect of observing on programs of real clients: each runs plain and observed in turns, and the runs are compared.
+"""Test whether observing changes programs of real clients: each runs with and without the observer, in turns.
 
     python benchmarks/observed.py                                 # one GPU, about 9 minutes
-    python benchmarks/observed.py --only generate --pairs 1       # some of them
+    python benchmarks/observed.py --only generate --pairs 1       # only some of the programs
 
 These are compared:
 
@@ -89,7 +89,7 @@ def observation(folder: Path) -> dict[str, Any]:
 def late_ms(found: Mapping[str, Any]) -> float | None:
     """Return the median of the last quarter of the program's own step times, in ms.
 
-    The observer's windows are over by then.  Returns None without times.
+    By then the observer's windows are over.  Return None without times.
     """
     times = found.get("ms") or []
     return statistics.median(times[-(len(times) // 4) :]) if times else None
@@ -159,7 +159,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options.results.mkdir(exist_ok=True)
     path = options.results / f"observed-{device.replace(' ', '-')}-{record['date']}.json"
     for each in (run for x in record["programs"].values() for run in (*x["plain"], *x["observed"])):
-        each.pop("stderr", None)  # standard error holds paths of the machine, and is not compared
+        each.pop("stderr", None)  # Standard error is not compared, because it holds paths of the machine.
     path.write_text(json.dumps(record) + "\n")
     print(f"{len(record['programs'])} of {len(chosen)} programs ran, {failed} differ: {path}")
     return int(failed > 0)

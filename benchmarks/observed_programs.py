@@ -1,4 +1,4 @@
-"""Programs of real clients, for ``observed.py``: ``python observed_programs.py NAME``.
+"""Run a program of a real client for ``observed.py``: ``python observed_programs.py NAME``.
 
 Each program prints one line of JSON. ``result`` holds losses or outputs, exact.  ``ms`` holds the program's own time of
 each of its steps, on the GPU's clock if there is a GPU. Weights are random and nothing is downloaded.
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # gives the same sums in every run
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # This setting gives the same sums in every run.
 import torch
 from torch import nn
 
@@ -31,7 +31,7 @@ def program(function: Callable[[], None]) -> Callable[[], None]:
 
 
 class Clock:
-    """Times of steps.  They are read at the end."""
+    """Clock that notes the times of steps.  The times are read at the end."""
 
     def __init__(self) -> None:
         self._moments: list[Any] = []
@@ -147,7 +147,7 @@ def cuda_graph() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Hide the progress bars and notices of a client, because they show times, which differ from run to run."""
+    """Hide the progress bars and notices of a client, because they show times that differ from run to run."""
     with open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
         yield
 
@@ -174,7 +174,7 @@ class Tokens(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
 
 @program
 def transformers_trainer() -> None:
-    import transformers  # many programs import transformers before torch; here torch is imported already
+    import transformers  # Many programs import transformers before torch. Here torch is already imported.
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
     clock = Clock()

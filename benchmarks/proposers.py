@@ -257,7 +257,7 @@ def rows_of(name: str, cases: Sequence[Case], counts: Sequence[int]) -> Iterator
 
 
 def saved(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield, per record, the fraction of plans that the search tries and the fraction that ``by turns`` needs.
+    """Yield a line per record: the search's losses, and the plans that it spares in comparison with ``by turns``.
 
     ``by turns`` needs the least number of plans at which it loses no more than the search, in total and for the worst
     problem.

@@ -1,4 +1,4 @@
-"""Savings by racing: the same problems raced, timed exhaustively, and tuned as TunableOp does, in one run.
+"""Measure what racing saves: the same problems are raced, timed exhaustively, and tuned as TunableOp does.
 
     python benchmarks/racing.py --find-db gfx942130.HIP.fdb.txt.bz2 [--wheels DIR] [--budget 230] [--smoke]
     python benchmarks/racing.py --recorded benchmarks/results/wgrads-….json.gz      # no GPU: drawn from raw samples
@@ -46,23 +46,26 @@ from logparse.model import Problem, Solution, problem_from_text, solution_from_t
 
 LARGEST_REGRET, OF_EXHAUSTIVE, OF_TUNABLEOP = 1.01, 1 / 8, 1 / 2
 NEAR = 3.0
-"""Factor of the best time within which solutions are near.
+"""Factor of the best time up to which a solution counts as near the best.
 
-Exhaustive timing of only these solutions is printed too.
+The output also has the time of exhaustive timing with only these solutions.
 """
 JUDGING_SAMPLES = 9
 
 
 class OutOfTimeError(Exception):
-    """The budget ended within a problem.  The problem then does not count."""
+    """Raised if the budget ended within a problem.  The problem is then left out."""
 
 
 class TooLongError(Exception):
-    """Timing a problem exhaustively would take too much of the budget."""
+    """Raised if timing a problem exhaustively would take too much of the budget."""
 
 
 class Metered:
-    """A backend that adds up the device time of its solutions.  Prepared solutions are kept until ``forget``."""
+    """Backend that adds up the device time of its solutions.
+
+    Prepared solutions are kept until ``forget`` is called.
+    """
 
     cache_bytes = 0
 
@@ -82,7 +85,7 @@ class Metered:
         if solution.text not in self._held:
             try:
                 self._held[solution.text] = MeteredRunnable(self, self._inner.prepare(problem, solution, conditions))
-            except Exception as error:  # a library may raise any error, and does so for each strategy
+            except Exception as error:  # A library may raise any error. The error is raised again for each strategy.
                 self._held[solution.text] = error
         held = self._held[solution.text]
         if isinstance(held, Exception):
@@ -93,7 +96,7 @@ class Metered:
         self._inner.refresh(seed)
 
     def release(self) -> None:
-        """Keep all prepared solutions, because the next strategy needs them."""
+        """Do nothing: prepared solutions are kept, because the next strategy needs them."""
 
     def healthy(self) -> bool:
         return self._inner.healthy()
@@ -140,10 +143,10 @@ class MeteredRunnable:
 
 
 class Simulated:
-    """A backend that draws from the raw samples of a record.
+    """Backend that draws times from the raw samples of a record.
 
-    A sample is the solution's median times a relative deviation that was seen in this problem.  Most solutions left the
-    race with one sample, so their own deviations would not vary.
+    A sample is the solution's median × a relative deviation that was recorded for this problem.  The deviations of all
+    solutions are used, because most solutions left the race with one sample.
     """
 
     cache_bytes = 0
@@ -177,10 +180,10 @@ class Simulated:
         return Drawn(self._medians[text][solution.text], self._deviations[text], self._random)
 
     def refresh(self, seed: int) -> None:
-        """Do nothing: the draws go on."""
+        """Do nothing, because the draws go on."""
 
     def release(self) -> None:
-        """Do nothing: no resource is in use."""
+        """Do nothing, because no resource is in use."""
 
     def healthy(self) -> bool:
         return True
@@ -206,7 +209,7 @@ class Drawn:
 
 
 class Bench:
-    """One device's metered backend, the method, and the three ways to choose."""
+    """Metered backend of one device, the method, and the three strategies to choose a solution."""
 
     def __init__(self, backend: Metered, method: Method, longest_s: float, place: Place) -> None:
         self.backend, self.method, self._longest_s = backend, method, longest_s
@@ -246,7 +249,10 @@ class Bench:
         return result.best or next(iter(ready))
 
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Give every solution a finalist's number of samples.  The time of the near solutions is counted separately."""
+        """Give every solution a finalist's number of samples.
+
+        The time of the solutions near the best is also counted alone.
+        """
         times, spent_us = {}, {}
         for solution, runnable in ready.items():
             before_us = self.backend.gpu_us
@@ -277,7 +283,7 @@ Strategy: TypeAlias = Callable[[Problem, Mapping[Solution, MeteredRunnable]], So
 
 
 def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[str, Any] | None:
-    """Compare all strategies on one problem.  Returns None if fewer than two solutions can be chosen."""
+    """Compare all strategies on one problem.  Return None if fewer than two solutions can be chosen."""
     ready = bench.ready(problem)
     if len(ready) < 2:
         return None
@@ -304,7 +310,7 @@ def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[st
 def _judged(
     ready: Mapping[Solution, MeteredRunnable], chosen: Mapping[Solution, None], generator: random.Random
 ) -> dict[Solution, float]:
-    """Return medians of interleaved samples, with another order in each round."""
+    """Return medians of interleaved samples.  Each round has another order."""
     samples: dict[Solution, list[float]] = {solution: [] for solution in chosen}
     counts = {solution: executions(ready[solution].sample_us(1)) for solution in chosen}
     for _ in range(JUDGING_SAMPLES):
@@ -317,7 +323,7 @@ def _judged(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare, print, and write the record.  Returns 1 if a target is missed."""
+    """Compare, print, and write the record.  Return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recorded", help="a wgrads or gemms record (.json or .json.gz): no GPU")
     parser.add_argument("--find-db", help="MIOpen find-db text (.bz2 allowed)")
@@ -402,7 +408,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def missed(totals: Mapping[str, float]) -> list[str]:
-    """Return the targets that these totals miss."""
+    """Return the targets that are missed by these totals."""
     targets = (
         ("regret_against_exhaustive", LARGEST_REGRET),
         ("gpu_share_of_exhaustive", OF_EXHAUSTIVE),

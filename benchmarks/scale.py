@@ -289,7 +289,7 @@ def _child(engine: str, logs: str, target: str) -> int:
     from logparse.ingest import ingest
     from logparse.store import open_store
 
-    local._WORTH = 0  # other processes read tiny files, too, so that the driver alone is measured
+    local._WORTH = 0  # so other processes read tiny files, too, and only the driver is measured
     store = open_store(target, create=True)
     with open_executor(engine, 2) as executor:
         begin = _peak_mb()
@@ -481,7 +481,7 @@ def gpu_section(options: argparse.Namespace) -> dict[str, Any]:
     wanted = min(len(problems), max(4 * max(counts), round(options.busy / each)))
     print(f"{each:.2f} s per problem: {wanted} problems", flush=True)
     runs = [_replayed(options, count, problems[:wanted]) for count in counts]
-    runs.append(_replayed(options, 1, problems[:wanted]))  # with kernels that the runs before it have loaded
+    runs.append(_replayed(options, 1, problems[:wanted]))  # repeated with all kernels loaded
     first, failed = min((run for run in runs if run.gpus == 1), key=lambda run: run.without_start_s), []
     out: dict[str, Any] = {
         "backend": options.backend,

@@ -1,4 +1,4 @@
-"""The step's simulation: its speed on synthetic jobs, its result for real traces, and its errors in records.
+"""Measure the simulation of a step: its speed, its result for real traces, and its errors in records of ``jobs.py``.
 
 ``--speed`` times the simulation on synthetic jobs.  ``--traces FILE …`` shows its result for real traces.  ``--record
 FILE …`` compares its predictions in records of ``jobs.py`` with the times that were measured there.

@@ -1,4 +1,4 @@
-"""Does PyTorch's own reader of TunableOp results take what ``tunableop.results_rules`` predicts? Run by hand.
+"""Test whether PyTorch's own reader of TunableOp files reads what ``tunableop.results_rules`` predicts. Run by hand.
 
     pip download --no-deps --dest wheels torch==2.15.0 "nvidia-cuda-runtime<14,>=13"
     PYTHONPATH=. python benchmarks/torch_reader.py wheels benchmarks/results/tunableop_reader_torch2.15.json
@@ -97,7 +97,7 @@ def asked(program: Path, running: dict[str, str], texts: dict[str, bytes], folde
 
 
 def compared(data: bytes, running: dict[str, str], seen: dict[str, Any]) -> str:
-    """Return how the prediction differs from PyTorch; "" if it does not."""
+    """Return how the prediction differs from what PyTorch reads; "" if there is no difference."""
     accepted, rows = made.predict(data, running)
     mine = sorted(rows, key=lambda row: (row.op, row.params))
     theirs = sorted(seen["rows"], key=lambda row: (row[0], row[1]))

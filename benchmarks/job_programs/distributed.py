@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def ddp() -> None:
-    """Train ResNeXt-50 in float32; each rank has a batch of its own."""
+    """Train ResNeXt-50 in float32.  Each rank has its own batch."""
     begin()
     batch, size = sized((32, 224), (2, 32))
     model = DistributedDataParallel(applied(network(resnext50()).to(DEVICE)))
@@ -37,7 +37,10 @@ def ddp() -> None:
 
 
 def ddp_one_core() -> None:
-    """Run ``ddp`` on one core, as in a container that has one core of the host. Other runs take other cores."""
+    """Run ``ddp`` on one core, as in a container that has one core of the host.
+
+    Other runs on the same host take other cores.
+    """
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[os.getppid() % len(os.sched_getaffinity(0))]})
     ddp()
 
@@ -45,7 +48,7 @@ def ddp_one_core() -> None:
 def fsdp() -> None:
     """Train a Llama in bfloat16 with sharded blocks.
 
-    Its vocabulary has 32,001 words, as if one token had been added.
+    The vocabulary has the odd size 32,001, as after one token was added to 32,000.
     """
     begin()
     width, heads, kv_heads, inner, words, depth = sized((2048, 32, 4, 5632, 32001, 5), (64, 4, 2, 96, 257, 2))
@@ -70,7 +73,7 @@ def fsdp() -> None:
 
 
 class Part(nn.Module):
-    """One rank's heads and hidden channels of a block. The ranks' results are added up twice, by all-reduce."""
+    """One rank's heads and hidden channels of a block.  An all-reduce adds up the ranks' results twice per block."""
 
     def __init__(self, width: int, heads: int, ranks: int) -> None:
         super().__init__()
@@ -93,7 +96,7 @@ class Part(nn.Module):
 
 
 def tensor_parallel() -> None:
-    """Run blocks split over the ranks: forward only, in bfloat16, one request after another."""
+    """Run blocks that are split over the ranks: forward only, in bfloat16, one request after another."""
     _, ranks = begin()
     width, heads, depth, batch, tokens = sized((4096, 32, 6, 8, 1024), (64, 4, 2, 2, 16))
     made = nn.Sequential(*(Part(width, heads, ranks) for _ in range(depth)))

@@ -21,7 +21,7 @@ from torch.nn.functional import gelu, scaled_dot_product_attention, silu
 
 
 def generate() -> None:
-    """Run transformers' ``generate`` with prompts of 128 and 512 tokens in turns, 32 new tokens each."""
+    """Run transformers' ``generate``, with prompts of 128 and 512 tokens in turns and 32 new tokens each."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     width, inner, depth, heads, words, batch, new = sized((1024, 2816, 6, 16, 32001, 8, 32), (32, 64, 1, 2, 101, 2, 4))
@@ -48,7 +48,7 @@ def generate() -> None:
 
 
 def vision_server() -> None:
-    """Serve RegNetY in float16, with batches of 1, 4 and 16 in an order that differs in every process."""
+    """Serve RegNetY in float16.  Batches of 1, 4 and 16 come in an order that differs in every process."""
     size = sized(224, 32)
     kind = torch.bfloat16 if SMOKE else torch.float16
     model = applied(regnet_y_3_2gf().to(DEVICE, kind).eval())
@@ -80,7 +80,7 @@ class Decoder(nn.Module):
             self.register_buffer(name, torch.randn(batch, kv_heads, cached, self._size))
 
     def forward(self, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        """Return the block's output for the token at place ``at``."""
+        """Return the block's output for the token at position ``at``."""
         parts = self.qkv(self.first(x)).split([n * self._size for n in self._heads], dim=-1)
         q, k, v = (y.view(len(x), 1, n, -1).transpose(1, 2) for y, n in zip(parts, self._heads, strict=True))
         keys, values = self.keys.index_copy_(2, at, k), self.values.index_copy_(2, at, v)
@@ -92,7 +92,7 @@ class Decoder(nn.Module):
 
 
 class Decoders(nn.Module):
-    """Embedding, blocks, and the choice of the next token of every sequence."""
+    """Embedding and blocks.  The result is the next token of every sequence."""
 
     def __init__(self, words: int, width: int, depth: int, *block: int) -> None:
         super().__init__()
@@ -132,8 +132,8 @@ def graph_decode() -> None:
 
 
 def fp8() -> None:
-    """Run feed-forward layers in FP8 as plain functions: no module, no optimizer."""
-    applied(nn.Identity())  # applies settings only: there is no module to change
+    """Run feed-forward layers in FP8 as plain functions, without a module or an optimizer."""
+    applied(nn.Identity())  # This applies settings only, because there is no module to change.
     rows, width, inner, depth = 4096, 4096, 14336, 8
     kind, most = torch.float8_e4m3fn, torch.finfo(torch.float8_e4m3fn).max
 
@@ -163,7 +163,7 @@ def fp8() -> None:
 
 
 def _worker(requests: Any, answers: Any) -> None:
-    """Run the model in a process of its own, which the server starts. Only this process launches kernels."""
+    """Run the model in a process that the server starts.  Only this process launches kernels."""
     torch.manual_seed(0)
     batch, size = sized((48, 224), (2, 224))
     model = applied(vit(SMOKE).to(DEVICE).eval())
@@ -179,7 +179,7 @@ def _worker(requests: Any, answers: Any) -> None:
 
 
 def _next(answers: Any, worker: Any) -> float | None:
-    """Return the next answer. Returns None if the worker is done or has died."""
+    """Return the next answer.  Return None if the worker is done or has died."""
     while True:
         try:
             found: float | None = answers.get(timeout=2.0)

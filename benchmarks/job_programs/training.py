@@ -28,7 +28,7 @@ def _train(model: nn.Module, loss: Callable[[], torch.Tensor], optimizer: torch.
 
 
 class Experts(nn.Module):
-    """Mixture of experts: each token goes to the two experts that a router prefers.
+    """Mixture of experts, in which a router sends each token to two experts.
 
     The number of tokens per expert differs in every step.
     """
@@ -53,7 +53,7 @@ class Experts(nn.Module):
 
 
 def moe() -> None:
-    """Train four mixtures of eight experts, bfloat16 by autocast, with other tokens in every step."""
+    """Train four mixtures of eight experts in bfloat16 (autocast), with other tokens in every step."""
     width, inner, experts, depth, batch, tokens = sized((1024, 4096, 8, 4, 16, 512), (32, 64, 4, 1, 2, 16))
     made = nn.Sequential(*(Experts(width, inner, experts) for _ in range(depth)), nn.Linear(width, 1000))
     model = applied(made.to(DEVICE))
@@ -67,7 +67,7 @@ def moe() -> None:
 
 
 class Slow(Dataset[tuple[torch.Tensor, int]]):
-    """Images that take a few milliseconds each to read."""
+    """Data set of images that take a few milliseconds each to read."""
 
     def __init__(self, size: int) -> None:
         self._image = torch.randn(3, size, size)
@@ -81,7 +81,7 @@ class Slow(Dataset[tuple[torch.Tensor, int]]):
 
 
 def data_loader() -> None:
-    """Train ResNet-50 in float32 behind a loader of four workers. Loading a batch takes longer than the step."""
+    """Train ResNet-50 in float32 with a loader of four workers.  Loading a batch takes longer than the step."""
     batch, size = sized((48, 224), (2, 32))
     model = applied(network(resnet50()).to(DEVICE))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -92,13 +92,16 @@ def data_loader() -> None:
         images, labels = (x.to(DEVICE, non_blocking=True) for x in next(batches))
         return cross_entropy(model(images), labels)
 
-    # The first 3 × 4 units of a turn settle, because the workers loaded eight batches while others had their turns.
-    # Units are counted in fours, because the four workers are done at about the same time.
+    # The first 3 × 4 units of a turn are not timed, because the workers loaded eight batches while other programs had
+    # their turns. Units are counted in fours, because the four workers are done at about the same time.
     _train(model, loss, optimizer, kinds=4, settle=3)
 
 
 def small_kernels() -> None:
-    """Train many layers of few channels. The optimizer takes one parameter after another, so the host is the limit."""
+    """Train many layers of few channels.
+
+    The optimizer updates one parameter after another, so the host limits the speed.
+    """
     width, depth, batch = sized((128, 60, 64), (16, 4, 8))
     layers = (layer for _ in range(depth) for layer in (nn.Linear(width, width), nn.LayerNorm(width), nn.GELU()))
     model = applied(nn.Sequential(*layers).to(DEVICE))
@@ -108,9 +111,9 @@ def small_kernels() -> None:
 
 
 class Waves(nn.Module):
-    """Layers of wav2vec 2.0.
+    """Layers of wav2vec 2.0:
 
-    They are seven strided convolutions of the samples, a grouped convolution of positions, and a transformer.
+    seven strided convolutions of the samples, a grouped convolution of positions, a transformer.
     """
 
     def __init__(self, channels: int, width: int, heads: int, depth: int) -> None:
@@ -137,7 +140,7 @@ class Waves(nn.Module):
 
 
 def wav2vec2() -> None:
-    """Train on five seconds of sound at 16 kHz, in float32."""
+    """Train wav2vec 2.0 on five seconds of sound at 16 kHz, in float32."""
     channels, width, heads, depth, batch, samples = sized((512, 768, 12, 6, 8, 80_000), (32, 32, 2, 1, 2, 4_000))
     model = applied(Waves(channels, width, heads, depth).to(DEVICE))
     x = torch.randn(batch, samples, device=DEVICE)
