@@ -237,7 +237,7 @@ def _record(
 
 
 def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return counts of the problems that the find-db shows as slow, and lists of those confirmed here or not."""
+    """Count the problems that the find-db shows as slow, and list which are confirmed here and which are not."""
     measured = {row["problem"]: row for row in record["results"] if row["pick"]}
     tried = {row["problem"]: row for row in record["confirmations"]}
     confirmed: list[dict[str, Any]] = []

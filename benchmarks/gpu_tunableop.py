@@ -40,7 +40,7 @@ ALPHABET = 'Gemm_TN,0123456789.-*" \t\r\n#aDdefault:é'
 
 
 def predict(data: bytes, running: Mapping[str, str]) -> tuple[bool, list[Any]]:
-    """Predict whether ``read_file`` returns True in a process with these validators, and the rows then in memory."""
+    """Predict whether ``read_file`` returns True in a process with these validators, and which rows it reads."""
     target = {f"validator:{name}": value for name, value in running.items()}
     # These are the validators of the process itself, so the set is complete.
     target |= {} if len(running) > 1 else {"backend": "CUDA"}

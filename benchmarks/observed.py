@@ -96,7 +96,7 @@ def late_ms(found: Mapping[str, Any]) -> float | None:
 
 
 def judged(plain: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Tell whether observed runs equal plain runs, and how their times compare."""
+    """Return whether observed runs give the results of the runs without observer, and how their times compare."""
     same = {key: all(x.get(key) == plain[0].get(key) for x in seen) for key in ("code", "result", "graphs")}
     repeatable = all(x.get("result") == plain[0].get("result") for x in plain)
     times = [late_ms(x) for x in plain], [late_ms(x) for x in seen]

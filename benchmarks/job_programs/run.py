@@ -40,15 +40,16 @@ _SECONDS, _LEAST = float(os.environ.get("JOB_SECONDS", "6")), int(os.environ.get
 _TURNS = Path(os.environ["JOB_TURNS"]) if "JOB_TURNS" in os.environ else None
 _TURN_SECONDS = float(os.environ.get("JOB_TURN_SECONDS", "0.15"))
 _FIRST, _TIMED, _SETTLE = 6, 4, 2
-"""Numbers of units.
+"""Three numbers of units.
 
-``_FIRST``: units before any is timed, in which libraries choose their kernels. ``_TIMED``: units whose time decides the
-number of units. ``_SETTLE``: units at the beginning of a turn, after which the device is as busy as it was.
+* ``_FIRST``: units before any unit is timed, in which libraries choose their kernels.
+* ``_TIMED``: units whose time decides the number of units.
+* ``_SETTLE``: units at the beginning of a turn, after which the device is as busy as before the pause.
 """
 
 
 def sized(full: Any, small: Any) -> Any:
-    """Choose the size of a run: ``full``, or ``small`` in a test on a CPU."""
+    """Choose a size: ``full`` in a run, ``small`` in a test on a CPU."""
     return small if SMOKE else full
 
 
@@ -85,8 +86,8 @@ def applied(model: nn.Module) -> nn.Module:
 def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) -> None:
     """Do units until the time is over, or turn by turn.
 
-    The number of units is the same in all ranks, and a multiple of ``kinds``. In a turn, ``settle`` units come first.
-    The others are timed as a whole, without waiting for the device in between.
+    The number of units is the same in all ranks, and a multiple of ``kinds``.  In a turn, the first ``settle`` units
+    are not timed.  The other units are timed as a whole, without waiting for the device in between.
     """
 
     def seconds(count: int) -> float:
@@ -99,7 +100,7 @@ def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) ->
 
     def units_in(whole: float, least: float = 1.0) -> int:
         seconds(_FIRST)
-        # The minimum counts, because `tune` may meanwhile make a unit wait for its turn.
+        # The minimum is taken, because `tune` may meanwhile make a unit wait for its turn.
         each = min(seconds(kinds) for _ in range(_TIMED)) / kinds
         return _agreed(kinds * math.ceil(max(least, min(whole / each, 20_000)) / kinds))
 
@@ -118,8 +119,8 @@ def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) ->
 def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: dict[int, float]) -> None:
     """Answer requests until the time is over, or turn by turn.
 
-    The size of each request is chosen at random. A server waits for each answer, so each answer is timed. The mean
-    weights a size by its probability, not by how often chance chose it.
+    The size of each request is chosen at random.  A server waits for each answer, so each answer is timed.  In the
+    mean, each size has the weight of its probability, and not of how often it was chosen.
     """
 
     def answered(least: int, seconds: float) -> list[tuple[int, float]]:
@@ -153,7 +154,7 @@ def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: di
 
 
 def _report(number: int, seconds: dict[str, list[float]], units: int, shares: dict[str, float]) -> None:
-    """Write the time of a turn per unit: the means of the kinds, weighted by their shares."""
+    """Write the mean time of a unit in a turn.  Each kind of unit has its own weight."""
     if _TURNS is None or (dist.is_initialized() and dist.get_rank()):
         return
     means = {name: math.fsum(held) / len(held) for name, held in seconds.items() if held}
@@ -166,10 +167,10 @@ def _report(number: int, seconds: dict[str, list[float]], units: int, shares: di
 
 
 def _turns() -> Iterator[int]:
-    """Yield the number of each of this process's turns when the turn begins.
+    """Yield the number of each turn of this process when the turn begins.
 
-    Each rank looks for the files itself, because a rank that waited for another in a collective would keep its device
-    busy.
+    Each rank looks for the files itself.  Otherwise a rank would wait for another rank in a collective, which would
+    keep its device busy.
     """
     assert _TURNS is not None
     if dist.is_initialized():
@@ -186,7 +187,7 @@ def _turns() -> Iterator[int]:
 
 
 def _agreed(count: int) -> int:
-    """Return rank 0's number in all ranks."""
+    """Return the number that rank 0 has, in all ranks."""
     if not dist.is_initialized():
         return count
     held = torch.tensor([count], device=DEVICE)
@@ -195,7 +196,7 @@ def _agreed(count: int) -> int:
 
 
 def begin() -> tuple[int, int]:
-    """Join the other ranks. Returns this rank's number and the number of ranks."""
+    """Join the other ranks.  Return this rank's number and the number of ranks."""
     if DEVICE.type == "cuda":
         torch.cuda.set_device(DEVICE)
         dist.init_process_group("nccl", device_id=DEVICE)
