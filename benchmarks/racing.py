@@ -5,9 +5,9 @@
 
 * racing: the race of ``logparse replay``, including its checks for correctness and of the clock.
 * exhaustive: every solution gets as many samples as a race's finalist (16), and is checked.  The best median wins.
-* TunableOp (pytorch ``aten/src/ATen/cuda/tunable/TunableOp.h``): 3 executions, and a solution above 1.5× the best mean
-  is out.  Then 10 more, and it is out above 1.15×. Then 30 ms (at most 100 executions), and the best mean wins.  Its
-  warm-up and rotation are the same as ours.
+* TunableOp (pytorch ``aten/src/ATen/cuda/tunable/TunableOp.h``): every solution gets 3 executions, and is dropped if
+  its mean is above 1.5× the best mean.  It gets 10 more, and is dropped above 1.15×.  Then it runs for 30 ms (at most
+  100 executions), and the best mean wins.  Its warm-up and rotation are the same as ours.
 
 The order of the three changes from problem to problem.  GPU seconds are the seconds of the solutions' executions.
 Building plans and their first, warming execution are left out, because they cost all three the same.  Each choice is

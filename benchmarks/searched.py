@@ -16,9 +16,9 @@ PyTorch's own settings race along, as in a replay, but only cuDNN's plans are co
 
 ``lost`` is the total time of the fastest tried plans over the total time of the fastest of all plans, minus one, by the
 times of ``all``. ``worst`` is the same for one problem.  ``winners`` has both figures for the plans that won the race
-itself, whose times vary, too.  ``plans`` is the fraction of plans that ran.  ``gpu`` is the time of all executions,
-from the samples, as a share of 16 samples of every plan.  Wall times include everything, also the start of the worker
-and PyTorch's settings.
+itself, whose times vary, too.  ``plans`` is the fraction of plans that ran.  ``gpu`` is the time of all executions
+(from the samples) divided by the time of 16 samples of every plan.  Wall times include everything, also the start of
+the worker and PyTorch's settings.
 
 ``--find-db`` takes backward weights of the file: one in ``--every`` of the 375 that ``scale.py --gpu`` replays.  They
 are raced and confirmed twice on an empty store, as ``logparse replay`` does with ``--propose all`` and with ``--propose

@@ -4,9 +4,10 @@
 FILE …`` compares its predictions in records of ``jobs.py`` with the times that were measured there.
 
 A synthetic job has ranks that launch kernels on two streams, wait for events and meet in collectives. "build" makes the
-graph from events in memory, "simulate" runs it once with other kernel times.  The last row goes from the first job's
-trace files to one answer with factors, for which the host's factor is searched.  It is the fastest of five; the limits
-are 2 s of CPU and 1 GB. Each row has a process of its own, and shows that process's peak memory.
+graph from events in memory, "simulate" runs it once with other kernel times.  The last row measures the whole way from
+the first job's trace files to one answer with factors, including the search for the host's factor.  Its time is the
+fastest of five.  Its limits are 2 s of CPU and 1 GB. Each row has a process of its own, and shows that process's peak
+memory.
 
     python benchmarks/steps.py --speed
     python benchmarks/steps.py --traces trace_1.json.gz trace_2.json.gz
@@ -15,9 +16,8 @@ are 2 s of CPU and 1 GB. Each row has a process of its own, and shows that proce
 In a record, a pair is a job and an action with two results: recommend simulated the step, and the program timed its
 units with only that action, in turns with its unchanged units.  The unchanged step is compared with the run without a
 profiler that ``tune`` makes.  The changed step is compared with the truth, simulated again from the unchanged step
-beside it, because the host's behaviour at another hour does not matter here.  Required: the unchanged step is within 5
-% in 9 of 10 jobs, and the step of 17 of 20 pairs is within 5 % or in an interval that reaches at most 10 % to either
-side.
+beside it, because the host behaves differently at another hour.  Required: the unchanged step is within 5 % in 9 of 10
+jobs, and the step of 17 of 20 pairs is within 5 % or in an interval that reaches at most 10 % to either side.
 """
 
 from __future__ import annotations

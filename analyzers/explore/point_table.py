@@ -1,34 +1,35 @@
 """The table behind every chart: one row per problem, with what it costs now and what it could cost.
 
-A row is a problem of the run's workload.  If the run logged no call of a kind (GEMM or convolution), its measured
-problems of that kind take their place, one row per file that measured them, and each counts as one call.  Picks and
+A row is a problem of the run's workload.  If the run logged no call of a kind (GEMM or convolution), the rows of that
+kind are the problems that its files measured instead: one row per problem and file, with one call each.  Picks and
 findings of such a row come from its own file.  No time comes from a device that is known to be another one than the
 run's.
 
 The columns are the facets and numbers of ``selection``, and:
 
 * ``id``, ``problem``, ``label``, ``kind``.
-* ``calls``: per step if traces alone count them and mark steps, else per run.  All sums are the same.
+* ``calls``: number of calls per step if only traces count the calls and the traces mark steps, else per run.  All sums
+  are per step or per run alike.
 * ``unit``: the word for a step, or ``run``.
 * ``pick``: the solution that the library's heuristic chose.
-* ``pick_us``: time of the pick, if another solution was tried, too.  The time of a pick that was timed alone is
-  ``best_us``, and what it loses is unknown.
+* ``pick_us``: time of the pick, if another solution was tried, too.  If only the pick was timed, its time is
+  ``best_us``, and the loss is unknown.
 * ``basis``: how the pick's time is known.
 * ``best``, ``best_us``: the best known solution.
-* ``time_us``: of a call in the run's own traces, else the pick's, else the time now in a finding, else the best.
+* ``time_us``: time of a call, from the first source that has it: the run's own traces, the pick, a finding, the best.
 * ``own``: True if that time comes from the run itself.  A time of another run is evidence, and its ``file`` names that
   run.
 * ``total_us``: calls × time.
-* ``then_us``: of a call with the best known solution.  If the pick is timed, it is ``time_us`` × best / pick, however
-  and wherever the two were timed.
-* ``loss_us``: per call.
-* ``saving_us``: calls × loss; the finding's own saving if no pick is timed.  ``saving_from``: ``measured`` or
+* ``then_us``: time of a call with the best known solution.  If the pick is timed, it is ``time_us`` × best / pick,
+  however and wherever the two were timed.
+* ``loss_us``: loss per call.
+* ``saving_us``: calls × loss.  If no pick is timed, the finding's own saving.  ``saving_from``: ``measured`` or
   ``estimated``.
 * ``finding``; ``proposed``: ``recommend``'s override as JSON.
 * ``solutions``, ``failed``: number of solutions with a time, and of failed measurements.
 * ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops``, ``device``, ``roof_tflops``, ``efficiency``.
-* ``f_us``, ``b_us``: the forward and backward-data passes of the same layer and file.
-* ``source_id``; ``measured``: the problem itself, or the linked problem that was measured.
+* ``f_us``, ``b_us``: times of the forward and backward-data passes of the same layer and file.
+* ``source_id``; ``measured``: text of the measured problem, which is the problem itself or a linked problem.
 * ``here_us``, ``other_us``, ``change`` (other over here, minus one) and ``moved`` (slower, faster …): a comparison with
   another run.
 """

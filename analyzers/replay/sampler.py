@@ -50,7 +50,7 @@ def executions(time_us: float) -> int:
 
 
 class Sampler:
-    """Takes samples of one problem's solutions.
+    """Sampler of one problem's solutions.
 
     ``owners``: backends by solution text.  ``bound``: the largest relative error that rounding explains.
     """

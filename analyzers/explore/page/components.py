@@ -134,7 +134,7 @@ def _table(table_url: str) -> list[Any]:
             className="grid",
             style={"height": "430px"},
         ),
-        # This bar stands above the table on the screen, and after the table for the keyboard.
+        # The screen shows this bar above the table. The keyboard reaches the bar after the table.
         html.Div(
             [
                 html.Details([html.Summary("Columns"), _chooser()], id="choose"),
