@@ -91,9 +91,9 @@ class Question:
     sql: str = ""
     pandas: str = ""
     imports: str = ""
-    """Program that only imports the libraries that the verb cannot do without.
+    """Program that only imports the libraries that the verb needs.
 
-    The other costs are compared with its cost.
+    The costs of the verb and of the other programs are compared with the cost of this program.
     """
 
 

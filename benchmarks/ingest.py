@@ -222,7 +222,7 @@ def timed(command: str, environment: Mapping[str, str]) -> float:
 def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
     """Run a shell command and return its seconds and the peak PSS of its processes, in bytes.
 
-    The seconds are longer than those of ``timed``, because reading the PSS takes time.
+    The program takes longer than under ``timed``, because reading the PSS takes time.
     """
     started = time.monotonic()
     child = subprocess.Popen(["bash", "-c", command], stdout=subprocess.DEVNULL, env=environment)

@@ -811,7 +811,7 @@ def _written(record: Mapping[str, Any], path: Path) -> None:
 def _chosen(options: argparse.Namespace) -> list[str]:
     """Return the jobs to run, in the order of ``--only``.
 
-    Without ``--only``, the order is that of ``JOBS``, where jobs of two GPUs come first.
+    Without ``--only``, they come in the order of ``JOBS``, where jobs of two GPUs come first.
     """
     names = options.only.split(",") if options.only else list(JOBS)
     if unknown := [x for x in names if x not in JOBS]:

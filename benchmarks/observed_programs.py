@@ -21,7 +21,7 @@ from torch import nn
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 STEPS, CALLS = (120, 600) if GPU else (30, 30)
-"""Steps of training, and calls of inference."""
+"""Number of training steps, and number of calls of inference."""
 PROGRAMS: dict[str, Callable[[], None]] = {}
 
 

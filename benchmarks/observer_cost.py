@@ -5,8 +5,8 @@
 
 A process without the observer and a process with it run at the same time and measure in turns, so that other work on
 the machine affects both alike.  Each process measures three loops many times and keeps the least time of each loop.
-The cost is the difference of the two processes.  The share of a step is the cost of one outermost call with 150 modules
-within it (as in GPT-2) plus one step of an optimizer, divided by 30 ms.
+The cost is the difference of the two processes.  The fraction of a step is the cost of one outermost call with 150
+modules within it (as in GPT-2) plus one step of an optimizer, divided by 30 ms.
 """
 
 from __future__ import annotations

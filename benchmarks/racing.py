@@ -126,12 +126,12 @@ class MeteredRunnable:
         return self._inner.host_us
 
     def error(self) -> float:
-        """Count one execution, and return the inner error."""
+        """Count one execution, and return the error that the inner runnable measures."""
         self._meter.add(self._once_us)
         return self._inner.error()
 
     def fault(self) -> str:
-        """Count two executions, and return the inner fault."""
+        """Count two executions, and return the fault that the inner runnable finds."""
         self._meter.add(2 * self._once_us)
         return self._inner.fault()
 
@@ -392,7 +392,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return totals, and racing compared with the others: regret as a ratio of total times, shares of GPU seconds."""
+    """Return the totals of each strategy, and racing's totals divided by those of the others (time and GPU seconds)."""
     out: dict[str, float] = {"problems": len(rows), "solutions": sum(row["solutions"] for row in rows)}
     for name in ("racing", "exhaustive", "tunableop"):
         for key in ("gpu_s", "time_us", "wall_s"):

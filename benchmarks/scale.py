@@ -377,7 +377,7 @@ def findings_section(options: argparse.Namespace) -> dict[str, Any]:
     for count in ROWS:
         lines = [",".join(COLUMNS)]
         for m in range(1, count + 1):
-            # tiles of 512 rows: the smallest size in each tile takes as long as the largest
+            # A tile has 512 rows, so its smallest size takes as long as its largest.
             us = 20 + m // 512 * 9.5 + m % 7 * 0.1
             lines.append(f"{device},{m},{call},hipblaslt,{m % 97},0,{us:.3f},kernel{rest}")
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder:

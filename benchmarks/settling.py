@@ -177,7 +177,7 @@ def batches_of_ranks(times: Times) -> NDArray[np.bool_]:
 def before(times: Times) -> NDArray[np.bool_]:
     """Apply the earlier rule, which the chosen rule replaced.
 
-    It is MSER that keeps at least three times and cuts off at most half of them.
+    The earlier rule is MSER that keeps at least three times and cuts off at most half of the times.
     """
     count = times.shape[1]
     return np.asarray(count - kept(times, 3) <= count // 2)

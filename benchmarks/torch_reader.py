@@ -32,7 +32,7 @@ ROCM = {
     "ROCBLAS_VERSION": "5.2.0.4f6b2c1",
     "HIPBLASLT_VERSION": "100202-fa4e",
 }
-"""Validators that a build for AMD registers beside PT_VERSION."""
+"""Validators that a build for AMD registers in addition to PT_VERSION."""
 
 
 def unpacked(wheels: Path, folder: Path) -> str:

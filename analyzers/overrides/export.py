@@ -45,7 +45,7 @@ def of_store(
 ) -> Made:
     """Export problems of a run in a tool's own format.
 
-    The problems are the most called ones, or the column ``problem`` of a SELECT (``sql``).  Raises InputError.
+    The problems are the most called problems, or the column ``problem`` of a SELECT (``sql``).  Raises InputError.
     """
     if sql is None:
         return export(select(tables_of(store, run), kind or KINDS.get(as_), n), as_, target)

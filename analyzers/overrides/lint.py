@@ -90,8 +90,8 @@ def lint_files(
 ) -> tuple[list[OverrideFile], list[Unread]]:
     """Judge override files for the machine that ``target`` and the run ``against`` describe.
 
-    If several files are given (``dir/*``), files that are no override files are returned beside the others.  Raises
-    InputError for a single such file.
+    If several files are given (``dir/*``), the files that are no override files are returned as ``Unread``.  Raises
+    InputError if the only file is no override file.
     """
     if format is not None:
         format_of("", b"", format)

@@ -40,8 +40,8 @@ def look_up(
 ) -> LookUp:
     """Return the library's answer to a call.  The library has read the file as ``reading``.
 
-    ``has`` tells whether the target's build can run a solution.  Without ``has``, every solution counts as available.
-    ``key`` is the call's key, if a log states the key.
+    ``has`` tells whether the target's build can run a solution.  Without ``has``, every solution is taken to be
+    available. ``key`` is the call's key, if a log states the key.
     """
     key = key or format.key(call, reading.key_facts)
     if key is None:

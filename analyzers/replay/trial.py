@@ -54,7 +54,7 @@ class RaceTask:
 class ConfirmTask:
     """Measure a winner against the pick in this process.
 
-    ``turn`` is the number of this process among those that confirm the pair, from 0.
+    ``turn`` numbers the processes that confirm the pair, from 0.
     """
 
     problem: Problem
