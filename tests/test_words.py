@@ -14,7 +14,8 @@ from tests.conftest import ROOT
 FOLDERS = ("logparse", "analyzers", "tests", "benchmarks", "docs", "sample_logs")
 BEGINS = re.compile(r"(?:Of|What|Those|Whose)\b(?![^.\n]*\?)")
 """Words that no docstring begins with, unless its first sentence is a question."""
-WITHIN = re.compile(r"\b(?:those that|of these|is none|are none)\b", re.IGNORECASE)
+WITHIN = re.compile(r"\b[Tt]hose that\b|\b(?:is|are) none\b|\bof these\b(?! [a-zA-Z`])")
+"""Words without their noun; ``of these cases`` has its noun."""
 
 
 def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:

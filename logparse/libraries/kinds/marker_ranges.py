@@ -12,7 +12,7 @@ def innermost(
     starts: Times, ends: Times, threads: npt.NDArray[np.int64], at: Times, at_threads: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return for each moment the index of the innermost range that contains it, among the ranges of the moment's
-    thread.  The index is -1 if there is none.
+    thread.  The index is -1 if there is no match.
 
     ``starts``, ``ends`` and ``threads`` have one element per range, ``at`` and ``at_threads`` one per moment.  Ranges
     of a thread nest (operators, pushed markers).  If they overlap instead (markers started and stopped by id), the

@@ -154,7 +154,7 @@ class _Captures:
     def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
         """Return the captured graph with these kernels, or with this mark.
 
-        Return None if there is none, or if several graphs fit and differ.
+        Return None if there is no match, or if several graphs fit and differ.
         """
         while mark is not None and mark not in self._marked and self._read():
             pass
