@@ -1,4 +1,7 @@
-"""Attention on another backend: which solutions are timed, how results are compared, and a training step on a CPU."""
+"""The action that moves attention to another backend.
+
+The tests check which solutions are timed, how results are compared, and a training step on a CPU.
+"""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ def test_every_form_computes_the_same(activation: str, bias: bool) -> None:
 def traced(store: Store, folder: Path, steps: list[tuple[Any, ...]], trains: bool = False) -> None:
     """Ingest a trace with two calls of a linear layer, 20 µs each.
 
-    The operators in ``steps`` follow the first call, 10 µs each. With ``trains`` the operators of ``GRADIENT`` follow,
-    too, 5 µs each.
+    After the first call the trace has the operators in ``steps``, 10 µs each. If ``trains``, it also has the operators
+    of ``GRADIENT``, 5 µs each.
     """
     events = [after(2 + i, name, dims, 10.0, *values) for i, (name, dims, *values) in enumerate(steps)]
     back = [y for i, x in enumerate(GRADIENT) for y in after(90 + i, f"aten::{x}", OUT, 5.0)] if trains else []
@@ -102,7 +102,7 @@ def stated(store: Store, action: Any) -> ActionResult | None:
 
 RELU = ("aten::relu", OUT)
 GRADIENT = ("mul", "mul", "tanh_backward", "mul", "mul", "pow", "mul", "mul", "add")
-"""Operators of the gradient of a GELU that is written out.
+"""Operators of a backward pass: the gradient of a GELU that a model writes out as single operators.
 
 Another function with a hyperbolic tangent and a power has the same operators.
 """

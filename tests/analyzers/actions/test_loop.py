@@ -1,4 +1,4 @@
-"""The whole loop on a CPU: trace a training step, replay it, apply its actions with ``apply.py``, judge the result."""
+"""The whole loop on a CPU: trace a training step, replay it, apply its actions with ``apply.py``, verify the gain."""
 
 from __future__ import annotations
 
@@ -135,9 +135,9 @@ def test_the_whole_loop(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
 
 
 def test_another_run_is_weighed_by_what_was_timed_for_the_first(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
-    """A job after tuning is another run of the store, and no replay of that run exists.
+    """A traced job after tuning is another run of the store, and nobody has replayed that run.
 
-    The samples of the first run's replay must weigh the actions that remain.
+    So the gains of its actions must be computed from the samples of the first run's replay.
     """
     store, out, _ = loop
     (tmp_path / "again.json").write_bytes((out.parent / "before.json").read_bytes())
@@ -159,9 +159,9 @@ def test_what_was_timed_is_not_timed_again(loop: tuple[Store, Path, Any], monkey
 
 
 def test_products_of_a_job_in_tf32_are_timed_in_it(loop: tuple[Store, Path, Any], tmp_path: Path) -> None:
-    """The default runs under the settings in force, here TF32.
+    """A replay must time the default under the settings of the job, here TF32.
 
-    Its times are never compared with times measured without these settings.
+    Times under these settings must never be compared with times without them.
     """
     store, out, _ = loop
     (tmp_path / "short.json").write_bytes((out.parent / "before.json").read_bytes())

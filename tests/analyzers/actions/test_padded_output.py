@@ -93,7 +93,7 @@ def losses(model: Any, optimizer: Any, steps: int = 4) -> list[float]:
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("kind", [Masked, Summed])
 def test_training_is_as_before(kind: Any, early: bool, applied: Any) -> None:
-    """With ``early`` the optimizer is made before padding, so that it already refers to the model's parameters."""
+    """If ``early``, the optimizer is made before padding, so that it already refers to the model's parameters."""
     torch.manual_seed(0)
     plain = kind()
     model = copy.deepcopy(plain)

@@ -1,4 +1,7 @@
-"""Claims that rest on ``benchmarks/actions.py``, and the problems that actions change. No test needs a device."""
+"""The gains that actions promise, checked against records of ``benchmarks/actions.py``, and the problems they change.
+
+No test needs a device.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,11 @@ def test_a_layout_changes_images_and_drops_copies_that_only_turn_them() -> None:
 
 
 def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
-    """DeepLabV3 resizes one of five parts. The gradient of the part is a slice of the channels of the whole."""
+    """DeepLabV3 resizes one of the five images that it then concatenates.
+
+    The gradient of that image is a slice of channels of the concatenated image's gradient. So channels_last changes
+    its layout, although its strides differ from the strides of a whole image.
+    """
     part = Operand("float16", (2, 3, 4, 4), (128, 16, 4, 1))
     resized = OperatorProblem("aten::upsample_bilinear2d_backward", (part, "[4, 4]", "[2, 3, 1, 1]", "False", "", ""))
     known = job((CONV, 9.0), (resized, 1.0))
@@ -79,7 +86,10 @@ def test_the_gradient_of_a_part_of_a_concatenated_image_is_an_image() -> None:
 
 
 def test_the_gradient_of_a_mean_stays_in_nchw_and_its_sum_is_charged() -> None:
-    """Squeeze and excitation: the strides of an expanded gradient show no layout."""
+    """A mean over pixels has an expanded gradient, whose strides of 0 show no layout. Squeeze-and-excitation has one.
+
+    If a sum reads this gradient beside a channels_last image, channels_last must count one more copy.
+    """
     mean = OperatorProblem("aten::div", (Operand("float16", (2, 8, 4, 4), (8, 1, 0, 0)), Operand("int64", (), ())))
     total = OperatorProblem("aten::add_", (PLAIN, PLAIN, "1"))
     turned = OperatorProblem("aten::copy_", (LAST, PLAIN, "False"))
@@ -169,7 +179,11 @@ def test_a_gain_below_the_noise_of_a_step_does_not_pay() -> None:
 
 
 def test_what_caches_spare_a_convolution_is_a_time() -> None:
-    """The data are the calls of six models in training on an H200, before and after a change of layout."""
+    """In a job the caches make a call shorter than alone. ``Ratio.in_job`` corrects a predicted ratio for this gain.
+
+    The test compares the correction with calls of six models in training on an H200, before and after a change of
+    layout.
+    """
     path = ROOT / "benchmarks" / "results" / "in-job-NVIDIA-H200-2026-11-22.json.gz"
     pairs = [x for x in json.loads(gzip.decompress(path.read_bytes()))["pairs"] if x["changed"]]
     shares, kept = [], []
@@ -198,9 +212,9 @@ def test_a_call_that_is_no_shorter_in_the_job_keeps_its_ratio() -> None:
 
 
 def test_calls_that_are_not_made_any_more_are_no_action_of_their_own() -> None:
-    """A trace alone shows copies that channels_last would drop.
+    """A trace shows which copies channels_last would drop, but not how long the convolutions would then take.
 
-    It does not show how long the convolutions would take.
+    So without a measurement of the convolutions there is no result for the action.
     """
     turn = OperatorProblem("aten::copy_", (TURNED, VIEW, "False"))
     known = job((CONV, 10.0), (turn, 2.0))
@@ -220,14 +234,21 @@ def test_the_output_layer_is_what_is_padded() -> None:
 
 
 def test_queries_keys_and_values_are_no_output_layer() -> None:
-    """Swin's first blocks have 288 = 3 × 96 outputs in heads of 32. No other layer has an inner size of 288."""
+    """Swin's first blocks compute queries, keys and values in one layer of 288 = 3 × 96 outputs.
+
+    No other layer reads 288 values, because attention splits them into heads of 32. That alone must not make the layer
+    an output layer.
+    """
     known = job(*((x, 9.0) for x in linear(288, 96)), *((x, 0.1) for x in linear(1000, 768)))
     assert padded_output.odd_output(known) == 1000
     assert padded_output.odd_output(job(*((x, 9.0) for x in linear(288, 96)))) is None
 
 
 def test_where_a_softmax_runs_over_outputs_of_layers_only_those_are_output_layers() -> None:
-    """With grouped queries a layer has 360 = 5 × 72 outputs and 192 inputs."""
+    """In attention with grouped queries one layer has 360 = 5 × 72 outputs and 192 inputs, as an output layer may.
+
+    If the trace has a softmax over the 1,000 outputs of another layer, only that layer is the output layer.
+    """
     layers = [(x, 9.0) for x in linear(360, 192)] + [(x, 0.1) for x in linear(1000, 768)]
     loss = OperatorProblem("aten::_log_softmax", (Operand("float32", (512, 1000), (1000, 1)), "1", "False"))
     assert padded_output.odd_output(job(*layers)) == 360

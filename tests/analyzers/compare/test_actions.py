@@ -1,6 +1,6 @@
-"""Actions judged on planted jobs whose answers are computed by hand.
+"""``verify`` judges actions on planted jobs whose verdicts are computed by hand.
 
-The tests compare equal kinds of units, separate computation from communication, and check wall time.
+The tests check that it compares equal kinds of units, separates computation from communication, and uses wall time.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def simple(run: str, conv_us: float, wall: Sequence[float], **more: float) -> Ta
 
 
 def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> None:
-    """Convolutions take 1 ms of 2 ms of kernels. A fifth of that 1 ms is promised, and gained."""
+    """Convolutions take 1 ms of the 2 ms of kernels. The action promises to save a fifth of this 1 ms, and saves it."""
     found = judged(simple("before", 1000, steady(2500)), simple("after", 800, steady(2300)))
     assert found.verdict == "verified"
     assert (found.unit, found.before_us, found.promised_us, found.after_us) == ("step", 2000, 1800, 1800)
@@ -160,9 +160,9 @@ def test_a_gain_that_is_in_both_the_kernels_and_the_wall_time_is_verified() -> N
 
 
 def test_what_nccl_kernels_wait_less_is_no_gain() -> None:
-    """DDP: kernels took 52.1 ms before and 43.1 ms after. NCCL's kernels make up 7.7 ms of the difference.
+    """A job with DDP: kernels took 52.1 ms before and 43.1 ms after, but the step got no faster.
 
-    The step is no faster.
+    NCCL's kernels account for 7.7 ms of the difference, because they waited less. The action did not cause that.
     """
     before = job("before", Kind(8, 100, 6, 15000, 15000, 22100, steady(39700)), ratio=0.95)
     after = job("after", Kind(8, 100, 6, 13700, 15000, 14400, steady(41500)), ratio=0.95)
@@ -193,7 +193,10 @@ def test_a_setting_that_is_in_force_is_not_offered_again() -> None:
 
 
 def server(run: str, counts: Sequence[int], traced: Sequence[int], ratio: float) -> Tables:
-    """Return a run with batches of 1, 4 and 16. At ratio 1 convolutions take half of the kernels' time."""
+    """Return a run with batches of 1, 4 and 16.
+
+    ``ratio`` multiplies the time of the convolutions. With ratio 1 they take half of the kernels' time.
+    """
     each = zip((1, 4, 16), counts, traced, (200, 400, 1200), (1000, 1500, 3000), strict=True)
     kinds = (
         Kind(batch, n, held, us * ratio, us, 0, steady(wall * (0.5 + ratio / 2))) for batch, n, held, us, wall in each
@@ -218,7 +221,10 @@ def test_another_mix_of_batches_is_no_gain() -> None:
 
 
 def test_kinds_that_one_run_lacks_are_left_out_and_stated() -> None:
-    """Batch 16 takes 300 of 1350 µs of the units' time. Without it only the promises for the other batches count."""
+    """The run after has no trace of batch 16, which takes 300 of 1350 µs of unit time in the run before.
+
+    So the verdict uses the promises for the other batches alone.
+    """
     before, after = server("before", (60, 30, 10), (1, 1, 3), 1.0), server("after", (10, 30, 60), (3, 1, 0), 0.8)
     found = judged(before, after)
     assert found.share == pytest.approx(1050 / 1350, rel=0.01)
@@ -236,7 +242,7 @@ def test_runs_that_do_other_units_are_another_workload() -> None:
 
 
 def test_a_step_and_a_call_are_not_compared() -> None:
-    """Sizes of tensors name the kinds of units, so that a step and a call can have kinds of the same name."""
+    """A kind of units is named by the sizes of its tensors. So a step and a call can have kinds of the same name."""
     call = job("after", Kind(8, 100, 6, 800, 1000, 0, steady(2300)), more={"units": {"unit": "module"}})
     found = judged(simple("before", 1000, steady(2500)), call)
     assert (found.verdict, found.share) == ("another workload", 0)
@@ -268,9 +274,9 @@ def test_a_gain_far_outside_of_the_promise_is_no_pass() -> None:
 
 
 def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
-    """The promise is 200 µs.
+    """The promise is 200 µs, the gain only 40 µs.
 
-    A gain of 40 µs is more than two runs of one job differ by, but below the promised interval.
+    The gain is larger than the difference of two runs of one job, but it lies below the promised interval.
     """
     found = judged(simple("before", 1000, steady(2500)), simple("after", 960, steady(2450)))
     assert found.verdict == "faster, not as promised"
@@ -282,7 +288,7 @@ def test_a_gain_that_stays_below_the_promise_is_no_pass() -> None:
 
 @pytest.mark.parametrize("wall_us", [3000, 1900])
 def test_what_kernels_do_not_explain_of_two_runs_at_two_times_is_of_the_host(wall_us: float) -> None:
-    """Two measurements on H200s show the case.
+    """Wall time may change for reasons on the host, which kernels do not explain. Two jobs on H200s showed this.
 
     * DDP: computation gained 1.74 ms as promised, but a neighbour on the host made the step lose 18.8 of 32.7 ms.
     * FSDP: computation gained 10.3 ms. The step gained 14.7 of 51.3 ms, but only 3 ms in runs by turns.
@@ -306,9 +312,9 @@ def simulated(
 
 
 def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels gain 200 µs behind communication.
+    """Kernels get 200 µs faster, but they overlap communication, so that the simulation promises only 20 µs per step.
 
-    The simulation promises 20 µs of the step. A difference between hosts causes the rest of the measured gain.
+    The measured gain is larger. A difference between hosts causes the rest of this gain.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300))
     monkeypatch.setattr(actions, "step_of", lambda *_: simulated(2500, 2480, 2000, 0.01))
@@ -334,9 +340,10 @@ def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pyt
 def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     free_us: float, before_us: tuple[float, ...], fewer_us: float, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On an H200 a step of 26.3 ms with 3.6 ms of kernels was wrongly "time unknown", for two reasons in turn.
+    """On an H200 a step took 26.3 ms, of which kernels took 3.6 ms. ``verify`` wrongly said "time unknown", twice.
 
-    First its units differed by 5 %. Later it launched 60 of 2,404 kernels less, at 3.6 µs per launch.
+    The first reason was that its units differed by 5 %. The second reason, in a later version, was that it launched 60
+    of 2,404 kernels less, at 3.6 µs per launch.
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.9))
@@ -367,7 +374,10 @@ def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     ],
 )
 def test_kernels_that_take_what_they_took_make_no_step_faster(after_us: int, launched: float, verdict: str) -> None:
-    """On an H200 kernels of 20.0 ms took 19.9 ms with moe's action, while its steps of 33 ms differ by 8 %."""
+    """On an H200 the kernels of a step took 20.0 ms before and 19.9 ms after an action on the job ``moe``.
+
+    The steps take 33 ms and differ by 8 %, so that a shorter step proves nothing.
+    """
     before, after = simple("before", 1000, steady(2500)), simple("after", after_us, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * launched))
     found = judged(before, after, times=(timed("a", 2500, 2900, 2600), timed("b", 2500, 2600, 2450)))
@@ -420,7 +430,7 @@ def test_a_job_that_ends_before_it_settles_has_a_sentence() -> None:
 def ranks(run: str, ratio: float, other: Mapping[str, object], alive: bool = True) -> Tables:
     """Return a run of two ranks.
 
-    ``other`` adds facts to the units of the second rank. Without ``alive`` the second rank has no trace.
+    ``other`` adds facts to the units of the second rank. If ``alive`` is false, the second rank has no trace.
     """
     more: dict[str, Mapping[str, object]] = {
         "units": {"rank": 0, "ranks": 2},
@@ -478,9 +488,9 @@ def by_turns(*us: float, kind: str = "float16[8, 3]") -> list[dict[str, float]]:
 
 
 def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
-    """Some turns of each side are disturbed, and the host is slower for a while.
+    """The two sides take 100 and 80. Some turns of each side are disturbed, and the host is slower for a while.
 
-    Without the disturbances the sides take 100 and 80.
+    Because each turn is compared with its neighbour on the other side, the result is still 20.
     """
     slow = [1.0] * 24 + [1.7] * 8
     before = by_turns(*(x * y for x, y in zip([100, 101, 99, 190, 100, 100, 160, 100] * 4, slow, strict=True)))
@@ -497,9 +507,9 @@ def test_turns_of_runs_side_by_side_are_compared_one_for_one() -> None:
 
 
 def test_two_pairs_of_starts_differ_by_more_than_their_turns_do() -> None:
-    """The pairs gained 3 % and 1 %. Their mean has a standard error of 1 % with one degree of freedom.
+    """The pairs of starts gained 3 % and 1 %. Their mean has a standard error of 1 % with one degree of freedom.
 
-    The turns within a pair are all equal.
+    The turns within a pair are all equal, so that they must not make the interval narrower.
     """
     a, b, c, d = (by_turns(*[100.0 * math.exp(x)] * 20) for x in (0.0, 0.02, -0.03, 0.01))
     found = SideBySide(((a, c), (b, d))).unit_time({"float16[8, 3]": 1})
@@ -562,9 +572,9 @@ def test_times_by_turns_take_the_place_of_those_of_the_traced_runs() -> None:
 
 @pytest.mark.parametrize("conv_us", [1000, 800])
 def test_an_interval_that_holds_no_gain_and_a_large_one_decides_nothing(conv_us: float) -> None:
-    """On two H100s verify wrongly reported "had no effect" for a program that was 27 % faster.
+    """On two H100s ``verify`` wrongly reported "had no effect" for a program that was 27 % faster.
 
-    The interval was [-29.6, 21.2] ms for a step of 65 ms.
+    The interval of the gain was [-29.6, 21.2] ms for a step of 65 ms, so that it allowed no verdict.
     """
     before, after = (simple(run, us, steady(2500), talk_us=300) for run, us in (("before", 1000), ("after", conv_us)))
     others = replace(after, kernels=after.kernels.assign(kernel=after.kernels["kernel"] + "_2"))
@@ -598,7 +608,7 @@ def test_two_runs_are_timed_beside_their_logs_where_one_was_not_timed_without() 
 
 
 def test_override_files_are_judged_with_the_actions() -> None:
-    """The files save 10 % of the job if no action changes the same problem. Otherwise their whole gain may be lost."""
+    """Override files save 10 % of the job if no action changes the same problem. Otherwise this gain may be lost."""
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2300), other_us=800.0)
 
     [setting] = [x for x in results(before, ACTIONS, Settings()) if x.action.name == "cudnn_benchmark"]
@@ -614,7 +624,10 @@ def test_override_files_are_judged_with_the_actions() -> None:
 
 
 def marked(run: str, conv_us: float, wall: Sequence[float], *, asked: Sequence[str] = (), **facts: object) -> Tables:
-    """Return a run with a source of marks that ``capture --trace`` read. ``facts`` are added to this source."""
+    """Return a run with the marks (records of the applied actions) that ``capture --trace`` read.
+
+    ``facts`` are added to the source of the marks.
+    """
     seen = {"applied_asked": json.dumps({"settings": [*asked], "scripts": []}), **facts}
     return job(run, Kind(8, 100, 6, conv_us, 1000.0, 0.0, wall), more={"marks": seen})
 
@@ -628,7 +641,7 @@ def test_a_run_that_left_its_mark_is_judged_as_ever() -> None:
 
 
 def test_a_run_that_left_no_mark_of_what_it_was_asked_for_has_no_verdict() -> None:
-    """The job ran without the action, on a quieter machine."""
+    """The job ran without the action. It was faster only because the machine was quieter."""
     found = judged(simple("before", 1000, steady(2500)), marked("after", 800, steady(2300), asked=["cudnn_benchmark"]))
     assert found.verdict == "time unknown"
     assert "after left no mark that cudnn_benchmark was applied: it ran as it was" in stripped(found)

@@ -1,4 +1,4 @@
-"""The calls that a file serves: counts, time, near misses, unknown keys, and rows that share a key."""
+"""``coverage`` reports the calls that a file serves: counts, time, near misses, unknown keys, rows that share a key."""
 
 from __future__ import annotations
 
@@ -130,9 +130,9 @@ def test_calls_that_share_an_entry() -> None:
 
 
 def test_a_solution_loses_against_what_the_library_itself_picked_there() -> None:
-    """A replay through another library than PyTorch names its pick in a fact.
+    """A replay that calls a library directly, without PyTorch, names the library's pick in a fact.
 
-    Its ``Default`` is then PyTorch's pick.
+    The solution ``Default`` in the same replay is PyTorch's pick.
     """
     target = {"arch": ARCH, "hipblaslt_revision": "r"}
     made = tuning_file.write([Override(problem=ONE, solution=Solution("hipblaslt", "7"), target=target)], target)

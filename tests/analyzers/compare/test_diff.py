@@ -1,4 +1,7 @@
-"""Diff: it finds planted changes and nothing else. The upgrade plan decides every row. Goldens fix the renderings."""
+"""``diff`` finds the planted changes and nothing else.
+
+Its upgrade plan has a decision for every row of an override file. Goldens fix the printed texts.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +166,7 @@ def test_renderings() -> None:
     ],
 )
 def test_winners_that_flip(sample: str, old: str, new: str, flips: str, store: Store, tmp_path: Path) -> None:
-    """Both runs are tunes on one machine. The file can be of any kind."""
+    """Both runs are tunes on one machine. They may be recorded in any kind of file."""
     text = (SAMPLES / sample).read_text(encoding="utf-8")
     for run, content in (("a", text), ("b", text.replace(old, new, 1))):
         (tmp_path / run).mkdir()
@@ -211,9 +214,9 @@ def test_the_only_problem_that_may_be_meant_is_compared() -> None:
 
 
 def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
-    """The calls of several files and kinds of units add up, and their average time counts.
+    """If a trace has several files and kinds of units, their calls are added, and ``diff`` uses the average time.
 
-    Several kernels of one call add time to that call. They are no further calls.
+    If a call launches several kernels, their times are added. They do not add calls.
     """
 
     def traced(*files: float) -> Tables:
@@ -230,9 +233,10 @@ def test_a_call_takes_its_average_over_the_files_of_a_trace() -> None:
 
 
 def test_what_a_replay_alone_timed_is_not_the_runs_own() -> None:
-    """A replay of the run before may time solutions that the job did not run.
+    """A replay of the run ``before`` may time problems that the job did not call.
 
-    Such problems do not count as vanished, and they are not compared. A store with nothing but replays is compared.
+    ``diff`` neither reports such problems as vanished nor compares them. It compares replays only if the store has
+    nothing else.
     """
     rows = [measurement(g, "Default", 9.0, origin=x) for g in G[:2] for x in ("replay", "replay-confirm")]
     rows.append(measurement(G[2], "torch:pad=8", 9.0, origin="replay-action"))
@@ -251,7 +255,10 @@ def test_a_text_of_a_problem_that_both_runs_call_is_not_gone() -> None:
 
 
 def test_traced_calls_count_for_the_whole_run(store: Store) -> None:
-    """Two of 40 steps were traced. The process that ran without logs does not count."""
+    """Two of 40 steps were traced, so that each traced call counts 20 times.
+
+    The calls of the process that ran without logs do not count.
+    """
     ingest([str(SAMPLES / "traces" / "job.trace.json")], store, run="run")
     traced = times_of_run(store)
     count_units(store, "run")
@@ -326,7 +333,11 @@ def test_random_runs_are_compared_as_plain_loops_compare_them(
 
 
 def fastest(problem: str, rows: Measured, picks: dict[str, str]) -> dict[str | None, tuple[float, str]]:
-    """Return origin → (time, solution): the pick's, else the confirmation's default, else the fastest solution's."""
+    """Return origin → (time, solution).
+
+    The solution is the pick if this origin timed it. Otherwise a confirmation has its default, and every other origin
+    its fastest solution.
+    """
     out: dict[str | None, tuple[float, str]] = {}
     for origin in {x for _, x, _, _ in rows} - {"replay"}:
         mine = [(us, solution) for p, x, solution, us in rows if us and (p, x) == (problem, origin)]

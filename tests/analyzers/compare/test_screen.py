@@ -34,7 +34,7 @@ def of_files(one: tuple[str, str], two: tuple[str, str], times: tuple[float, flo
 
 
 def many(fast: float) -> Answer:
-    """Return the answer for thirty rows. The last ten still run another solution."""
+    """Return the answer for thirty rows. The problems of the last ten rows still run another solution."""
     wanted = [Override(problem=p, solution=Solution("hipblaslt", "7"), target=test_verify.HERE) for p in MANY]
     file = inspect("tuning.txt", tuning_file.write(wanted, test_verify.HERE)[0].data, test_verify.HERE)
     runs = [

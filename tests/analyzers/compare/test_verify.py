@@ -183,9 +183,9 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
     not_applied: list[Problem],
     covered: dict[Problem, str],
 ) -> None:
-    """An index of hipBLASLt stands for kernels with or without an auxiliary matrix.
+    """hipBLASLt's index names a kernel that either writes an auxiliary matrix or writes none.
 
-    Neither the key nor the file says which.
+    Neither the key nor the file states which of the two it is.
     """
     found = verify(two_kinds("a", *before), two_kinds("b", *after), [file()])
     effects = {(x.problem, x.effect) for x in found.outcomes}
@@ -217,7 +217,7 @@ def test_a_call_with_too_little_workspace_does_not_take_the_row(
 ) -> None:
     """hipBLASLt skips a solution that needs more workspace than the call gives.
 
-    Neither the solution's index nor the file states how much it needs.
+    The need is known only from a measurement, because neither the solution's index nor the file states it.
     """
     after = with_workspace("hipblaslt:1", need, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
@@ -231,9 +231,9 @@ def test_a_call_with_too_little_workspace_does_not_take_the_row(
 
 @pytest.mark.parametrize(("given", "covered"), [([0], ("hit", "")), ([0, 8192], None)])
 def test_what_ran_had_enough_workspace(given: list[int | None], covered: tuple[str, str] | None) -> None:
-    """The log names the solution that ran, so that the row took effect whatever workspace the calls state.
+    """The log names the solution that ran. So the row took effect, whatever workspace the calls state.
 
-    If there are several calls, the log does not tell which of them ran it.
+    If the problem has several calls, the log does not tell which call ran this solution.
     """
     after = with_workspace("hipblaslt:7", 4096, given)
     use = next(x for x in coverage(file(), after).uses if x.problem == ONE.text)
@@ -291,7 +291,7 @@ def test_whole_runs_are_compared_where_their_traces_did_the_same_work() -> None:
 
 
 def test_promises_are_per_call() -> None:
-    """The findings may come from another run than the run before, so that their number of calls must not count."""
+    """Findings may rest on another run than the run before. So ``verify`` must not use their number of calls."""
     columns = {"problem": [ONE.text, TWO.text, None, ONE.text], "per_call_us": [25.0, None, 9.0, 20.0], "calls": 77}
     assert promises(pd.DataFrame(columns)) == {ONE.text: 25.0}
 

@@ -32,7 +32,7 @@ def rows(scale: float = 1.0, source: str = "own", step: int = 1) -> pd.DataFrame
 
 
 def test_only_winners_are_best() -> None:
-    """A time from a tuner's file counts even if it is alone. In other files the fastest of two solutions counts."""
+    """A time is a best time if it comes from a tuner's file, or if it is the fastest of at least two solutions."""
     one, two, three = (half(m, 64, 64).text for m in (1, 2, 3))
     given = tables(
         measurements=[

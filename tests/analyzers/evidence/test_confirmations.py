@@ -1,7 +1,7 @@
-"""Claims of confirmations, simulated with the deviations that an H200 showed (``docs/measurement.md``).
+"""Error rates that ``docs/measurement.md`` claims for confirmations, in simulations with an H200's deviations.
 
-Between processes the log ratio of a pair has a standard deviation of 0.32 %. A single process knows its own log ratio
-to 0.11 %, from 12 blocks of 0.3 %.
+Between processes the log ratio of a pair has a standard deviation of 0.32 %. A single process measures its own log
+ratio with a standard error of 0.11 %, from 12 blocks with a deviation of 0.3 % each.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ def test_a_few_true_effects_are_found_among_a_thousand_at_the_floor(real: int) -
 
 
 def test_true_deviations_that_differ_keep_the_intervals_right() -> None:
-    """Large and small kernels have different deviations.
+    """Times of large and small kernels have different deviations.
 
-    Pooling them in one estimate must not make the intervals wrong.
+    One estimate from all kernels together must not make their intervals wrong.
     """
     generator, wrong, total = GENERATOR(6), 0, 0
     for _ in range(100):
@@ -140,9 +140,9 @@ def test_devices_do_not_lend_each_other_their_deviation() -> None:
 
 
 def test_a_record_of_one_process_has_the_deviation_between_processes_added() -> None:
-    """Old records are of one process.
+    """Old records come from a single process, and ratios differ by 0.3 % between processes.
 
-    Even if their 12 blocks agree to 0.01 %, they do not know the ratio better than to 0.3 %.
+    So the interval must be that wide, even if the 12 blocks of the process agree to 0.01 %.
     """
     old = Pairs(tuple(100.0 + 0.01 * (i % 3) for i in range(12)), (100.0,) * 12)
     judged = judge(old)

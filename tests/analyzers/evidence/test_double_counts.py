@@ -1,6 +1,6 @@
-"""Logs that do not state their process.
+"""Remarks on logs that do not state their process.
 
-Remarks name the calls that are added, the calls that are left out, and files that may be the same log twice.
+They name the calls that are added, the calls that are left out, and files that may be the same log twice.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def test_what_graphs_ran_without_a_name_is_in_no_row(store: Store) -> None:
 
 
 def test_two_libraries_in_one_stream(store: Store, tmp_path: Path) -> None:
-    """``workload`` takes the calls of one library. That is right only if rocBLAS passed its calls on to hipBLASLt."""
+    """``workload`` counts the calls of hipBLASLt's log and leaves out the calls of rocBLAS's log.
+
+    This is right only if rocBLAS passed its calls on to hipBLASLt. So a remark names the calls that are left out.
+    """
     lines = [line for line in (SAMPLES / RANK0).read_text().splitlines() if line.startswith("hipblaslt-bench ")]
     own = "./rocblas-bench -f gemm_ex --transposeA T --transposeB T -m 96 -n 64 -k 128 --alpha 1 --a_type bf16_r"
     own += " --lda 128 --b_type bf16_r --ldb 64 --beta 0 --c_type bf16_r --ldc 96 --d_type bf16_r --ldd 96"

@@ -89,9 +89,9 @@ def test_nothing_without_kernels() -> None:
 
 
 def test_the_kernel_with_the_most_time_names_the_call() -> None:
-    """The main kernel's time is spread over several rows, while the helper has the longest single row.
+    """The main kernel's time is spread over several rows, while a helper kernel has the longest single row.
 
-    A helper never names a call that has a main kernel, even if the helper takes longer.
+    The call must get the main kernel's name, even if the helper takes longer.
     """
     text, main, helper = gemm(1).text, "igemm_fwd_gtcx3_nhwc_fp16", "SubTensorOpWithScalar1d"
     rows = [

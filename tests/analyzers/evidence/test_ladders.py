@@ -1,4 +1,4 @@
-"""Override rows for the sizes between two timed sizes.
+"""Ladders: override rows for the sizes between two timed sizes.
 
 The tests check which rows are written, and what a replay times for them.
 """
@@ -46,7 +46,7 @@ def found_of(store: Store, settings: Settings = STEP) -> Recommendation:
 
 
 def sizes_written(found: Recommendation, settings: Settings = STEP) -> dict[int, str]:
-    """Return n → solution of the rows in the tuning file, as the target's library reads it."""
+    """Return n → solution of the rows in the tuning file, as the target's library reads the file."""
     made = emissions(found, TARGET, [WRITER], settings)
     data = next((x.data for x in made.files if x.name == "hipblaslt_tuning.txt"), b"")
     file = inspect("t.txt", data, TARGET)

@@ -1,4 +1,4 @@
-"""A MIOpen override comes with its solver's parameters and with a second solver. Both are written."""
+"""A written MIOpen override contains its solver's parameters and a second solver (the fallback)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_solver_without_parameters_asks_for_none() -> None:
 
 
 def test_a_confirmed_winner_has_the_workspace_of_the_build_s_other_files() -> None:
-    """A confirmation has paired times and nothing else, so that the workspace must come from other files."""
+    """A confirmation has only paired times, so that the solver's workspace must come from other files of the build."""
     t = run(tuned("udb", "x"), udb=DEVICE | BUILD)
     confirmed = Finding(
         analyzer="suboptimal-pick",
@@ -151,8 +151,8 @@ def completed_from_a_shipped_record(*users: Mapping[str, object]) -> Finding:
 def test_one_of_the_two_solvers_is_known_to_be_in_the_build() -> None:
     """MIOpen overwrites a record if its build has none of the record's solvers.
 
-    The shipped record may be of another build, so that one of the two solvers must be known to be in the target's
-    build.
+    The shipped record may come from another build. So at least one of the two written solvers must be known to be in
+    the target's build.
     """
     slow, naive = record(GEMM, 3900.0, "GEMM", 6422528), record(NAIVE, 60000.0, "Direct", 0)
     for users, second in (
@@ -175,7 +175,10 @@ def test_without_a_solver_of_the_build_nothing_is_proposed() -> None:
 
 @pytest.mark.parametrize(("solver", "origin", "noted"), [(GEMM, "find-db", 1), (CK, "find-db", 0), (GEMM, "driver", 0)])
 def test_what_find_does_not_time_is_noted(solver: str, origin: str, noted: int) -> None:
-    """A GEMM solver of backward weights sets dW to zero first. A call takes that time, but find does not measure it."""
+    """A GEMM solver of backward weights first sets dW to zero.
+
+    The job's call needs time for this, but MIOpen's find does not measure that time. So the finding states it.
+    """
     row = record(solver, 200.0, "GEMM", 128) | {"origin": origin}
     given = tables(
         measurements=[

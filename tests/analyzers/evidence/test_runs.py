@@ -1,4 +1,4 @@
-"""The narrowed tables for the analyzers contain everything that any analyzer can use."""
+"""The tables for the analyzers, narrowed to some rows of a store, contain all rows that any analyzer can use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OVERRIDES = [str(next(SAMPLES.rglob(name))) for name in ("*.ufdb.txt", "tunableo
 
 
 def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: Path) -> None:
-    """The interval comes from the paired samples, which the page's reader once left out."""
+    """The interval of a gain comes from the paired samples. The page once read the store without these samples."""
     read(store, tmp_path, {"bench.log": bench(1023, 512, 512, count=40)})
     replayed(store, product(1023, 512, 512), {"Default": 90.0, "torch:pad=8": 60.0}, "torch:pad=8")
     whole, narrow = (recommend(x, Settings()) for x in (tables_of(store), tables_to_analyse(store)))
@@ -39,9 +39,9 @@ def test_a_confirmed_formulation_is_found_by_every_verb(store: Store, tmp_path: 
 
 
 def test_the_narrowed_tables_give_the_same_findings_and_overrides(samples: Store) -> None:
-    """Overrides are compared, too.
+    """The overrides must be equal, too, including a solver's parameters from its perf-db row.
 
-    A solver without the parameters of its perf-db row runs several times slower than measured.
+    Without these parameters the solver runs several times slower than measured.
     """
     whole = recommend(tables_of(samples), Settings())
     narrowed = recommend(tables_to_analyse(samples), Settings())

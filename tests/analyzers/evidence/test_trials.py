@@ -1,4 +1,4 @@
-"""Outcome of a trial of an action, from the records of several processes."""
+"""How the records of several processes become the outcome of one trial of an action."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_times_are_of_the_ratio_and_the_unit_as_it_is() -> None:
 
 
 def test_a_process_of_its_own_bias_widens_the_interval() -> None:
-    """Two processes have middles that differ by 6 %. The interval must reach both."""
+    """The estimates of two processes differ by 6 %. The interval of the outcome must contain both estimates."""
     alike = Tried("x", (seen(0.75, noise=0.001), seen(0.75, noise=0.001, seed=1))).ratio
     apart = Tried("x", (seen(0.73, noise=0.001), seen(0.775, noise=0.001, seed=1))).ratio
     biased = Tried("x", (seen(0.75, noise=0.001, control=0.03), seen(0.75, noise=0.001, seed=1, control=0.03))).ratio

@@ -1,4 +1,7 @@
-"""Units of work: each kind counts by how often the run did it. Streams may overlap."""
+"""Units of work (steps, requests): each kind is weighted by the number of its units in the run.
+
+Times of overlapping streams count once.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +50,9 @@ def server(large: int = 30, small: int = 10) -> Tables:
 
 
 def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
-    """30 of the run's 40 units are large, so that an average unit takes 0.75 · 100 + 0.25 · 10 µs.
+    """30 of the run's 40 units are large, so that an average unit takes 0.75 · 100 + 0.25 · 10 = 77.5 µs.
 
-    Four units were traced.
+    Four units were traced, so that their kernels must be weighted to 4 · 77.5 µs.
     """
     kernels = weighed(server()).kernels
     assert kernels["total_us"].sum() == pytest.approx(4 * 77.5)
@@ -58,7 +61,10 @@ def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
 
 
 def test_a_problem_counts_as_the_units_that_made_it() -> None:
-    """One of four traced units was large, but three of four units of the run are large."""
+    """One of four traced units was large, but three of four units of the run are large.
+
+    So a problem of a large unit has the weight 3, and a problem of a small unit the weight 1/3.
+    """
     given = server()
     given = replace(given, kernels=given.kernels.assign(problem=["gemm large", "gemm small"]))
     assert problem_weights(weighed(given)).to_dict() == pytest.approx({"gemm large": 3.0, "gemm small": 1 / 3})
@@ -117,7 +123,10 @@ def test_streams_that_overlap_share_their_time() -> None:
 
 
 def test_the_later_half_of_several_processes_is_that_of_each() -> None:
-    """Each of the two processes warmed up in its first half."""
+    """Each of the two processes was still slow in its first half.
+
+    So the mean time uses the later half of each process, not the later half of all times.
+    """
     rows = [
         fact(source, name, value)
         for source, us in (("u0", (900.0, 800.0, 10.0, 10.0)), ("u1", (500.0, 400.0, 20.0, 20.0)))
@@ -170,9 +179,9 @@ def test_a_run_beside_logs_gets_the_times_of_one_before_without_them() -> None:
 
 
 def test_calls_of_traces_are_of_the_whole_run_where_a_log_counts_others() -> None:
-    """The log has all 40 units, the trace only four.
+    """The log has the calls of all 40 units, the trace only the calls of four.
 
-    Without weighting the traced convolutions would count for a tenth of their true time.
+    Without a weight the traced convolutions would have a tenth of their true number of calls.
     """
     rows = [work(gemm().text, 80), work(W.text, 8, calls_from="profiler")]
     held = weighed(replace(server(), workload=tables(workload=rows).workload)).workload

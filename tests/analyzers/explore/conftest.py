@@ -1,4 +1,4 @@
-"""Stores for the page: one in which every text of a log is an attack, and one of the sample logs."""
+"""Stores for the tests of the page: one in which every text of a log contains markup, and one of the sample logs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def measured(problem: ConvProblem, solver: str, time_us: float, error: str | Non
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """Return a store with markup in a file's name, solver names, an error, facts and a message."""
+    """Return a store with markup in a file's name, a run's name, solver names, an error and a message."""
     store = open_store(tmp_path_factory.mktemp("planted") / "store", create=True)
     records = [
         measured(F, "ConvAsm", 187.0),

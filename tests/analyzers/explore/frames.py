@@ -41,7 +41,7 @@ VIEW_COLUMNS: Mapping[str, Mapping[str, str]] = {
     },
     "facts": dict.fromkeys(("source_id", "run", "name", "value"), _TEXT),
 }
-"""Columns of the views that the table needs. A column that a given frame lacks counts as unknown."""
+"""Columns of the views that the table needs. If a given frame lacks a column, the column's values are unknown."""
 
 
 def points(

@@ -1,4 +1,4 @@
-"""The recommendation as actions, the distribution of time, and the files as one zip."""
+"""How the page shows a recommendation: its actions, the distribution of time, and its files in one zip."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_files_are_one_zip_without_a_path_of_this_machine(sampled: Store, tm
 def con() -> duckdb.DuckDBPyConnection:
     """Return a connection with four problems.
 
-    One has two solutions, one is only timed, one has no time, and one has a timed pick.
+    ``p`` has two solutions, ``q`` has one, ``s`` has no time, and ``t`` has a timed pick.
     """
     made = duckdb.connect()
     made.execute("create table points as select * from (values ('p', 2, null, null, 300.0, 3.0),"

@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_the_page_agrees_with_recommend(sampled: Store) -> None:
-    """The page gives the analyzers less than the whole store. Their findings must stay the same."""
+    """The page gives the analyzers only a part of the store's rows. The findings must be the same as with all rows."""
     settings = Settings()
     tables = Tables(run="demo", **sampled.frames())
     result, said = recommend(tables, settings), analyse(sampled)

@@ -1,4 +1,4 @@
-"""The page and the report in a real headless Chromium: six journeys, each as a user works in one sitting.
+"""The page and the report in a real headless Chromium. Most tests go through a whole session of a user.
 
 The tests need Playwright and Debian's chromium (``apt-get install chromium``). If CI is set, both must be there,
 because a browser test that skips itself shows nothing.
@@ -87,7 +87,7 @@ def visit(browser: Browser) -> Visit:
 
 @pytest.fixture(scope="module")
 def tab(browser: Browser) -> Iterator[Visit]:
-    """Return the tab that journeys use one after another.
+    """Return the browser tab that all tests use, one after the other.
 
     Loading the page takes 4 s of CPU. Going to another view of a loaded page takes 0.4 s.
     """
@@ -98,7 +98,7 @@ def tab(browser: Browser) -> Iterator[Visit]:
 
 @pytest.fixture
 def seen(browser: Browser, tab: Visit) -> Iterator[Visit]:
-    """Return the tab, reset for a journey. At full size each journey has a tab of its own."""
+    """Return the tab, reset for a test. In ``make nightly`` each test gets a tab of its own."""
     made = visit(browser) if NIGHTLY else tab
     made.errors.clear()
     made.outside.clear()
@@ -111,7 +111,7 @@ def seen(browser: Browser, tab: Visit) -> Iterator[Visit]:
 
 @pytest.fixture
 def alone(browser: Browser) -> Iterator[Visit]:
-    """Return a tab that no other journey uses."""
+    """Return a browser tab that no other test uses."""
     made = visit(browser)
     yield made
     made.page.context.close()
@@ -277,9 +277,9 @@ def close(page: Page) -> None:
 
 
 def test_from_the_first_answer_to_an_override_in_three_clicks(seen: Visit, demo: Served) -> None:
-    """The first screen has the time bar, the actions and the first rows.
+    """The first screen shows the time bar, the actions and the first rows of the table.
 
-    The three clicks are a filter, a row and a copy.
+    From there three clicks copy an override: on a filter, on a row, and on the copy button.
     """
     page = seen.page
     page.set_viewport_size({"width": 1440, "height": 900})
@@ -340,18 +340,18 @@ QUICKLY = """() => {
     setTimeout(() => key('4'));
     key('6');
 }"""
-"""Typing on a busy machine: Dash moves the caret back only after the next key was pressed."""
+"""JavaScript that types as on a busy machine: Dash moves the caret back only after the next key was pressed."""
 FILTER = """() => {
     dash_ag_grid.getApi('table').setFilterModel({time_us: {type: 'greaterThan', filter: 1000}});
     dash_clientside.explore.arrange(new URLSearchParams(location.search).get('table'));
 }"""
-"""A filter that is set while the page still follows the previous URL."""
+"""JavaScript that sets a filter while the page still applies the previous URL."""
 
 
 def test_the_keyboard_leads_everywhere_and_the_url_is_the_state(seen: Visit, demo: Served) -> None:
-    """The journey begins with a link from somebody else.
+    """The session begins with a link that somebody else sent.
 
-    Filters, search, table and card are used by keyboard. Sorting, column filters and export come last.
+    The keyboard alone then works filters, search, table and card. Sorting, column filters and export come last.
     """
     page = seen.page
     page.goto(demo.url + "?view=regret&operation=GEMM&search=NT+4096")
@@ -437,9 +437,9 @@ ASKED_FIRST = """document.addEventListener('load', (event) => {
         return arrange(wanted);
     };
 }, true)"""
-"""A page that is slower than Dash.
+"""JavaScript that makes the page slower than Dash.
 
-The grid first asks Dash's own source for the table's rows, which never answers.
+The grid first asks Dash's own source for the table's rows, and that source never answers.
 """
 AGAIN = "dash_ag_grid.getApi('table').refreshInfiniteCache()"
 
@@ -567,7 +567,7 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
 def reports(planted: Store, sampled: Store, after: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Write two reports.
 
-    ``demo`` is of the samples. ``beside`` compares two stores in which every text of a log is an attack.
+    The report ``demo`` shows the samples. The report ``beside`` compares two stores whose texts all contain markup.
     """
     from typer.testing import CliRunner
 

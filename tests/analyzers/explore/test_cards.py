@@ -1,4 +1,4 @@
-"""Statements of the page about one problem or one remedy never contradict each other. Random stores test this."""
+"""The page never contradicts itself about a problem or a remedy. The tests check this on random stores."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def test_a_problem_states_one_now_one_best_and_one_saving(tmp_path: Path, seed: 
 
 
 def test_a_hot_trace_beside_a_cold_replay_keeps_the_ratio(store: Store) -> None:
-    """The replay's best time is longer than the call in the trace.
+    """The replay measured with cold caches, so that even its best time is longer than the call in the trace.
 
-    The card scales both times of the replay to the trace.
+    The card multiplies the traced time by the ratio of the replay's two times.
     """
     rows = [
         *traced(W, 17.0, 5),

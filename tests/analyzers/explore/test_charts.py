@@ -1,4 +1,4 @@
-"""Figures as data: traces and axes against reviewed goldens, and laws over all figures."""
+"""The page's figures as data: traces and axes equal reviewed goldens, and some rules hold for all figures."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def compare(here: pd.DataFrame, there: pd.DataFrame, names: tuple[str, str] = ("
 
 
 def judged(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the example with a timed pick that loses, the times of another store, and a saving."""
+    """Return the example's table with a pick slower than the best solution, times of another store, and a saving."""
     slow = points["problem"] == W.text
     made = points.assign(other_us=points["time_us"] * np.where(slow, 0.5, 1.02))
     made["pick"] = "miopen:ConvDirectNaiveConvWrw"

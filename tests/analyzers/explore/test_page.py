@@ -1,4 +1,4 @@
-"""The server without a browser: who gets an answer, what is sent, and what a CSV contains."""
+"""The page's server, tested without a browser: who gets an answer, what is sent, and what a CSV contains."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def client(planted: Store) -> Iterator[FlaskClient]:
 
 
 def test_no_callback_waits_for_one_that_waits_for_it(client: FlaskClient) -> None:
-    """If two callbacks need each other's output, both wait for ever and the page stands still."""
+    """If two Dash callbacks need each other's output, both wait for ever, and the page shows nothing more."""
     after: TopologicalSorter[str] = TopologicalSorter()
     for callback in client.get("/_dash-dependencies").get_json():
         needed = [f"{x['id']}.{x['property']}" for x in callback["inputs"]]
@@ -152,7 +152,7 @@ def test_an_unreadable_store_states_the_reason(tmp_path: object) -> None:
 
 @pytest.mark.usefixtures("read_here")
 def test_a_store_beside_itself_has_not_changed(sampled: Store, tmp_path: Path) -> None:
-    """The analyzers' picks count for both stores, so that the present time of a problem is the same in both."""
+    """The picks that the analyzers found apply to both stores. So a problem's present time is the same in both."""
     url = shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore"))
     data = PageData(str(url), other=str(url))
     try:
@@ -230,7 +230,7 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
 
 @pytest.mark.parametrize("open_run", ["before", "after"])
 def test_compare_joins_an_unknown_layout_as_diff_does(tmp_path: Path, open_run: str) -> None:
-    """A problem without a layout joins the only problem that it can mean. Either run may name the layout."""
+    """If a problem has no layout, the page compares it with the only problem of the other run that fits it."""
     store = open_store(tmp_path / "store", create=True)
     for run, us in (("before", 100.0), ("after", 60.0)):
         unknown: dict[str, Any] = {}

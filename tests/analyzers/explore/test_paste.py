@@ -27,7 +27,7 @@ def told(example_points: pd.DataFrame) -> pd.Series:
 
 
 def proposed(problem: Problem, solution: Solution, target: dict[str, str]) -> str:
-    """Return the text that ``found`` gives in its column ``proposed`` for a finding with this override."""
+    """Return the text in the column ``proposed`` of a finding with this override."""
     override = Override(problem=problem, solution=solution, target=target, time_us=10.0, workspace_bytes=0)
     finding = Finding(analyzer="a", message="", problem=problem, remedy=UseRows(override))
     return str(found([finding])["proposed"].item())
@@ -49,7 +49,7 @@ def test_a_losing_pick_gets_the_row_that_the_library_reads(told: pd.Series) -> N
 
 
 def test_what_recommend_does_not_propose_has_no_row(told: pd.Series) -> None:
-    """The page has no gates of its own. The best known time alone is no proven gain."""
+    """The page shows an override row only if ``recommend`` proposes it. A best known time alone proves no gain."""
     told["proposed"] = None
     made = advice(told, HERE, PageVerdict())
     assert (made.override.text, made.override.note) == (

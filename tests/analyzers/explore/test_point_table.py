@@ -1,4 +1,4 @@
-"""The table of problems computes in SQL what the model computes in Python."""
+"""The page's table of problems, made by SQL, equals what the model computes in Python."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_w_stands_beside_its_own_f_and_b(example_points: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize(("names", "times"), [(2, 3), (130, 130), (130, 131)])
 def test_a_solution_counts_once(example_views: dict[str, pd.DataFrame], names: int, times: int) -> None:
-    """The count is exact for many solutions, too, and no repeated measurement adds to it."""
+    """The column ``solutions`` is exact even for many solutions. A repeated measurement does not raise it."""
     mine = example_views["measurements"].query("problem == @W.text and status == 'ok'").head(1)
     rows = [mine.assign(solution=f"miopen:S{i % names}", time_us=1000.0 - i % names) for i in range(times)]
     made = points(example_views["conv_problems"], pd.concat(rows, ignore_index=True))
@@ -94,7 +94,10 @@ def test_workload_takes_the_place_of_what_is_only_measured(example_views: dict[s
 
 
 def test_a_saving_is_the_findings_own_where_no_pick_is_timed(example_views: dict[str, pd.DataFrame]) -> None:
-    """A trace counts other calls than a log. The table must show the same saving as ``recommend``."""
+    """A trace and a log may count different numbers of calls.
+
+    So the table must take the saving from the finding, as ``recommend`` does, and not compute it from its own calls.
+    """
     v = example_views
     finding = Finding(analyzer="x", message="slow", problem=W, saving_us=200.0, per_call_us=100.0, calls=2)
     made = points(v["conv_problems"], v["measurements"], workload=v["workload"], findings=[finding])
@@ -107,7 +110,7 @@ def test_a_finding_of_two_measured_times_is_no_estimate(
 ) -> None:
     """A user find-db may have a faster solver than the system find-db, although no log names the pick.
 
-    Such a finding has two measured times, in the table as in ``recommend``.
+    Such a finding rests on two measured times. So the table must not call its saving an estimate.
     """
     v, evidence = example_views, Evidence(sureness=sureness)
     finding = Finding(
@@ -221,7 +224,10 @@ def test_store_and_frames_give_one_table(sampled: Store) -> None:
 
 
 def test_two_texts_of_one_problem_are_one_row_as_in_top(sampled: Store, sampled_points: pd.DataFrame) -> None:
-    """One log names the pick for one text of the problem. Another log counts its calls under another text."""
+    """Two logs write one problem as two texts. One log names the pick, the other one counts the calls.
+
+    The table must have one row for both texts, as ``top`` has.
+    """
     called = sampled_points[sampled_points["calls_from"] != "–"]
     ranked = top(sampled, n=10_000)
     ranked = ranked[ranked["calls_from"].notna()]
@@ -246,7 +252,10 @@ def traced(problem: ConvProblem, us: float, calls: int) -> list[object]:
 
 
 def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
-    """The replay of another run is evidence, and the column ``file`` names that run."""
+    """A call's present time comes from the run itself. A replay of another run may only show a better solution.
+
+    The column ``file`` then names that other run.
+    """
     stored(store, "a", timed(W, "Default", 300.0), timed(W, "torch:benchmark", 150.0), arch="gfx942", cu_count="304")
     stored(store, "b", *traced(W, 822.0, 5), arch="gfx942", cu_count="304")
     [row] = store_points(store, "b").to_dict("records")
@@ -261,7 +270,7 @@ def test_what_a_call_takes_now_is_the_runs_own(store: Store) -> None:
 
 
 def test_a_trace_of_some_calls_times_all(store: Store) -> None:
-    """A log of another process has more calls of the problem than the trace that timed it."""
+    """A log of another process has further calls of the problem, for which the traced time is used, too."""
     stored(store, "a", Call(problem=W, category="bench", count=5, pid=7), *traced(W, 800.0, 2))
     [row] = store_points(store, "a").to_dict("records")
     assert (row["calls"], row["time_us"], row["total_us"]) == (7, 800.0, 7 * 800.0)
@@ -279,9 +288,9 @@ def test_calls_and_sums_are_of_a_step_where_traces_alone_count_and_mark_them(sto
 
 
 def test_calls_of_a_trace_are_of_the_whole_run_where_a_log_counts_others(store: Store) -> None:
-    """A log has 40 units, the trace four. So six traced calls count as 60.
+    """The run has 40 units, of which the trace contains four. So six traced calls stand for 60 calls.
 
-    ``recommend`` weighs its saving by the same 60 calls.
+    ``recommend`` multiplies its saving per call by the same 60 calls.
     """
     unit = {"unit": "module", "unit:16": json.dumps({"count": 40, "traced": 4, "us": []})}
     logged = Call(problem=F, category="bench", count=5, pid=7)

@@ -1,4 +1,4 @@
-"""Statements of the report about its own tables and charts."""
+"""The report's statements about its own tables and charts are true."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def test_every_chart_and_the_table_state_what_they_show_and_of_which_run(store: 
 
 
 def test_the_headline_agrees_with_the_list_of_findings() -> None:
-    """Every timed pick is the best known solution, but a backward weight is slow. So there is something to do."""
+    """Every timed pick is the best known solution, but one wgrad call is slow.
+
+    So the headline must not state that nothing can be gained.
+    """
     picks = [measurement(gemm().text, "Default", 60.0), measurement(gemm().text, "hipblaslt:9", 80.0)]
     times = zip((F, B, W), (187.0, 219.0, 5455.0), strict=True)
     found_in = {"origin": "find-db", "kind": "conv", "source_id": "f"}

@@ -1,4 +1,4 @@
-"""A selection survives the round trip through its own URL. Other URLs bring nothing strange into it."""
+"""A selection can be written to a URL and read back unchanged. Any other URL gives a valid selection, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the command to the first answer: the order of the steps."""
+"""The order of the steps from the command ``explore`` to the page's first answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.analyzers.explore.conftest import part
 
 
 def test_a_browser_asks_before_anything_that_draws_is_imported(sampled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The browser's first request waits in the socket and gets its answer later."""
+    """The server opens its socket before it imports slow modules. The browser's first request waits in the socket."""
     asked, answered, servers = threading.Event(), list[int](), list[Any]()
     files, said = list[tuple[str, Path, int, int]](), list[str]()
 
@@ -96,7 +96,7 @@ def test_ctrl_c_does_not_end_a_reader_while_it_starts(sampled: Store) -> None:
 
 
 class Stepwise(StoreReading):
-    """Reader of a store that tells each step only when the test asks for the next one."""
+    """Stand-in for a store's reader. It reports a step only when the test asks for the next step."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
