@@ -1,4 +1,4 @@
-"""Build small stores for the analyzers: the real ingest reads texts, and the real recorder writes replays."""
+"""Build small stores for the tests of analyzers. The real ingest reads logs, and the real recorder writes replays."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def replayed(
     errors: Mapping[str, float] | None = None,
     pick: str = "Default",
 ) -> None:
-    """Record what a replay would record: a race (solution → µs) and, if ``confirmed`` is given, its confirmation."""
+    """Record what a replay would record: the times of a race (solution → µs).
+
+    If ``confirmed`` names the winner, also record the confirmation: twelve pairs of times.
+    """
     known = [*(Fact(name, value) for name, value in facts.items()), Fact("pick", pick)]
     rows: list[Record] = [
         measured(problem, solution_from_text(text), [us, us], origin=RACE, error=(errors or {}).get(text))
@@ -86,7 +89,10 @@ def replayed(
 
 
 def count_units(store: Store, run: str) -> None:
-    """Record units of work: a trace has two of the run's 40 steps. A second run without logs took seven steps."""
+    """Record units of work: the run made 40 steps, and its trace contains two.
+
+    A second process without logs made seven steps.
+    """
     record(store, [Fact("unit_kinds", '{"a": 2}')], run=run, name="kinds", format="torch-profiler")
     for name, count in (("logged", 40), ("unit_alone", 7)):
         kind = json.dumps({"count": count, "traced": 2, "us": []})

@@ -42,7 +42,7 @@ def traced(times: list[tuple[GemmProblem | ConvProblem, float]], calls: int = 4,
 
 
 def planted() -> Tables:
-    """Return a trace of six products of nearly one size: five reach 80 % of the roofline, one reaches 10 %."""
+    """Return a trace of six products of similar sizes. Five reach 80 % of the roofline, and one reaches 10 %."""
     return traced([(p, least(p) / (0.1 if i == 0 else 0.8)) for i, p in enumerate(LARGE)])
 
 
@@ -62,7 +62,10 @@ def test_held_against_comparable_problems() -> None:
 
 
 def test_calls_are_those_of_the_run_not_of_the_steps_that_a_trace_is_of() -> None:
-    """`capture --trace` traces a few steps of a job, but the job's log counts the calls of all steps."""
+    """`capture --trace` traces a few steps of a job, but the job's log counts the calls of all steps.
+
+    The finding must use the number of calls in the log.
+    """
     whole = [work(p.text, 20, calls_from="bench") for p in LARGE]
     [one] = found(replace(planted(), workload=tables(workload=whole).workload))
     assert one.per_call_us is not None
@@ -101,7 +104,10 @@ def test_convolutions_compare_within_their_direction() -> None:
 
 
 def test_a_problem_whose_time_is_expected_from_measured_ones_is_judged_by_these() -> None:
-    """Measured times of convolutions like this one are shipped for an MI300X."""
+    """logparse ships measured times of comparable convolutions for an MI300X.
+
+    So ``slower-than-comparable`` judges this convolution, and ``below-roofline`` must not.
+    """
     plain = replace(W, groups=1)
     given = traced([(plain, 40 * least(plain))])
     assert found(given) == []

@@ -11,7 +11,7 @@ from tests.analyzers.example import gemm
 
 
 def planted() -> Tables:
-    """Return a log with an api line, as HIPBLASLT_LOG_LEVEL writes it, and a process with fewer calls than others."""
+    """Return a run with an api line, which HIPBLASLT_LOG_LEVEL causes, and a process with fewer calls than others."""
     one, two = gemm(1).text, gemm(2).text
     return tables(
         messages=[message("api")],

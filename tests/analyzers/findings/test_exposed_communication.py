@@ -35,7 +35,7 @@ def traced(alone_us: float, **more: str) -> Tables:
 
 
 def planted() -> Tables:
-    """Return two steps of 500 µs. In 300 µs of their sum only collectives run."""
+    """Return two steps of 500 µs each. In 300 µs of this 1 ms only collectives run."""
     return traced(300.0, profiler_steps="2", profiler_steps_us="1000.0")
 
 
@@ -77,7 +77,10 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     ],
 )
 def test_what_to_change_is_of_those_collectives(name: str, trains: bool, change: str) -> None:
-    """Options of DistributedDataParallel have no effect on FSDP or tensor parallelism."""
+    """The advice must fit the kind of collective.
+
+    For example an option of DistributedDataParallel has no effect on FSDP or tensor parallelism.
+    """
     known = facts("trace", gpu_busy_us="900", gpu_window_us="900", gpu_communication_alone_us="300")
     rows = [
         kernel(300.0, 2, KERNEL, "record_param_comms", GRADIENTS.replace("allreduce", name)),

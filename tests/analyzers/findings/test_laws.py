@@ -1,4 +1,4 @@
-"""Laws over ANALYZERS: empty input gives no findings, the order of rows does not matter, and the input is not changed.
+"""Laws of every analyzer: empty input gives no findings, the order of rows does not matter, the input stays as it is.
 
 The test module of each analyzer has a function ``planted``. It returns a case in which the analyzer finds something.
 """
@@ -37,7 +37,7 @@ FRAMES = [field.name for field in fields(Tables) if field.name != "run" and fiel
 
 @cache
 def planted(analyzer: Analyzer) -> Tables:
-    """Return the case of the module ``test_<finding>.py`` beside this file."""
+    """Return the case that ``planted`` of the analyzer's own test module makes (``test_<finding>.py``)."""
     case: Tables = import_module(f"{__package__}.test_{analyzer.name.replace('-', '_')}").planted()
     return case
 
@@ -59,7 +59,7 @@ def together() -> Tables:
 
 
 def rows(case: str, frame: pd.DataFrame) -> list[dict[str, object]]:
-    """Return the frame's rows as dictionaries. The name of the case is put before each row's source."""
+    """Return the frame's rows as dictionaries. Each row's source begins with the name of the case."""
     named = {"source_id": case + "/" + frame["source_id"]} if "source_id" in frame else {}
     return frame.assign(**named).to_dict("records")
 
@@ -94,7 +94,7 @@ def test_planted_case(analyzer: Analyzer) -> None:
 
 @by_name
 def test_every_finding_says_what_a_person_does(analyzer: Analyzer) -> None:
-    """A finding whose remedy is advice has the text of the advice, or it is a remark about the run."""
+    """If the remedy of a finding is advice, the finding has the text of the advice. Remarks about the run need none."""
     for finding in analyzer.find(planted(analyzer), Settings()):
         assert not isinstance(finding.remedy, Advise) or finding.advice or finding.problem is None
 
@@ -106,7 +106,10 @@ def test_all_cases_together() -> None:
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_any_table_may_be_empty_of_one_row_or_unknown(name: str) -> None:
-    """A value that a file does not state is unknown in every row, and DuckDB returns columns of texts as objects."""
+    """Every analyzer answers for tables that are empty, that have one row, or that have only unknown values.
+
+    A file may leave a value out of every row. DuckDB then returns the column as objects.
+    """
     given = together()
     frame = getattr(given, name)
     unknown = {column: pd.Series(pd.NA, frame.index, dtype="object") for column in set(frame) & OPEN}
@@ -128,9 +131,9 @@ def of_sources(given: Tables, sources: Sequence[str]) -> Tables:
 
 
 def test_any_two_samples_alone(samples: Store) -> None:
-    """Every analyzer answers for any two files of a run.
+    """Every analyzer answers for a run of any two sample files.
 
-    No list of measured savings is larger than the ceiling.
+    The sum of the measured savings is never larger than the ceiling.
     """
     given = tables_of(samples)
     names = sorted(given.sources["source_id"])
@@ -172,7 +175,7 @@ def test_logs_and_measurements_without_a_common_problem() -> None:
 
 @st.composite
 def of_another_device(draw: st.DrawFn) -> tuple[Tables, Tables]:
-    """Return all planted cases on known devices, and the same tables with more files of another device.
+    """Return all planted cases on known devices, and the same cases together with files of another device.
 
     The further files repeat every measurement of all cases with other times.
     """
@@ -214,7 +217,7 @@ def test_rows_of_another_device_change_no_answer(pair: tuple[Tables, Tables]) ->
 
 
 def test_rows_that_stand_twice_change_no_answer() -> None:
-    """A copied row, or a file whose rows were written twice, is no further measurement."""
+    """Repeated rows must not change a finding: a copied row, or a file whose rows were all written twice."""
     given = together()
     twice = replace(given, measurements=pd.concat([given.measurements, given.measurements], ignore_index=True))
     for analyzer in ANALYZERS:

@@ -30,10 +30,10 @@ def planted() -> Tables:
 
 
 def tail(problem: str, steps: list[str], calls: int, us: list[float]) -> dict[str, object]:
-    """Return the fact, from a trace ``t``, that these steps follow the product.
+    """Return the fact that trace ``t`` states: these elementwise steps follow the product.
 
-    ``us`` has the time of each step, summed over all calls.
-    """
+    ``us`` has the time of each step in µs, summed over all calls.
+        """
     value = json.dumps({"problem": problem, "tail": steps, "calls": calls, "us": us})
     return {"source_id": "t", "run": "r", "name": "epilogue_kernels", "value": value}
 
@@ -146,7 +146,7 @@ def test_no_saving_without_a_measurement(steps: list[str], calls: int, us: float
 
 @needs_corpus
 def test_gpt2_writes_its_gelu_out(store: Store, tmp_path: Path) -> None:
-    """A few independent lines read the kernels of the trace once more."""
+    """The expected times come from a few independent lines, which read the kernels of the trace once more."""
     path = CORPUS / "h200" / "gpt2.trace.json.gz"
     with gzip.open(path) as file:
         events = json.load(file)["traceEvents"]

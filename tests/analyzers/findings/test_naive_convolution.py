@@ -41,7 +41,10 @@ def traced(*rows: tuple[ConvProblem, str, int, float], calls: int = 10, **known:
 
 
 def planted() -> Tables:
-    """Return one call in a trace that names no device. Its time is small compared with other analyzers' cases."""
+    """Return one call in a trace that names no device.
+
+    The call is short compared with the cases of other analyzers.
+    """
     return traced((VIDEO, NAIVE["F"], 1, 2e4), (VIDEO, "add_bias", 1, 50.0), calls=1)
 
 
@@ -50,7 +53,7 @@ def found(given: Tables) -> list[Finding]:
 
 
 def test_a_forward_pass_of_a_trace() -> None:
-    """The peaks of the device are known, so that half of its roofline is taken as reachable."""
+    """The peak rates of the device are known. So the finding assumes that half of its roofline can be reached."""
     given = traced((VIDEO, NAIVE["F"], 10, 2e6), (VIDEO, "add_bias", 10, 50.0), **RADEON)
     (one,) = found(given)
     assert (one.problem, one.calls) == (VIDEO, 10)
@@ -109,7 +112,10 @@ RAN = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/{DRIVER}\n"
 
 
 def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) -> None:
-    """Nothing times this solver. The remedy is free memory or a split, because a search would find nothing."""
+    """MIOpen passed over a solver, because its workspace did not fit. So no file has a time of this solver.
+
+    The remedy is free memory or a split convolution, because a search would not find the solver either.
+    """
     (one,) = found(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
     assert (one.problem, one.calls) == (VIDEO, 7)
     assert "MIOpen passed over GemmFwdRest, which needs 3.04 GiB of workspace and was given less" in one.message
@@ -120,9 +126,9 @@ def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) ->
 
 
 def test_the_nearest_problem_of_the_users_find_db_shows_what_it_could_take(store: Store, tmp_path: Path) -> None:
-    """The solver got its workspace for a problem with fewer slices.
+    """The solver has a time for a similar problem with fewer slices, whose workspace did fit.
 
-    Its time for that problem is scaled to this problem by arithmetic.
+    The finding multiplies that time by the ratio of the two problems' work.
     """
     key = "64-{}-200-300-3x3x3-64-{}-198-298-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F"
     naive = "ConvDirectNaiveConvFwd:{},0,miopenConvolutionFwdAlgoDirect"

@@ -51,7 +51,7 @@ def test_criterion(f: float | None, b: float | None, w: float, loss: float | Non
 
 
 def test_remarks_are_of_the_runs_own_files_and_calls() -> None:
-    """A remark on a file of another run is only about the problems that the present run calls."""
+    """A remark on a file of another run may only be about problems that the present run calls."""
     of_other = {"source_id": "s", "run": "other", "path": "db.txt"}
     calls = {name: [work(p.text, 8)] for name, p in (("W", W), ("F", F))}
     found = {
@@ -100,10 +100,7 @@ def test_estimates_and_picks_are_no_measurements() -> None:
     ],
 )
 def test_what_the_job_does_not_run_is_no_finding(ran: str, us: float, elsewhere: str, still: bool) -> None:
-    """A shipped record is slow, but the log shows that the job ran another solver.
-
-    A file has a time for that solver.
-    """
+    """A shipped record has a slow solver, but the log shows that the job ran another solver with a known time."""
     rows = [
         measurement(F.text, "miopen:A", 100.0),
         measurement(W.text, "miopen:A", 900.0),
@@ -130,7 +127,10 @@ def test_siblings_are_of_the_same_file() -> None:
 
 
 def test_what_comparable_w_take_is_of_other_layers_of_the_device() -> None:
-    """Neither the slow W itself nor the times of another device count."""
+    """The expected time of a wgrad (W) comes from other layers on the same device.
+
+    It uses neither the slow W itself nor times of another device.
+    """
     layers = [replace(W, n=n, c=c, k=k, groups=1) for n in (8, 16, 40) for c in (64, 130, 300) for k in (64, 130, 300)]
     known = [(x, 5 + 1e-8 * float(x.flops or 0)) for x in layers]
     odd = replace(W, n=20, c=200, k=200, groups=1)
@@ -183,7 +183,10 @@ def test_several_devices_weigh_nothing_until_one_is_the_target() -> None:
 
 
 def test_a_device_without_its_number_of_cus_is_the_one_of_that_name() -> None:
-    """MIOpenDriver prints the device's name alone, while the name of a find-db states arch and CUs."""
+    """MIOpenDriver prints only the device's name, while a find-db's name states arch and CUs.
+
+    Both must be recognised as one device, so that their times are compared.
+    """
     rows = [
         measurement(p.text, "miopen:A", t, source_id=s)
         for s, ts in (("db", (100.0, 500.0)), ("driver", (100.0, 800.0)))
@@ -196,9 +199,9 @@ def test_a_device_without_its_number_of_cus_is_the_one_of_that_name() -> None:
 
 @pytest.mark.parametrize("elsewhere", [{"arch": "gfx90a", "cu_count": "104"}, {"arch": "gfx942", "cu_count": "304"}])
 def test_a_run_is_judged_by_its_own_files(elsewhere: dict[str, str]) -> None:
-    """Another run of the store may be of another device, or from before a change.
+    """Another run of the store may come from another device, or from the time before a change.
 
-    It must hide neither a slow W of the present run nor its calls.
+    Its faster times must not hide that W is slow in the present run.
     """
     rows = [
         measurement(p.text, "Default", t, source_id=s)
@@ -316,7 +319,7 @@ def kernel(problem: str, name: str, us: float, calls: int = 4) -> dict[str, obje
 
 
 def traced(w_us: float, **known: str) -> Tables:
-    """Return four steps of a job. W runs two kernels in each step. Calls of no other layer are there."""
+    """Return four steps of a job that calls one layer. Its W runs two kernels in each step."""
     rows = [kernel(F.text, "igemm_fwd", 100.0), kernel(B.text, "igemm_bwd", 200.0)]
     rows += [kernel(W.text, "batched_transpose", 20.0), kernel(W.text, "igemm_wrw", w_us - 20.0)]
     return tables(

@@ -1,4 +1,4 @@
-"""The whole shipped find-dbs of two devices, read by a few independent lines."""
+"""Findings of ``slow-wrw`` in the whole shipped find-dbs of two devices, against a few independent lines of code."""
 
 from __future__ import annotations
 

@@ -265,9 +265,9 @@ def test_regret_is_a_distribution() -> None:
 
 
 def test_calls_are_those_of_top(store: Store) -> None:
-    """There is one definition of calls, here as in ``top``.
+    """The number of calls is defined as in ``top``.
 
-    A text without a pick adds its calls to the only text that it can mean.
+    If a text of a problem has no pick, its calls are added to the only other text that can be the same problem.
     """
     names = ("hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/bench_output.txt", "tunableop/tunableop_verbose.log",
              "miopen/find.log", "miopen/miopen_cmd_4242.log", "miopen/gfx942130.HIP.fdb.txt")  # fmt: skip
@@ -281,16 +281,16 @@ def test_calls_are_those_of_top(store: Store) -> None:
 
 @pytest.mark.parametrize("best", ["torch:layout=NHWC,stored", "torch:pad=64", "kernel:mine:gemm", "cudnn:eng1_k2=0"])
 def test_what_no_file_can_express_is_advice(best: str) -> None:
-    """A formulation, a user's own kernel and a plan of cuDNN: no library reads these from a file."""
+    """No library reads such a solution from a file: another formulation, a user's own kernel, or a plan of cuDNN."""
     [found] = problems(given(None, measurement(G, "Default", 50.0), measurement(G, best, 40.0)))
     assert found.override is None
     assert found.advice
 
 
 def test_of_several_confirmations_the_latest_counts() -> None:
-    """The luckiest confirmation would flatter the winner.
+    """The latest confirmation is used, because the most favourable one would overstate the gain.
 
-    A confirmation of more processes counts before a later one.
+    A confirmation of more processes is preferred to a later one of fewer processes.
     """
     text = gemm().text
     pairs = {"old": 50.0, "new": 80.0}
@@ -313,7 +313,7 @@ def test_of_several_confirmations_the_latest_counts() -> None:
 
 
 def test_a_layout_that_a_call_may_have_already_is_not_proposed() -> None:
-    """A trace that does not state the layout may come from a channels_last run."""
+    """If a trace does not state the layout, the job may already run in channels_last."""
     vague = replace(W, in_layout=None, weights_layout=None, out_layout=None)
     rows = [
         measurement(W.text, solution, us, source_id="m", origin="replay-confirm")

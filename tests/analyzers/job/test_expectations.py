@@ -14,7 +14,7 @@ from tests.analyzers.findings.test_slower_than_comparable import DEVICE, FINE, S
 
 
 def test_the_work_begins_with_the_largest_difference_to_what_is_expected() -> None:
-    """A long call that takes no longer than comparable calls comes after a shorter call that does."""
+    """The replay's plan begins with a call that takes longer than comparable calls, even if other calls are longer."""
     given = planted()
     large = half(3900, 3900, 3900)
     more = tables(
@@ -47,7 +47,7 @@ def test_times_of_what_ran() -> None:
 
 
 def test_a_source_without_a_cu_count_is_of_the_device_that_the_run_states() -> None:
-    """TunableOp's validators state an arch without a CU count."""
+    """TunableOp's validators state an arch without a CU count. The CU count then comes from the run's other files."""
     given = planted()
     short = given.facts[~((given.facts["source_id"] == "job") & (given.facts["name"] == "cu_count"))]
     assert set(times(replace(given, facts=short), Settings())["device"]) == {"gfx942 304"}

@@ -1,4 +1,4 @@
-"""Ranks compared: two ranks whose collectives, waits and idle times are computed by hand."""
+"""The comparison of ranks: collectives, waits and idle times of two ranks, against values computed by hand."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ def job(*each):  # type: ignore[no-untyped-def]
 
 
 def test_the_rank_that_comes_last_waits_for_nobody() -> None:
-    """Rank 1 computes for 60 of 100 µs, rank 0 for only 20 µs.
+    """Rank 1 computes for 60 of 100 µs, rank 0 for only 20 µs, so that rank 0 waits for rank 1.
 
-    Rank 1 needs 10 and 5 µs for the two collectives. Rank 0 spends 30 and 25 µs in them, and waits for the rest.
+    Rank 1 comes last and needs 10 and 5 µs for the two collectives. Rank 0 spends 30 and 25 µs in them, of which 30
+    and 20 µs do not overlap computation. So it waits for 20 and 15 µs.
     """
     found = ranks(job(of_rank(0, 20, [(30, 30), (25, 20)]), of_rank(1, 60, [(10, 10), (5, 5)])))
     assert found is not None
@@ -97,7 +98,7 @@ def test_no_more_is_exposed_than_computation_leaves_of_the_untraced_step(
 ) -> None:
     """Rank 0 waited in its collective while the other rank started its profiler.
 
-    Because of that a step of 38 ms was once reported as "a step of 161 ms".
+    The report once included this wait: it called a step of 38 ms "a step of 161 ms".
     """
     of = of_rank(0, 20, calls, 500), of_rank(1, 25, [(10, 10)])
     time = gpu_time(job(*(([*x[0], fact(f"t{i}", "untraced_step_us", 50)], *x[1:]) for i, x in enumerate(of))))

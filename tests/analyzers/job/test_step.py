@@ -1,4 +1,4 @@
-"""The simulated step: planted traces whose times with other kernels are computed by hand."""
+"""The simulation of a step with other kernel times, on planted traces whose results are computed by hand."""
 
 from __future__ import annotations
 
@@ -124,9 +124,10 @@ def simulate(found: Graph, scale: Mapping[str, float] | None = None, host_factor
 
 
 def error(found: StepAnswer) -> float:
-    """Return the relative error that a simulated step may have against the changed step.
+    """Return the relative error that a simulated step may have against a real step with the change.
 
-    The host's share of the step varies between two starts, and the error includes that.
+    The host's time varies between two starts of a job. The error includes this, for the fraction of the step that
+    waits for the host or for data.
     """
     host = found.shares["host"] + found.shares["data loading"]
     return math.hypot(ERROR, 1.96 * math.sqrt(2) * STARTS * host)
@@ -163,9 +164,9 @@ STATED = {
 
 @pytest.mark.parametrize("stated", [True, False])
 def test_two_streams_with_an_event(stated: bool) -> None:
-    """With half of its time ``first`` ends at 55, so that ``second`` runs from 56 to 106.
+    """If ``first`` takes half the time, it ends at 55 µs, so that ``second`` runs from 56 to 106.
 
-    The host returns 4 µs later and goes on for 5 µs.
+    The host's synchronisation returns 4 µs later, and the host works for 5 µs more.
     """
     found = graph(*TWO_STREAMS, *[STATED] * stated)
     assert simulate(found) == pytest.approx(165)
@@ -174,9 +175,9 @@ def test_two_streams_with_an_event(stated: bool) -> None:
 
 
 def test_streams_without_an_event_run_side_by_side() -> None:
-    """``second`` runs from 26 to 76 whatever ``first`` does.
+    """Without an event ``second`` runs from 26 to 76 µs, whenever ``first`` ends.
 
-    The host returns 5 µs after the later end of both.
+    The host's synchronisation returns 5 µs after both kernels have ended.
     """
     events = [x for x in TWO_STREAMS if "Event" not in x["name"] and x["name"] not in ("second", "ProfilerStep#1")]
     found = graph(
@@ -192,9 +193,9 @@ def test_streams_without_an_event_run_side_by_side() -> None:
 
 @pytest.mark.parametrize("vendor", ["cuda", "hip"])
 def test_a_stated_event_does_not_wait_for_later_work(vendor: str) -> None:
-    """The event was recorded before ``late``, so that ``second`` does not wait for ``late``.
+    """The event was recorded before ``late`` was launched, so that ``second`` does not wait for ``late``.
 
-    Without ids the work that ended last before ``second`` is taken instead.
+    If the trace does not state the event's ids, ``second`` waits for the work that ended last before it began.
     """
     events = [
         mark(1, 0, 100),
@@ -238,9 +239,9 @@ def ranks(clock: float = 0.0) -> Graph:
 
 @pytest.mark.parametrize("clock", [0.0, 1e6])
 def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
-    """With half of gemm's time rank 1 arrives at 46. The transfer lasts until 76, and the host until 80 + 5.
+    """If ``gemm`` takes half the time, rank 1 enters the collective at 46 µs.
 
-    With a gemm of no time rank 0 is the last to arrive, at 26.
+    The transfer then ends at 76, and the host at 80 + 5. If ``gemm`` takes no time, rank 0 enters last, at 26.
     """
     found = ranks(clock)
     assert simulate(found) == pytest.approx(125)
@@ -254,7 +255,10 @@ def test_a_rendezvous_with_a_late_rank(clock: float) -> None:
 
 
 def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
-    """The collective took 50 of 60 µs, because another rank started its trace. The step takes 30 µs without tracing."""
+    """The collective took 50 of 60 µs, because it waited for another rank, which started its profiler.
+
+    Without tracing the step takes 30 µs. So the simulation must shorten the collective to 20 µs.
+    """
     found = build([trace(mark(1, 0, 60), launch(1, 11), kernel(NCCL, 5, 55, 11), call("cudaDeviceSynchronize", 4, 57))])
     assert any("no trace of all their ranks" in note for note in found.notes)
     assert simulate(found) == pytest.approx(60)
@@ -267,7 +271,10 @@ def test_a_collective_of_one_rank_waits_for_ranks_that_no_trace_shows() -> None:
 
 @pytest.mark.parametrize(("factor", "us", "limit"), [(0.5, 100, "host"), (1.0, 100, "host"), (2.0, 181, "kernels")])
 def test_a_device_that_catches_up_is_no_faster_than_its_host(factor: float, us: float, limit: str) -> None:
-    """The device has 1,000 µs of earlier work. Then kernels of 90 µs follow, one per 100 µs of the host."""
+    """The device first has 1,000 µs of earlier work. Then kernels of 90 µs follow. The host launches one per 100 µs.
+
+    So in the long run a step takes the host's 100 µs, although the kernels of the trace follow at once.
+    """
     events = [kernel("before", 1, 1001, 5)]
     for i in range(3):
         at = 1002.0 + 91 * i
@@ -287,7 +294,10 @@ def host_bound(steps: int = 2, untraced: float | None = None) -> Step:
 
 
 def test_a_host_bound_loop() -> None:
-    """Faster kernels change nothing. With kernels of 100 µs, ten kernels and their gaps of 1 µs make the step."""
+    """The step takes the host's 500 µs even if kernels get faster.
+
+    If a kernel takes 100 µs instead of 10 µs, the step takes ten kernels and their gaps: 10 · 101 µs.
+    """
     step = host_bound()
     (found,) = step.graphs
     assert simulate(found) == pytest.approx(500)
@@ -323,9 +333,10 @@ def test_the_factor_that_reaches_100_us(us: Callable[[float], float], factor: fl
 
 
 def test_the_host_is_scaled_to_the_untraced_step() -> None:
-    """The untraced step takes 300 of 500 µs, so that the host factor is 0.6.
+    """A step takes 500 µs in the trace and 300 µs without the profiler. So the host's times are multiplied by 0.6.
 
-    A kernel factor of 5 gives 10 × (50 + 1) µs. The slower host under the profiler would have hidden it.
+    If kernels take 5 times as long, the step takes 10 × (50 + 1) µs. With the traced host times it would take nearly
+    the same as without that change.
     """
     step = host_bound(untraced=300.0)
     assert host_factor_of(step) == pytest.approx(0.6, rel=1e-3)
@@ -356,9 +367,9 @@ def test_the_profiler_is_taken_off_a_machine(slowed: float) -> None:
 
 
 def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
-    """There is one kernel of 400 µs per 100 µs of host.
+    """A step has one kernel of 400 µs and 100 µs of host time, so that it never waits for the host.
 
-    If such a step takes 5 % longer untraced, that says nothing about the host.
+    If such a step takes 5 % longer without the profiler, this does not show how fast the host is.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
@@ -388,9 +399,9 @@ def test_a_step_that_does_not_wait_for_the_host_keeps_the_traced_host() -> None:
 
 @pytest.mark.parametrize(("most", "factor"), [(1.2, 0.58), (1.1, 0.5)])
 def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: float) -> None:
-    """The host took half of the traced 100 µs by itself, but the units took 58 µs.
+    """Measured without waits the host took 50 µs per unit, half of the 100 µs in the trace. But units took 58 µs.
 
-    So the host was slower than by itself, within the spread of its times.
+    If the spread of the host's times allows 58 µs, the host factor is 0.58. Otherwise it is 0.5.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
@@ -400,9 +411,9 @@ def test_units_that_took_longer_than_the_host_by_itself(most: float, factor: flo
 
 
 def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_to_both() -> None:
-    """A unit has 100 µs of host and kernels of 10 µs.
+    """A unit has 100 µs of host time and a kernel of 10 µs, so that the kernel never limits the unit.
 
-    Without the kernels nothing changes, however slow the host is.
+    How fast the host is without the profiler is not known well, but this affects both sides of the comparison equally.
     """
     events = [mark(1 + s, 100 * s, 100 * s + 100) for s in range(3)]
     for i in range(3):
@@ -416,9 +427,10 @@ def test_what_is_unknown_of_a_host_that_limits_the_step_now_and_then_is_common_t
 
 
 def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
-    """A unit has 50 µs of host, which waits for nothing, and two launches of 2 µs.
+    """A unit has 50 µs of host time without waits. This includes two launches of 2 µs each.
 
-    One launch is of a kernel, the other of the kernel that transposes its input.
+    One launch starts a convolution, the other one starts the kernel that transposes the convolution's input. An action
+    that removes a kernel also saves its launch.
     """
     events = [mark(1 + s, 50 * s, 50 * s + 50) for s in range(3)]
     for i in range(3):
@@ -441,9 +453,9 @@ def test_what_an_action_does_to_the_host_is_less_or_more_work_of_it() -> None:
 
 
 def test_what_is_no_number_of_a_call_joins_nothing() -> None:
-    """A damaged trace, or the trace of another profiler, may have a correlation that is no whole number.
+    """A damaged trace, or a trace of another profiler, may have a correlation that is no whole number.
 
-    Such a call has no correlation, whatever was read before it.
+    Such an event has no correlation. In particular it does not get the correlation of the event before it.
     """
     odd = [kernel("k", 10, 20, 1) | {"args": {"device": 0, "stream": 7, "correlation": x}} for x in ([1], 1.0, True)]
     found = trace(mark(1, 0, 50), launch(1, 1), kernel("k", 5, 8, 1), *odd)
@@ -453,13 +465,14 @@ def test_what_is_no_number_of_a_call_joins_nothing() -> None:
 def test_what_the_host_spent_on_launches() -> None:
     """The host time of a launch counts from the end of the operator's previous launch, or else from its own beginning.
 
-    A convolution turns its images:
+    A convolution transposes its images:
 
-    * A fill and the turning take 3 µs, from the beginning of the fill to the end of the turning's launch.
-    * The convolution's own launch takes 4 µs after that.
-    * The turning back takes 5 µs.
+    * A fill and the transpose take 3 µs, from the beginning of the fill to the end of the transpose's launch.
+        * The convolution's own launch takes 4 µs after that.
+        * The transpose back takes 5 µs.
 
-    The next operator begins anew. Its second launch waited for room in the queue and counts only up to its call: 4 µs.
+    The next operator begins anew. Its second launch waited for room in the queue. Because that wait is no work of the
+    host, only the 4 µs up to the launch's call are host time.
     """
     first, second = {"External id": 5}, {"External id": 6}
     turned, back = "nchwToNhwcKernel", "nhwcToNchwKernel"
@@ -482,9 +495,9 @@ def test_what_the_host_spent_on_launches() -> None:
 
 
 def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
-    """One kind of unit waits for its host. The other waits for kernels of ten times the host's time.
+    """One kind of unit waits for its host. The other kind waits for kernels, which take ten times the host's time.
 
-    If 95 of 100 units are of the first kind, the host is the limit. If 50 are, the kernels are.
+    If 95 of 100 units are of the first kind, the host is the limit. If 50 are of the first kind, the kernels are.
     """
     graphs = []
     for kind, us in (("host", 1.0), ("kernels", 1000.0)):
@@ -499,9 +512,9 @@ def test_what_limits_the_step_is_weighed_by_how_often_its_kinds_ran() -> None:
 
 
 def test_a_graph_launch() -> None:
-    """The second branch ends at 51 whatever the first branch does.
+    """A graph has two branches. The second branch ends at 51 µs, whenever the first branch ends.
 
-    The next kernel begins a gap of 1 µs after both branches.
+    The next kernel begins 1 µs after both branches have ended.
     """
     found = graph(
         mark(1, 0, 80),
@@ -519,7 +532,7 @@ def test_a_graph_launch() -> None:
 
 
 def test_a_loader_wait() -> None:
-    """A batch comes every 1,000 µs, so that neither the kernels nor the host matter until they take as long."""
+    """A batch comes every 1,000 µs. So a unit takes 1,000 µs unless its kernels or its host take longer than that."""
     events = []
     for i in range(4):
         at = 1000.0 * i
@@ -539,9 +552,9 @@ def test_a_loader_wait() -> None:
 
 
 def test_waits_for_a_loader_are_those_of_all_units() -> None:
-    """The two traced units take 1,000 µs each and wait for 700 µs of that. An average unit takes 700 µs: 30 % less.
+    """The two traced units take 1,000 µs each, of which they wait for data for 700 µs. An average unit takes 700 µs.
 
-    The host's own work takes 300 µs, so that only the waits can be shorter in an average unit.
+    The host's own work takes 300 µs in both. So only the waits can be shorter in an average unit.
     """
     events = []
     for i in range(2):
@@ -557,7 +570,10 @@ def test_waits_for_a_loader_are_those_of_all_units() -> None:
 
 
 def test_no_ceiling_is_above_the_step_of_now() -> None:
-    """With a host of no time the first unit ends 890 µs earlier, but the second unit's batch comes at the same time."""
+    """With an infinitely fast host the first unit ends 890 µs earlier, but the second unit's batch comes as before.
+
+    So the simulated mean time grows. The ceiling must not be above the present time.
+    """
     name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     waits = [op(name, start, end) | {"cat": "user_annotation"} for start, end in ((5, 10), (910, 1500))]
     launched = [launch(880, 10), kernel("k", 885, 890, 10), launch(1510, 11), kernel("k", 1515, 1595, 11)]
@@ -579,9 +595,9 @@ def test_a_loader_without_workers_is_the_host() -> None:
 
 
 def test_a_copy_to_the_host_waits() -> None:
-    """With half of its time k ends at 55, the copy at 58, and the copy's call at 62.
+    """If ``k`` takes half the time, it ends at 55 µs, the copy to the host at 58, and the host's call of it at 62.
 
-    The host launches k again 20 µs later. k starts 6 µs after that and runs for 25 µs.
+    The host launches ``k`` again 20 µs later. ``k`` starts 6 µs after that and runs for 25 µs.
     """
     found = graph(
         mark(1, 0, 200),
@@ -599,9 +615,9 @@ def test_a_copy_to_the_host_waits() -> None:
 
 
 def test_a_copy_that_waits_follows_its_own_call() -> None:
-    """The stream is idle when the host asks for the copy.
+    """The stream is idle when the host calls the copy, so that the copy starts at once.
 
-    A host of half the speed asks later, and the copy starts then.
+    A host of half the speed calls the copy later, so that the copy starts later, too.
     """
     found = graph(
         mark(1, 0, 200),
@@ -631,9 +647,9 @@ def test_a_stream_synchronisation_waits_for_the_stream_of_the_last_launch() -> N
 
 
 def test_autograd_runs_on_its_thread_while_the_caller_waits() -> None:
-    """The backward pass follows the call, and the optimizer follows the pass.
+    """The backward pass begins after the caller's call, and the optimizer begins after the backward pass.
 
-    So a host of half the time halves all of it.
+    So if the host takes half the time, the step takes half the time, although two threads work in it.
     """
     found = graph(
         mark(1, 0, 400),
@@ -656,9 +672,9 @@ def test_autograd_runs_on_its_thread_while_the_caller_waits() -> None:
 
 
 def test_a_full_queue_holds_the_host() -> None:
-    """There are 1,030 kernels of 1 ms, launched one per µs.
+    """The host launches 1,030 kernels of 1 ms, one per µs, but the queue holds only 1,024.
 
-    The last launch waits for the sixth kernel, which ends at 6,006 µs.
+    So the last launch waits until the sixth kernel has ended, at 6,006 µs.
     """
     events, at = [], 0.0
     for i in range(1030):
@@ -676,10 +692,10 @@ def test_a_full_queue_holds_the_host() -> None:
 
 
 def test_a_queue_is_as_deep_as_most_of_its_launches_found_it() -> None:
-    """FP8 on an H200: a launch went on when 1,022 works were left in the queue.
+    """In an FP8 job on an H200 a launch returned once 1,022 kernels or copies were left in the queue.
 
-    With an assumed depth of 1,024 a launch would seem to go on two works earlier. The rest of its wait would then count
-    as the host's own work.
+    If the simulation assumed a depth of 1,024, a launch would return two kernels too early. The rest of its wait would
+    then seem to be the host's own work.
     """
     events, at, depth = [], 0.0, 1022
     for i in range(1100):
@@ -733,9 +749,9 @@ def test_kernels_of_other_operators_are_known_by_theirs() -> None:
 
 
 def test_the_layout_of_a_trace_does_not_matter_and_damage_costs_one_event() -> None:
-    """A whole block is parsed at once, without the events that are not needed.
+    """The reader drops events that are not needed and parses a whole block of events at once.
 
-    If that fails, it is parsed event by event.
+    If that fails, it parses the block event by event, so that damage costs only one event.
     """
     kineto = (SAMPLES / "traces" / "job.trace.json").read_bytes()
     held = read_trace(Text(kineto))
@@ -790,7 +806,10 @@ def test_a_step_needs_no_file_of_its_traces(two_ranks: Tables, tmp_path: Path) -
 
 
 def test_a_step_of_an_older_store_is_read_from_files_that_are_the_same(two_ranks: Tables, tmp_path: Path) -> None:
-    """If a file is gone or has changed, a note names it with the remedy. Without any usable file there is no answer."""
+    """If a trace file is gone or has changed, a note names the file and the remedy.
+
+    If no usable file is left, there is no answer.
+    """
     kept, held = step_of(two_ranks, HALF), of_an_older_store(two_ranks)
     found = step_of(held, HALF)
     assert isinstance(kept, StepAnswer)
@@ -823,7 +842,7 @@ def test_a_step_survives_compaction_and_a_temporary_store(store: Store, two_rank
 
 @given(st.integers(0, 1 << 30))
 def test_a_stored_trace_is_the_one_that_was_read(seed: int) -> None:
-    """Parquet returns every number and text of a row, also if a list is empty."""
+    """A trace that was stored as Parquet equals the trace that was read, even if one of its lists is empty."""
     steps = program(seed)
     (row,) = (x for one in read_events(Text(text(*run(steps, {}, 1.4)[1]))) for x in one.tables.values())
     sink = io.BytesIO()
@@ -848,7 +867,10 @@ def test_a_run_without_traces_has_no_step() -> None:
     "name", ["h200/gpt2.trace", "h200/resnet50.trace", "nvidia/convnext_tiny.trace", "tracelens/mi300_vit"]
 )
 def test_real_traces_give_their_own_time(name: str) -> None:
-    """Unchanged, every kernel of a real trace ends when it ended. With kernels of no time nothing ends later."""
+    """If nothing is changed, every kernel of a real trace ends in the simulation when it ended in the trace.
+
+    If kernels take no time, nothing ends later than in the trace.
+    """
     held = read_trace(InputFile(str(CORPUS / f"{name}.json.gz")))
     step = build([held])
     at = np.array(times(step))

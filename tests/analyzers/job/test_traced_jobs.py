@@ -1,4 +1,4 @@
-"""Small traces through the real ingest: which of several traces are the job, and where the step of a trace begins."""
+"""Small traces through the real ingest: which of several traces show the job, and when the step of a trace begins."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def time_of(store: Store, *paths: str) -> GpuTime:
 
 
 def advice(store: Store, *paths: str) -> tuple[Recommendation, str]:
-    """Ingest these files as one run. Return its recommendation, and its screen as one line."""
+    """Ingest these files as one run. Return the recommendation and the printed text, joined to one line."""
     ingest([*paths], store, run="run")
     found = advise(store, Settings(), "run")
     return found, " ".join(" ".join(screen(found, Written(Path("out")))).split())
@@ -74,7 +74,10 @@ def test_a_late_first_kernel_is_the_hosts(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_device_that_lags_behind_its_host(tmp_path: Path, store: Store) -> None:
-    """The host issued the step while the device ran work that the trace does not show."""
+    """The host launched the step's kernels while the device still ran work that the trace does not show.
+
+    So the step's window is the device's, from the first to the last kernel: 10 ms, not the host's 2.4 ms.
+    """
     trace = MadeTrace()
     trace.step(0, 2_400, "execute_context_0(0)_generation_32(32)")
     trace.operator("aten::mm", 500, [(GEMM, 5_000), (GEMM, 5_000)], at=8_400)
@@ -86,7 +89,7 @@ def test_a_device_that_lags_behind_its_host(tmp_path: Path, store: Store) -> Non
 
 
 def decoding(pid: int = 7, **header: object) -> MadeTrace:
-    """Return the trace of a replayed graph of 10 ms, without marks."""
+    """Return the trace of a replayed graph of 10 ms. The trace marks no step."""
     trace = MadeTrace(pid, **header)
     trace.operator("aten::mm", 0, [(GEMM, 100.0)])
     trace.graph(100, [("paged_attention", 4_900.0), (GEMM, 5_000.0)], at=110)
@@ -94,7 +97,10 @@ def decoding(pid: int = 7, **header: object) -> MadeTrace:
 
 
 def capturing(annotation: str = "", ran: int = 2, step: bool = False) -> MadeTrace:
-    """Return the trace of that graph's capture: 60 ms of host time, with kernels that ran before and after it."""
+    """Return the trace in which the graph of ``decoding`` is captured. The capture takes 48 ms of host time.
+
+    ``ran`` is the number of kernels that ran before and after the capture.
+    """
     trace = MadeTrace()
     for i in range(ran):
         trace.operator("aten::mm", 50_000.0 + 1000 * i if i else 0.0, [(GEMM, 9.0)])
@@ -129,7 +135,7 @@ def test_a_capture_without_kernels_is_not_worth_a_word(tmp_path: Path, store: St
 
 
 def test_a_job_that_captures_a_graph_itself(tmp_path: Path, store: Store) -> None:
-    """The time of the capture is left out of the window, and counted separately."""
+    """The job captures a graph in the middle of its trace. This time is no part of the job's window."""
     trace = MadeTrace()
     trace.operator("aten::mm", 0, [(GEMM, 1_000)])
     trace.capture(2_000, 62_000, [GEMM, GEMM])
@@ -218,7 +224,10 @@ def test_graphs_without_kernels_make_idle_unknown(tmp_path: Path, store: Store, 
 
 @pytest.mark.parametrize(("kept", "of"), [(26, 26), (99, 100)])
 def test_graphs_whose_kernels_are_kept(tmp_path: Path, store: Store, kept: int, of: int) -> None:
-    """If one of a hundred launches has no kernels, it may be the last launch, whose end the profiler did not see."""
+    """If only one of a hundred launches has no kernels, the idle time is still computed.
+
+    This launch may be the last one, whose end the profiler did not record.
+    """
     found = time_of(store, replays(kept, of).write(tmp_path / "replays.json"))
     assert found.unknown_idle == ""
     assert found.idle_us == of * 1_000 - kept * 900 - 50
