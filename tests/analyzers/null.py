@@ -30,7 +30,7 @@ from tests.analyzers.example import gemm
 
 NOISE, WANDER, HICCUP, HICCUPS, BETWEEN = 0.01, 0.02, 0.3, 1 / 50, 0.0032
 RACED, SAMPLES = 12, 3
-"""Solutions in a race, and samples of each solution."""
+"""Number of solutions in a race, and number of samples of each solution."""
 
 
 def clock(generator: np.random.Generator, time_us: float) -> Callable[[], float]:
@@ -49,7 +49,7 @@ def clock(generator: np.random.Generator, time_us: float) -> Callable[[], float]
 def confirmations(
     generator: np.random.Generator, problems: int, floor: float
 ) -> Iterator[tuple[GemmProblem, str, Pairs]]:
-    """Yield the pairs of every problem whose race was won by another solution than the pick."""
+    """Yield (problem, winner, pairs) of every problem whose race another solution than the pick won."""
     for index in range(problems):
         sample = clock(generator, float(generator.uniform(20.0, 2000.0)))
         times = [median([sample() for _ in range(SAMPLES)]) for _ in range(RACED)]

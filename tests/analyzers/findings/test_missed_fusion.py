@@ -33,7 +33,7 @@ def tail(problem: str, steps: list[str], calls: int, us: list[float]) -> dict[st
     """Return the fact that trace ``t`` states: these elementwise steps follow the product.
 
     ``us`` has the time of each step in µs, summed over all calls.
-        """
+    """
     value = json.dumps({"problem": problem, "tail": steps, "calls": calls, "us": us})
     return {"source_id": "t", "run": "r", "name": "epilogue_kernels", "value": value}
 

@@ -1,4 +1,7 @@
-"""aiter's table: lint names each broken rule and agrees with aiter's own reader, which is pandas as aiter calls it."""
+"""aiter's tables: lint names each broken rule, and it agrees with aiter's own reader.
+
+aiter reads its tables with pandas. The tests call pandas in the same way.
+"""
 
 from __future__ import annotations
 
@@ -219,7 +222,7 @@ def test_a_batched_table_of_mx_scales_goes_by_the_arch_alone() -> None:
 
 
 def test_a_table_with_blocks_of_mx_scales_is_not_judged() -> None:
-    """``w_scale_block`` is a part of the key of later readers. How they spell it is not known here."""
+    """Later versions of aiter have ``w_scale_block`` in their key. Lint does not know how they write its value."""
     with pytest.raises(InputError, match="a table of aiter that is not checked"):
         format_of("x_mxscale_tuned.csv", MXSCALE.replace(",k,", ",k,w_scale_block,").encode())
 
@@ -238,7 +241,7 @@ def test_a_row_without_a_time_may_route_to_triton() -> None:
 
 
 def test_calls_of_the_other_tables_are_unknown_not_missed() -> None:
-    """No log states which of aiter's operators made a call."""
+    """No log states which operator of aiter made a call. So coverage cannot tell whether another table serves it."""
     (row,) = inspect("x.csv", TABLES["blockscale"].encode(), TARGET).rows
     assert row.problem is not None
     t = tables(workload=[work(row.problem.text, 5)])
@@ -263,7 +266,7 @@ def read(text: str) -> Mapping[Hashable, object] | None:
 
 
 def asked(key: str) -> tuple[object, ...]:
-    """Return the key of a call with the types that aiter's caller gives."""
+    """Return the key of a call, with values of the types that aiter's code passes."""
     gfx, cu, m, n, k, bias, dtype, out, scaled, shuffled = key.split(",")
     flags = [FLAGS.index(x) == 1 for x in (bias, scaled, shuffled)]
     return (gfx, int(cu), int(m), int(n), int(k), flags[0], dtype, out, flags[1], flags[2])
@@ -274,7 +277,10 @@ EDITS = (",", " ", "0", "1", ".0", "x", "True", "torch.float16", "gfx950", "\r",
 
 @given(st.lists(written, min_size=1, max_size=4), st.data())
 def test_a_dead_row_serves_no_call(entries: list[Override], data: st.DataObject) -> None:
-    """If pandas gives aiter a row for a call, lint must not call that row dead, wherever the table is damaged."""
+    """If aiter, with pandas, finds a row for a call, lint must not state that no call finds the row.
+
+    This must hold for damage anywhere in the table.
+    """
     lines = [HEAD.strip()]
     for number, override in enumerate(entries):
         lines.append(aiter.write([override], TARGET)[0].data.decode().splitlines()[1] + f"{number}")
@@ -357,9 +363,10 @@ def test_tables_of_aiter_have_no_errors(name: str) -> None:
 
 
 def test_a_table_without_indices_of_a_library(tmp_path: Path) -> None:
-    """hipBLASLt's indices belong to one build, so that their rows are replaced by the next best row or left out.
+    """hipBLASLt's indices are valid for one build only. A row with such an index is replaced by the next best row.
 
-    hipBLASLt's heuristic and aiter's own kernels belong to no build, so that their rows stay.
+    If the table has no other row for the shape, the row is left out. Rows with hipBLASLt's heuristic or aiter's own
+    kernels stay, because they are valid for every build.
     """
     call = "gfx942,304,{},256,5120,False,torch.bfloat16,torch.bfloat16,False,False,{},,,\n"
     rows = {64: "hipblaslt,7,0,10.0,", 8: "hipblaslt,8,0,6.0,", 32: "hipblaslt,-1,0,8.0,", 16: "asm,3,0,4.0,kernel"}

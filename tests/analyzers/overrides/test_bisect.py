@@ -1,4 +1,7 @@
-"""``bisect``: the search against any check, the cuts of every format, and the verb with checks written in shell."""
+"""``bisect`` finds the guilty rows of a file.
+
+The tests run the search with random checks, cut files of every format, and run the verb with checks in shell.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,10 @@ def test_ddmin_fails_and_does_not_without_any_one_row(case: tuple[int, Callable[
 def test_the_search_is_minimal_whatever_is_skipped(
     case: tuple[int, Callable[[Sequence[int]], bool]], seed: int, skipped: float
 ) -> None:
-    """A skipped set of rows does not count as failing. So the result is 1-minimal by the known answers."""
+    """A check may skip a set of rows. The search then treats the set as one that does not fail.
+
+    So the result is 1-minimal by the known answers: without any one of its rows no check is known to fail.
+    """
     count, fails = case
 
     def ask(rows: Sequence[int], suspected: int = 0, needed: int = 0) -> Verdict:
@@ -123,7 +129,7 @@ EVERY = [(format.name, number) for format in OVERRIDE_FORMATS for number in rang
 
 @given(st.sampled_from(EVERY), st.integers(0, 1 << 30), st.sampled_from([b"", b"\r"]))
 def test_a_cut_has_these_rows_and_every_other_byte(of: tuple[str, int], wanted: int, end: bytes) -> None:
-    """The law holds for the line ends of other systems, too."""
+    """A cut file has exactly the chosen rows and all bytes between rows, also with the line ends of Windows."""
     format, (file, _) = by_name(of[0]), samples()[of[0]][of[1]]
     file = Emission(file.name, file.data.replace(b"\n", end + b"\n"), Shell())
     every = texts(format, file, file.data)
@@ -287,7 +293,7 @@ def test_the_jobs_output_is_in_a_file_per_run(table: Path) -> None:
 
 
 def test_of_a_long_output_the_end_is_kept(table: Path) -> None:
-    """The output of a job that prints all day once filled the disk."""
+    """The output of a check that prints all day once filled the disk. So only its end is kept."""
     bisect(table, f"seq 100000; echo the last word; {bad(140)}")
     (folder,) = table.parent.glob(".*bisect*")
     text = "".join(f"{x}\n" for x in range(1, 100_001)) + "the last word\n"
@@ -302,7 +308,7 @@ def test_of_a_long_output_the_end_is_kept(table: Path) -> None:
 def test_what_leaves_the_group_of_the_check_does_not_hold_the_search(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that leaves the group may keep the output's pipe open."""
+    """A process that leaves the check's process group may keep the output's pipe open. The search must not wait."""
     monkeypatch.setattr(searching, "_DRAIN_S", 0.01)
     done = bisect(table, f"setsid sleep 60 & echo $! >> {table.parent / 'left'}; {bad(140)}")
     assert done.returncode == 0
@@ -414,7 +420,10 @@ def test_a_check_that_answers_in_two_ways_is_reported_with_both(table: Path, tmp
 
 
 def test_files_beside_come_along_and_equal_ones_are_cut_alike(table: Path) -> None:
-    """Such files are TunableOp's files of other devices. The copies have the same names as the user's files."""
+    """TunableOp reads one file per device, so that the files of other devices are copied, too, with their names.
+
+    If a file equals the bisected file, its copy has the same rows left out.
+    """
     table = table.rename(table.with_name("mine 10.csv"))
     for name, text in (("mine 11.csv", table.read_text()), ("mine 2.csv", HEAD), ("notes.txt", "foreign")):
         table.with_name(name).write_text(text)
@@ -450,15 +459,18 @@ def program(table: Path, check: str) -> subprocess.Popen[str]:
 
 
 def counting(number: int) -> str:
-    """Return a check that lists its processes and the sets of rows, and waits in the run with this number."""
+    """Return a check that writes its process ids and the tested sets of rows to files.
+
+    In the run ``number`` the check waits, so that a test can interrupt it.
+    """
     waits = f"if [ $(wc -l < runs) -eq {number} ]; then sleep 100 & echo $! >> runs; wait; fi"
     return f'echo $$ >> runs; sha256sum < "$LOGPARSE_TABLE" >> sets; {waits}; {bad(140)}'
 
 
 def ended_at(number: int, table: Path, how: signal.Signals) -> tuple[int, str, list[int]]:
-    """Send a signal to a bisection in the run with this number.
+    """Start a bisection and send it a signal while the check's run ``number`` waits.
 
-    Return its exit code, its errors, and the process ids of that run.
+    Return the bisection's exit code, its errors, and the process ids of that run.
     """
     runs = table.parent / "runs"
     with program(table, counting(number)) as process:
@@ -477,7 +489,10 @@ def alive(pid: int) -> bool:
 
 
 def ended(pids: list[int]) -> bool:
-    """Tell whether the processes end. On a busy machine a killed process stays for a moment."""
+    """Wait until the processes have ended. Return False if one goes on.
+
+    On a busy machine a killed process takes a moment to end.
+    """
     return wait_until(lambda: not any(map(alive, pids)))
 
 
@@ -488,7 +503,7 @@ def inside(table: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def finished(table: Path) -> None:
-    """Check that the same command goes on from the known answers.
+    """Check that the same command, started again, continues from the known answers.
 
     Only the interrupted set of rows and the confirmed set may have run twice.
     """

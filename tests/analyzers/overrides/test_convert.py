@@ -1,4 +1,4 @@
-"""Conversion writes the same index under another library's key, never for another build.
+"""``convert`` writes the same solution index under another library's key, and never for another build.
 
 Rows that the other library cannot express are left out.
 """
@@ -34,7 +34,7 @@ FACTS = {**TARGET, "cu_count": "304"}
 
 
 def rows(made: Made) -> dict[str, str]:
-    """Return key → solution of the only written file, judged by the rules of the file's own library."""
+    """Return key → solution of the only written file, as the library of that file reads it."""
     (file,) = made.files
     judged = inspect(file.name, file.data, {**TARGET, "cu_count": "304"})
     assert judged.ok, judged.notes
@@ -96,10 +96,7 @@ def test_another_build_is_refused_and_an_unknown_one_needs_a_word(tmp_path: Path
 
 
 def test_a_row_that_its_own_library_drops_is_not_converted() -> None:
-    """The last row has no number for M.
-
-    Because of that pandas gives aiter texts in the whole column, and no call finds any row.
-    """
+    """The last row has no number for M. So pandas reads the whole column as texts, and aiter finds no row at all."""
     made = convert([AITER], "hipblaslt", FACTS, same_build=True)
     assert not made.files
     assert made.refused["no call equals M '8192': pandas gives the whole column another type"] == 1

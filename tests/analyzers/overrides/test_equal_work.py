@@ -1,4 +1,4 @@
-"""Rows under one key of hipBLASLt with times of different work (β = 0 and β ≠ 0). No verb compares these times."""
+"""Rows with one hipBLASLt key whose times are for different work: β = 0 and β ≠ 0. No verb compares these times."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def test_lint_keeps_both_and_asks_for_times_of_both() -> None:
 
 @pytest.mark.parametrize("name", ["one", "two"])
 def test_merge_compares_times_of_equal_work_only(tmp_path: Path, name: str) -> None:
-    """Times of β ≠ 0 must not decide for β = 0. A note names each row that is left out, with its work."""
+    """Times with β ≠ 0 must not decide which row is kept for β = 0.
+
+    For each row that is left out a note names the row and its kind of work.
+    """
     rows = [entry(7, 9.0), entry(8, 5.0, beta="1"), entry(9, 8.0)]
     texts = {"one": [rows], "two": [rows[:1], rows[1:]]}[name]
     made = merge([file(tmp_path, f"{number}.txt", *text) for number, text in enumerate(texts)])
@@ -65,9 +68,9 @@ def test_labels_differ(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_comparison_pairs_problems_by_the_librarys_key(tmp_path: Path) -> None:
-    """Scale types are not in hipBLASLt's key.
+    """Two problems are compared if they have the same hipBLASLt key. The key does not contain scale types.
 
-    If a key has rows with and without β, the rows of equal work are paired.
+    If a key has rows with and without β, rows of equal work are compared.
     """
     scaled = {"scaleA": "1", "scaleB": "1", "a_type": "f8_r", "b_type": "f8_r"}
     plain = {**scaled, "scaleA": "0", "scaleB": "0"}

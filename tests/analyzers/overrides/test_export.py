@@ -1,4 +1,4 @@
-"""Exported problems are the same problems when their own reader reads them back."""
+"""A problem that is exported and read back is the same problem."""
 
 from __future__ import annotations
 

@@ -101,9 +101,9 @@ def test_a_row_of_f32_serves_no_call_of_16_bits(store: Store, tmp_path: Path) ->
 
 
 def test_a_second_row_is_written_for_the_object(store: Store, tmp_path: Path) -> None:
-    """The second row stands beside the row for the C functions.
+    """A problem that is called through the C++ object gets a second row, after the row for the C functions.
 
-    Only problems that are called through the object get it.
+    Other problems get only one row.
     """
     problem, tables = called(store, tmp_path)
     other = override(replace(problem, m=4096))
@@ -115,9 +115,9 @@ def test_a_second_row_is_written_for_the_object(store: Store, tmp_path: Path) ->
 
 
 def test_lint_and_merge_keep_both_rows(tmp_path: Path) -> None:
-    """Both rows stay even if the version is unknown, as in a file alone.
+    """Lint and merge keep both rows, also if the version is unknown, as in a file without other facts.
 
-    Later versions would take the second row for a duplicate.
+    In later versions the second row is a duplicate.
     """
     problem = gemm(a_type="bf16_r")
     (made,) = make(tuning_file.WRITER, with_objects([override(problem)], [problem], UNKNOWN), UNKNOWN).files

@@ -216,9 +216,9 @@ def test_xf32_by_place_is_of_no_release() -> None:
 
 
 def test_rows_copied_to_neighbouring_sizes_are_claims() -> None:
-    """Serving teams copy a measurement to the sizes below the measured size.
+    """Teams that serve models copy the measurement of one size to rows of smaller sizes.
 
-    The row whose sizes fit its Gflop/s is the row that was timed.
+    Only the row whose sizes agree with its Gflop/s was timed. The other rows only claim that time.
     """
     cells = VALUES.split(",")
     copies = [",".join([*cells[:5], str(n), *cells[6:]]) for n in (63, 64, 62, 64)]
@@ -240,9 +240,10 @@ def test_rows_copied_to_neighbouring_sizes_are_claims() -> None:
 
 @needs_corpus
 def test_mlperfs_file() -> None:
-    """521 measurements are copied to 8,336 rows, for a build that reads by place and names FNUZ types.
+    """The file from MLPerf has 521 measurements, copied to 8,336 rows.
 
-    No source states the version of that build. 0.13 and 0.15 are possible.
+    Its build reads columns by position and writes names of FNUZ types. No source states the version of that build. 0.13
+    and 0.15 are possible.
     """
     data = gzip.decompress((CORPUS / "serving/mlperf_tuning_aa0bda7b.txt.gz").read_bytes())
     outcomes = list(tuning_file.read(Memory(data, "t.txt")))

@@ -186,7 +186,10 @@ VERSIONS: list[Facts] = [
 def test_an_override_is_served_by_its_file_or_refused_with_the_reason(
     format: OverrideFormat, data: st.DataObject
 ) -> None:
-    """Whatever the problem, the solution and the version: no row is written that the target's reader drops."""
+    """Every written row is read by the target's library. A row that the library would drop is refused with a reason.
+
+    This must hold for any problem, solution and version.
+    """
     assert format.writer is not None
     all_of, target = data.draw(st.sampled_from(overrides(format)))
     target = {**target, **data.draw(st.sampled_from(VERSIONS))}
@@ -216,7 +219,7 @@ def test_the_list_knows_each_writers_format_before_it_is_imported() -> None:
 
 
 def test_overrides_of_the_samples_are_written(format: OverrideFormat) -> None:
-    """The law above could hold because everything is refused. This test shows that most overrides are written."""
+    """The law above would also hold if every override were refused. This test shows that most are written."""
     if format.writer is not None:
         for given, target in overrides(format):
             made = make(format.writer, given, target)
@@ -310,8 +313,7 @@ READ = {x.name: x for x in FORMATS if isinstance(x, FileFormat) and x.name in {y
 def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -> None:
     """One cell of a row is damaged.
 
-    If the library drops every row of the file because of the row's contents, ``ingest`` must take no row as a measured
-    time.
+    If the library then reads no row of the file, ``ingest`` must not take any row as a measured time.
     """
     format = data.draw(st.sampled_from([x for x in OVERRIDE_FORMATS if x.name in READ and not x.convolutions]))
     file, target = data.draw(st.sampled_from(samples()[format.name]))
@@ -329,7 +331,7 @@ def test_a_row_that_no_library_reads_contributes_no_claim(data: st.DataObject) -
 
 @given(st.data())
 def test_lint_coverage_merge_and_convert_take_the_same_rows(data: st.DataObject) -> None:
-    """The file may have a damaged row, or may be for another device."""
+    """All four verbs must use the same rows, even if a row is damaged or the file is for another device."""
     format = data.draw(st.sampled_from(OVERRIDE_FORMATS))
     file, own = data.draw(st.sampled_from(samples()[format.name]))
     text = file.data
@@ -385,7 +387,7 @@ def test_a_row_that_miopen_drops_contributes_no_claim(name: str, data: st.DataOb
 
 
 def claims(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """Yield key and solver of every item that counts as measured or tuned."""
+    """Yield key and solver of every item that ``ingest`` takes as measured or tuned."""
     rows = outcome.tables["measurements"].to_pylist() if outcome.tables else []
     yield from ((x["key_text"], x["raw"]) for x in rows if x["status"] != "skipped")
     for x in outcome.records:

@@ -1,4 +1,4 @@
-"""User find-dbs: lint names each broken rule, and MIOpen's own files have no errors."""
+"""User find-dbs: lint names each broken rule, and reports no error for files that MIOpen wrote."""
 
 from __future__ import annotations
 
@@ -139,9 +139,9 @@ def test_solvers_of_2026_are_known(direction: str, solver: str, family: str) -> 
 @pytest.mark.parametrize("direction", ["F", "B", "W"])
 @pytest.mark.parametrize("family", ["Direct", "ImplicitGEMM", "Winograd"])
 def test_a_solver_that_is_not_known_here_is_not_judged(direction: str, solver: str, family: str) -> None:
-    """The solver may come from a newer MIOpen.
+    """An unknown solver may come from a newer MIOpen.
 
-    So its direction and its algorithm are unknown, and nobody knows whether MIOpen ignores it.
+    So lint knows neither its direction nor its algorithm, and cannot tell whether MIOpen ignores it.
     """
     key = KEY.replace("-W_", f"-{direction}_")
     row = f"{key}={solver}:3.9,0,{algorithm_name(family, direction)}\n"
@@ -250,9 +250,9 @@ SHIPPED = (SAMPLES / "miopen/gfx942130.HIP.fdb.txt").read_text(encoding="utf-8")
 
 @given(st.data())
 def test_usual_records_are_judged_as_one_by_one(data: st.DataObject) -> None:
-    """A record of the usual form gets the verdict of one record like it.
+    """Lint judges records of the usual form together, by one example.
 
-    A damaged record in its place shows whether such a verdict is ever wrong.
+    The test puts a damaged record in the place of one of them. The verdicts must equal the verdicts of single records.
     """
     lines = data.draw(st.lists(st.sampled_from([*SHIPPED[:40], ROW.strip()]), min_size=1, max_size=5))
     for _ in range(data.draw(st.integers(0, 3))):

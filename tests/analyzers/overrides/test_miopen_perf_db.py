@@ -1,4 +1,4 @@
-"""Perf-dbs: lint names each broken rule, and MIOpen's own rows have no errors."""
+"""Perf-dbs: lint names each broken rule, and reports no error for rows that MIOpen wrote."""
 
 from __future__ import annotations
 

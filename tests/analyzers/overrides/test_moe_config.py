@@ -1,4 +1,4 @@
-"""Fused-MoE tables: which tables a server finds and takes, what its log reports of them, and the shapes to tune."""
+"""Fused-MoE tables: which tables a server uses, what its log reports about them, and which shapes to tune."""
 
 from __future__ import annotations
 

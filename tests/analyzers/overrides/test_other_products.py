@@ -1,4 +1,4 @@
-"""Calls under one key of hipBLASLt whose operands need different kernels. No verb takes one call for the other."""
+"""Calls with the same hipBLASLt key whose operands need different kernels. No verb confuses these calls."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_row_serves_calls_of_its_own_product_alone(name: str, store: Store, tm
 
 
 def test_a_log_that_states_no_swizzle_joins_both_with_a_mark(store: Store, tmp_path: Path) -> None:
-    """The Trace line may come from either product, so that its link has no level ``exact``."""
+    """A Trace line states no swizzle, so that it may come from either product. So no link has the level ``exact``."""
     trace = (
         "[2026-01-01 00:00:00][HIPBLASLT][1][Trace][rocblaslt_matmul] A=0x1 Adesc=[type=R_16BF rows=64 cols=256 ld=64] "
         "B=0x1 Bdesc=[type=R_16BF rows=64 cols=32 ld=64] C=0x1 Cdesc=[type=R_16BF rows=256 cols=32 ld=256] D=0x1 "

@@ -1,6 +1,6 @@
-"""A new file keeps the user's own rows when it takes the place of the user's file.
+"""A new file that replaces the user's file keeps the user's own rows.
 
-A file of another build adds none.
+If the user's file is for another build, none of its rows is kept.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def solutions(name: str, data: bytes) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(("path", "depth", "head"), [(CSV, 1, 5), (TUNING, 2, 1), (USER, 1, 0)])
 def test_a_new_row_counts_and_the_others_stay(path: Path, depth: int, head: int) -> None:
-    """The new file has one row of the user's file, with another solution.
+    """The new file has another solution for one key of the user's file.
 
-    The result has all keys of the user's file, and that row is the new one.
+    The result has all keys of the user's file. For that one key it has the new row.
     """
     lines = path.read_text().splitlines()
     new = "\n".join(lines[head : head + depth])

@@ -1,4 +1,4 @@
-"""rocBLAS's override CSV: lint names each broken rule, and the calls for which rocBLAS takes a row find it."""
+"""rocBLAS's override CSV: lint names each broken rule, and our look-up finds the rows that rocBLAS uses for a call."""
 
 from __future__ import annotations
 

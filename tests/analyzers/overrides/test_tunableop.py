@@ -172,9 +172,9 @@ OLD = (
 def test_each_stated_fact_is_held_against_the_validator_that_has_it(
     head: str, stated: dict[str, str], why: str
 ) -> None:
-    """A single contradicted validator is enough to know that a file is rejected.
+    """If one stated fact contradicts a validator, PyTorch rejects the file.
 
-    But one fact is not a whole set of validators, so that it never proves that the file is accepted.
+    If one fact agrees, this does not prove that PyTorch accepts the file, because PyTorch checks all validators.
     """
     file = judged(head + ROW, stated)
     assert file.accepted is (False if why else None)

@@ -1,4 +1,4 @@
-"""``apply.py`` in a job of two processes: it works before DDP and FSDP wrap the model, and refuses after that."""
+"""``apply.py`` in a job of two processes: it changes a model before DDP or FSDP wraps it, and refuses afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``apply.sh``, really sourced in dash, bash and others, beside fake tools that report a machine."""
+"""``apply.sh``, sourced in dash, bash and other real shells. Fake tools report the facts of a machine."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def source(shell: str, path: Path | str, env: Mapping[str, str], cwd: Path, opti
 
 
 def exported(out: str) -> dict[str, str]:
-    """Return the libraries' variables in the environment after the script."""
+    """Return the libraries' variables that the environment has after the script was sourced."""
     env = out.partition("status ")[2].partition("all variables")[0]
     return dict(re.findall(r"^((?:HIPBLASLT|PYTORCH|MIOPEN)_\w+)=(.*)$", env, re.MULTILINE))
 

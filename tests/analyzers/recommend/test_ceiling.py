@@ -53,9 +53,9 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
 
 
 def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> None:
-    """The trace has ten of the log's calls. They take 1,200 µs: 120 µs per call, although a call alone took 100 µs.
+    """The log has 100 calls, the trace ten of them. In the trace a call takes 120 µs, alone it takes 100 µs.
 
-    The page uses 120 µs, too.
+    So all 100 calls are counted with 120 µs each. The page uses 120 µs, too.
     """
     t = tables(
         calls=[call(ONE, count=100), call(ONE, count=10, category="profiler", source_id="t")],
@@ -69,9 +69,9 @@ def test_a_call_takes_what_the_trace_states_where_a_log_counts_more_calls() -> N
 
 
 def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
-    """One pick takes 90 µs and is best. The other pick takes 10 µs, and its best solution 8 µs.
+    """The first problem takes 90 µs, and its pick is best. The second takes 10 µs, and its best solution takes 8 µs.
 
-    That saves 2 % of 100 µs, not 20 %.
+    So the ceiling is 2 % of 100 µs, not 20 % of 10 µs.
     """
     t = tables(
         workload=[work(ONE, 1), work(TWO, 1)],
@@ -93,9 +93,9 @@ def test_a_problem_whose_raced_pick_is_best_stays_in_the_denominator() -> None:
 
 
 def test_measured_findings_are_below_the_ceiling() -> None:
-    """A problem whose pick no log names counts as in its finding.
+    """If no log names a problem's pick, the ceiling includes the saving of the problem's finding.
 
-    An estimate does not count, and no problem counts twice.
+    It includes no estimate, and no problem twice.
     """
     t = tables(
         workload=[work(ONE, 10), work(W.text, 5)],
@@ -133,7 +133,7 @@ def test_verdicts() -> None:
 
 
 def test_the_ceiling_does_not_depend_on_what_is_asked_for() -> None:
-    """Above ``--min-gain 75%`` the ceiling once left out a measured gain of 75 % that only a finding compares."""
+    """With ``--min-gain`` above 75 % the ceiling once lacked a measured gain of 75 %, known from a finding alone."""
     evidence = Evidence(sureness="measured alone", now_us=80.0)
     known = Finding(
         analyzer="slow-wrw", message="", problem=W, per_call_us=60.0, calls=5, saving_us=300.0, evidence=evidence

@@ -1,4 +1,4 @@
-"""Intervals and p-values that each kind of measurement allows."""
+"""Intervals and p-values of gains, for each kind of measurement."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def test_without_the_fact_a_pair_is_no_test() -> None:
 
 
 def test_a_confirmation_does_not_count_for_the_other_direction() -> None:
-    """The winner of the race lost the confirmation.
+    """The winner of the race was slower than the default in the confirmation.
 
-    Nothing tested that the pick is faster, so that this is no finding.
+    The confirmation did not test whether the default is faster. So there is no finding in favour of the default.
     """
     slow_winner = confirmed(FAST[1], FAST[0])
     assert not recommend(slow_winner, Settings()).findings

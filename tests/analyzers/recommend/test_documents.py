@@ -1,4 +1,4 @@
-"""``findings.json`` and ``report.md``: the written files against the shipped schema, and their content."""
+"""``findings.json`` and ``report.md``: ``findings.json`` fits the shipped schema, and both have the right content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The promise on null data: at most 5 % of 200 stores in which nothing is faster than the default have a finding."""
+"""The promise of ``recommend`` on null data, in which no solution is faster than the default.
+
+At most 5 % of such stores have a finding.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ STORES, PROBLEMS = sized(60, 200), 12
 
 
 def most(stores: int, rate: float, doubt: float = 1e-3) -> int:
-    """Return the number of stores with a finding that is exceeded with probability ``doubt`` at most.
+    """Return the largest number of stores with a finding that chance explains.
 
-    Each store has a finding with probability ``rate``. The seeds are fixed, so that the count is fixed, too. The bound
-    says how far a sample of 200 stores may lie from 5 % by chance.
+    Each store has a finding with probability ``rate``. More stores have one with a probability of at most ``doubt``.
+    Because the seeds are fixed, the tested number is fixed, too.
     """
     below = 0.0
     for count in range(stores + 1):
@@ -41,9 +44,9 @@ def test_the_bound_is_that_of_the_binomial_distribution() -> None:
 
 @pytest.mark.parametrize("floor", [pytest.param(0.03, marks=pytest.mark.nightly), 0.0])
 def test_null_stores_have_no_findings(floor: float) -> None:
-    """The floor is 3 % or 0.
+    """The floor (the smallest gain to report) is 3 % or 0.
 
-    The floor of 0 is harder, because only the tests and their correction prevent findings then.
+    With a floor of 0 only the tests and their correction prevent a finding.
     """
     found = uncorrected = refused = 0
     for seed in range(STORES):

@@ -65,7 +65,10 @@ def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
 
 
 def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> None:
-    """The log counts 100 and 10 calls of one product, 50 µs each. The two steps of the trace have 2 of the calls."""
+    """The log has 100 and 10 calls of two products, 50 µs each. The trace has two steps with two of the calls.
+
+    So the saving per step must be computed from the trace's calls.
+    """
     known = everything()
     of_trace = {"source_id": "trace", "run": "r"}
     product = of_trace | {"op": "aten::mm", "problem": gemm().text, "kernel": "Cijk_7", "calls": 2, "total_us": 96.0}

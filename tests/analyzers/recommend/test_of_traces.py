@@ -1,6 +1,6 @@
-"""Output of ``recommend`` for a trace alone.
+"""Output of ``recommend`` if there is nothing but a trace.
 
-Samples are compared with reviewed texts, real traces with their figures.
+For samples the tests compare the whole text with a reviewed text, for real traces only the figures.
 """
 
 from __future__ import annotations

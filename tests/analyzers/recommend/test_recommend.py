@@ -102,9 +102,9 @@ def test_a_text_without_calls_repeats_nothing_of_the_counted_one() -> None:
 
 
 def test_a_replay_through_another_library_than_pytorch_counts(store: Store, tmp_path: Path) -> None:
-    """In such a replay the default is the library's own first choice, whatever its name.
+    """A replay may call the library directly. Its default is then the library's own first choice (here hipblaslt:5).
 
-    It needs no comparison with the log's pick.
+    So the finding needs no log that names the pick.
     """
     own, padded, problem = "hipblaslt:5", "torch:pad=64,stored", product(50257, 2048, 768)
     untuned = "GemmTunableOp_BFloat16_TN,tn_50257_2048_768_ld_768_768_50257\n"
@@ -463,7 +463,10 @@ def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
 def test_calls_that_share_a_row_get_what_costs_them_least_in_all(
     plain: dict[str, float], added: dict[str, float], row: str | None, store: Store, tmp_path: Path
 ) -> None:
-    """Ten calls have β = 0, and thirty calls accumulate. hipBLASLt's key is the same for both."""
+    """Ten calls have β = 0, and thirty calls have β ≠ 0. Because hipBLASLt's key is the same, both get one row.
+
+    The row must have the solution with the smallest total time of all 40 calls.
+    """
     own, facts_there = {"hipblaslt:5": 50.0}, HERE | {"hipblaslt_version": "100202"}
     log = bench(64, 32, 16, count=10) + bench(64, 32, 16, count=30).replace("--beta 0.0", "--beta 1.0")
     read(store, tmp_path, {"job.log": log + bench(128, 32, 16)})

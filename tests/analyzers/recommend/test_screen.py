@@ -106,9 +106,9 @@ def test_it_fits_where_names_are_long(tmp_path: Path) -> None:
     ("said", "applied", "shown"), [(4, 1, (2, 1)), (8, 2, (2, 1)), (10, 2, (1, 1)), (11, 2, (1, 0)), (14, 2, (0, 0))]
 )
 def test_what_tune_prints_last_never_takes_more_lines(said: int, applied: int, shown: tuple[int, int]) -> None:
-    """The more lines come before, the fewer things to do and reasons are shown.
+    """The more lines ``tune`` prints before, the fewer things to do and reasons follow.
 
-    ``shown`` has the number of things to do (of two), and of reasons for the first of them.
+    ``shown`` has the number of things to do (at most two) and the number of reasons for the first one.
     """
     found = recommend(everything(), Settings())
     head, apply = [f"tune: {'word ' * 30}", *["more"] * (said - 2)], ["in the program"] * applied

@@ -125,9 +125,9 @@ def test_no_sum_is_above_what_it_is_a_part_of(seed: int) -> None:
 
 
 def test_of_two_gains_of_problems_that_may_be_one_only_one_is_a_saving() -> None:
-    """One gain is measured: a faster solution. The other is an estimate for another text of the same call.
+    """Two texts may describe the same call. One has a measured gain, the other an estimated gain.
 
-    A job cannot have both.
+    Because a job cannot get both gains, only one is added to the savings.
     """
     given = random_store(26)
     found = recommend(given, Settings())
@@ -138,9 +138,9 @@ def test_of_two_gains_of_problems_that_may_be_one_only_one_is_a_saving() -> None
 
 
 def test_a_call_that_takes_less_in_the_job_saves_less() -> None:
-    """A call takes 100 µs alone, and 60 µs with another solution. In the job it takes 50 µs.
+    """A call takes 100 µs alone, and 60 µs alone with another solution. In the job it takes 50 µs.
 
-    To save 40 of 50 µs would be 80 %, but the measured saving is 40 %.
+    So the saving in the job is 40 % of 50 µs. To save the measured 40 µs would be 80 %.
     """
     text = gemm().text
     kernel = {"source_id": "t", "run": "r", "op": "aten::mm", "kernel": "k", "calls": 10, "problem": text}
