@@ -229,7 +229,7 @@ def test_find_dbs(tmp_path: Path) -> None:
 
 
 def test_of_equal_rows_the_path_that_was_named_first_is_shown() -> None:
-    """The folder ``b`` is given twice. Only its second file has the key."""
+    """The path ``b`` is given twice, and only the second of its two files has the key."""
     one, other = (f"{KEY}={x}:1.5,0,miopenConvolutionBwdWeightsAlgoGEMM\n" for x in ("GemmWrwUniversal", "GemmWrw"))
     texts = [("a", one), ("b", ""), ("c", other), ("b", other)]
     found = _Winners(

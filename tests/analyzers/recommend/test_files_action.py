@@ -65,7 +65,7 @@ def test_only_confirmed_savings_are_sure(findings: list[Finding]) -> None:
 
 
 def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> None:
-    """The log has 100 and 10 calls of two products, 50 µs each. The trace has two steps with two of the calls.
+    """The logs of two processes have 100 and 10 calls of one product, 50 µs each. The trace has two calls in two steps.
 
     So the saving per step must be computed from the trace's calls.
     """

@@ -1,4 +1,4 @@
-"""Compile fake libraries in C and load them into this process."""
+"""Compile fake libraries, written in C, and load them into this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A backend whose solutions misbehave on request. The worker process opens it by name."""
+"""Backends whose solutions misbehave on request. The worker process opens a backend by its name."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Run:
 
 
 class Unlike(Fake):
-    """Backend on which the two devices are different GPUs: ``fast`` wins on one and loses on the other.
+    """Backend for two different GPUs: the solution ``fast`` wins on one device and loses on the other.
 
     No race begins before both devices have opened.
     """

@@ -1,4 +1,4 @@
-"""Build problems and stores for the tests of measuring."""
+"""Build problems and stores for the tests of the replay."""
 
 from __future__ import annotations
 

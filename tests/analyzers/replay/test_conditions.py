@@ -28,9 +28,9 @@ def context(cache_bytes: int, **method: Any) -> WorkerContext:
 
 @pytest.mark.parametrize("size", [16, 64, 256, 1024, 4096])
 def test_cold_operands_are_counted_by_bytes(size: int) -> None:
-    """If 64 sets of a small product fit into 256 MB of cache, the cache must be evicted.
+    """Operands are cold if all sets of them together are larger than the cache (256 MB), but there are at most 64 sets.
 
-    Otherwise the operands are not cold.
+    If 64 sets of a small product fit into the cache, the cache must be evicted instead.
     """
     problem = gemm(size, n=size, k=size, lda=size, ldb=size, ldc=size, ldd=size)
     made = context(256 << 20).conditions(problem)
@@ -73,9 +73,9 @@ def test_a_host_that_stays_too_slow_gives_no_time(torch: Any, monkeypatch: pytes
 
 
 def test_the_host_is_timed_while_it_enqueues(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three calls take 2 ms each, beside waits of 20 ms.
+    """Three calls take 2 ms each. Recording an event and waiting for the device take 20 ms each.
 
-    Neither the events nor the wait for the device count as the host's work.
+    The host's time must include the calls alone.
     """
     from logparse.libraries.kinds.device.torch_device import TorchDevice
 
@@ -102,7 +102,7 @@ def test_the_host_is_timed_while_it_enqueues(torch: Any, monkeypatch: pytest.Mon
 
 
 class HostBound(ColdAfterRefresh):
-    """Backend on which the copy of the pick is host-bound."""
+    """Backend on which the host is too slow to time the solution ``copy``."""
 
     def prepare(self, problem: Any, solution: Solution, conditions: Conditions) -> Any:
         runnable = super().prepare(problem, solution, conditions)

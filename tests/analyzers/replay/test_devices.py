@@ -1,4 +1,4 @@
-"""The devices and problems that a user asks a replay for."""
+"""How a replay reads the devices and the problems that a user asks for."""
 
 from __future__ import annotations
 

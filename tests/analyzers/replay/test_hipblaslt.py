@@ -81,9 +81,9 @@ def test_the_slow_pick_is_found_and_the_wrong_solution_never_wins(
     ids=["RELU_AUX_BIAS", "BGRADA", "scaled"],
 )
 def test_what_is_written_besides_the_result_is_checked(backend: Backend, problem: GemmProblem, fault: str) -> None:
-    """With aux or a bias gradient the wrong solution's result is right, but an element of the further output is wrong.
+    """A call with an auxiliary matrix or a bias gradient has a second output. The wrong solution spoils only it.
 
-    With scales the result itself is wrong.
+    In a call with scales the wrong solution spoils the result itself.
     """
     right, wrong = (backend.prepare(problem, x, Conditions()) for x in (FAST, WRONG))
     assert (right.fault(), acceptable(right.error(), error_bound(problem))) == ("", True)

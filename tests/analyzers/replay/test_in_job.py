@@ -1,6 +1,6 @@
-"""Gains of calls in a job against the gains that a replay predicts.
+"""The benchmark that compares gains of calls in a job with the gains that a replay predicts.
 
-The tests check the benchmark's counts, and the prediction by simulation.
+The tests check what the benchmark counts, and check its prediction on simulated jobs.
 """
 
 from __future__ import annotations

@@ -35,7 +35,10 @@ NAIVE = {"F": "ConvDirectNaiveConvFwd", "B": "ConvDirectNaiveConvBwd", "W": "Con
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the library and load it into this process. The listing process finds it through the loader's path."""
+    """Compile the library and load it into this process.
+
+    The process that lists solutions finds the library through the loader's path.
+    """
     return loaded(SOURCE, tmp_path_factory.mktemp("miopen") / "libMIOpen.so.1")
 
 

@@ -32,9 +32,9 @@ def conv(c: int = 64) -> ConvProblem:
 
 
 def planted(fast: int, seed: int = 0) -> dict[str, float]:
-    """Return the times of all plans. Engine 1 in channels_last is fast.
+    """Return the times of all plans. They vary by 5 % at random.
 
-    It is faster the nearer its tile is to ``fast``. Times vary by 5 % at random.
+    Plans of engine 1 in channels_last are fast. The nearer the tile of such a plan is to ``fast``, the faster it is.
     """
     draw = random.Random(seed)
     return {
@@ -52,7 +52,7 @@ def search_of(*times: Mapping[str, float]) -> PlanSearch:
 
 
 def searched(search: PlanSearch, times: Mapping[str, float]) -> list[str]:
-    """Return all plans that the search tries with these times. The first one is the pick."""
+    """Return all plans that the search tries if the plans have these times. The first plan is the pick."""
     tried: dict[str, float | None] = {OFFERED[0].text: times[OFFERED[0].text]}
     while (found := search.next(tried)) is not None:
         assert found.text not in tried
@@ -83,7 +83,10 @@ def test_a_nearer_problem_counts_more() -> None:
 
 
 def test_it_ends_where_near_problems_are_right_and_goes_on_where_they_are_not() -> None:
-    """The search must not depend on the level of the times, because each problem has another level."""
+    """The search ends early if the plans that are fast for near problems are fast here, too.
+
+    Only ratios of times may matter, because the times of this problem are 7 times as long as theirs.
+    """
     close = [planted(4, x) for x in range(8)]
     easy = searched(search_of(*close), {x: 7 * us for x, us in planted(4, 9).items()})
     here = {x.text: 30.0 if "stored,eng1" in x.id else planted(4, 9)[x.text] for x in OFFERED}
@@ -94,9 +97,9 @@ def test_it_ends_where_near_problems_are_right_and_goes_on_where_they_are_not() 
 
 
 def test_plans_that_behaved_alike_are_expected_to_again() -> None:
-    """Engines 0 and 2 swap with engine 1 from problem to problem.
+    """In one near problem engine 1 is fast and the others are slow. In the other near problem it is the reverse.
 
-    So after one bad time of engine 1 the other engines are next.
+    So if engine 1 is slow here, the search tries plans of the other engines next.
     """
     one = {x.text: 3.0 if "eng1" in x.id else 6.0 for x in OFFERED}
     other = {x.text: 6.0 if "eng1" in x.id else 3.0 for x in OFFERED}
@@ -109,16 +112,21 @@ def test_plans_that_behaved_alike_are_expected_to_again() -> None:
 
 
 def test_a_plan_that_no_near_problem_offers_is_expected_to_be_as_those_of_like_names() -> None:
-    """The plan's engine is fast in channels_last and slow in the other layout."""
+    """Two plans occur in no near problem. They have the same engine in two layouts.
+
+    For near problems this engine is fast in channels_last and slow in the other layout. So the search tries the plan in
+    channels_last first.
+    """
     new = [Solution("cudnn", f"{x}eng1_k2=77") for x in ("", "layout=NHWC,stored,")]
     search = PlanSearch([OFFERED[0], *new], [(0.1 * x, planted(4, x)) for x in range(8)])
     assert search.next({OFFERED[0].text: 12.0}) == new[1]
 
 
 def test_of_indices_what_no_near_problem_names_counts_as_slow() -> None:
-    """Near problems name only their fastest solutions.
+    """Records of near problems have only their fastest solutions, here indices of hipBLASLt.
 
-    The times of other indices say nothing about an index that no near problem names.
+    If no record has an index, the search assumes that the solution is slow, because similar indices need not have
+    similar times.
     """
     offered = [Solution("hipblaslt", str(i)) for i in range(60)]
     close = [{f"hipblaslt:{i}": 10.0 + abs(i - 20 - x) for i in range(15, 30)} for x in range(4)]
@@ -234,7 +242,7 @@ def test_a_race_whose_first_ones_withdraw_goes_on_with_others() -> None:
 def test_a_worker_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fast solution is neither among the library's first solutions nor the winner of a near problem.
 
-    Near problems have different winners.
+    Because near problems have different winners, the worker must search. It must find the fast solution.
     """
     monkeypatch.setattr(proposer, "SEARCHED", {"fake": WORTHWHILE})
     names = ["pick", *(f"s{i}" for i in range(19)), "fast", "slow"]
@@ -250,10 +258,7 @@ def test_a_worker_searches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_goes_on_after_solutions_that_ended_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A solution that ended a worker has no measurement.
-
-    It says nothing about other solutions, and it is not run again.
-    """
+    """A solution that crashed its worker has no time. The search learns nothing from it and does not run it again."""
     monkeypatch.setattr(proposer, "SEARCHED", {"fake": WORTHWHILE})
     names = ["pick", *(f"s{i}" for i in range(19)), "fast"]
     close = [{f"fake:{x}": random.Random(f"{x} {i}").uniform(10, 20) for x in names} for i in range(NEAR)]

@@ -1,4 +1,4 @@
-"""Kernels with planted faults must all be refused. Honest kernels must all pass, however they round."""
+"""Results of kernels with planted faults must all be refused. Correct kernels must all pass, however they round."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def runnable(kind: str, k: int, kernel: Kernel, m: int = M, n: int = N) -> Torch
 
 
 def refused(made: TorchRunnable, bound: float) -> bool:
-    """Tell whether ``Sampler``'s checks refuse the result: the norm, then each element and integers."""
+    """Tell whether the checks of ``Sampler`` refuse the result.
+
+    The checks are the norm of the error, then each element, then integers.
+    """
     return not acceptable(made.error(), bound) or bool(made.fault())
 
 

@@ -1,4 +1,4 @@
-"""Solutions that a race tries, with planted times and without a device."""
+"""How the solutions that a race tries are proposed, tested with planted times and without a device."""
 
 from __future__ import annotations
 
@@ -89,9 +89,10 @@ NAMES = [f"s{i}" for i in range(20)]
 
 
 def test_a_replay_learns_as_it_goes_and_tries_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker is another process, in which nothing is patched.
+    """Each race gets the results of the races before it.
 
-    So the solutions that it searches are chosen in this process.
+    The test looks at the proposals that this process sends to the worker, because the worker is another process, in
+    which nothing is patched.
     """
     given: list[Proposal] = []
     send = Handle.send
@@ -113,7 +114,10 @@ def test_a_replay_learns_as_it_goes_and_tries_fewer(tmp_path: Path, monkeypatch:
 
 
 def test_records_replayed_are_held_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``benchmarks/proposers.py`` on six planted problems: the shares add up, and no case learns from its own group."""
+    """``benchmarks/proposers.py`` gives the right sums for six planted problems.
+
+    No case may learn from a case of its own group.
+    """
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
     proposers = importlib.import_module("proposers")
     times = {f"cudnn:eng{i}": 10.0 + i for i in range(12)}

@@ -1,4 +1,7 @@
-"""The saving by racing (docs/results.md, ``benchmarks/racing.py``), drawn again from samples that an H200 recorded."""
+"""The time that racing saves, as docs/results.md claims.
+
+``benchmarks/racing.py`` runs the races again on samples that an H200 recorded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records from GPUs (``benchmarks/``): what they measure and how they count. No test needs a GPU."""
+"""The programs in ``benchmarks/`` that make records on GPUs: what they measure and count. No test needs a GPU."""
 
 from __future__ import annotations
 

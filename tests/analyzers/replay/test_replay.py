@@ -64,9 +64,9 @@ def test_a_faster_solution_is_found_confirmed_and_stored(tmp_path: Path) -> None
 
 
 def test_every_process_of_a_confirmation_is_a_fresh_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are two winners with three processes each.
+    """Two winners are confirmed by three processes each.
 
-    One process races, three confirm both winners, and none measures a pair twice.
+    So there are four processes: one runs the races, and each of the other three measures both pairs once.
     """
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "prepared"))
     problems = [named("pick", "fast", m=16), named("pick", "fast", m=24)]
@@ -106,7 +106,10 @@ def test_a_budget_that_ends_between_processes_keeps_what_they_measured(tmp_path:
 
 
 def test_a_dry_run_is_that_of_its_stages(tmp_path: Path) -> None:
-    """A convolution in NCHW may be stored in another layout, so that there is an action to time it for."""
+    """A dry run prints the stages of a replay: races, and times for actions.
+
+    The convolutions are in NCHW, so that there is an action to time: channels_last.
+    """
     store = store_of(tmp_path, [replace(SMALL_W, direction=x) for x in ("F", "B")])  # type: ignore[arg-type]
     both, actions, races = (list(verb.plan(store, Options(only=x)).blocks) for x in (None, "actions", "races"))
     (only,) = actions

@@ -1,4 +1,4 @@
-"""Records of other machines: what a replay need not measure, what it measures again, and how it reports that."""
+"""Records that come from other machines: what a replay skips, what it measures again, and how it reports both."""
 
 from __future__ import annotations
 

@@ -29,7 +29,10 @@ def scripted(*readings_us: float) -> SteadyClock:
 
 
 def test_an_idle_clock_is_not_taken_for_the_steady_one() -> None:
-    """The first readings are all at 345 MHz, and the later ones at 1,980 MHz."""
+    """The device's first readings are at its idle clock of 345 MHz, and all later readings at 1,980 MHz.
+
+    The idle clock is constant for 0.3 s, but it must not be taken for the steady clock.
+    """
     seconds = [0.0]
 
     def reading() -> float:
@@ -86,7 +89,10 @@ def test_a_device_that_does_not_settle_is_refused() -> None:
 
 
 def test_what_replaces_a_discarded_sample_is_checked_too() -> None:
-    """The clock falls during two samples, however soon the second sample follows the first."""
+    """The device's clock falls during two samples, so that both must be discarded.
+
+    The second sample must be checked although less than 0.1 s have passed since the last check.
+    """
     reference_us, sampled, seconds = [50.0, 55.0, 60.5, 60.5], [0], [0.0]
 
     def sample() -> int:

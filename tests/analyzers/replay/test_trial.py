@@ -1,4 +1,4 @@
-"""Results of a worker context without a device for one problem, with solutions whose times are known."""
+"""Results of a worker for one problem, without a device. The times of the solutions are known."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def test_a_copy_of_the_pick_is_neither_winner_nor_confirmed() -> None:
 
 
 def test_a_pair_is_executed_equally_often() -> None:
-    """The beginning and the end of a sample cost time.
+    """Both solutions of a pair must run equally often per sample, because the start and the end of a sample take time.
 
-    Spread over 64 executions of one solution and 24 of the other, that would be 0.5 % of a short kernel.
+    If one solution ran 64 times and the other 24 times, their times would differ by 0.5 % for a short kernel.
     """
     backend = ColdAfterRefresh({PICK: 20.1, COPY: 19.9})
     worker_context(backend).run(ConfirmTask(problem=gemm(), pick=PICK, winner=COPY))

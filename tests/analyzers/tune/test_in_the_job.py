@@ -1,4 +1,4 @@
-"""The starts of a trial: the actions of each start, the end of a job, and the report."""
+"""How ``tune`` starts a job for trials: the actions of each start, the end of the job, and the report."""
 
 from __future__ import annotations
 
@@ -227,9 +227,9 @@ def test_what_is_printed(tmp_path: Path) -> None:
 
 
 def test_a_real_job_from_the_command_line(tmp_path: Path) -> None:
-    """By a clock of the job's own a unit takes half the time in channels_last.
+    """The job has a clock of its own, by which a unit takes half the time in channels_last.
 
-    The job is ended once that is known.
+    ``tune`` ends the job once this gain is known.
     """
     pytest.importorskip("torch")
     (tmp_path / "job.py").write_text(PROGRAM + "import os\nfor _ in range(100_000): step()\n")

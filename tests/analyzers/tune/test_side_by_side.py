@@ -1,4 +1,7 @@
-"""Two starts of a job at once, by turns: real jobs on the CPU, and jobs that cannot run twice."""
+"""Two starts of a job run side by side and take turns.
+
+The tests use real jobs on the CPU, and jobs that cannot run twice at once.
+"""
 
 from __future__ import annotations
 
@@ -81,9 +84,9 @@ ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def sides(folder: Path, units: int, *launch: str, code: int | None = None) -> tuple[Side, Side]:
-    """Return the two sides of a job: 10 ms per unit, and 7 ms per unit.
+    """Return the two sides (starts) of a job. One takes 10 ms per unit, the other 7 ms.
 
-    With ``code`` the job is a fake one, and the second side ends with this exit code.
+    If ``code`` is given, the job is a fake without torch, and the second side ends with this exit code.
     """
     script, log = folder / "job.py", folder / "log"
     script.write_text(JOB if code is None else FAKE)
@@ -120,7 +123,7 @@ def test_two_of_a_job_work_by_turns_and_the_faster_one_is_seen(tmp_path: Path, m
 def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Starts differ by 10 %, and the two sides do not differ."""
+    """Single starts differ by up to 10 %, but the two sides do not differ. So more pairs decide nothing."""
     starts = itertools.cycle((1000.0, 1100.0, 1050.0, 950.0))
     monkeypatch.setattr(module, "pair", lambda *_: tuple([{"all": us}] * 8 for us in (next(starts), next(starts))))
     side: Side = (["job"], ENVIRON)
@@ -130,9 +133,9 @@ def test_pairs_follow_as_many_as_were_asked_for_while_they_decide_nothing(
 
 
 def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The launching thread keeps its cores, because threads that it starts inherit them.
+    """At the beginning of a turn autograd's thread may run only on one core, until it has woken up.
 
-    autograd's thread has only one core until it has woken up.
+    The launching thread keeps all cores afterwards, because threads that it starts inherit its cores.
     """
     pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(Path(job.__file__).parent / "in_job"))
@@ -172,9 +175,9 @@ def test_a_turn_begins_on_one_core_another_each_time(monkeypatch: pytest.MonkeyP
 @pytest.mark.nightly  # thousands of comparisons
 @pytest.mark.parametrize("most", [4, 12])
 def test_no_gain_counts_as_one_in_few_of_a_hundred_jobs(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starts differ by 2.5 % and turns by 8 %.
+    """Starts differ by 2.5 % and turns by 8 %, but there is no gain.
 
-    If only the 95 % interval were checked after each further pair, 8 of 100 jobs would seem to gain.
+    If the 95 % interval alone were checked after each further pair, 8 of 100 jobs would seem to gain.
     """
     chance = random.Random(5)
 
@@ -204,9 +207,9 @@ def test_all_ranks_of_a_job_take_the_same_turns(tmp_path: Path) -> None:
 
 
 def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kinds alternate, and the first unit of a turn is not timed.
+    """Two kinds of units alternate, and the first unit of each turn is not timed.
 
-    So turns of two units would time only one of the kinds.
+    If a turn had two units, only one of the two kinds would be timed. So turns must be longer.
     """
     monkeypatch.setattr(side_by_side, "_TURN_S", 1e-6)
     monkeypatch.setattr(side_by_side, "_MEMORY", 1.0)
@@ -224,7 +227,7 @@ def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkey
     ],
 )
 def test_a_job_that_cannot_live_twice_is_run_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
-    """The job goes on by itself, and the second one is never started. Whole runs by turns follow."""
+    """The first start goes on alone, and the second start is never made. Instead whole runs take turns."""
     ready = json.dumps({"kinds": {"a": [1e4]}, "ranks": 1, **(said or {})})
     units = json.dumps({"logparse_units": "call", "kinds": {"a": {"count": 8, "traced": 0, "us": [2e4] * 8}}})
     script = tmp_path / "job.sh"

@@ -1,4 +1,8 @@
-"""A job that is run several times: the same input, a command before each start, fewer units, and marks of each run."""
+"""A job that ``tune`` starts several times.
+
+The tests check that each start gets the same input and the command before it, and they check the reports of runs
+with fewer units or without marks.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +63,7 @@ def piped() -> Iterator[Starts]:
 
 
 def test_every_run_gets_the_input(tmp_path: Path, piped: Starts) -> None:
-    """The second run once found its input empty. It failed, or it did nothing and was compared all the same."""
+    """The second run once found its standard input empty. It failed, or it did no work and was still compared."""
     side = job(tmp_path / "log", reads=True)
     said: list[str] = []
     times = one_by_one(side, side, "", said.append, 3, 300.0, piped)
@@ -134,12 +138,12 @@ def test_tune_tells_of_a_job_that_goes_on_from_what_it_wrote(
 
 
 def not_applied(marks: Path) -> str:
-    """Return the reason why a run counts as not applied, as ``tune`` does: no process left a mark."""
+    """Return the reason if no process of a run left a mark that it applied the action. Otherwise return ""."""
     return "" if list(marks.glob("applied_*")) else "tf32 left no mark"
 
 
 def test_runs_that_left_no_mark_are_not_compared(tmp_path: Path) -> None:
-    """Half of the runs were the job without any change. So they show no gain, whatever was to be applied."""
+    """The runs that should have applied an action ran the unchanged job. So a comparison would show nothing."""
     was, applied = job(tmp_path / "log"), job(tmp_path / "log", marks=True)
     said: list[str] = []
     assert one_by_one(was, applied, "", said.append, 3, 300.0, None, not_applied) is not None
@@ -167,7 +171,7 @@ def test_turns_without_a_mark_give_no_times(monkeypatch: pytest.MonkeyPatch, tmp
 def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """The times of the second run were once compared, so that noise counted as a gain."""
+    """The second run applied nothing, so that its times must not be compared. Noise once seemed to be a gain."""
     monkeypatch.chdir(tmp_path)
     planted(monkeypatch, images("before", 1000, 1200, both=0.3), images("after", 600, 800, both=0.3))
     asked: list[Any] = []
@@ -191,8 +195,8 @@ def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
 def short(count: int, resumes: bool) -> list[str]:
     """Return a job of ``count`` units.
 
-    If the number of units is not known yet, the job's trace is provisional. With ``resumes`` the second run does only
-    one unit.
+    While the number of units is not known, the job's trace is provisional. If ``resumes``, the second run continues
+    the first one and does only one unit.
     """
 
     def units(tracing: str, count: int) -> str:

@@ -162,7 +162,10 @@ def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(
 def planted(
     patch: pytest.MonkeyPatch, before: Tables, after: Tables, times: tuple[list[Units], list[Units]] | None = None
 ) -> None:
-    """Patch the stages for a job with these tables before and after, and these times by turns."""
+    """Replace the stages of ``tune`` for a fake job.
+
+    The job has these tables before and after the change, and these times of runs that took turns.
+    """
     patch.setattr(verb, "capture", lambda *x, **y: (0, []))
     patch.setattr(verb, "replay", lambda store, options: SimpleNamespace(interrupted=False))
     patch.setattr(verb, "tables_of", lambda store, run: after if run.endswith("-after") else before)
@@ -192,9 +195,9 @@ def with_trials(tables: Tables, **ratios: float | str) -> Tables:
 def test_what_was_measured_in_the_job_comes_first_and_is_applied(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By a replay alone ``cudnn_benchmark`` would be applied, because its kernels take less time.
+    """By the replay alone ``tune`` would apply ``cudnn_benchmark``, because its kernels take less time.
 
-    In the job it is no faster.
+    But a trial in the job showed that the job gets no faster with it. So ``channels_last`` is applied.
     """
     before = images("before", 1000, 1200, both=0.69)
     found = recommend(with_trials(before, channels_last=0.8, cudnn_benchmark=1.0), Settings())
@@ -273,7 +276,7 @@ def images(
 
 
 def taken_back() -> tuple[list[Units], list[Units]]:
-    """Return times by turns that show no gain."""
+    """Return times of runs that took turns and show no gain."""
     return ([x for us in (1200, 1201, 1202) if (x := units(images("a", 1000, us, both=1.2))) is not None],) * 2
 
 
@@ -300,9 +303,9 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """Both changes together take 69 % of the time before.
+    """With both changes convolutions take 69 % of the time before, with one of them alone 60 %.
 
-    That is 115 % of the time that one of them alone left.
+    So the second change would make the job slower than it is with the first one (115 %), and it is not proposed.
     """
     planted(monkeypatch, images("before", 1000, 1200, both=0.69), images("after", 600, 800, both=0.69))
     said: list[str] = []
@@ -317,9 +320,9 @@ def test_what_is_left_is_weighed_against_the_job_with_what_was_kept(
 def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """A step of 5 ms has 100 µs of kernels.
+    """A step takes 5 ms, but its kernels take only 100 µs.
 
-    Changes of the program and a setting save up to 50 µs of them.
+    Changes of the program and a setting would save up to 50 µs of this time, which the step does not show.
     """
     ratios = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored,benchmark": 0.5}
     kind, more = Kind(8, 100, 6, 100, wall=steady(5000)), {"trace": {"gpu_busy_us": 600, "gpu_window_us": 30_000}}
@@ -338,9 +341,10 @@ def test_a_change_that_the_step_does_not_show_is_neither_tried_nor_proposed(
 def test_what_is_left_is_of_one_state_which_is_that_of_what_was_kept(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """Logs slow the host. A step takes 1.5 ms before and 1.1 ms after with logs, and 1.2 ms without logs.
+    """The proposals at the end must all be for one state of the job: the state with the changes that were kept.
 
-    By turns it takes 1.5 ms and 1 ms.
+    Logs slow the host. With logs a step takes 1.5 ms before and 1.1 ms after the change. Without logs it takes 1.2 ms
+    before. In runs that took turns it takes 1.5 ms before and 1 ms after.
     """
     busy = {"gpu_window_us": 9000.0}
     alone = json.dumps({"count": 8, "traced": 0, "us": steady(1200)})
@@ -381,7 +385,10 @@ def test_a_change_that_contains_what_was_kept_and_pays_beside_it_is_left(
 def test_what_was_timed_without_what_is_kept_is_named(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """The combination of channels_last with benchmark was never timed. channels_last alone saved 30 % of 1 ms."""
+    """The setting ``cudnn_benchmark`` was kept. ``channels_last`` was timed only without it, and saved 30 % of 1 ms.
+
+    So the output names ``channels_last``, and states that nobody timed the combination.
+    """
     ratios = {"torch:benchmark": 0.6, "torch:layout=NHWC,stored": 0.7}
     before, after = (job(run, Kind(8, 100, 6, us, 0, 0, steady(us + 200)), ratios=ratios) for run, us in RUNS)
     planted(monkeypatch, before, after)
@@ -396,7 +403,7 @@ RUNS = (("before", 1000), ("after", 600))
 
 
 def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path) -> None:
-    """The steps of the traced runs got faster, but the steps timed by turns did not."""
+    """The steps in the traced runs got faster, but the steps in the runs that took turns did not."""
     planted(monkeypatch, *ENDINGS["not faster"])
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path), said.append, {}) == 0
@@ -411,7 +418,10 @@ def test_what_makes_no_step_faster_is_taken_back(monkeypatch: pytest.MonkeyPatch
 def test_files_of_no_known_saving_are_taken_back_too(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    """Nothing counts the calls of the files' problem, so that no action weighs the files against the job."""
+    """No log has the calls of the problem in the override files. So their saving in the job is unknown.
+
+    If the job gets no faster, the files must be taken back as well.
+    """
     before, after = images("before", 1000, 2500, both=1.2), images("after", 1000, 2500, both=1.2)
     planted(monkeypatch, before, after)
     build = {"arch": ARCH, "cu_count": "304", "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
@@ -452,7 +462,7 @@ def test_runs_go_by_turns_and_their_units_are_read(tmp_path: Path) -> None:
 
 
 def test_runs_that_decide_nothing_are_followed_by_more(tmp_path: Path) -> None:
-    """On each side every other run takes 14 ms, and the others take 10 ms."""
+    """On each side half of the runs take 14 ms and the other half 10 ms. So the first runs decide nothing."""
     log, environ = tmp_path / "log", {"PATH": os.environ["PATH"]}
     log.touch()
     slow, fast = (script(log, "x", us)[2] for us in (14e3, 10e3))
