@@ -1,4 +1,4 @@
-"""Run a command plain and observed, each in a folder of its own, and compare its visible behaviour."""
+"""Run a command without and with ``capture``, each in a folder of its own, and compare its visible behaviour."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sleep(seconds):
         now[0] += seconds
 time.perf_counter, time.sleep = lambda: now[0], sleep
 """
-"""Start of a job whose clock goes on only while its main thread sleeps. A busy machine then changes no time."""
+"""First lines of a job whose clock advances only while its main thread sleeps. So a busy machine changes no time."""
 _VARIES = (
     (re.compile(rb"^(USDT|STAGE):[^\n]*\n|^\[?[EW]\d{4} [^\n]*\n", re.MULTILINE), b""),
     (re.compile(rb"^ERROR:[^\n]* gpuGetDeviceCount failed [^\n]*\n", re.MULTILINE), b""),
@@ -32,7 +32,7 @@ _VARIES = (
 )
 """Patterns of output that differs between two plain runs: lines of PyTorch's log with a time, addresses, a test's time.
 
-The line about GPUs is a line that a window of ours keeps from a CUDA build of PyTorch without a GPU
+The line about GPUs is a warning of a CUDA build of PyTorch without a GPU. If we trace a window, this line is missing
 (docs/measurement.md).
 """
 
@@ -79,7 +79,7 @@ def behaviour(
 
 
 def capturing(folder: Path, *options: str) -> list[str]:
-    """Return the words of ``capture --trace 2`` before a job. Logs and store stand outside of the job's folder."""
+    """Return the words of ``capture --trace 2`` before a job. Logs and store lie outside of the job's folder."""
     places = ["--dir", str(folder / "logs"), "--store", str(folder / "store")]
     return [sys.executable, "-m", "logparse", "capture", "--trace", "2", *places, *options, "--"]
 
@@ -87,14 +87,14 @@ def capturing(folder: Path, *options: str) -> list[str]:
 def both(
     command: Sequence[str], folder: Path, stdin: bytes = b"", environ: Mapping[str, str] = ENVIRON
 ) -> tuple[Behaviour, Behaviour]:
-    """Run a command plain, then under ``capture --trace 2``, in the same folder."""
+    """Run a command alone, then under ``capture --trace 2``, in a folder with the same path."""
     plain = behaviour(command, folder / "here", stdin, environ)
     shutil.rmtree(folder / "here")
     return plain, behaviour([*capturing(folder), *command], folder / "here", stdin, environ)
 
 
 def differences(plain: Behaviour, observed: Behaviour) -> list[str]:
-    """List the differences of an observed program: exit code, outputs, files and their bytes."""
+    """List how a program behaved differently under the observer: exit code, outputs, files and their bytes."""
     out = [
         f"{name}: {getattr(plain, name)!r} plain, {getattr(observed, name)!r} observed"
         for name in ("code", "out", "err")

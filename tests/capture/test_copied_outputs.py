@@ -1,4 +1,4 @@
-"""Outputs that are copied: a terminal stays a terminal, and processes that a job leaves behind are not harmed."""
+"""``capture`` copies a job's outputs: a terminal stays a terminal, and processes that outlive the job are not harmed."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ while True:
         time.sleep(0.02)
     os.killpg(job, signal.SIGCONT)
 """
-"""Program that acts as a shell.
+"""Program that acts as a shell for one command.
 
-The command has a foreground group of its own. Once stopped, it goes on when a file is there.
+The command runs in a foreground process group of its own. If it is stopped, the shell continues it once a file exists.
 """
 
 
@@ -109,7 +109,10 @@ def test_a_terminal_stays_one_with_its_size_whatever_is_copied(copied: tuple[boo
 
 
 def test_two_outputs_on_one_terminal_keep_their_order(tmp_path: Path) -> None:
-    """With one terminal per output, two threads copied them, and half of the words came too early or too late."""
+    """Both outputs of a job must share one terminal.
+
+    When each output had a terminal of its own, two threads copied them, and half of the words came in the wrong order.
+    """
     prints = "import os\nfor i in range(2000): os.write(1 + i % 2, b'%d ' % i)"
     terminal = Terminal(driven(None, tmp_path / "all", *python(prints)))
     assert terminal.end() == 0
@@ -186,20 +189,20 @@ while not os.path.exists(sys.argv[1] + ".early"):
 """
 """A job that leaves a process behind.
 
-That process has the job's standard error, and later writes more than a pipe holds.
+The process inherits the job's standard error, and later writes more bytes to it than fit into a pipe.
 """
 
 
 @pytest.fixture
 def go(tmp_path: Path) -> Iterator[Path]:
-    """A file that lets the process that a job left behind go on and end."""
+    """Path of a file. Once the file exists, the process that the job left behind continues and ends."""
     path = tmp_path / "go"
     yield path
     path.touch()
 
 
 def test_a_process_left_behind_lives_on_and_its_words_are_copied(tmp_path: Path, go: Path) -> None:
-    """The process used to die of SIGPIPE at its next word."""
+    """A process that outlives the job must be able to write. It once died of SIGPIPE at its next output."""
     command = driven(tmp_path / "errors", None, *python(DAEMON), str(go))
     with open(tmp_path / "stderr", "wb") as errors:
         done = subprocess.run(command, stdout=-1, stderr=errors, cwd=ROOT, check=False)
@@ -231,12 +234,12 @@ def test_a_process_left_behind_that_never_stops_talking_holds_nobody_up(tmp_path
 
 
 THREADED = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-"""A thread of a library, which has no signal blocked, before the job runs."""
+"""Code that starts a thread, as a library does, before the job runs. The thread blocks no signal."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_that_a_librarys_thread_gets_reaches_the_job_once(number: signal.Signals) -> None:
-    """The signal used to end this process, by the default action, and left the job behind."""
+    """A signal that arrives in a library's thread once ended this process by the default action, but not the job."""
     waits = f"""
         import signal, time
         seen = []
@@ -284,7 +287,10 @@ def test_what_the_caller_ignores_the_job_ignores() -> None:
 
 
 def test_a_signal_that_the_job_sends_to_its_group_reaches_it_once(tmp_path: Path) -> None:
-    """The signal used to be forwarded, too. A second KeyboardInterrupt then met the job while it cleaned up."""
+    """If a job signals its whole process group, this process must not forward the signal.
+
+    It once did, so that the job got a second KeyboardInterrupt while it cleaned up.
+    """
     sends = """
         import os, signal, time
         seen = []

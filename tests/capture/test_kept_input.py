@@ -41,7 +41,7 @@ ALL, SOME, NOTHING = "sys.stdout.buffer.write(read.read())", "sys.stdout.buffer.
 
 
 def test_each_start_reads_a_pipe_from_its_beginning() -> None:
-    """The second start used to find the pipe empty, and failed."""
+    """Every start gets all bytes of a pipe. The second start once found the pipe empty and failed."""
     source = piped(WORDS)
     kept = KeptInput(source)
     assert [start(kept, x) for x in (NOTHING, SOME, ALL, ALL, SOME)] == [b"none\n", b"0\n", WORDS, WORDS, b"0\n"]
@@ -56,7 +56,10 @@ def test_a_job_that_reads_nothing_does_not_wait_for_a_pipe_that_nobody_fills() -
 
 
 def test_what_comes_while_the_job_reads_is_passed_on_at_once() -> None:
-    """A program that answers each line would otherwise wait for ever."""
+    """Input that arrives while the job runs must reach the job at once.
+
+    Otherwise a program that answers each line of its input would wait for ever.
+    """
     read, write = os.pipe()
     kept = KeptInput(read)
     with kept.given() as streams:

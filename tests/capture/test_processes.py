@@ -1,7 +1,7 @@
-"""A command under ``capture --trace`` does the same as without it.
+"""A command under ``capture --trace`` does the same as without ``capture``.
 
-There are programs of the tests' own, and programs beside the corpus, if it is there.  ``observing.differences``
-compares both runs.
+The tests run programs of their own, and the programs beside the corpus if they are on this machine.
+``observing.differences`` compares both runs.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ TRAINING = """
 FOLDER = CORPUS.parent / "programs" / "processes"
 NEEDS = {"acc.py": "accelerate", "light.py": "lightning", "gen.py": "transformers"}
 UNSEEDED = ("acc.py", "light.py", "sigterm.py")
-"""Programs whose files differ between two plain runs.
+"""Programs whose files differ even between two runs without ``capture``.
 
-Either no seed is set for states or weights, or a clock ends the steps.
+Either they set no seed for states or weights, or the clock decides when they stop.
 """
 LAUNCHED = ("ddp.py", "fsdp.py")
 OTHERS = {
@@ -113,7 +113,7 @@ def test_a_command_under_run_does_what_it_does_plain(name: str, tmp_path: Path) 
 
 
 def test_outputs_that_the_caller_closed_stay_closed(tmp_path: Path) -> None:
-    """The job used to get pipes for outputs that are copied."""
+    """If the caller has closed an output, it stays closed for the job. The job once got a pipe in its place."""
     words = program(tmp_path, "import os, sys; print(sys.stderr is None); sys.exit(2)")
     closing = ["sh", "-c", 'exec "$@" 2>&-', "sh"]
     plain = behaviour([*closing, *words], tmp_path / "plain")
@@ -155,7 +155,7 @@ def test_the_comparison_sees_every_difference() -> None:
 
 
 def test_notes_of_processes_are_printed_once_with_their_number(tmp_path: Path) -> None:
-    """Processes write what the user must know.  Equal notes of two processes become one line."""
+    """Processes of a job write notes for the user.  Equal notes of two processes are printed as one line."""
     writes = """
         import json, os
         notes = {1: ["no trace: too short", "seen twice", "seen twice"], 2: ["no trace: too short"]}

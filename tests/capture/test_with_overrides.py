@@ -1,6 +1,6 @@
 """Jobs with a recommendation's files and settings: ``run --with``, and the code that runs after a job imports torch.
 
-torch is a package of the test's own, because starting the real one takes seconds.
+torch is a small package of the tests' own, because importing the real torch takes seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ JOB = "import sitecustomize, torch, os; print(torch.setting, os.environ.get('FRO
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """A job's environment with a torch and a ``sitecustomize`` of its own."""
+    """Return a job's environment that has a fake torch and a ``sitecustomize`` of its own."""
     (tmp_path / "own/torch").mkdir(parents=True)
     (tmp_path / "own/torch/__init__.py").write_text("setting = 'default'\n")
     (tmp_path / "own/sitecustomize.py").write_text("import os\nos.environ['OWN'] = 'kept'\n")
@@ -90,7 +90,10 @@ PRINTS = "import torch; print(torch.backends.cudnn.benchmark)"
 
 
 def made(folder: Path, *, settings: bool = True) -> Path:
-    """Make a folder with an ``apply.py`` as ``recommend`` writes it. It applies one setting by itself, or none."""
+    """Make a folder with an ``apply.py`` as ``recommend`` writes it.
+
+    If ``settings``, the file applies one setting by itself. Otherwise it applies none.
+    """
     result = ActionResult(
         action=next(x for x in ACTIONS if x.name == "cudnn_benchmark"),
         application=Application(line="", settings=(Python("torch.backends.cudnn.benchmark = True"),)),
@@ -136,7 +139,10 @@ def test_run_says_what_was_applied_and_in_how_many_processes(tmp_path: Path, wit
 def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
     words: list[str], program: str, why: str, tmp_path: Path, with_torch: dict[str, str]
 ) -> None:
-    """The job used to end with 0. Who measured it then compared the job with itself."""
+    """If nothing was applied, ``run --with`` must end with an error.
+
+    It once ended with 0, so that a user who measured the gain compared the job with itself.
+    """
     last = ["-c", program] if program else []
     done = run_with(made(tmp_path / "made"), sys.executable, *words, *last, environ=with_torch)
     assert done.returncode == NOT_APPLIED
@@ -149,7 +155,10 @@ def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
 def test_a_job_that_looks_for_torch_first_has_the_setting_or_the_error(
     tmp_path: Path, with_torch: dict[str, str]
 ) -> None:
-    """transformers looks for torch first. That used to take the hook away: nothing was applied, with exit code 0."""
+    """Like transformers, the job searches for torch (``find_spec``) before it imports torch.
+
+    This once removed the import hook, so that nothing was applied, although the exit code was 0.
+    """
     program = f"import importlib.util; importlib.util.find_spec('torch'); {PRINTS}"
     done = run_with(made(tmp_path / "made"), sys.executable, "-c", program, environ=with_torch)
     assert (done.stdout, done.returncode) in (("True\n", 0), ("False\n", NOT_APPLIED))
@@ -214,7 +223,10 @@ def test_marks_that_cannot_be_written_never_fail_the_job(tmp_path: Path, with_to
 
 
 def test_marks_are_facts_of_the_capture_around_the_command(tmp_path: Path, with_torch: dict[str, str]) -> None:
-    """The capture contains ``run --with``, so that verify knows what the run applied."""
+    """If ``capture`` runs ``run --with``, the marks of applied actions become facts of the captured run.
+
+    ``verify`` reads from them what the run applied.
+    """
     places = ["--dir", str(tmp_path / "logs"), "--store", str(tmp_path / "store"), "--run", "r"]
     inner = ["run", "--with", str(made(tmp_path / "made")), "--", sys.executable, "-c", PRINTS]
     words = [sys.executable, "-m", "logparse", "capture", "--trace", "2", *places, "--"]

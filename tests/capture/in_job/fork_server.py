@@ -1,4 +1,4 @@
-"""Run programs in children of a process that has imported torch once, plain or under the observer.
+"""Run programs in child processes of a process that has imported torch once, with or without the observer.
 
 Reads one request per line from standard input, and answers each with the exit code::
 
@@ -47,7 +47,7 @@ def started(request: dict[str, Any]) -> int:
 
 
 def exit_code(request: dict[str, Any]) -> int:
-    """Run the program as Python does, to the end of its threads and exit functions."""
+    """Run the program as Python does, until its threads and exit functions have ended. Return the exit code."""
     program = request["program"]
     sys.argv, sys.path[0] = [program], os.path.dirname(program)
     os.environ.update(request["environ"])

@@ -1,4 +1,4 @@
-"""Run a program plain and observed, in children of one process that has imported torch."""
+"""Run a program with and without the observer, in child processes of one process that has imported torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.capture.observing import Behaviour, behaviour_of
 
 @dataclass(frozen=True)
 class Ran:
-    """Behaviour of a program, and the files that the observer has left about it."""
+    """Behaviour of a program that ran, and the files that the observer wrote about it."""
 
     behaviour: Behaviour
     units: list[dict[str, Any]] = field(default_factory=list)
@@ -25,7 +25,8 @@ class Ran:
     def counts(self) -> dict[str, int]:
         """Number of units of each sort. Processes without units are left out.
 
-        Dynamo starts such processes: the compile workers of PyTorch 2.8 import torch with the job's ``sys.path``.
+        Dynamo starts such processes: the compile workers of PyTorch 2.8 import torch, and they find the observer in the
+        job's ``sys.path``.
         """
         return {
             x["logparse_units"]: sum(kind["count"] for kind in x["kinds"].values()) for x in self.units if x["kinds"]

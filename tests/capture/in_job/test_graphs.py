@@ -1,4 +1,4 @@
-"""The capture of each graph is traced, and its replays are noted. A class stands in for a GPU's graph."""
+"""The observer traces the capture of each graph and notes its replays. A class stands in for a GPU's graph."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_captures_are_traced_up_to_a_bound(folder: Path) -> None:
-    """Neither the capture that failed is traced, nor the capture under a profiler of the job's own."""
+    """At most a fixed number of captures is traced.
+
+    A capture that failed has no trace, and neither has a capture during which the job's own profiler ran.
+    """
     traces = {int(x.name.partition("_g")[2].partition(".")[0]): x for x in (folder / "capture_traces").iterdir()}
     assert sorted(traces) == list(range(3, 18)), "fifteen, since the one that failed counts"
     pid = traces[3].name.split("_")[1]

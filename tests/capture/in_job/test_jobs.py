@@ -1,4 +1,7 @@
-"""Whole jobs under the observer, as ``capture`` and ``tune`` start them: units, times, windows of time."""
+"""Whole jobs under the observer, started as ``capture`` and ``tune`` do.
+
+The tests check the units, their times, and traces of windows of time.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,7 @@ while time.monotonic() < end and not glob.glob(os.environ["LOGPARSE_TRACE_DIR"] 
 
 
 def test_a_window_of_time_begins_once_the_profiler_has_started(tmp_path: Path) -> None:
-    """On a GPU, the profiler's first start takes seconds. Windows used to end before they began, and held no kernel."""
+    """On a GPU, the profiler's first start takes seconds. So windows once ended during that start and had no kernel."""
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.5"}
     output_of([sys.executable, "-c", FUNCTIONS], environ)
@@ -156,7 +159,7 @@ print("ended")
 
 
 def test_a_window_of_time_never_begins_within_a_backward_pass(tmp_path: Path) -> None:
-    """The profiler sees only some operators of such a pass. That used to end the job by a signal."""
+    """If the profiler starts during a backward pass, it sees only some operators. This once killed the job by a signal."""
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.2"}
     assert output_of([sys.executable, "-c", BACKWARD], environ) == ("ended", "")

@@ -1,7 +1,14 @@
-"""Programs of every kind behave the same under the observer, and the observer has seen their units.
+"""Programs of every kind behave the same under the observer, and the observer counts their units.
 
-The first letter of a name is its kind: c compile, d export and graphs, e own hooks and profilers, f copies and files, g
-units, h process, k devices (a class stands in for a GPU's events).
+The first letter of a program's name tells its kind:
+
+* c: ``torch.compile``
+* d: export and graphs
+* e: hooks and profilers of the program's own
+* f: copies and files
+* g: units
+* h: processes
+* k: devices (a class stands in for a GPU's events)
 """
 
 from __future__ import annotations
@@ -622,7 +629,7 @@ def test_compiled_functions_alone_have_a_sentence(server: Server, tmp_path: Path
 
 
 def test_a_difference_is_found(server: Server, tmp_path: Path) -> None:
-    """The function that compares sees each of the differences that it compares. This tests the test."""
+    """The function ``differences``, on which the other tests rest, finds each kind of difference."""
     program = tmp_path / "p.py"
     program.write_text(
         "import os, sys\nif 'LOGPARSE_TRACE_DIR' in os.environ:\n"
@@ -656,7 +663,10 @@ def test_a_job_under_a_python_profiler_sees_one_function_of_ours(server: Server,
 
 
 def test_units_that_come_after_a_window_of_time_has_begun_are_timed_and_traced(server: Server, tmp_path: Path) -> None:
-    """On a GPU the first call used to take longer than the observer waits for units. After that, no unit was timed."""
+    """If no unit comes for some time, the observer traces a window of time instead. It must still time later units.
+
+    On a GPU the first call takes longer than that time. Once no unit was timed after it.
+    """
     program = tmp_path / "p.py"
     program.write_text(
         NET + TRAIN + "import sys\ninstall = sys.modules.get('logparse_in_job.install')\n"
@@ -677,9 +687,9 @@ SEEN_BY_PROFILERS = {"e07_cprofile", "e08_settrace"}
 TIMES_OF_ITS_OWN = {"i02_deepcopy_turns", "m_overhead"}
 """Programs that print times on standard error."""
 SAVES = {"b_jitload", "d03_export_first"}
-"""Programs that save files.
+"""Programs whose saved files differ between a plain run and an observed run.
 
-One file names our frame in its debug information (docs/measurement.md). The other one holds the time.
+One file has the name of our stack frame in its debug information (docs/measurement.md). The other file has the time.
 """
 
 

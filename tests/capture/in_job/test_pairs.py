@@ -1,4 +1,4 @@
-"""The order of blocks, the interval of signed ranks, and when an action is known: without PyTorch."""
+"""Trials without PyTorch: the order of blocks, the signed-rank interval, and when an action is decided."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ UNIT_US = 50_000.0
 
 
 def brute_confidence(count: int, rank: int) -> float:
-    """Return the confidence of the interval between the ``rank``-th Walsh averages from both ends.
+    """Return the confidence (0 to 1) of the interval between the ``rank``-th Walsh averages from both ends.
 
-    It is counted over all signs of ``count`` values.
+    The function counts all combinations of signs of ``count`` values.
     """
     below = 0
     for signs in itertools.product((0, 1), repeat=count):
@@ -53,7 +53,10 @@ def test_a_long_block_moves_the_interval_little() -> None:
 
 
 def states(comparison: Comparison, blocks: int, times: Callable[[Block], pairs.Times]) -> str:
-    """Return the states of the next blocks as letters: B on, A as the job is, c on in a control."""
+    """Return the states of the next blocks as letters.
+
+    A is a block without the action, B a block with the action, and c a control block.
+    """
     out = ""
     for _ in range(blocks):
         block = comparison.next
@@ -153,7 +156,10 @@ def test_what_is_clear_is_decided_soon_and_rightly(ratio: float, noise: float, m
 
 
 def test_no_effect_is_seldom_one() -> None:
-    """All looks together are wrong in at most 5 % of the trials."""
+    """A trial checks several times whether an action is decided.
+
+    All checks together may find an effect in at most 5 % of the trials of an action without effect.
+    """
     wrong, count = 0, sized(100, 1000)
     for seed in range(count):
         comparison, found = run(1.0, 0.03, seed + 1000)

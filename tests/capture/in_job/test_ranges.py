@@ -1,4 +1,4 @@
-"""Open ranges of ``record_function`` are found, and no other object is referred to meanwhile.
+"""The observer finds open ranges of ``record_function``, and meanwhile it holds no reference to any other object.
 
 The test runs in a process of its own, because torch takes two seconds and is no dependency of the tests.
 """
@@ -48,7 +48,10 @@ PROGRAM = """
 
 
 def test_ranges_are_found_without_a_reference_to_other_objects() -> None:
-    """The tuple must not be referred to while it is built: another thread's ``tuple(generator)`` raised SystemError."""
+    """The search must not hold a reference to a tuple that is still being built.
+
+    If it does, ``tuple(generator)`` in another thread raises SystemError.
+    """
     path = {"PYTHONPATH": str(with_overrides.FOLDER)}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PROGRAM)], env=path, capture_output=True, text=True, check=False

@@ -20,7 +20,7 @@ from tests.capture.observing import ENVIRON
 
 
 class Store:
-    """The store of a distributed job, within one process."""
+    """Stand-in for the key-value store by which ranks of a job talk, within one process."""
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
@@ -101,7 +101,7 @@ dist.destroy_process_group()
 
 
 def test_two_ranks_switch_after_the_same_unit(tmp_path: Path) -> None:
-    """A setting is tried. A change of a model that DistributedDataParallel wraps is refused in both ranks."""
+    """Both ranks try a setting. They refuse a change of a model that DistributedDataParallel wraps."""
     pytest.importorskip("torch")
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"
     program.write_text(PROGRAM + TOGETHER)

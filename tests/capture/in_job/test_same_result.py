@@ -1,4 +1,4 @@
-"""Does an action compute the same? Other rounding counts as the same, a wrong formula does not."""
+"""Does an action compute the same? A result that differs by rounding is the same. A wrong formula is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The settling rule: its properties, a plain computation of its formula, and simulated times at fixed seeds."""
+"""The rule by which a job's unit times have settled (are no longer warming up).
+
+The tests check its properties, compare it with a simple computation of its formula, and simulate times with fixed
+seeds.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ repeating = st.lists(st.integers(1, 6), min_size=LEAST, max_size=250)
 
 
 def by_the_formula(values: Sequence[float]) -> bool:
-    """Compute the definition in ``settled``'s docstring word by word, in exact numbers."""
+    """Compute the definition in the docstring of ``settled`` literally, with exact numbers."""
     ranks = [
         Fraction(sum(other < value for other in values)) + Fraction(values.count(value) - 1, 2) for value in values
     ]
@@ -45,7 +49,10 @@ def by_the_formula(values: Sequence[float]) -> bool:
 
 
 def share(course: Course, count: int, noise: float = 0.02) -> float:
-    """Return the share of series that count as settled, with lognormal noise around a course."""
+    """Return the fraction of simulated series that ``settled`` accepts.
+
+    Each series has ``count`` times: the time that ``course`` gives for the unit, with lognormal noise.
+    """
     source = random.Random(f"{count} {noise}")
     series = (
         [course(source, unit, count) * math.exp(source.gauss(0, noise)) for unit in range(count)] for _ in range(SERIES)

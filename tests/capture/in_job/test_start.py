@@ -1,4 +1,7 @@
-"""A job's Python starts, and later executes torch. The torch here is the test's own."""
+"""Code of logparse that runs when a job's Python starts, and code that runs once the job executes torch.
+
+The torch in these tests is a small package of their own.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ PACKAGE = FOLDER / "logparse_in_job"
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """A job's environment: a torch, and a file that runs once torch is executed."""
+    """Return a job's environment with a fake torch, and with a file that runs once this torch is executed."""
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text(
         "import sys\nstate = 'plain'\nloader = type(__spec__.loader).__name__\n"
@@ -74,7 +77,7 @@ def test_a_torch_that_fails_to_import_fails_as_without_us(environ: dict[str, str
 
 
 def test_a_module_of_the_files_can_be_imported_by_its_name(environ: dict[str, str]) -> None:
-    """Dynamo imports the module of a function that it compiles."""
+    """Dynamo imports the module of a function that it compiles. So a function of such a file needs a module."""
     code = "import importlib, torch; print(importlib.import_module(torch.f.__module__).function is torch.f)"
     assert output_of(code, environ) == "True"
 
@@ -91,9 +94,9 @@ def pythons() -> list[str]:
 
 @pytest.mark.parametrize("python", pythons())
 def test_any_python_starts_as_without_us(python: str, environ: dict[str, str], tmp_path: Path) -> None:
-    """This also holds for a Python of another version that a job starts as a child.
+    """A job may start a Python of another version as a child process.
 
-    It loses none of its own modules, and prints nothing.
+    This Python must find all of its own modules and print nothing.
     """
     code = "import sys; print(sys.modules['sitecustomize'].__file__)"
     assert output_of(code, environ, python).endswith(("sitecustomize.py", "sitecustomize.pyc"))
@@ -112,9 +115,9 @@ def test_any_python_starts_as_without_us(python: str, environ: dict[str, str], t
 
 @pytest.mark.parametrize("python", [sys.executable, *pythons()])
 def test_a_python_that_starts_imports_little_for_us(python: str, environ: dict[str, str], tmp_path: Path) -> None:
-    """Every child of the job pays for our imports, even a child without torch.
+    """Every child process of the job needs time for our imports, even a child without torch.
 
-    ``typing`` alone took longer than all of them now.
+    ``typing`` alone took longer than all of our present imports.
     """
     code = "import sys; print(' '.join(sys.modules))"
     plain = set(output_of(code, {**environ, "PYTHONPATH": str(tmp_path)}, python).split())

@@ -1,4 +1,7 @@
-"""Switches turn an action on and off in a running job: on as ``apply.py`` does it, and off to the last bit."""
+"""Switches turn an action on and off in a running job.
+
+On, the model is as ``apply.py`` makes it. Off, the model is as before, to the last bit.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ class NewGELUActivation(torch.nn.Module):  # type: ignore[misc, name-defined]
 
 
 class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """Images, tied embeddings with an odd vocabulary, and activations of each form."""
+    """A model with convolutions on images, tied embeddings of an odd vocabulary, and activations of each form."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +130,7 @@ def applied(name: str, net: Any, folder: Path) -> Any:
 
 
 def form(net: Any) -> dict[str, Any]:
-    """Return the form of a model, without the objects that each copy of it has for itself."""
+    """Return the structure of a model, without the identities of objects, which differ between copies."""
     out: dict[str, Any] = {}
     for name, x in net.named_modules():
         hooks = [[getattr(h, "__name__", type(h).__name__) for h in getattr(x, k).values()]
@@ -155,9 +158,9 @@ def test_on_is_what_apply_does_and_off_restores_every_bit(name: str, tmp_path: P
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_model_that_trains_while_it_is_on_keeps_what_it_learned(name: str) -> None:
-    """The run that was never switched is the reference.
+    """A model that trains while an action is switched on and off learns the same as a model without switches.
 
-    Losses are the same, and so are the numbers at the end, up to rounding.
+    The losses and the final parameters are equal up to rounding.
     """
     plain, of_plain = trained()
     net, optimizer = trained()
@@ -195,7 +198,11 @@ def test_the_optimizer_has_the_layout_of_its_parameters_while_it_is_on() -> None
 
 
 def test_what_the_job_does_meanwhile_stays() -> None:
-    """Its own hooks stay, and the mode of modules that had a stand-in, and state that began while the action was on."""
+    """Changes that the job makes while an action is on stay after the action is off.
+
+    These are the job's own hooks, the mode (training or evaluation) of modules that had a stand-in, and new optimizer
+    state.
+    """
     net, _ = trained()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     switch = made("channels_last+fused_epilogue+padded_output")
@@ -263,7 +270,7 @@ def test_of_several_none_is_on_where_one_is_refused() -> None:
 
 @pytest.fixture
 def flags() -> Iterator[list[Any]]:
-    """PyTorch's settings that switches change. They are restored after the test."""
+    """Return PyTorch's settings that switches change. The fixture restores them after the test."""
     known = [
         settings.Flag("backends.cuda.matmul.allow_tf32"),
         settings.Flag("backends.cudnn.benchmark"),

@@ -1,4 +1,4 @@
-"""Trials in small programs of our own: actions that are tried, reasons that end a trial, and no action left on."""
+"""Trials in small programs: which actions are tried, which reasons end a trial, and that no action stays on."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def state():
     return [x.stride() for x in kept if x is not None], len(model._forward_pre_hooks)
 
 """
-"""A job whose units take half the time in channels_last.  Each test adds what its job does."""
+"""Beginning of a job whose units take half the time in channels_last.  Each test appends the rest of its job."""
 PLAIN = "([(27, 9, 3, 1), (27, 9, 3, 1), (27, 9, 3, 1)], 0)"
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A program that ran with a trial, and plain."""
+    """Behaviour of a program without and with a trial, and the records and notes of the trial."""
 
     plain: Behaviour
     tried: Behaviour
@@ -157,7 +157,7 @@ def test_another_result_is_not_offered(run: Any) -> None:
 
 
 def test_dropout_does_not_make_a_result_another(run: Any) -> None:
-    """The mask of a dropout depends on the layout.  The results are then compared without the dropout."""
+    """The random mask of a dropout depends on the layout.  So results are then compared in evaluation mode."""
     ran = run("model.insert(1, torch.nn.Dropout(0.5))\nfor _ in range(80): step()\nprint(is_on())", "channels_last")
     assert ran.one.seen[0].same is not None
     assert ran.one.seen[0].same[2] == "output and gradients, in evaluation mode"
@@ -215,9 +215,11 @@ def test_an_exception_while_it_is_on_reaches_the_job_with_nothing_switched(
 
 
 def test_an_exception_outside_of_modules_is_named_and_stays_the_job_s(tmp_path: Path) -> None:
-    """The job checks its parameters' strides.
+    """The action changes the strides of the parameters, and the job raises an exception because of that.
 
-    Python tells the reason of a process's end only if the program is the whole process.
+    The trial of the action ends as broken, with this exception as its reason.
+
+    Python prints the reason of a process's end only if the program is the whole process.
     """
     program, plan = tmp_path / "job.py", tmp_path / "asked.json"
     check = "    assert model[0].weight.is_contiguous(), 'the layout'"
@@ -287,7 +289,7 @@ def test_a_checkpoint_in_the_middle_holds_nothing_of_a_trial(run: Any) -> None:
 
 
 def test_what_was_asked_for_is_gone(server: Server, tmp_path: Path) -> None:
-    """A process may outlive the trial that started it."""
+    """A process may outlive the trial that started it, so that the file with the trial's request is gone."""
     program = tmp_path / "job.py"
     program.write_text(PROGRAM + "for _ in range(30): step()\nprint(state())")
     plain, tried = server.both(program, tmp_path, LOGPARSE_TRACE_UNITS="0", LOGPARSE_TRY=str(tmp_path / "none"))

@@ -1,4 +1,4 @@
-"""Which units a job makes, and when windows are traced. No PyTorch is needed."""
+"""Which units of work a job has, and when windows of units are traced. The tests need no PyTorch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def series_of(count: int, us: float = 1.0, name: str = "a") -> Series:
 
 
 def test_units_settle_by_their_kinds() -> None:
-    """A server of several batch sizes got no trace in 84 requests, because the times of its sizes always differ."""
+    """Each kind of units settles by its own times.
+
+    A server with several batch sizes once got no trace in 84 requests, because the times of different sizes differ.
+    """
     series = series_of(35, 1.0, "1")
     for _ in range(25):
         series.add_time(series.add("16"), 16.0)
@@ -75,7 +78,10 @@ def test_what_is_gone_leads_no_more() -> None:
 
 
 def windows_of(units: int, plan: Windows) -> list[tuple[int, int]]:
-    """Return the number of each window, and the unit after which it begins. A window ends when its units are done."""
+    """Return the number of each traced window, and the unit after which the window begins.
+
+    A window ends when its units are done.
+    """
     series, out, ends = Series(), [], 0
     for number in range(1, units + 1):
         series.add_time(series.add("a"), 5e4)
@@ -138,7 +144,10 @@ class Store(dict[str, bytes]):
 
 
 def test_ranks_trace_the_same_units_however_far_ahead_a_host_is() -> None:
-    """A rank that was four units ahead used to trace other units than its neighbour, whose profiler it waited for."""
+    """All ranks must trace the same units.
+
+    A rank that was four units ahead once traced later units than its neighbour, and waited for that one's profiler.
+    """
     store = Store()
 
     def begins(rank: int, count: int) -> list[tuple[int, int]]:
