@@ -1,4 +1,4 @@
-"""``capture`` copies a job's outputs: a terminal stays a terminal, and processes that outlive the job are not harmed."""
+"""``capture`` copies a job's outputs: a terminal stays a terminal, and no process that outlives the job is harmed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures of the suite: the unpacked libraries, and the table at the end."""
+"""Fixtures of the conformance tests: the unpacked real libraries, and the table of comparisons at the end of a run."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def rocm(tmp_path_factory: pytest.TempPathFactory) -> Rocm:
-    """The real libraries in ``build/rocm``, or in the folder that ``ROCM_LIBRARIES`` names."""
+    """Return the real libraries in ``build/rocm``, or in the folder that ``ROCM_LIBRARIES`` names."""
     folder = Path(os.environ.get("ROCM_LIBRARIES") or ROOT / "build/rocm")
     return Rocm.installed(folder, tmp_path_factory.mktemp("python") / "rocm")
 
 
 @pytest.fixture(autouse=True)
 def other_versions(rocm: Rocm, request: pytest.FixtureRequest) -> None:
-    """Mark tests as expected failures if the libraries have other versions than the suite was written against.
+    """Mark tests as expected failures if the libraries have other versions than the suite was written for.
 
-    Differences are then reported, but do not fail.
+    Differences are then reported, but no test fails.
     """
     others = rocm.others()
     if others:
@@ -33,7 +33,7 @@ def other_versions(rocm: Rocm, request: pytest.FixtureRequest) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand a worker's rows of the table over."""
+    """Send a worker's rows of the table to the main process."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
         output["table"] = [list(vars(row).values()) for row in report.TABLE]

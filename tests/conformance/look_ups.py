@@ -16,16 +16,16 @@ from tests.conformance.rocm import CrashError
 
 @dataclass(frozen=True)
 class Library:
-    """A real library.
+    """A real library and what the comparison needs to know about it.
 
     - ``ask``: returns what the library uses for each of the ``calls`` under a file (an index or launched kernels).
       Raises CrashError if the library crashes.
-    - ``plain``: makes a file in which the call of each number has the given solutions.
-    - ``good``: a solution per call that runs and is not the library's own choice (None: no such solution).
+    - ``plain``: makes a file from call number → solutions.
+    - ``good``: per call a solution that runs and is not the library's own choice (None: no such solution).
     - ``name``: name of the file, if the name matters.
-    - ``lazy``: kernels are loaded as calls need them.  A row whose solution cannot run the call is then passed over as
-      long as nothing loaded the solution.  Once it is loaded, the row leaves the call to the library's own choice.
-      Both are right.
+    - ``lazy``: if true, the library loads kernels when a call needs them.  Suppose the solution of a row cannot run the
+      call.  If the solution is not loaded, the library ignores the row and uses the next one.  If the solution is
+      loaded, the library uses its own choice.  Both results are right.
     - ``expected``: names the difference that is expected for a call, if any.
     """
 
@@ -42,7 +42,12 @@ class Library:
 
 @dataclass(frozen=True)
 class Build:
-    """Solutions that the build uses for one call: its own choice, and the choice with each offered solution."""
+    """How the real build treats one call.
+
+    - ``own``: what it uses without a file.
+    - ``uses``: what it uses if a file has only this solution.
+    - ``absent``: solutions that it ignores in favour of a later row.
+    """
 
     own: Any
     uses: dict[Solution, Any] = field(default_factory=dict)
@@ -50,12 +55,15 @@ class Build:
 
     @property
     def idle(self) -> set[Solution]:
-        """Solutions that change nothing."""
+        """Solutions that do not change what the build uses."""
         return {solution for solution, used in self.uses.items() if used == self.own}
 
 
 def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Difference], int]:
-    """List where the library's choice differs from our reader's, and count the look-ups that a row answered."""
+    """Return the look-ups in which the library's choice differs from our reader's.
+
+    Also return the number of look-ups in which a row of a file changed the library's choice.
+    """
     readings = {name: library.format.reader(library.name, data, library.target) for name, data in files.items()}
     builds = _probed(library, readings.values())
     found, hits = [], 0
@@ -78,15 +86,20 @@ def differences(library: Library, files: Mapping[str, bytes]) -> tuple[list[Diff
 def _expected(
     library: Library, reading: Reading[Any], call: Problem, build: Build, *, passed_over: set[Solution]
 ) -> Any:
-    """Return the use of the first row that serves the call and is not passed over, even if its solution cannot run."""
+    """Return what the library should use for the call by our reader.
+
+    This is what the build uses with the first matching row whose solution is not in ``passed_over``, even if the
+    solution cannot run. Without such a row it is the library's own choice.
+    """
     answer = look_up(library.format, reading, call, has=lambda solution: solution not in passed_over)
     return build.own if answer.solution is None else build.uses[answer.solution]
 
 
 def _probed(library: Library, readings: Iterable[Reading[Any]]) -> list[Build]:
-    """Try each solution of the files alone.
+    """Ask the library for each solution of the files alone.
 
-    Also try whether the library passes it over for a good solution behind it.
+    Unless the library is ``lazy``, also ask for each solution with a good solution after it. If the library then uses
+    the good solution, it ignores the first one.
     """
     builds = [Build(own) for own in library.ask(library.plain({}))]
     good = library.ask(library.plain({n: [x] for n, x in enumerate(library.good) if x is not None}))

@@ -1,4 +1,7 @@
-"""A loop with a real library: commands in a folder of their own, over a virtual GPU with planted times and faults."""
+"""Run the whole loop (capture, replay, apply, verify) with a real library over a virtual GPU.
+
+The commands run in a folder of their own. Times and faults of kernels are planted.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from pathlib import Path
 from tests.conformance.rocm import HERE, Rocm
 
 DISTURBED = {"VGPU_NOISE": "0.02", "VGPU_DRIFT": "0.5", "VGPU_STEPS": "4000:1.1;20000:0.95"}
-"""Settings of an unsteady clock.
+"""Settings of the virtual GPU for an unsteady clock.
 
-There is 2 % noise.  Times grow by half in a second of kernels.  The clock makes two steps.
+Times have 2 % of noise and grow by half in the first second of kernels.  The clock makes two steps.
 """
 FAULTS = ("WRONG", "HANG", "CRASH")
 OWN_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10
@@ -23,7 +26,7 @@ OWN_US, BEST_US, OTHER_US, WRONG_US = 40, 25, 60, 10
 
 @dataclass(frozen=True)
 class Loop:
-    """A folder for the commands of a loop.  ``settings`` are their variables, besides this process's environment."""
+    """A loop and its folder.  Its commands get this process's environment and the variables in ``settings``."""
 
     rocm: Rocm
     folder: Path
@@ -59,7 +62,7 @@ class Loop:
         return self.run(python, "-m", "logparse", *arguments, "--store", "store", sourced=sourced)
 
     def capture(self, run: str, job: Sequence[str], sourced: str = "true") -> str:
-        """Run the job under ``capture``, so that its logs become a run of the store."""
+        """Run the job under ``capture``, which ingests its logs as a run of the store."""
         return self.run(
             *(sys.executable, "-m", "logparse", "capture", "--store", "store", "--dir", f"logs of {run}"),
             *("--run", run, "--", *job),
@@ -67,7 +70,7 @@ class Loop:
         )
 
     def replay(self, backend: str, *more: str) -> str:
-        """Measure with the real library.  A worker that hangs is ended after the shortest safe silence."""
+        """Replay with the real library.  A worker that hangs is killed after the shortest time that is safe."""
         own = f"tests.conformance.virtual_device:{backend.upper()}"
         options = ["--backend", own, "--device", "cpu", "--silence", "30s", *more]
         return self.logparse("replay", *options, python=str(self.rocm.launcher))

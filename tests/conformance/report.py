@@ -1,4 +1,4 @@
-"""The table that compares the real reader with ours, and the differences that are expected."""
+"""The printed table of comparisons between the real libraries' readers and ours, and the expected differences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXPECTED: Mapping[str, str] = {
     "a file that the functions, and we, refuse",
     "negative time": "Find takes it for no time; the immediate mode ranks by it, so it comes first",
 }
-"""Differences that stay, by name, with their reasons."""
+"""Expected differences: name → reason why the difference stays."""
 
 
 @dataclass(frozen=True)

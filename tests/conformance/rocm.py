@@ -58,13 +58,13 @@ class Rocm:
 
 
 class CrashError(Exception):
-    """The library ended the process that was asked."""
+    """Raised if the library crashed the process that should answer."""
 
 
 class Driver:
-    """A process that answers questions with a JSON value per line, both ways.
+    """A process that reads questions and writes answers, each a JSON value on one line.
 
-    As a context manager, it ends on exit.
+    Used as a context manager, it kills the process on exit.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -97,9 +97,9 @@ class Driver:
 
 
 def _launcher(folder: Path, made: Path) -> Path:
-    """Write a ``python3`` beside a link to this environment's packages.
+    """Write a ``python3`` script that starts this interpreter with the libraries, and return its path.
 
-    Its child processes are started the same way.
+    The script lies beside a link to this environment's packages. Python programs that it starts use the script, too.
     """
     libraries = folder / "root/usr/lib/x86_64-linux-gnu"
     script = made / "bin/python3"

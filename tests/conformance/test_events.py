@@ -1,4 +1,4 @@
-"""The replay's clock on a GPU: two events of the real runtime's interface, and a kernel that holds the device."""
+"""The replay's clock on a virtual GPU: two events of the HIP runtime, and a kernel that keeps the device busy (hold)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance.rocm import Rocm
 
 
 def test_a_kernel_shorter_than_its_launch_is_timed_behind_the_hold(rocm: Rocm, tmp_path: Path) -> None:
-    """If nothing holds the device, it waits for the host (2 µs per launch), and the time is refused."""
+    """Without a hold the device waits for the host, which needs 2 µs per launch. The clock then refuses the time."""
     loop = Loop(rocm, tmp_path)
     loop.plant([(1, "short_kernel")])
     program = str(Path(__file__).parent / "drivers/events.py")

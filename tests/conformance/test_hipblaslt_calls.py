@@ -1,4 +1,4 @@
-"""hipBLASLt's calls of any kind: from the bench log to a tuning file, and what the next process takes from the file.
+"""Calls of any kind to hipBLASLt: from the bench log to a tuning file, and to what the next process reads from it.
 
 Random products with epilogues, auxiliary matrices, scales, paddings, batches and workspaces are run and logged. Each
 key gets a solution that the heuristic offered for a call of that key. A fresh process then runs all calls again.
@@ -123,9 +123,9 @@ def run(rocm: Rocm, folder: Path, calls: Sequence[object], most: int, settings: 
 
 @pytest.mark.parametrize(("arch", "device"), [("gfx90a", "gfx90a:sramecc+:xnack-"), ("gfx1201", "gfx1201")])
 def test_what_is_a_hit_is_taken(rocm: Rocm, store: Store, tmp_path: Path, arch: str, device: str) -> None:
-    """No other call takes a row. This goes through the whole toolkit.
+    """A call takes its row from the file if ``coverage`` reports a hit, and no other call takes a row.
 
-    The control is a run whose variable has another name.
+    The test uses the whole toolkit. As a control a run has the file's path in a variable of another name.
     """
     calls = [call(random.Random(number), arch) for number in range(sized(300, 6_000))]
     calls += [without_workspace(x) for x in calls[: len(calls) // 3] if x["workspace"]]
@@ -212,11 +212,11 @@ ASKED = [
 ]
 """Types, and values of hipblasComputeType_t: 16F, 32F, 32F_FAST_16F, 32F_FAST_16BF, 32F_FAST_TF32, 32I."""
 ONLY_TRACE = {("f16_r", "f32_f16_r"), ("bf16_r", "f32_bf16_r")}
-"""Types of A and compute types that a bench line states as f32_r. The library looks them up as they are."""
+"""Types of A and compute types that a bench line states as f32_r. The library looks up the call's own types."""
 
 
 def test_compute_types_are_looked_up_as_logs_state_them(rocm: Rocm, tmp_path: Path) -> None:
-    """A row is written from each call's Trace line. A row from a bench line that states another key is never taken."""
+    """A row that is written from a call's Trace line is taken. A row from a bench line with another key is not."""
     some = call(random.Random(0), "gfx90a") | {"attributes": [], "pointers": [], "workspace": 32 << 20, "scale": F32}
     calls = [some | {"types": types, "compute": compute} for types, compute in ASKED]
     device = {"VGPU_ARCH": "gfx90a:sramecc+:xnack-"}

@@ -1,4 +1,4 @@
-"""hipBLASLt's tuning files: the real library and our reader take the same from generated and edited files."""
+"""hipBLASLt's tuning files: the real library and our reader take the same rows from generated and edited files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.conftest import sized
 
 ARCH = "gfx90a:sramecc+:xnack-"
 TARGET = {"hipblaslt_revision": ""}
-"""Target without an arch, because the library does not read the arch. To us a row of another arch is unusable."""
+"""Target without an arch. The library does not check the arch, while our reader refuses rows of another arch."""
 GIT = "Git Version: "
 DATA = {"f32_r": 0, "f64_r": 1, "f16_r": 2, "i8_r": 3, "i32_r": 10, "bf16_r": 14}
 COMPUTES = {"f32_r": (2, 0), "f32_f16_r": (4, 0), "xf32_r": (6, 0), "f64_r": (7, 1), "i32_r": (9, 10)}
@@ -127,7 +127,10 @@ def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]])
 
 
 def row_of_object(target: Mapping[str, str], call: GemmProblem) -> GemmProblem:
-    """Return the problem of the row that serves the call through the C++ object. If no row does, return the call."""
+    """Return the problem whose row serves the call if it is made through the C++ object.
+
+    If no row serves it, return the call.
+    """
     compute = (object_key(call, target) or NO_ROW).rpartition(",")[2]
     return call if compute == NO_ROW else replace(call, compute_type=compute)
 

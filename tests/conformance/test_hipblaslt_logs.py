@@ -1,4 +1,4 @@
-"""The real hipBLASLt's logs, and what our readers find in them: settings, threads, and how a process ends."""
+"""Logs of the real hipBLASLt and what our readers find in them: settings, threads, and ends of a process."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def counts(store: Store, folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("end", ["exit", "kill"])
 def test_bench_lines_outlive_the_process(rocm: Rocm, store: Store, tmp_path: Path, end: str) -> None:
-    """Profile records are lost if the process does not end by itself."""
+    """If a process is killed, its bench lines are in the log, but its profile records are lost."""
     job(rocm, tmp_path, 1, end, HIPBLASLT_LOG_MASK="0x60")
     assert counts(store, tmp_path) == {"bench": TIMES} | ({"profile": TIMES} if end == "exit" else {})
 
 
 def test_of_all_categories_in_four_threads_the_profile_counts(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """Together, the categories lose lines; each kind of lines alone is exact.
+    """If several categories are logged together, lines get lost. Each category alone is complete.
 
     Bench lines, trace lines and API lines come from source files of the library with a lock each, and go into one
     buffer. Together they are lost, torn, or written twice (under mask 31 in some 15 % of the runs).  The profile is
@@ -86,7 +86,10 @@ def test_an_empty_level_switches_the_log_off(rocm: Rocm, tmp_path: Path) -> None
 
 
 def test_a_log_that_cannot_be_written_costs_the_job(rocm: Rocm, tmp_path: Path) -> None:
-    """On a full disk, products fail and the end aborts.  Standard error replaces a file that cannot be made."""
+    """If the disk is full, products fail, and the process aborts at its end.
+
+    If the log file cannot be created, the library writes to standard error instead.
+    """
     full = job(rocm, tmp_path, 1, "exit", HIPBLASLT_LOG_MASK="96", HIPBLASLT_LOG_FILE="/dev/full")
     assert b"hipblasLtMatmul returned 6" in full
     assert b"terminate called" in full

@@ -30,7 +30,7 @@ def loop(rocm: Rocm, tmp_path: Path) -> Loop:
 
 
 def solutions(loop: Loop) -> dict[int, str]:
-    """Return the library's solutions, its own choice first, each with words that fit only its first kernel."""
+    """Return the library's solutions, its own choice first. Each has words that only its own first kernel contains."""
     lines = loop.run(*loop.job("hipblaslt_job", CALL, 1, 20)).splitlines()
     return {index: launches[0] for index, launches in map(json.loads, lines)}
 
@@ -64,7 +64,10 @@ def test_nothing_better_is_nothing_worth_doing(loop: Loop) -> None:
 
 
 def test_a_call_of_a_size_between_is_served_by_the_rows_of_its_ends(loop: Loop) -> None:
-    """Neither size of the rows was called with n = 80, where the library's own choice is slow, too."""
+    """A call with n = 80 lies between two measured sizes, and the library's own choice is slow for it, too.
+
+    ``recommend --ladder`` must write a row that serves this call.
+    """
     words = solutions(loop)
     own, best = list(words)[:2]
     times = ((OWN_US, words[own]), (BEST_US, words[best]), (OTHER_US, "Cijk_A"), (2, "PostGSU"))
@@ -81,9 +84,9 @@ def test_a_call_of_a_size_between_is_served_by_the_rows_of_its_ends(loop: Loop) 
 
 
 def test_the_rows_by_which_a_kernel_runs_are_named(loop: Loop) -> None:
-    """The file has two rows of one key.
+    """The file has two rows with one key. If the first row is left out, the library takes the second.
 
-    If the first row is left out, the library takes the second: both are guilty.
+    So ``bisect`` must name both rows.
     """
     index = list(solutions(loop))[1]
     types = {"a_type": "bf16_r", "b_type": "bf16_r", "c_type": "f32_r", "d_type": "f32_r", "compute_type": "f32_r"}

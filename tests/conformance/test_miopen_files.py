@@ -87,7 +87,10 @@ def generated(seed: int, calls: Sequence[ConvProblem]) -> str:
 
 
 def expected(reading: Reading[Any], call: Problem) -> str | None:
-    """Name the expected difference between Find, by which our reader judges, and the immediate mode.  None if none."""
+    """Return the name of an expected difference between Find and the immediate mode, or None.
+
+    Our reader follows Find, while the driver asks the immediate mode.
+    """
     rows = reading.by_key.get(OVERRIDE_FORMAT.key(call, TARGET) or "", ())
     whys = [breach.note.message for row in rows for breach in row.breaches]
     names = {
@@ -110,7 +113,7 @@ FOUND = {
     f"GemmFwdRest:0.1,{10**22},miopenConvolutionFwdAlgoGEMM": (DIRECT, 0.5),
     "GemmFwdRest:0.1,0,miopenConvolutionFwdAlgoDirect": (GEMM, 0.1),
 }
-"""An item beside the naive solver with 0.5 ms → what Find returns in its hybrid modes."""
+"""Item of a record that also has the naive solver with 0.5 ms → algorithm and ms of Find's result in hybrid modes."""
 
 
 def test_find_is_as_the_expected_differences_state(rocm: Rocm, tmp_path: Path) -> None:
@@ -148,7 +151,7 @@ NAMES = {
 
 
 def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
-    """MIOpen ignores a file of any other name without a word, so our reader has to refuse it."""
+    """MIOpen ignores a file with any other name and prints nothing. So our reader must refuse such a file."""
     one = asked()[0]
     data = f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n".encode()
     (tmp_path / "empty").mkdir()
@@ -165,7 +168,10 @@ def test_names_that_are_opened(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_the_number_in_the_name_of_an_rdna_device(rocm: Rocm, tmp_path: Path) -> None:
-    """The number is HIP's count.  HIP counts 32 for a Radeon RX 9070 XT of 64 CUs, which opens ``gfx1201_32``."""
+    """The number in a file's name is HIP's count of compute units.
+
+    For a Radeon RX 9070 XT with 64 CUs HIP counts 32, so that MIOpen opens ``gfx1201_32``.
+    """
     one = asked()[0]
     data = f"{key_of(call(one))}={item(NAIVE['F'], 'F', 0.5)}\n".encode()
     (tmp_path / "empty").mkdir()
@@ -186,7 +192,7 @@ def test_the_number_in_the_name_of_an_rdna_device(rocm: Rocm, tmp_path: Path) ->
 def test_databases_of_fusions_and_batch_normalisations(rocm: Rocm, tmp_path: Path) -> None:
     """MIOpen writes these databases beside those for convolutions, under other keys.
 
-    Parameters of a fusion's solver stand in the perf-db of convolutions, under the convolution's key.
+    But the parameters of a fusion's solver are in the perf-db for convolutions, under the convolution's key.
     """
     device, norms = "gfx906_60.HIP.3_5_1_", "batchnorm_gfx906_60.HIP.3_5_1_.udb.txt"
     settings = SETTINGS | {"VGPU_ARCH": "gfx906:sramecc+:xnack-", "VGPU_CUS": "60"}
@@ -215,9 +221,9 @@ MODES = [("", ""), ("1", ""), ("2", ""), ("3", ""), ("5", ""), ("5", "1"), ("5",
 
 
 def test_find_modes_that_pass_over_rows(rocm: Rocm, tmp_path: Path) -> None:
-    """Mode NORMAL (1) and any enforcement from 2 on measure again and overwrite the row.
+    """In mode NORMAL (1), or with MIOPEN_FIND_ENFORCE from 2 on, MIOpen measures again and overwrites the row.
 
-    The other modes take the row.
+    In all other cases MIOpen uses the row.
     """
     (one,) = [x for x in asked() if x[:2] == ("F", "f32_r") and x[2][5] == 3 and x[4] == 1 and x[5] == 1]
     for name in ("empty", "db"):

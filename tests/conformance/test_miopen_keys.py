@@ -1,4 +1,4 @@
-"""Convolutions of random form: the key that the real MIOpen looks up is the key of the command that it logs."""
+"""Convolutions of random form: our key of the command that MIOpen logs is the key that MIOpen itself looks up."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def form(chance: random.Random) -> list[object]:
 
 
 def test_a_command_has_the_key_that_is_looked_up(rocm: Rocm, tmp_path: Path) -> None:
-    """Sizes of 1 leave a tensor's layout open.
+    """If a size is 1, the strides of a tensor fit several layouts.
 
-    The command prints the layout by the strides, the key by all three tensors.
+    MIOpen derives the layout in the command from the strides of one tensor, and the layout in the key from all three.
     """
     calls = [form(random.Random(number)) for number in range(sized(400, 4_000))]
     folders = {f"MIOPEN_{x}": str(tmp_path / x) for x in ("USER_DB_PATH", "CUSTOM_CACHE_DIR")}

@@ -30,7 +30,7 @@ AS_FOUND = [
     *((1, helper) for helper in ("Im2d2Col", "Col2Im", "SubTensorOp")),
 ]
 BETTER, WRONG, CRASHING, HANGING = 32, 48, 64, 80
-"""Output channels of four layers, one per planted behaviour."""
+"""Output channels of four layers. Each layer's solver has another planted behaviour."""
 NAIVE, GEMM = "ConvDirectNaiveConvWrw", "GemmWrwUniversal"
 
 
@@ -39,7 +39,7 @@ def call(direction: str, channels: int) -> list[object]:
 
 
 def product(channels: int) -> str:
-    """Return the words of the product in a layer's backward-weight GEMM solver."""
+    """Return words that identify the product kernel of the GEMM solver for a layer's backward weights."""
     return f"Cijk_Alik_Bljk m=144 n={channels}"
 
 

@@ -48,7 +48,7 @@ WORDS = Words(
 
 Pair: TypeAlias = tuple[ConvProblem, str]
 Tried: TypeAlias = tuple[int, str]
-"""Number of a pair, and parameters for it."""
+"""Number of a (convolution, solver) pair, and parameters for it."""
 
 
 def shipped(rocm: Rocm) -> dict[str, list[str]]:
@@ -83,7 +83,7 @@ def plain(pairs: Sequence[Pair], given: Mapping[int, str]) -> bytes:
 
 
 def parameters_of(reading: Reading[Any], pair: Pair) -> str | None:
-    """Return the parameters that our reader finds for a pair. None if it finds no row."""
+    """Return the parameters that our reader finds for a pair. Return None if it finds no row."""
     problem, solver = pair
     row = look_up(OVERRIDE_FORMAT, reading, problem, has=lambda solution: solution.id == solver).row
     return None if row is None else row.text.partition(":")[2]

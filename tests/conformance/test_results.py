@@ -1,4 +1,4 @@
-"""Results of the real libraries' solutions are right: epilogues, scales, groups, 3-D convolutions.
+"""The replay finds the results of real libraries' solutions right: epilogues, scales, groups, 3-D convolutions.
 
 The virtual GPU computes the kernels, so each result is compared with the reference as on a GPU. This includes the
 matrix and the vector that an epilogue writes besides D.
@@ -77,7 +77,7 @@ def all_right(loop: Loop, backend: str, problems: Sequence[Problem], most: int) 
 
 
 def logged(folder: Path, problems: Sequence[Problem]) -> None:
-    """Check that bench, trace and profile log state each problem, and no other problem."""
+    """Check that each of the bench, trace and profile logs has exactly these problems."""
     (path,) = folder.glob("hipblaslt_*.log")
     found: dict[str, list[Problem]] = {"bench": [], "trace": [], "profile": []}
     for line in dict.fromkeys(path.read_text(encoding="utf-8").splitlines()):
@@ -99,7 +99,10 @@ def test_epilogues_are_right(rocm: Rocm, tmp_path: Path) -> None:
 
 
 def test_a_vector_of_alphas_is_right(rocm: Rocm, tmp_path: Path) -> None:
-    """A factor per row of D is also right if K is split, beside a bias and before C is added."""
+    """A vector of alphas multiplies each row of D by its own factor.
+
+    The result is right if K is split, too, and with a bias. The factor is applied before C is added.
+    """
     plain: Mapping[str, Any] = {"scale_alpha_vector": True, "beta": "nonzero"}
     bias: Mapping[str, Any] = {"bias": True, "bias_type": "f16_r", "activation": "relu"}
     problems = [product(**plain), product(**plain, **bias, m=32, n=32, k=4096)]

@@ -1,6 +1,6 @@
 """rocBLAS's override files: the real library launches the kernels that our reader finds, in generated and edited files.
 
-All calls have β = 0: the library compares β's value, which a problem does not have.
+All calls have β = 0, because the library compares the value of β, which our problems do not contain.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TYPES = [
     *(("f32_r", "f32_r", "f32_r"), ("f64_r", "f64_r", "f64_r"), ("i8_r", "i32_r", "i32_r")),
 ]
 SHAPES = [(96, 64, 128, 1, 0), (64, 96, 128, 1, 0), (96, 64, 128, 1, 8), (96, 64, 128, 3, 0)]
-"""m, n, k, batch, and how much larger the leading dimensions are than tight ones."""
+"""m, n, k, batch, and how much larger the leading dimensions are than the smallest possible ones."""
 TRANSPOSES = [("N", "N"), ("T", "N"), ("N", "T")]
 WORDS = Words(
     separator=",",
@@ -85,7 +85,10 @@ def row(call: GemmProblem, index: int, strides: bool) -> str:
 
 
 def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequence[int]]) -> str:
-    """Return rows of some calls. Some share a key, some have indices of other calls, and batches may have strides."""
+    """Return rows for some calls.
+
+    Some rows share a key, some have indices of other calls, and rows of batched calls may have strides.
+    """
     random_ = random.Random(seed)
     lines = [HEADING] if random_.random() < 0.8 else []
     for _ in range(random_.randrange(2, 17)):
@@ -98,7 +101,7 @@ def generated(seed: int, calls: Sequence[GemmProblem], choices: Sequence[Sequenc
 
 
 def plain(calls: Sequence[GemmProblem], given: Mapping[int, Sequence[Solution]]) -> bytes:
-    """Return a file with these solutions, the first one last, because the latest row is tried first."""
+    """Return a file with these solutions in reverse order, because rocBLAS tries the last row first."""
     rows = [row(calls[n], -int(x.id) - RESERVED, False) for n, found in given.items() for x in reversed(found)]
     return "\n".join([HEADING, *rows, ""]).encode()
 
@@ -134,7 +137,7 @@ def test_rocblas_launches_what_the_reader_takes(rocm: Rocm, tmp_path: Path) -> N
 def test_both_functions_of_a_product_take_what_is_written(rocm: Rocm, tmp_path: Path) -> None:
     """``rocblas_sgemm``, ``_hgemm`` and ``_dgemm`` find other rows than ``rocblas_gemm_ex``.
 
-    Coverage knows which there are.
+    ``coverage`` knows which rows each function finds.
     """
     every = [x for x in calls() if x.batch_count == 1 and x.a_type == x.compute_type]
     path = tmp_path / "override.csv"
@@ -165,7 +168,7 @@ def test_both_functions_of_a_product_take_what_is_written(rocm: Rocm, tmp_path: 
 
 
 def kernel(launches: str | None) -> str | None:
-    """Return the name of the first kernel. The arguments are left out, because they differ between functions."""
+    """Return the name of the first launched kernel, without its arguments, which differ between functions."""
     return launches.split()[0] if launches else None
 
 

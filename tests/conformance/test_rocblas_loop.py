@@ -38,9 +38,9 @@ def solutions(loop: Loop) -> dict[int, str]:
 
 
 def with_kernels(loop: Loop, run: str, sourced: str = "true") -> None:
-    """Run the job once more, so that the run also holds Tensile's lines.
+    """Run the job once more with Tensile's log, and add the log to the run.
 
-    Only these lines name the launched kernels. rocBLAS's logs do not.
+    Only Tensile's lines name the launched kernels. rocBLAS's logs do not.
     """
     loop.settings["TENSILE_DB"] = "0x40"
     (loop.folder / f"kernels of {run}").write_text(loop.run(*loop.job("rocblas_job", CALL, 2), sourced=sourced))

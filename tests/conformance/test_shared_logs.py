@@ -1,4 +1,4 @@
-"""Logs of the real rocBLAS and MIOpen that threads or processes share, and what our readers find in them."""
+"""Logs of the real rocBLAS and MIOpen into which several threads or processes write, and what our readers find."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def read(log: Path, store: Store) -> Store:
 
 
 def test_rocblas_writes_each_call_once(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """Each layer that is read has each call once.
+    """Four threads write bench, profile and trace lines of rocBLAS to standard error.
 
-    Four threads write to standard error, among lines of the trace layer.
+    Each of the layers that we read has each call exactly once.
     """
     log = tmp_path / "stderr"
     settings = MACHINE | {"ROCBLAS_LAYER": "7", "ROCBLAS_USE_HIPBLASLT": "0"}
@@ -71,7 +71,10 @@ def test_a_file_that_rocblas_cannot_open_costs_the_job(rocm: Rocm, tmp_path: Pat
 
 @pytest.mark.parametrize("named", [False, True], ids=["no thread is named", "each line names its thread"])
 def test_times_of_miopen_stay_with_their_problem(rocm: Rocm, tmp_path: Path, named: bool) -> None:
-    """Two processes find at once. If a line does not name its thread, its time may be left out."""
+    """Two processes run MIOpen's Find at once. No time goes to a problem of the other process.
+
+    If a line does not name its thread, its time may be left out.
+    """
 
     def found(*groups: list[int]) -> set[tuple[object, ...]]:
         name = "_".join(f"{height}" for heights in groups for height in heights)
@@ -94,9 +97,9 @@ def test_times_of_miopen_stay_with_their_problem(rocm: Rocm, tmp_path: Path, nam
 
 
 def test_processes_share_a_user_find_db(rocm: Rocm, store: Store, tmp_path: Path) -> None:
-    """Four processes find at once, one convolution in all of them. Every record is there once.
+    """Four processes run MIOpen's Find at once, all with one convolution in common. The file has every record once.
 
-    A lock that a killed process left behind changes nothing.
+    A lock that a killed process left behind does not change this.
     """
     folder = tmp_path / "db"
     lock = folder / "miopen-lockfiles" / "gfx942130.HIP.3_5_1_.ufdb.txt.lock.fslock"

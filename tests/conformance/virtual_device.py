@@ -1,8 +1,8 @@
-"""The virtual GPU (``virtual_gpu/``) in this process, as a device of the replay, and backends on it.
+"""The virtual GPU (``virtual_gpu/``) in this process, as a device of the replay, and backends on this device.
 
-Libraries launch their kernels on it through the HIP runtime's functions.  Operands are in the host's memory.  The same
-functions serve its streams and events, as a replacement for the parts of ``torch.cuda`` that measuring needs, because
-torch is not built for that device.
+Libraries launch kernels on the virtual GPU through functions of the HIP runtime.  Operands are in the host's memory.
+Torch is not built for this device.  So streams and events use the HIP functions as well, in place of the parts of
+``torch.cuda`` that a measurement needs.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Runtime:
 
 
 class VirtualDevice(TorchDevice):
-    """Torch's CPU for operands, the virtual GPU for streams, events and facts."""
+    """Device that has its operands on torch's CPU, and its streams, events and facts on the virtual GPU."""
 
     def __init__(self, name: str) -> None:
         self.process = ctypes.CDLL(None)
@@ -120,7 +120,7 @@ class VirtualDevice(TorchDevice):
 
 
 def _over_virtual_gpu(kind: BackendType) -> BackendType:
-    """Return the backend with its device on the virtual GPU. Open it in a process of its own."""
+    """Return the backend with the virtual GPU as its device. Its ``open`` must be called in a process of its own."""
 
     def opened(place: Place) -> Backend:
         device_backend.torch_device = cache(VirtualDevice)

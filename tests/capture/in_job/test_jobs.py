@@ -159,7 +159,7 @@ print("ended")
 
 
 def test_a_window_of_time_never_begins_within_a_backward_pass(tmp_path: Path) -> None:
-    """If the profiler starts during a backward pass, it sees only some operators. This once killed the job by a signal."""
+    """If the profiler starts during a backward pass, it sees only some operators. This once killed the job."""
     environ = with_overrides.with_torch(os.environ, with_overrides.UNITS_FILE)
     environ |= {"LOGPARSE_TRACE_DIR": str(tmp_path), "LOGPARSE_TRACE_UNITS": "2", "LOGPARSE_TRACE_SECONDS": "0.2"}
     assert output_of([sys.executable, "-c", BACKWARD], environ) == ("ended", "")

@@ -1,4 +1,4 @@
-"""How a backend of the replay judges the results of the real library's solutions.
+"""Run a backend's checks of results on the real library's solutions.
 
 ``checks.py BACKEND PROBLEMS MOST`` checks the first MOST solutions of each problem (PROBLEMS: a JSON list of texts).
 It prints a JSON value per problem, with the relative error of each solution and the fault of its results (empty: no

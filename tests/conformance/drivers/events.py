@@ -1,7 +1,7 @@
-"""The replay's clock measures a kernel that launches on the virtual GPU, with its hold and without it.
+"""Measure a kernel on the virtual GPU with the replay's clock, with and without its hold.
 
-``events.py KERNEL COUNT`` prints the mean time of COUNT launches (µs). Then it prints the result of the same launches
-while nothing holds the device.
+The hold is a kernel that keeps the device busy until all launches are queued. ``events.py KERNEL COUNT`` prints the
+mean time of COUNT launches (µs) behind a hold. Then it prints the result of the same launches without a hold.
 """
 
 import ctypes

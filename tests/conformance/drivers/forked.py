@@ -1,4 +1,4 @@
-"""Answers from child processes. A library reads some files once per process, so each child reads them anew."""
+"""Get an answer from a child process. Libraries read some files once per process, so each child reads them anew."""
 
 import json
 import os

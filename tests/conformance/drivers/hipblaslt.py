@@ -8,7 +8,7 @@ TRANS_A, TRANS_B, WORKSPACE, BATCH_COUNT, BATCH_STRIDE = 0, 1, 1, 0, 1
 RESULT_BYTES, WORKSPACE_BYTES = 56, 32 << 20
 TYPES = "NS_8GemmTypeE18hipblasOperation_tS2_11hipDataTypeS3_S3_S3_20hipblasComputeType_t"
 GET_ALL = f"_ZN13hipblaslt_ext11getAllAlgosEPv{TYPES}RSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS6_EE"
-"""hipblaslt_ext::getAllAlgos.  It loads the kernels of the given types without reading the override file."""
+"""Mangled name of hipblaslt_ext::getAllAlgos.  It loads the given types' kernels without reading the override file."""
 POINTERS = "PvP27hipblasLtMatmulDescOpaque_tPKvS5_P29hipblasLtMatrixLayoutOpaque_tS5_S7_S5_S5_S7_S1_S7_"
 CONSTRUCT = f"_ZN13hipblaslt_ext4GemmC1E{POINTERS}"
 RESULTS = "RSt6vectorI33_hipblasLtMatmulHeuristicResult_tSaIS5_EE"
@@ -16,11 +16,11 @@ GET_HEURISTIC = f"_ZN13hipblaslt_ext12GemmInstance16algoGetHeuristicEiRKNS_14Gem
 PREFERENCE = "_ZN13hipblaslt_ext14GemmPreferenceC1Ev"
 SET_WORKSPACE = "_ZN13hipblaslt_ext14GemmPreference20setMaxWorkspaceBytesEm"
 OBJECT_BYTES = 1024
-"""Bytes for a C++ object.  Both objects have less than 100 bytes in hipBLASLt 1.2."""
+"""Bytes to reserve for a C++ object.  Both C++ objects here have less than 100 bytes in hipBLASLt 1.2."""
 
 
 class Gemm:
-    """``hipblaslt_ext::Gemm``, the C++ object that rocBLAS makes of a product.  Here it only asks for solutions."""
+    """``hipblaslt_ext::Gemm``, the C++ object that rocBLAS creates per product.  Here it only asks for solutions."""
 
     def __init__(self, library, described):
         self.lt = library.lt
@@ -46,7 +46,7 @@ class Gemm:
 
 
 ONE, MEMORY = ctypes.create_string_buffer(struct.pack("<fI", 1, 0x3FF00000)), ctypes.create_string_buffer(16)
-"""A scalar that is 1 as a float, about 1 as a double, and not 0 as an integer; and memory that nothing reads."""
+"""A scalar that is 1 as a float, about 1 as a double, and not 0 as an integer.  Memory that no function reads."""
 
 
 def value_of(word):
@@ -67,7 +67,7 @@ class Library:
             raise RuntimeError(f"{function} returned {status}")
 
     def load(self, call):
-        """Load the kernels of the call's types.  Not all of them fit the call."""
+        """Load all kernels of the call's types, including kernels that do not fit the call."""
         trans_a, trans_b, *_, types, compute, _ = call
         vector = (ctypes.c_void_p * 3)()  # an empty std::vector, whose contents are not freed before the process ends
         self.lt[GET_ALL](self.handle, 1, OPERATIONS[trans_a], OPERATIONS[trans_b], *types, compute, vector)

@@ -1,11 +1,13 @@
-"""Products of any kind through the real hipBLASLt, one after the other: the heuristic's offers, and names in the log.
+"""Run products of any kind through the real hipBLASLt, one after the other.
+
+The output has the solutions that the heuristic offers. The library's log names each call.
 
 ``hipblaslt_calls.py MOST`` reads calls (JSON) from standard input.  Each call is an object with these keys:
 
 - ``trans``, ``m``, ``n``, ``k``, ``batch``, ``compute``, ``scale``, ``beta``.
 - ``types``: of A, B, C and D.
 - ``workspace``: in bytes.
-- ``pads``: how much larger each leading dimension is than a tight one.
+- ``pads``: how much larger each leading dimension is than the smallest possible one.
 - ``broadcast``: A's batch stride is 0.
 - ``attributes`` and ``pointers`` of the descriptor.
 - ``algorithm``: if false, the product is given no algorithm.

@@ -1,4 +1,4 @@
-"""Which solution the real hipBLASLt takes for each call under each tuning file, by its public heuristic.
+"""Report which solution the real hipBLASLt takes for each call under each tuning file, by its public heuristic.
 
 Runs in the ROCm Python (``rocm.Rocm``), where ctypes finds the real library over the virtual GPU. The library reads
 ``HIPBLASLT_TUNING_OVERRIDE_FILE`` once per process, at the first heuristic.  So this process loads all kernels and then

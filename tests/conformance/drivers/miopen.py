@@ -30,7 +30,10 @@ class Found(ctypes.Structure):
 
 
 class Convolution:
-    """A direction's word, its descriptors in the order of its functions' arguments, and the bytes of its tensors."""
+    """A convolution: the word for its direction in MIOpen's function names, its descriptors, and its tensors' bytes.
+
+    The descriptors are in the order of the functions' arguments.
+    """
 
     def __init__(self, library, call):
         direction, kind, (n, c, h, w, k, y, x), pad, stride, groups = call
@@ -52,7 +55,7 @@ class Convolution:
         return first, second, self.convolution, last
 
     def with_memory(self, memory, names):
-        """Return the arguments of ``described``, with each tensor's memory behind it."""
+        """Return the arguments of ``described``, with each tensor's memory after its descriptor."""
         first, second, last = ((self.tensors[name], memory[name]) for name in names)
         return *first, *second, self.convolution, *last
 

@@ -1,4 +1,4 @@
-"""Results of the real MIOpen's Find for a convolution under each user find-db.
+"""Report the results of the real MIOpen's Find for a convolution under each user find-db.
 
 Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. MIOpen reads its databases once per process, so the
 process forks for each question.

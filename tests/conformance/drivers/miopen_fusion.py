@@ -1,4 +1,4 @@
-"""A fusion plan or a batch normalisation through the real MIOpen, which writes databases of their own for both.
+"""Run a fusion plan or a batch normalisation through the real MIOpen, which writes a separate database for each.
 
 ``miopen_fusion.py plan`` compiles a convolution and a batch normalisation at inference as one plan. ``miopen_fusion.py
 norm`` runs the forward batch normalisation of a training step.

@@ -1,4 +1,4 @@
-"""A job: convolutions through the real MIOpen, as a training step of PyTorch makes them.
+"""A job that runs convolutions through the real MIOpen, as a training step of PyTorch does.
 
 ``miopen_job.py CALLS TIMES`` makes each call (JSON, as ``miopen.py`` describes them) TIMES times with the solver that
 immediate mode takes.  ``miopen_job.py CALLS 0`` runs MIOpen's Find for each call, as with

@@ -1,4 +1,4 @@
-"""Convolutions of any form through the real MIOpen's immediate mode. Its log names the key and the command of each.
+"""Run convolutions of any form through the real MIOpen's immediate mode, whose log names each one's key and command.
 
 Standard input holds calls (JSON), each ``[direction, type, layouts, gaps, transposed, groups, n, c, k, sizes, filter,
 pad, stride, dilation]``.  The last five have an entry per axis.  ``layouts`` and ``gaps`` have an entry each for image,

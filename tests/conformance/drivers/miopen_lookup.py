@@ -1,4 +1,4 @@
-"""Which solver the real MIOpen takes for each convolution under each user find-db, by its immediate mode.
+"""Report which solver the real MIOpen takes for each convolution under each user find-db, by its immediate mode.
 
 Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. MIOpen reads its databases once per process, so the
 process forks for each question.

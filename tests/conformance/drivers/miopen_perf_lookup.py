@@ -1,4 +1,4 @@
-"""Parameters with which the real MIOpen builds solvers under each user perf-db.
+"""Report the parameters with which the real MIOpen builds solvers under each user perf-db.
 
 Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. Its hiprtc states the options of each compilation, and a
 solver's parameters are among them.  MIOpen reads its databases once per process, so the process forks for each

@@ -1,4 +1,4 @@
-"""The real MIOpen's registry of solvers: number, name, primitive and algorithm of each.
+"""Report the real MIOpen's registry of solvers: number, name, primitive and algorithm of each solver.
 
 Runs in the ROCm Python (``rocm.Rocm``) over the virtual GPU. The registry has no C interface, so the exported methods
 of ``miopen::solver::Id`` are called by their mangled names.  The only question is the largest number to ask for, as

@@ -1,4 +1,4 @@
-"""A job: products through the real rocBLAS, as a training step makes them.
+"""A job that runs products through the real rocBLAS, as a training step does.
 
 ``rocblas_job.py CALL TIMES`` makes the call (JSON, as ``rocblas.py`` describes it) TIMES times by the library's own
 choice.  ``rocblas_job.py CALL 0`` makes it once by the library's own choice (index 0), and then once with each solution

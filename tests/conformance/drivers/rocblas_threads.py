@@ -1,4 +1,4 @@
-"""A job: products through the real rocBLAS in several threads at once.
+"""A job that runs products through the real rocBLAS in several threads at once.
 
 ``rocblas_threads.py CALLS TIMES`` makes each call (JSON, as ``rocblas.py`` describes it) TIMES times in a thread of its
 own.
