@@ -14,7 +14,7 @@ HINT = "after a wanted change: make goldens, then review the diff"
 
 
 class Goldens:
-    """Comparison with goldens, or their renewal.
+    """Compares results with goldens, or renews the goldens.
 
     ``on_write`` gets the path of each file that was written or removed.
     """
@@ -34,7 +34,7 @@ class Goldens:
         assert made == reviewed, f"{path.name}; {HINT}"
 
     def check_names(self, folder: Path, wanted: Iterable[Path], pattern: str = "*") -> None:
-        """Assert that a folder's files that match the pattern are the wanted ones: no golden is left over."""
+        """Assert that the files of the folder that match the pattern are exactly the wanted ones: no golden is unused."""
         wanted = set(wanted)
         if self._renew:
             for path in _files(folder, pattern) - wanted:

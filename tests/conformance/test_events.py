@@ -1,4 +1,4 @@
-"""The replay's clock on a virtual GPU: two events of the HIP runtime, and a kernel that keeps the device busy (hold)."""
+"""The replay's clock on a virtual GPU: two events of the HIP runtime, and a kernel that holds the device."""
 
 from __future__ import annotations
 

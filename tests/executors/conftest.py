@@ -1,4 +1,4 @@
-"""An executor on the cluster of the tests."""
+"""Fixture of an executor on the Ray cluster that the tests share."""
 
 from __future__ import annotations
 

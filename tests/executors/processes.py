@@ -10,7 +10,7 @@ from pathlib import Path
 def processes(words: bytes, *, ours: bool = True) -> list[int]:
     """Return the processes with these words in their command line.
 
-    With ``ours``, only processes below this one count, because other tests run at the same time.
+    If ``ours``, return only descendants of this process, because other tests run at the same time.
     """
     found, parents = [], {}
     for process in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""Functions that workers run in the tests. Most of them leave a trace in a folder."""
+"""Functions that workers run in the tests. Most of them write a file, so that a test knows that they ran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logparse.executors.executor import Resources, report
 
 
 def plenty(item: object) -> Resources:
-    """Return so much work that it pays to start processes."""
+    """Return enough work for an executor to start processes."""
     return Resources(weight=1e9)
 
 

@@ -1,6 +1,7 @@
-"""Both executors keep one contract.
+"""Both executors behave alike.
 
-Results come as tasks end, failures stay alone, dead tasks are tried again, and nothing is left behind.
+They return a result as soon as its task ends. A task that fails stops no other task. A task whose process died is
+tried again. No process or file is left behind.
 """
 
 from __future__ import annotations

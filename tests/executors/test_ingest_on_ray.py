@@ -1,4 +1,4 @@
-"""Logs through a Ray cluster: the views are the same as without Ray, whichever process dies on the way."""
+"""Ingest on a Ray cluster: the views are the same as without Ray, whichever process dies meanwhile."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _kill_one(but: list[int]) -> list[int]:
 
 
 def committed(path: Path) -> int:
-    """Return the number of files whose commit is whole. Parts that are written already may lack one."""
+    """Return the number of ingested files that are committed. A file's parts are written before its commit."""
     with contextlib.suppress(StoreError):
         return len(open_store(path).sources())
     return 0
@@ -93,7 +93,7 @@ def committed(path: Path) -> int:
 def test_what_no_node_is_left_for_is_named_and_the_repeat_completes(
     tmp_path: Path, on_ray: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ray keeps a task for which no node has the cores. The ingest used to stand still."""
+    """If no node has enough cores for a task, Ray keeps the task for ever. The ingest once waited for it."""
     monkeypatch.setattr("logparse.executors.ray._NODE_SECONDS", 0.5)
     for number in range(3):
         (tmp_path / f"log_{number}.log").write_text(bench(number + 1))
@@ -135,7 +135,7 @@ class _Ray:
 @pytest.mark.nightly
 @pytest.mark.skipif(bool(os.environ.get("RAY_ADDRESS")), reason="a cluster of its own is killed")
 def test_a_node_that_dies_leaves_its_files_to_another(tmp_path: Path) -> None:
-    """The test runs in a process of its own, because a program has one cluster."""
+    """The test runs in a process of its own, because a process can be connected to only one cluster."""
     for number in range(8):
         (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(1, 4000)))
     script = tmp_path / "dying.py"
@@ -208,7 +208,7 @@ def test_logs_and_store_in_a_bucket(s3: Any, options: str, on_ray: Executor) -> 
 def test_a_killed_driver_leaves_a_whole_store_and_the_repeat_does_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command finds no cluster, so it starts one, which ends with the command."""
+    """The command finds no cluster. So it starts one, and this cluster ends when the command is killed."""
     files, problems = 40, 400
     for number in range(files):
         (tmp_path / f"log_{number}.log").write_text("".join(BENCH.format(m=m, i=m) + "\n" for m in range(1, problems)))

@@ -1,4 +1,4 @@
-"""``--engine ray://HOST:PORT`` reaches a cluster through Ray's client port, as from outside of the cluster."""
+"""``--engine ray://HOST:PORT`` uses a cluster through Ray's client port, like a program outside of the cluster."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Address of a client port like the one that ``ray start --head`` opens at 10001, for the tests' cluster.
+    """Return the address of a client port of the tests' cluster.
 
-    Nothing else uses this port.
+    ``ray start --head`` opens such a port at 10001. This port is another one, which nothing else uses.
     """
     import ray
 
@@ -75,7 +75,7 @@ def test_the_command_ingests_through_a_client(address: str, tmp_path: Path) -> N
 
 @pytest.mark.nightly
 def test_the_contract_holds_through_a_client(address: str) -> None:
-    """The contract's own tests run from outside.
+    """The tests in ``CONTRACT`` also pass through the client port.
 
     They cover results, failures, deaths, cancelled tasks, ranges, and the actors of a replay.
     """

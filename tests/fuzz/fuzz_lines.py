@@ -1,11 +1,12 @@
-"""Coverage-guided fuzzing of the line languages, by hand or bounded in a test.
+"""Fuzz the readers of log lines with coverage guidance. Run by hand for hours, or by a test with a limit.
 
     python -m tests.fuzz.fuzz_lines hipblaslt-log -max_total_time=300
     python -m tests.fuzz.fuzz_lines stream -runs=100000 -max_len=8192
 
-The first word is a format of lines or blocks, or ``stream``.  ``stream`` takes all formats at once, through the
-counting of distinct lines, and checks that no line is lost.  The other words are libFuzzer's options.  The first corpus
-is real lines of the samples.  The dictionary is marks of the grammars.  Exit code 0 means that nothing raised an error.
+The first word is a format of lines or blocks, or ``stream``.  ``stream`` gives the input to all formats at once, as
+ingest does, after it has counted distinct lines.  It checks that no line is lost.  The other words are libFuzzer's
+options.  Fuzzing starts with real lines of the samples and a dictionary of the grammars' marks.  Exit code 0 means that
+nothing raised an error.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def block(format: BlockFormat) -> Target:
 
 
 def stream(data: bytes) -> None:
-    """Check that native counting, if it is built, and plain counting give the same, and that no line is lost."""
+    """Check that no line is lost, and that the native counter, if it is built, gives the same as the Python counter."""
     seen = []
     for native in ("1", "0"):
         os.environ["LOGPARSE_NATIVE"] = native
@@ -71,7 +72,7 @@ def stream(data: bytes) -> None:
 
 
 def corpus(name: str, folder: Path) -> None:
-    """Write real text for libFuzzer to begin with."""
+    """Write the real text with which libFuzzer begins."""
     found = seeds()
     texts = found[name] if name in found else [seed for format in FORMATS for seed in found[format.name]]
     if name not in found:
@@ -81,7 +82,7 @@ def corpus(name: str, folder: Path) -> None:
 
 
 def dictionary(path: Path) -> None:
-    """Write the pieces in libFuzzer's form: every byte in hex."""
+    """Write the dictionary's pieces in libFuzzer's format: every byte in hex."""
     words = [f'p{n}="{"".join(f"{chr(92)}x{byte:02x}" for byte in piece)}"' for n, piece in enumerate(PIECES)]
     path.write_text("\n".join(words) + "\n")
 

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing: a short run over all line languages at once, and in ``make nightly`` a longer one for each.
+"""Coverage-guided fuzzing: a short run over all readers of lines, and in ``make nightly`` a longer run for each reader.
 
 Runs of hours are started by hand (see ``fuzz_lines``).
 """

@@ -29,7 +29,7 @@ VIEWS = {
 
 
 def read(store: Store) -> dict[str, Counter[str]]:
-    """Return the rows of each view, without their places."""
+    """Return the rows of each view, without the columns that state places in files."""
     with store.reading() as con:
         return {
             view: Counter(map(repr, con.execute(f"select {names} from {view}").fetchall()))
@@ -92,7 +92,10 @@ def test_standard_input_may_begin_with_a_mark(store: Store, monkeypatch: pytest.
 
 
 def test_a_short_first_line_is_read_once(store: Store, tmp_path: Path) -> None:
-    """The first line used to come twice after the file had grown, if it was shorter than the bytes read in advance."""
+    """If the first line is shorter than the bytes that are read in advance, it must be read only once.
+
+    It once came twice after the file had grown.
+    """
     (tmp_path / "a.log").write_text("ab\n")
     ingest([str(tmp_path / "a.log")], store)
     (tmp_path / "a.log").write_text("ab\n" + bench(64))

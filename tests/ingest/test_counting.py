@@ -1,4 +1,7 @@
-"""Both counters give the same for any bytes. The result does not show how a stream was cut or who counted it."""
+"""The native counter and the Python counter of distinct lines give the same result for any bytes.
+
+The result does not depend on how a stream was cut into blocks.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ Taken = tuple[list[object], dict[tuple[bytes, bytes, bytes, bytes], int]]
 def counted(data: bytes, size: int, *, is_native: bool) -> tuple[list[object], Taken]:
     """Return a counter's result for each block, and its entries with their cells.
 
-    The cells are in a form that does not depend on the entries' numbers.
+    The cells have a form that does not depend on how the counter numbers its entries.
     """
     counter = new_counter(*MARKERS, native=is_native)
     said: list[object] = [counter.count(block, at) for block, at in blocks(io.BytesIO(data), size=size)]
@@ -115,7 +118,7 @@ def test_they_do_on_long_lines(head: bytes, length: int) -> None:
 
 @given(st.lists(PIECES, max_size=12).map(b"".join).map(lambda text: text.replace(b"\n", b"")))
 def test_a_line_is_cut_where_its_reader_would_split_it(line: bytes) -> None:
-    """``pieces`` returns the same for the torn text and the record alone as for the whole line."""
+    """A line may be a torn text followed by a whole record. ``pieces`` returns the same for both parts alone."""
     reader = LineReader(STREAMS, native=False)
     counter = reader._counters[0]
     assert isinstance(counter, PlainCounter)
@@ -159,7 +162,10 @@ def test_a_counter_forgets_what_it_gave(is_native: bool) -> None:
 def test_ranges_of_a_file_are_counted_as_blocks_of_it(
     data: bytes, held: int, size: int, piece: int, known: int
 ) -> None:
-    """This holds for any ranges, pieces and bytes read before, and for any small limit on memory."""
+    """Counting ranges of a file gives the same as counting the file in blocks.
+
+    This holds for any ranges, piece sizes, bytes that were read before, and for any small limit on memory.
+    """
     start = data.find(b"\n", known) + 1
     with tempfile.TemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
         file.write(data)
@@ -267,7 +273,10 @@ def test_results_do_not_depend_on_workers_blocks_memory_or_the_counter(
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_block_readers_follow_in_order(threads: int) -> None:
-    """The rows of a table bear no marker. They lie in different blocks, with foreign lines after the table's end."""
+    """Rows of a table have no marker, so that the reader must get the lines in order.
+
+    Here the rows lie in different blocks, with foreign lines after the table's end.
+    """
     row = b"N,N,320,588,1,4096,1,0,320,6144,320,f32_r,f32_r,f32_r,3788\n"
     text = b"nobody\n" + (HEADING.encode() + b"\n" + row * 50 + b"\n" + b"nobody\n" * 50) * 20
     reader = LineReader(STREAMS, threads)

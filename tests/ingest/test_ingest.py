@@ -1,4 +1,7 @@
-"""Files into a store: identity, growth and weights. A killed ingest neither loses nor doubles anything."""
+"""Ingest of files into a store: how it recognises a file, files that grow, and weights of calls.
+
+An ingest that is killed neither loses nor doubles anything.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,7 @@ def test_a_grown_log_gives_what_one_reading_of_it_gives(
 def test_a_last_line_longer_than_a_piece_is_known_again(
     store: Store, tmp_path: Path, lines: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counters hash whole lines only. The hash of the file must cover all its bytes, whoever reads it."""
+    """A counter hashes whole lines. The hash of a file must cover all bytes, including a last line without an end."""
     monkeypatch.setattr("logparse.ingest.worker._RANGED_BYTES", 0)
     for module in ("lines", "input_file"):
         monkeypatch.setattr(f"logparse.ingest.{module}.PIECE_BYTES", 1024)
@@ -157,7 +160,10 @@ def test_a_changed_prefix_is_a_new_source(store: Store, tmp_path: Path) -> None:
 
 
 def test_workload_takes_one_category_and_no_tool(store: Store, tmp_path: Path) -> None:
-    """MASK=255 logs one launch in several categories. A benchmark's own lines have no weight."""
+    """With HIPBLASLT_LOG_MASK=255 one launch is logged in several categories. ``workload`` must count only one of them.
+
+    Lines that a benchmark tool logged must not be counted as calls of the job.
+    """
     log = tmp_path / "mixed_1.log"
     tool = BENCH.format(m=64, i=65) + "--rotating 512 --cold_iters 2 --iters 10 "
     log.write_text(bench(64, 64, 64) + TRACE.format(s=1, pid=1) + "\n" + tool + "\n")
@@ -262,7 +268,7 @@ def test_of_a_cut_table_the_whole_rows_stay(store: Store, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
 def test_a_damaged_archive_fails_alone(store: Store, tmp_path: Path, kind: str) -> None:
-    """The archive's checksum shows that the decompressed bytes may be wrong."""
+    """If an archive's checksum is wrong, its decompressed bytes may be wrong. Only this file must fail."""
     data = bytearray(PACKED[kind](noise(50).encode() + bench(*range(1, 64)).encode()))
     data[len(data) // 2] ^= 0xFF
     (tmp_path / f"damaged.log.{kind}").write_bytes(data)
@@ -403,7 +409,7 @@ def test_workers_and_one_process_give_the_same_views(tmp_path: Path, monkeypatch
 @pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to see the peak")
 def test_memory_is_bounded_when_every_line_is_distinct(tmp_path: Path) -> None:
-    """Together, 200,000 distinct messages and 10,000 distinct calls need more memory than the bound."""
+    """200,000 distinct messages and 10,000 distinct calls need more memory than the limit, if all are kept at once."""
     with (tmp_path / "distinct.log").open("w") as log:
         for number in range(200_000):
             log.write(

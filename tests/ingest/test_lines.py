@@ -1,4 +1,4 @@
-"""The fast path: masked text, counted lines, torn lines, and no lost line."""
+"""The fast path of ingest: masked text, counted lines, torn lines. No line is lost."""
 
 from __future__ import annotations
 
@@ -105,7 +105,10 @@ COLOURED += ["tunableop/tunableop_verbose.log", "hipblaslt/profile_4242.log", "m
 @pytest.mark.parametrize("native", ["0", "1"])
 @pytest.mark.parametrize("sample", COLOURED)
 def test_lines_in_colour_are_read_as_without(sample: str, native: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal, ``script`` or ``kubectl`` recorded the lines. No line becomes a reject, a split or a foreign line."""
+    """Lines that a terminal, ``script`` or ``kubectl`` recorded may contain codes for colours.
+
+    No such line may become a reject, a split or a foreign line.
+    """
     monkeypatch.setenv("LOGPARSE_NATIVE", native)
     lines = (SAMPLES / sample).read_bytes().splitlines()
     coloured = (b"\x1b[2m\x1b[38;5;214m" + line + b"\x1b[0m\x1b[K" if line else line for line in lines)

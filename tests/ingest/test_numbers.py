@@ -29,7 +29,7 @@ IN_RANGE = {
     "gemm_problems": " and ".join(f"({x} is null or {x} > 0)" for x in ("m", "n", "k", "batch_count")),
     "conv_problems": " and ".join(f"({x} is null or {x} > 0)" for x in ("n", "c", "h", "w", "k", "groups")),
 }
-"""SQL condition that holds for each row of a view."""
+"""View → SQL condition that each row of the view must fulfil."""
 
 
 def mutants(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
@@ -45,9 +45,9 @@ def mutants(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def answers(store: Store, folder: Path) -> None:
-    """Check that every verb that people begin with answers.
+    """Check that the verbs with which users begin give an answer.
 
-    A verb with nothing to say may end with 1, but never with an exception.
+    A verb without a result may end with exit code 1, but never with an exception.
     """
     for words in (("top",), ("top", "--by", "time"), ("status",), ("recommend", "--out", str(folder / "overrides"))):
         out = run(*words, "--store", store.url)
@@ -73,7 +73,7 @@ def test_every_number_may_be_wrong(tmp_path: Path, names: Sequence[str]) -> None
 @pytest.mark.parametrize("name", ["traces/job.trace.json", "graph/decode.trace.json"])
 @pytest.mark.parametrize("member", ["dur", "ts"])
 def test_all_times_of_a_trace_may_be_wrong(tmp_path: Path, name: str, member: str) -> None:
-    """A job whose kernels take no time used to divide by zero."""
+    """If all kernels of a job take no time, nothing may divide by zero. This once raised an error."""
     for number in NUMBERS[:-1] if NIGHTLY else (b"0", b"-2.5", b"9223372036854775808"):
         trace = json.loads((SAMPLES / name).read_bytes())
         for event in trace["traceEvents"]:

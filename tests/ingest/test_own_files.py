@@ -40,7 +40,10 @@ def test_overrides_do_not_count_as_measurements_of_the_next_run(tmp_path: Path, 
 
 @pytest.mark.parametrize("change", ["rows", "name"])
 def test_what_its_library_changed_is_read(tmp_path: Path, store: Store, change: str) -> None:
-    """MIOpen adds its results to the find-db that it was given. A file that was only renamed is still ours."""
+    """A file that logparse wrote is read if its contents changed: MIOpen adds results to the find-db that it uses.
+
+    If such a file was only renamed, it is still left out.
+    """
     [made] = write([Emission("tunableop_results0.csv", RESULTS.read_bytes(), Shell())], tmp_path)
     if change == "rows":
         row = "GemmTunableOp_Half_NN,nn_64_64_64_ld_64_64_64,Default,0.01\n"
@@ -54,7 +57,10 @@ def test_what_its_library_changed_is_read(tmp_path: Path, store: Store, change: 
 
 
 def test_an_answer_in_a_file_is_no_log(tmp_path: Path, store: Store) -> None:
-    """A table of problems with calls (``recommend -o``) used to be read as the user's own table."""
+    """An answer that was saved to a file (``recommend -o``) must not be read as a log.
+
+    Its table of problems and calls was once read as a table of the user.
+    """
     ingest([str(LOG)], store, run="r")
     table = pa.Table.from_pandas(store.query("select problem, calls from workload"))
     out = tmp_path / "out"

@@ -1,4 +1,7 @@
-"""A packed copy beside a file changes no sum of the run. A packed file with another content is read."""
+"""If a file lies beside its packed copy (such as .gz), only one of them is counted.
+
+A packed file with other contents is read as a file of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of a log, from its name or as the user states it. What the log itself states is never changed."""
+"""The process id of a log comes from the file's name or from the user, unless the log itself states it."""
 
 from __future__ import annotations
 

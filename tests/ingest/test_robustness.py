@@ -1,4 +1,7 @@
-"""Damaged text of every format, full disks, files that vanish or cannot be read: nothing raises, nothing is lost."""
+"""Damaged text of every format, full disks, and files that vanish or cannot be read.
+
+In all these cases ingest raises no error and loses no line.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def by_name(format: Format) -> str:
 
 
 def sound(outcome: Outcome, length: int) -> None:
-    """Check that ingest can count and place an outcome."""
+    """Check that an outcome (what a reader returns for a line) has a valid unit and valid places."""
     assert outcome.unit in UNITS
     assert outcome.lines >= 0
     for record in outcome.records:
@@ -117,7 +120,7 @@ def _read(format: FileFormat, name: str, data: bytes) -> int:
 
 @pytest.mark.parametrize("format", FORMATS, ids=by_name)
 def test_damaged_text_is_ingested_and_conserved(format: Format) -> None:
-    """The whole path is tested, because a reader's result for odd numbers must fit the store's columns."""
+    """The test runs the whole ingest, because results with unusual numbers must also fit the store's columns."""
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(f"{folder}/store", create=True)
 
@@ -184,7 +187,7 @@ def test_a_long_line_with_records_in_it_is_read(store: Store, tmp_path: Path) ->
 
 
 class Failing(pafs.FileSystemHandler):  # type: ignore[misc]
-    """This machine's disk, which is full after the given number of writes."""
+    """Stand-in for this machine's disk. The disk is full after the given number of writes."""
 
     def __init__(self, writes: int) -> None:
         self.disk = pafs.LocalFileSystem()
@@ -286,7 +289,7 @@ def command(*words: str) -> list[str]:
 
 
 def test_a_file_that_the_disk_has_no_room_for_fails_alone(tmp_path: Path) -> None:
-    """A limit on the size of a written file stands for the full disk: the kernel itself refuses the write."""
+    """A limit on the size of written files simulates a full disk, because the kernel then refuses the write."""
     (tmp_path / "a_small.log").write_text(bench(1))
     (tmp_path / "b_large.log").write_text(bench(*range(1, 20_000)))
     (tmp_path / "c_small.log").write_text(bench(2))

@@ -1,4 +1,7 @@
-"""Tables that ``sort | uniq -c`` makes of a log: the number before a line is its count. In a log itself it is not."""
+"""Tables that ``sort | uniq -c`` makes from a log. There the number before a line is the line's count.
+
+In a log itself a number before a line is no count.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,10 @@ def test_without_a_count_a_typed_line_is_the_tools(store: Store, tmp_path: Path)
 
 @pytest.mark.parametrize("digits", ["2", "     12", "3554432"])
 def test_digits_of_a_torn_line_are_no_count(store: Store, tmp_path: Path, digits: str) -> None:
-    """hipBLASLt's threads tear lines of their logs (``data=33554432``), and the remaining digits look like a count."""
+    """Threads of hipBLASLt tear lines of the log, for example within ``data=33554432``.
+
+    The digits that remain at the beginning of a line look like a count, but they are no count.
+    """
     text = f"{TYPED}\n{digits} {TYPED}\n{TYPED}\n"
     assert calls(store, tmp_path, text) == [(3, False)]
     (source,) = store.sources().itertuples()
@@ -110,6 +116,9 @@ def test_line_numbers_are_no_counts(store: Store, tmp_path: Path, form: str) -> 
 
 
 def test_counts_in_ascending_order_are_counts(store: Store, tmp_path: Path) -> None:
-    """The counts come from ``sort | uniq -c | sort -n`` on a small log. They may rise by one from line to line."""
+    """``sort | uniq -c | sort -n`` of a small log gives counts that may rise by one from line to line.
+
+    They must not be taken for line numbers.
+    """
     text = f"      1 {LOGGED}\n      2 {DRIVER}\n      3 {TYPED}\n"  # the first two are one call
     assert calls(store, tmp_path, text) == [(3, False), (3, False)]
