@@ -34,7 +34,7 @@ class Goldens:
         assert made == reviewed, f"{path.name}; {HINT}"
 
     def check_names(self, folder: Path, wanted: Iterable[Path], pattern: str = "*") -> None:
-        """Assert that the files of the folder that match the pattern are exactly the wanted ones: no golden is unused."""
+        """Assert that the files of the folder that match the pattern are exactly the wanted ones."""
         wanted = set(wanted)
         if self._renew:
             for path in _files(folder, pattern) - wanted:

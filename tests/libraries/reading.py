@@ -1,4 +1,4 @@
-"""Read without a store: sources in memory, streams, and laws that every result must obey."""
+"""Read files and streams without a store, and check laws that every result must obey."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 
 def places_of(read: Read, entry: Distinct) -> dict[Place, int]:
-    """Return how often a distinct line stood at each place (clock text and third bracket)."""
+    """Return place → number of times that a distinct line occurred there.
+
+    A place is the clock text and the third bracket of the line.
+    """
     out: dict[Place, int] = {}
     for number, count in zip(entry.numbers.tolist(), entry.counts.tolist(), strict=True):
         out[read.places[number]] = out.get(read.places[number], 0) + count
@@ -75,7 +78,10 @@ def outcomes(format: FileFormat, source: Source | bytes | Path) -> list[Outcome]
 
 
 def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list[Record]]:
-    """Return the outcome of each line (None: not ours), and the leftovers. Lines are shown as ingest shows them."""
+    """Return the outcome of each line (None: no reader takes the line), and the outcomes at the end.
+
+    The readers get the lines as ingest gives them.
+    """
     reader = format.begin()
     taken = [
         reader.take(line) if reader.awake or any(m in line.text.encode() for m in format.markers) else None
@@ -85,9 +91,9 @@ def stream(format: BlockFormat, data: bytes) -> tuple[list[Outcome | None], list
 
 
 def read_lines(data: bytes | str, formats: Sequence[LineFormat | BlockFormat]) -> tuple[list[Record], Counter[str]]:
-    """Return every record, the blocks' records first, and the units.
+    """Return all records, with the records of blocks first, and the number of lines per unit.
 
-    A distinct line counts as often as it stands there.
+    If a line occurs several times, it is counted as often as it occurs.
     """
     data = data.encode() if isinstance(data, str) else data
     reader = LineReader(formats, head=data)
@@ -142,7 +148,7 @@ def totals(found: Iterable[Outcome]) -> dict[tuple[str, str], tuple[int, float]]
 
 
 class Drip(io.RawIOBase):
-    """A stream that gives a few bytes at a time."""
+    """A stream whose reads return only a few bytes each."""
 
     def __init__(self, data: bytes, size: int) -> None:
         self._inner, self._size = io.BytesIO(data), size

@@ -1,4 +1,4 @@
-"""aiter's tables: header generations, the change to column-major, statuses."""
+"""aiter's tables: headers of all versions, the conversion to column-major problems, and statuses of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aiter's own tuners and look-ups, from its wheel on PyPI, against our reader and writer of its tables and lines.
+"""Our reader and writer of aiter's tables and log lines, compared with aiter's own code from its wheel on PyPI.
 
 ``make test`` fetches the wheel, or ``AITER_WHEEL`` names it. aiter itself needs ROCm and a GPU to be imported. So its
 modules that write and read files run unchanged, and the rest is replaced: the GPU's facts, the kernels and their timing

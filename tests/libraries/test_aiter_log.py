@@ -52,7 +52,10 @@ def test_calls_are_those_of_the_process_that_the_line_names(store: Store) -> Non
 
 
 def test_a_call_links_to_the_row_that_serves_it(store: Store) -> None:
-    """The log's shape and the tuned table's are one problem, except for fields that only one of them states."""
+    """The shape in the log and the shape in the tuned table are the same problem.
+
+    Fields that only the log or only the table states may differ.
+    """
     table = SAMPLES / "tables" / "aiter_bf16_tuned_gemm.csv"
     (row, *_) = [line.split(",") for line in table.read_text().splitlines()[1:]]
     ingest([str(table), str(SAMPLE)], store, run="job")
@@ -88,7 +91,7 @@ BF16 = "shape is M:{}, N:2, K:3 dtype='torch.bfloat16'"
 
 
 def test_every_shape_is_written_whatever_its_line_states() -> None:
-    """A type that only some lines state makes a second file, because a tuner reads one set of columns."""
+    """If only some lines state a type, two files are written, because a tuner reads one set of columns."""
     miss = MISS.format("a8w8_tuned_gemm.csv")
     lines = [f"shape is M:1, N:2, K:3{miss}", f"shape is M:1, N:2, K:3, q_dtype_w:torch.int8{miss}", "no lookup"]
     first, second = aiter_log.untuned(lines).files

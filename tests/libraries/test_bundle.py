@@ -1,4 +1,7 @@
-"""One machine's measurements for another: nothing private leaves, and every measurement arrives unchanged."""
+"""Bundles bring the measurements of one machine to another.
+
+A bundle contains nothing private, and every measurement arrives unchanged.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,10 @@ def test_what_is_none_is_a_counted_reject(change: dict[str, object]) -> None:
 
 
 def test_a_damaged_text_that_reads_as_a_problem_is_a_reject() -> None:
-    """A cut in the middle used to make a number of a type, which ended the ingest."""
+    """A text that was cut in the middle may still read as a problem, with a number in place of a type.
+
+    This once ended the ingest. Now the text is a reject.
+    """
     text = gemm(64).text
     cut = text[: text.index("compute=") + 8] + "on=?,0" + text[text.index(" aux=") :]
     name, data = bundle.dump({}, [], {text: 3})

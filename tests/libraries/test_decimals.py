@@ -1,4 +1,4 @@
-"""Decimal texts become microseconds without a second rounding."""
+"""Decimal texts of times become microseconds with a single rounding."""
 
 from __future__ import annotations
 

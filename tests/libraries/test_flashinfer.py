@@ -1,4 +1,4 @@
-"""FlashInfer's chosen tactics: problem and choice in a key, flips between two tunes, damage."""
+"""FlashInfer's files of chosen tactics: problem and choice in a key, choices that change between two tunes, damage."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_is_no_json_is_one_reject() -> None:
 
 
 def test_two_tunes_are_compared_by_their_choices(store: Store, tmp_path: Path) -> None:
-    """A runner that changed is a flip, although it stands in the file's key."""
+    """If two tunes chose different runners, the choice has changed, although the runner is part of the file's key."""
     for run, (runner, tactic) in {"a": ("CutlassFp4GemmRunner", 4), "b": ("CudnnFp4GemmRunner", 5)}.items():
         path = tmp_path / f"{run}.json"
         path.write_text(json.dumps({NEW.replace("CutlassFp4GemmRunner", runner): [runner, tactic], TYPED: ["C", 1]}))

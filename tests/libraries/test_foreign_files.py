@@ -1,4 +1,4 @@
-"""Files of known tools that are not read: a message names the tool, and what to capture instead."""
+"""Files of known tools that logparse does not read. A message names the tool and what to capture instead."""
 
 from __future__ import annotations
 

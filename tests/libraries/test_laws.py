@@ -1,4 +1,4 @@
-"""Laws of every format: one spelling of names, and which lines count as measured."""
+"""Laws of every format: names are spelled in one way, and only lines with a record are counted as measured."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_an_unknown_name_is_refused() -> None:
 
 TABLES = [x for x in FORMATS if isinstance(x, FileFormat)]
 COUNTED: Mapping[str, set[type]] = {"measurement": {Measurement, Kernel}, "call": {Call}}
-"""Types of records that a line of a unit must give."""
+"""Unit of a line → types of records that such a line must give."""
 
 
 def test_a_line_of_a_table_counts_as_measured_or_called_where_it_gives_a_record() -> None:
-    """Headers and the like have no time. ``ingest`` and ``status`` must count measurements only."""
+    """A table's headers and notes have no time. ``ingest`` and ``status`` must count only lines with a measurement."""
     counted = set()
     for path in SAMPLE_FILES:
         source = from_file(path)

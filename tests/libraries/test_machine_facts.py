@@ -1,4 +1,4 @@
-"""facts.json: it is written and read back, and damage is rejected."""
+"""facts.json can be written and read back. Damaged files are rejected."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def test_other_json_is_left_alone(data: bytes) -> None:
 
 
 def test_the_cus_of_an_rdna_device_are_counted_as_hip_does() -> None:
-    """A file that was written by hand, or by an older version on a machine without PyTorch, has rocminfo's count."""
+    """HIP counts pairs of CUs on RDNA, rocminfo counts CUs. Facts must have HIP's count.
+
+    A file that was written by hand, or by an older version on a machine without PyTorch, has rocminfo's count.
+    """
     for data, count in (
         (b'{"cu_count": "64", "arch": "gfx1201"}', "32"),
         (b'{"arch": "gfx1201", "cu_count": "32"}', "32"),

@@ -1,6 +1,6 @@
-"""Formats state which times are evidence and which files are logs of the job.
+"""Each format states whether its times are evidence and whether its files are logs of the job.
 
-Stores keep that, and no reader has a list.
+A store keeps these statements. So no analyzer has a list of formats.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def read_row(row: Row) -> Iterator[Record]:
 def test_times_of_a_new_format_are_compared_if_it_states_that_they_are_evidence(
     evidence: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No reader has a list of formats in which a new format's name would be missing."""
+    """No code has a list of formats. So a new format needs no entry anywhere."""
     format = TableFormat(
         name="mytuner",
         about="times",

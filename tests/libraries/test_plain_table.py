@@ -114,7 +114,7 @@ def test_what_is_in_the_cells_is_what_is_read(problem: GemmProblem, time_us: flo
 
 
 def test_the_machine_of_a_file() -> None:
-    """A file belongs to one machine. A row of another machine is rejected."""
+    """All rows of a file must come from one machine. A row of another machine is rejected."""
     found = read(
         "m,n,k,a_type,solution,time_us,arch,cu_count,hipblaslt_version\n"
         "8,8,8,f16_r,hipblaslt:1,5.0,gfx942,304.0,1201\n"
@@ -138,9 +138,9 @@ def test_the_example_of_the_docstring_is_recommended(store: Store, tmp_path: Pat
 
 
 def test_published_measurements_give_their_own_gain(store: Store, tmp_path: Path) -> None:
-    """The table has 338 shapes with the times of four solutions and their calls.
+    """The published table has 338 shapes, with the times of four solutions and the number of calls per shape.
 
-    Their call-weighted gain is the ceiling.
+    The ceiling must equal the gain that follows from these numbers, weighted by calls.
     """
     draw = random.Random(7)
     lines, before, after = ["m,n,k,a_type,solution,time_us,calls,arch,cu_count"], 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Lines that a launcher marked with their rank are read as if each rank had a log of its own."""
+"""A launcher may put a mark of the rank before each line. The lines are read as if each rank had its own log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FORMATS: dict[str, tuple[BlockFormat, Path]] = {
 
 
 def read(format: BlockFormat, lines: list[str]) -> tuple[Counter[str], Counter[str]]:
-    """Return units and records. Lines are shown as ingest shows them."""
+    """Return units and records. The readers get the lines as ingest gives them."""
     reader = format.begin()
     units: Counter[str] = Counter()
     records: Counter[str] = Counter()
@@ -156,7 +156,10 @@ def test_the_process_of_a_record_line_is_its_worker(format: LineFormat, line: st
 
 @pytest.mark.parametrize("mark", MARKS)
 def test_tables_of_two_ranks_line_by_line(mark: str) -> None:
-    """Each rank has its own header. The damaged row of one rank is placed behind the mark."""
+    """The lines of two ranks' tables alternate, and each table has its own header.
+
+    The place of a damaged row is counted from the end of the rank's mark.
+    """
     lines = (SAMPLES / "tables" / "rocblas.log").read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("transA,"))
     table = [line for line in lines[start:] if line[:1] in "NTt"]

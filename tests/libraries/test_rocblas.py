@@ -45,7 +45,7 @@ def test_strided_batched_with_one_precision() -> None:
 
 @pytest.mark.parametrize("end", [" --atomics_allowed", " --atomics_not_allowed", " "])
 def test_the_mode_of_atomics_ends_a_line_without_a_value(end: str) -> None:
-    """PyTorch allows atomics. rocBLAS 4 and later then ends each line with this option."""
+    """PyTorch allows atomics. rocBLAS 4 and later then write an option without a value at the end of a line."""
     assert call(LOG[0] + end) == call(LOG[0])
 
 
@@ -228,7 +228,7 @@ def test_the_real_library_logs_the_same_calls_in_both() -> None:
 
 @pytest.mark.parametrize("count", ["9" * 5001, "-1", "\N{ARABIC-INDIC DIGIT THREE}", "x"])
 def test_a_count_of_calls_that_is_none_is_a_reject(count: str) -> None:
-    """Python's ``int`` raises an error at some thousand digits. That used to end the ingest of the file."""
+    """Python's ``int`` raises an error for thousands of digits. Such a number of calls once ended a file's ingest."""
     line = f'{{ rocblas_function: "rocblas_dgemv", M: 1, N: 1, call_count: {count} }}'
     assert rocblas.read_profile(line).unit == "reject"
     assert rocblas.read_profile(line.replace(count, "3")).unit == "message"

@@ -1,4 +1,4 @@
-"""The samples are what their scripts write, and no script asks logparse what to write."""
+"""The sample logs equal what their scripts write. The scripts do not use logparse's own writers."""
 
 from __future__ import annotations
 

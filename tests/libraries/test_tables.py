@@ -1,4 +1,4 @@
-"""The kind of formats for tables: every line is one unit, whatever it holds, and a reject says where and why."""
+"""Formats that are tables: every line is counted as one unit, and a reject states its place and reason."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""TransformerEngine's hipBLASLt cache: rows that a build keeps, calls that they serve, and files
-that a build refuses.
-"""
+"""TransformerEngine's hipBLASLt cache: rows that a build keeps, calls that they serve, and files it refuses."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ REAL = CORPUS / "serving/primus_te_hipblaslt_algo-v26.3.csv"
 
 
 def judged(*lines: str, header: str = HEADER, **target: str) -> dict[int | None, str]:
-    """Return line → rule of its note, for a file with this header and these lines.
+    """Return line → rule of lint's note, for a file with this header and these lines.
 
     Remarks of severity info are left out.
     """

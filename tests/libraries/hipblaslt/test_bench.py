@@ -300,9 +300,9 @@ def test_options_of_adaptive_timing_cost_no_call(more: str) -> None:
 
 @pytest.mark.parametrize("kind", ["f4_r", "f6_r", "bf6_r"])
 def test_a_type_that_only_runs_in_blocks_is_not_unscaled(kind: str) -> None:
-    """Builds of 2026 log no scale for such a type.
+    """Builds of 2026 log no scale for a type that hipBLASLt runs only with block scales.
 
-    The scale is unknown, with a remark, and the tool's command has one.
+    So the problem's scale is unknown, and a remark states this. The command that is written for the tool has a scale.
     """
     line = texts.bench(Launch()).replace("--a_type bf16_r --b_type bf16_r", f"--a_type {kind} --b_type {kind}")
     read, message = bench.read(line).records

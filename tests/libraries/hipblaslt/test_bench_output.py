@@ -15,9 +15,9 @@ from tests.libraries.hipblaslt.texts import SAMPLES
 
 
 def read(lines: Iterable[str]) -> tuple[Counter[str], list[Record]]:
-    """Return units and records of lines.
+    """Return the units and records of some lines.
 
-    Lines are offered as ingest offers them: lines with a marker, and all lines while the reader is awake.
+    The reader gets the same lines as in ingest: lines with a marker, and all lines while the reader reads a table.
     """
     format, reader = bench_output.FORMAT, bench_output.FORMAT.begin()
     units, out = Counter[str](), list[Record]()

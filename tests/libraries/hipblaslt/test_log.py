@@ -1,5 +1,6 @@
-"""Prefixed lines: a Trace line against the bench line of the same call, messages, torn lines,
-cuBLASLt's differences.
+"""Lines with hipBLASLt's prefix: Trace lines, messages, torn lines, and how cuBLASLt's lines differ.
+
+Each Trace line is compared with the bench line of the same call.
 """
 
 from __future__ import annotations

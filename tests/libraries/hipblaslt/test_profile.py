@@ -1,5 +1,6 @@
-"""Profile records: the corpus against an independent bench writer, and grouped, extended, broken
-and damaged records.
+"""Profile records: real ones, grouped, extended, broken and damaged records.
+
+The real records are compared with bench lines, which an independent writer makes from them.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def test_pytorch_signatures_are_not_ours() -> None:
 
 
 def stated(text: str) -> str:
-    """Return the text of a record that also states the scale of D and the swizzles, which are not set."""
+    """Return the text of a record that also has the fields for the scale of D and for swizzles, all off."""
     return text.replace("scale=-,-,-,?", "scale=-,-,-,-").replace("swizzle=?,?", "swizzle=-,-")
 
 

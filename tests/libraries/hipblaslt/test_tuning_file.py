@@ -1,4 +1,4 @@
-"""Tuning files: both layouts are read and written, keys are the library's, and some rows must not be written."""
+"""Tuning files: both layouts are read and written, keys equal the library's keys, some rows must not be written."""
 
 from __future__ import annotations
 
@@ -114,9 +114,9 @@ def gemm() -> GemmProblem:
 
 
 def test_c_type_is_ds_where_beta_is_zero() -> None:
-    """This holds for 8 bits, too.
+    """If β = 0, a row's type of C is the type of D, also for types of 8 bits.
 
-    The library has no solution for another C (``tests/conformance/test_hipblaslt_calls.py``).
+    The library has no solution for another type of C (``tests/conformance/test_hipblaslt_calls.py``).
     """
     for d_type in ("bf16_r", "f8_fnuz_r", "i8_r"):
         whole = replace(gemm(), c_type=d_type, d_type=d_type)
@@ -134,9 +134,9 @@ def test_what_6_4_would_drop() -> None:
 
 
 def test_a_call_of_16_bit_compute_type_is_looked_up_as_it_runs() -> None:
-    """A Trace line states the type that was asked for.
+    """A Trace line states the compute type that the program asked for.
 
-    A bench line of the same call states f32_r, the type of the look-up.
+    A bench line of the same call states f32_r. This is the type that the library looks up.
     """
     asked = replace(gemm(), compute_type="f16_r")
     assert tuning_file.key(asked, NEW) == tuning_file.key(gemm(), NEW) == tuning_file.key(asked, {})

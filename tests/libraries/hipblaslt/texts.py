@@ -1,4 +1,7 @@
-"""Write lines as the library does, from its grammar and not from the readers: the other half of the pair tests."""
+"""Write log lines as hipBLASLt does. The code follows the library's grammar and shares nothing with our readers.
+
+Tests read the lines and compare the result with the launch from which the lines were written.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ SAMPLES = conftest.SAMPLES / "hipblaslt"
 
 
 class Launch(NamedTuple):
-    """One launch by the API's arguments: transpositions, sizes, types and the epilogue's name."""
+    """One launch, described by arguments of the API: transpositions, sizes, types and the epilogue's name."""
 
     ta: str = "T"
     tb: str = "N"

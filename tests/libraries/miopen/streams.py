@@ -1,4 +1,4 @@
-"""Read a stream through the formats of MIOpen."""
+"""Read lines of a stream with the readers of MIOpen's formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MIOpenDriver command lines: every prefix and flag, damage, round trips."""
+"""MIOpenDriver command lines: every prefix and flag, damaged lines, and lines that are read and written again."""
 
 from __future__ import annotations
 
@@ -76,7 +76,10 @@ def test_long_flags_and_the_drivers_defaults() -> None:
 
 
 def test_a_command_without_the_drivers_name() -> None:
-    """Lists of iree-org/iree-turbine hold such commands. With words in front, the line belongs to another program."""
+    """Lists of iree-org/iree-turbine have commands that begin with the verb, without the program's name.
+
+    If other words come before the verb, the line belongs to another program.
+    """
     line = "convfp16 " + ARGS
     assert read(f"{line}\n") == read(f"MIOpenDriver {line}\n")
     for other in (f"a {line}", f"#{line}", line.replace("-n 64 ", ""), "conv -n layers"):
@@ -90,7 +93,10 @@ VOLUME = (
 
 
 def test_a_command_without_the_drivers_name_has_the_dimensions_of_its_layouts_and_runs_forward() -> None:
-    """iree-turbine's driver does so. MIOpen's driver refuses such layouts, and runs all directions."""
+    """Commands of iree-turbine without the driver's name have the dimensions of their layouts and run only forward.
+
+    MIOpen's own driver refuses such layouts, and it runs all directions.
+    """
     (call,) = driver.read(f"convbfp16 {VOLUME}").records
     assert isinstance(call, Call)
     assert [call] == list(driver.read(f"MIOpenDriver convbfp16 {VOLUME} --spatial_dim 3 -F 1").records)
@@ -352,7 +358,7 @@ def test_vectors_of_channels_and_padding_modes_are_rejected(flags: str, why: str
 
 
 def test_letters_of_iree_turbine() -> None:
-    """For the weights, whose first axis is the filters, FHWC means NHWC. For the output, NHWF means NHWC."""
+    """iree-turbine writes F for the axis of filters: FHWC of the weights and NHWF of the output mean NHWC."""
     sizes = "convbfp16 -n 16 -c 32 -H 192 -W 128 -k 40 -y 1 -x 1 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1"
     own = only(f"{sizes} --in_layout NHWC --fil_layout FHWC --out_layout NHWF")
     assert own == only(f"{sizes} --in_layout NHWC --fil_layout NHWC --out_layout NHWC")

@@ -1,4 +1,7 @@
-"""The find-db: columns against the plain reader, goldens, damage, round trips of the writer, whole shipped files."""
+"""The find-db: goldens, damage, round trips of the writer, and whole shipped files.
+
+Readers that return columns are compared with the reader that reads one line at a time.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +39,12 @@ CORPUS, SAMPLES = conftest.CORPUS / "miopen", conftest.SAMPLES / "miopen"
 
 
 READERS = ("0", "1") if native_reader() else ("0",)
-"""Values of ``LOGPARSE_NATIVE``: the native reader is tested if it is built."""
+"""Values of ``LOGPARSE_NATIVE`` to test. If the native reader is built, it is tested, too."""
 needs_native = pytest.mark.skipif(len(READERS) == 1, reason="the native reader was not built")
 
 
 def rows_of(outcomes: list[Outcome]) -> list[dict[str, Any]]:
-    """Return measurements as plain rows, whether they came as columns or as nouns."""
+    """Return measurements as tuples, whether a reader returned columns or objects."""
     rows: list[dict[str, Any]] = []
     for outcome in outcomes:
         if outcome.tables:
@@ -72,7 +75,7 @@ def rejects_of(outcomes: list[Outcome]) -> list[tuple[int, int, str]]:
 
 
 def plainly(data: bytes) -> list[Outcome]:
-    """Return the plain reader's outcomes, line by line. Of several records with one key, the first wins."""
+    """Return the outcomes of the line-by-line reader. If several records have one key, the first record is taken."""
     out: list[Outcome] = []
     seen: set[str] = set()
     offset = 0
@@ -95,7 +98,7 @@ def plainly(data: bytes) -> list[Outcome]:
 
 
 def agree(data: bytes) -> list[Outcome]:
-    """Check that each reader's columns for this text equal the plain reader's."""
+    """Check that the columns of each reader equal the results of the line-by-line reader for this text."""
     return [agree_by(data, native) for native in READERS][-1]
 
 

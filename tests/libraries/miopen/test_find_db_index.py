@@ -1,4 +1,4 @@
-"""The native index of a find-db: it finds every line, and takes no unusual line as usual."""
+"""The native index of a find-db. It finds every line, and never treats an unusual line as a line of the usual form."""
 
 from __future__ import annotations
 

@@ -96,9 +96,9 @@ def test_threads_keep_their_finds_apart() -> None:
 
 
 def thread(height: int, ms: float) -> list[str]:
-    """Return what one thread writes at level 5 with its commands.
+    """Return the log of one thread at level 5, with its driver commands.
 
-    It has a find, two calls of immediate mode, and a call by algorithm.
+    The thread runs one Find, two calls in immediate mode, and one call with an algorithm.
     """
     command = (
         f"./bin/MIOpenDriver conv -n 2 -c 16 -H {height} -W 8 -k 16 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 "
@@ -127,9 +127,9 @@ def measured(lines: list[str]) -> set[tuple[str, ...]]:
 
 @given(st.permutations([0] * 13 + [1] * 13), st.sampled_from(["", "[rank{}]: ", "[default{}]:", "(Worker pid={}) "]))
 def test_ranks_in_one_log_keep_their_problems_apart(order: list[int], mark: str) -> None:
-    """If the lines bear a mark, each time has its problem.
+    """If each line begins with a mark of its rank, each time gets its own problem.
 
-    Without marks, a time may be left out, but no rank gets another rank's time.
+    Without marks a time may be left out, but no rank gets the time of another rank.
     """
     ranks = thread(8, 0.25), thread(40, 64)
     both = measured(ranks[0]) | measured(ranks[1])
@@ -142,9 +142,9 @@ def test_ranks_in_one_log_keep_their_problems_apart(order: list[int], mark: str)
 
 
 def test_what_is_left_out_is_remarked() -> None:
-    """While two finds run at once, times belong to neither.
+    """While two Finds run at once, the reader gives the times to neither Find, and a remark states this.
 
-    They belong to the second find neither after the first has ended.
+    After the first Find has ended, it does not give times to the second Find either.
     """
     one, other = thread(8, 0.25), thread(40, 64)
     records, units = read("\n".join([*one[:2], *other[:2], *one[2:7], *other[2:7]]))
@@ -155,7 +155,7 @@ def test_what_is_left_out_is_remarked() -> None:
 
 @pytest.mark.parametrize("digits", [19, 5000])
 def test_a_workspace_of_too_many_digits_is_no_number(digits: int) -> None:
-    """Python itself reads no more than 4,300 digits."""
+    """Python raises an error for numbers of more than 4,300 digits. The reader must not."""
     size = "9" * digits
     log = f"""\
 ./bin/MIOpenDriver conv -n 8 -F 1

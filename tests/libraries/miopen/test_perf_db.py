@@ -1,4 +1,4 @@
-"""The perf-db: keys come back after a round trip, and damage is rejected."""
+"""The perf-db: a key that is written and read again is unchanged, and damaged rows are rejected."""
 
 from __future__ import annotations
 
@@ -104,7 +104,10 @@ CK = replace(
 
 
 def test_what_is_written_beside_a_find_db() -> None:
-    """The perf-db gets the parameters of the chosen solver and of its fallback, under the find-db problem's key."""
+    """When a find-db is written, the perf-db beside it gets the parameters of the chosen solver and of its fallback.
+
+    Their key is the key of the find-db's problem.
+    """
     (emission,) = perf_db.write([replace(WINOGRAD, fallback=CK)], TARGET)
     assert (emission.name, emission.data.decode()) == ("gfx942130.HIP.3_4_0_abc-dirty.udb.txt", LINE + "\n")
     (beside,) = find_db.write([replace(WINOGRAD, fallback=CK)], TARGET)

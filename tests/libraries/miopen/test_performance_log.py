@@ -66,7 +66,10 @@ def test_of_several_passes_the_solver_names_its_own_or_none() -> None:
 
 @pytest.mark.parametrize("before", [[], [f"{LOGGED}{SIZES} -F 4"], [f"{SIZES} -F 4", f"{LOGGED}{SIZES} -F 4"]])
 def test_a_record_of_a_job_names_no_problem(before: list[str]) -> None:
-    """The record is printed when the next solver is timed. By then the job may be at the next convolution."""
+    """MIOpen prints a record only when it times the next solver. By then the job may run the next convolution.
+
+    So a record cannot be joined with the problem before it.
+    """
     (row,) = read(*before, record())
     assert isinstance(row, Message)
     assert "of an unknown problem" in row.text

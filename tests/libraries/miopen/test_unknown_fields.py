@@ -1,4 +1,7 @@
-"""A field that no file stated stays unknown: a writer of the convolution refuses it, and counts what it left out."""
+"""If no file states a field of a convolution, the field stays unknown.
+
+A writer that needs the field refuses the convolution, and counts the convolutions that it left out.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def test_all_fields_are_tried() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_a_command_states_no_unknown_field(problem: ConvProblem, name: str) -> None:
-    """Either there is no command, or the command leaves the field open, too."""
+    """If a field is unknown, no command is written, or the command does not state the field either."""
     driver.command(problem)
     if problem.spatial == 2 and (name == "d" or name.endswith("_d")):
         return  # a 2-D problem has no depth
@@ -49,7 +52,10 @@ def test_a_command_states_no_unknown_field(problem: ConvProblem, name: str) -> N
 
 
 def test_what_the_driver_leaves_open_may_be_unknown() -> None:
-    """The output of int8 is int8, int32 or float. No flag of the driver tells which."""
+    """An int8 convolution has an output of int8, int32 or float. No flag of the driver states which.
+
+    So a command can be written although the type of the output is unknown.
+    """
     types = {"in_type": "INT8", "weights_type": "INT8", "out_type": None}
     assert " convint8 " in driver.command(replace(F, **types))
 
@@ -57,10 +63,7 @@ def test_what_the_driver_leaves_open_may_be_unknown() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_a_key_is_made_of_known_fields_alone(problem: ConvProblem, name: str) -> None:
-    """A key without the field may be the same for all values of the field.
-
-    A key that depends on the field is unknown.
-    """
+    """If a key does not depend on an unknown field, the key is known. If it depends on the field, it is unknown."""
     given = getattr(problem, name)
     others = [{"mode": "transposed"}.get(name, f"X{given}") if isinstance(given, str) else given + 7]
     for make in (key_of, perf_key_of):
@@ -92,6 +95,9 @@ def test_what_is_left_out_of_an_export_is_counted_with_its_reason(text: str, why
 
 
 def test_sizes_that_no_formula_gives_are_not_exported_as_others() -> None:
-    """SAME padding pads one side more. A command has one number for both sides, and would run another output."""
+    """SAME padding may pad one side more than the other, but a command has one number for both sides.
+
+    Such a command would run a convolution with another output size. So it must not be written.
+    """
     with pytest.raises(EmissionError, match="no flags of MIOpenDriver state out_h, out_w"):
         driver.command(replace(F, out_h=29, out_w=29))

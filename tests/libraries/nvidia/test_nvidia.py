@@ -38,7 +38,7 @@ def maker() -> dict[str, Any]:
 
 
 def test_every_product_is_counted(maker: dict[str, Any]) -> None:
-    """cuBLAS's classic calls reach cuBLASLt's log under names with types."""
+    """cuBLASLt's log also has the calls of cuBLAS's older functions, under function names that state the types."""
     records, units = read(SAMPLES / "cublaslt_5150.log")
     assert sorted(counted(records).values()) == sorted(g.calls for g in maker["JOB"])
     assert (units["foreign"], units["reject"]) == (0, 0)

@@ -30,7 +30,7 @@ class MadeTrace:
         self._pid, self._ids = pid, 0
 
     def add(self, cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> None:
-        """Add an event of the host.  If ``tid`` is a stream, it is an event of the device."""
+        """Add an event of the host.  If ``tid`` is a stream, add an event of the device."""
         self.events.append(
             {"ph": "X", "cat": cat, "name": name, "pid": self._pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
         )

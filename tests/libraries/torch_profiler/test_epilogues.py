@@ -31,13 +31,14 @@ PROBLEMS, ALL_STEPS = [PRODUCT, BATCHED, PARTIAL], [GELU, BIAS, OTHER, ElementWi
 
 
 def found(*rows: tuple[str, str], devices: str = "") -> list[tuple[int, list[str], list[float]]]:
-    """Return the tails of kernels of 1 µs that run one after another.
+    """Return what the reader finds after the products in a row of kernels, each 1 µs long.
 
-    A tail is the steps that run right after a product.  Each row is the kernel's operator and a letter:
+    The result has the elementwise steps that run right after each product.  Each input row is the kernel's operator and
+    a letter:
 
-    - p, b or ?: a problem.
-    - g, i, r, C or t: a step (C: a copy of another size; t: a GELU by tanh).
-    - any other letter: neither.
+    - p, b or ?: a product.
+    - g, i, r, C or t: an elementwise step (C: a copy of another size; t: a GELU by tanh).
+    - any other letter: neither of them.
     """
     count = len(rows)
     operators = {name: i for i, name in enumerate(dict.fromkeys(x for x, _ in rows))}
@@ -142,9 +143,9 @@ def test_the_gradient_of_a_gelu_that_is_written_out_is_a_run_of_its_steps() -> N
     ]
 
     def gradients(kinds: str, devices: str = "") -> list[tuple[int, int, list[str], float]]:
-        """Return the gradients in kernels of 1 µs.
+        """Return the gradients that the reader finds in a row of kernels, each 1 µs long.
 
-        Each kernel has an operator of its own, but ``+`` is one more kernel of the operator before.
+        Each kernel has an operator of its own, but ``+`` is one more kernel of the previous operator.
         """
         count = len(kinds)
         operators = np.cumsum([x != "+" for x in kinds])

@@ -1,4 +1,7 @@
-"""Graph replays are joined with captured graphs: the corpus, the sample, and replays that must not be joined."""
+"""Replays of graphs get the operators of their captured graphs.
+
+The tests use real traces, the sample, and replays that fit no capture.
+"""
 
 from __future__ import annotations
 
@@ -158,9 +161,9 @@ def test_files_beside(tmp_path: Path) -> None:
 
 
 def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
-    """Under an annotation, a graph's kernels bear the annotation's id.
+    """If a graph is replayed within an annotation, its kernels have the annotation's id, not an operator's id.
 
-    Their time is unexplained, and belongs to no operator.
+    The time of such kernels stays unexplained and is given to no operator.
     """
     content = json.loads((FOLDER / "decode.trace.json").read_text())
     changed = json.loads(json.dumps(content))
@@ -174,9 +177,9 @@ def test_replays_whose_kernels_bear_the_id_of_no_operator() -> None:
 
 
 def test_replays_within_an_operator_are_not_its_kernels(tmp_path: Path) -> None:
-    """A compiled region replays a graph.
+    """If a compiled region replays a graph, the graph's kernels have the id of the region.
 
-    The graph's kernels bear the region's id, but belong to the captured operators.
+    But they must be given to the captured operators, not to the region.
     """
     shutil.copy(FOLDER / "capture.trace.json", tmp_path)
     content = json.loads((FOLDER / "decode.trace.json").read_text())
@@ -262,7 +265,10 @@ def test_cuda_replays_are_joined_by_the_order_of_their_launches(tmp_path: Path, 
 
 
 def test_launches_of_the_capture_alone_count(tmp_path: Path) -> None:
-    """Another thread launches gradients. A kernel that ran, or was launched earlier, was not captured."""
+    """A capture contains launches of several threads, because another thread launches gradients.
+
+    A kernel that ran, or that was launched before the capture, is no part of it.
+    """
     path = written(tmp_path, "decode.json", as_cuda("decode.trace.json"))
     content = as_cuda("capture.trace.json")
     events = content["traceEvents"]
@@ -310,7 +316,10 @@ def test_marks_tell_graphs_with_as_many_kernels_apart(tmp_path: Path) -> None:
 
 
 def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> None:
-    """PyTorch fills the seeds of a graph's random numbers between the starts of the profiler and of the capture."""
+    """After the profiler starts and before the capture starts, PyTorch runs kernels for the graph's random seeds.
+
+    These kernels belong to no unit of work.
+    """
     content = as_cuda("capture.trace.json")
     (mm,) = [x for x in content["traceEvents"] if x["args"].get("External id") == 102 and x["cat"] == "cpu_op"]
     ran = {"ph": "X", "pid": 0, "tid": 3, "ts": 90.0, "dur": 5.0, "args": {"External id": 99, "correlation": 7}}
@@ -338,7 +347,10 @@ def test_what_ran_in_the_trace_of_a_capture_is_of_no_unit(tmp_path: Path) -> Non
 
 
 def test_kernels_of_replays_are_of_the_unit_that_launched_them(tmp_path: Path) -> None:
-    """The kernels begin long after the unit's end on the host. The profiler copies steps to the device."""
+    """A replay's kernels belong to the unit that launched them, even if they begin long after its end on the host.
+
+    The profiler also writes each step as an event of the device. Such events must not decide.
+    """
     replay = as_cuda("decode.trace.json")
     replay["logparse_unit_kinds"] = {"1": "graph 1", "2": "graph 2"}
     step = {"ph": "X", "name": "ProfilerStep#1", "pid": 4242, "tid": 4242, "ts": 900.0, "dur": 50.0, "args": {}}

@@ -1,4 +1,7 @@
-"""Operators become problems: rows that PyTorch's TunableOp wrote for the same calls, and convolutions."""
+"""How operators become problems.
+
+Products are compared with rows that PyTorch's TunableOp wrote for the same calls. Convolutions are tested, too.
+"""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_braces_and_quotes_in_texts_are_text(name: str, note: object) -> None:
 )
 @pytest.mark.parametrize("kineto", [True, False])
 def test_what_strict_json_refuses_is_read_all_the_same(odd: bytes, kineto: bool) -> None:
-    """Kineto prints names without escapes.  Events of all kinds follow in the same block."""
+    """Kineto writes names without escapes, which is no valid JSON.  Events after such a name must still be read."""
     text = TEXT if kineto else json.dumps(CONTENT).encode()
     event = b'"ph": "X", "cat": "python_function", "name": "%s", "pid": 1, "tid": 1, "ts": 1, "dur": NaN' % odd
     first = b"\n  {\n    %s\n  }," % event if kineto else b"{%s}, " % event
@@ -224,7 +224,7 @@ def test_a_kernel_keeps_a_name_that_strict_json_refuses() -> None:
 
 @pytest.mark.parametrize("spelled", ["kineto", "dump", "sorted"])
 def test_inputs_count_wherever_they_stand_among_the_arguments(spelled: str) -> None:
-    """In Triton's operators the inputs stand behind "Ev Idx".  In Kineto's own layout they used to be lost."""
+    """Triton's operators have their inputs after "Ev Idx".  In Kineto's own layout these inputs were once lost."""
     event = next(x for x in CONTENT["traceEvents"] if x.get("name") == "aten::relu")
     args = {name: x for name, x in event["args"].items() if name != "Ev Idx"}
     moved = {"External id": args.pop("External id"), "Ev Idx": 9, **args, "kernel_backend": "triton", "num_warps": 8}

@@ -1,4 +1,4 @@
-"""Which kernels of a call belong to a search for solvers, and which to the call itself."""
+"""A call may first search for a solver. These tests check which kernels belong to the search and which to the call."""
 
 from __future__ import annotations
 

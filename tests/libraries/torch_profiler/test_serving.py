@@ -1,4 +1,4 @@
-"""Custom operators of inference engines as products, and real traces against TraceLens's reference reports."""
+"""Custom operators of inference engines become products. Real traces are compared with reports of TraceLens."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_inputs_that_are_missing_are_no_product(name: str) -> None:
 @needs_corpus
 @pytest.mark.parametrize("name", ["mi300_resnet_train", "mi300_vit"])
 def test_counts_and_times_are_those_of_the_reference_report(name: str) -> None:
-    """TraceLens's report counts every kernel below ``aten::convolution``, including the addition of its bias.
+    """TraceLens's report includes every kernel that ``aten::convolution`` launches, also the addition of its bias.
 
     It counts a backward operator once. Each such operator here ran W, so its B is not counted as well.
     """

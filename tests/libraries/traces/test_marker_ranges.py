@@ -13,7 +13,7 @@ MOMENT = st.tuples(st.integers(-2, 45), st.integers(0, 2))
 
 
 def nested(ranges: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Return ranges that nest with all ranges before them: (start, end, thread)."""
+    """Return ranges (start, end, thread). On one thread no two of them overlap, unless one lies inside the other."""
     out: list[tuple[int, int, int]] = []
     for start, length, thread in ranges:
         end = start + length

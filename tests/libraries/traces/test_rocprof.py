@@ -51,9 +51,9 @@ def test_statistics_are_the_same_totals() -> None:
 
 
 def test_summaries_of_rocpd_are_the_same_totals(store: Store, tmp_path: Path) -> None:
-    """The summaries come from ``rocpd summary --format csv``, also by rank.
+    """Summaries that ``rocpd summary --format csv`` writes, also by rank, have the same sums as a trace.
 
-    Beside a process's trace, kernels count once.
+    If a summary lies beside the trace of the same process, each kernel is counted once.
     """
     old = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"'
     new = '"Name","Calls","DURATION (nsec)","AVERAGE (nsec)","PERCENT (INC)","MIN (nsec)","MAX (nsec)","STD_DEV"'
@@ -103,7 +103,7 @@ def test_recognise(path: object) -> None:
 
 
 def test_files_of_one_process_count_their_kernels_once(store: Store, tmp_path: Path) -> None:
-    """rocprofv3 writes statistics beside the trace, and each of the two files holds all kernels."""
+    """rocprofv3 writes a trace and statistics, and both files have all kernels. So only one of them may be counted."""
     names = ("4242_kernel_stats.csv", "4242_kernel_trace.csv")
 
     def us() -> float:

@@ -76,7 +76,12 @@ def test_scaled_types_contain_underscores() -> None:
 
 
 def test_one_scale_per_operand_of_fnuz_types() -> None:
-    """Only gfx950 has scales of blocks, and it has no such types. So the key made is the key read."""
+    """A key of FNUZ types always means one scale per operand.
+
+    The reason is that only gfx950 has block scales, and gfx950 has no FNUZ types.
+
+    So a key that is read and written again stays the same.
+    """
     key = "ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e5m2fnuz_BFloat16_TN,tn_1_2_3_ld_3_3_1_rw_0_bias_None"
     assert (gemm(key).scale_a, gemm(key).scale_b) == ("scalar", "scalar")
     assert signature.key(gemm(key), TF32 | {"arch": "gfx942"}) == key

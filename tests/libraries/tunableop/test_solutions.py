@@ -1,4 +1,4 @@
-"""Solution names, and cuBLASLt's numbers against its own words."""
+"""Names of solutions. cuBLASLt's numbers for an algorithm are compared with the words that it prints for them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ FOLDER = SAMPLES / "tunableop"
 
 
 def read(data: bytes) -> tuple[list[Outcome], list[Record]]:
-    """Return the outcomes of our lines, and all records, including the records at the end."""
+    """Return the outcomes of TunableOp's lines, and all records, including records that follow after the last line."""
     taken, rest = stream(FORMAT, data)
     ours = [outcome for outcome in taken if outcome is not None]
     return ours, [*records(ours), *rest]
@@ -198,7 +198,7 @@ def test_excerpts(name: str, statuses: dict[str, int]) -> None:
 
 
 def test_a_drawn_tree_is_not_of_tunableop() -> None:
-    """``tree`` and the tables of rocprof-compute use the same line characters as the log."""
+    """The command ``tree`` and the tables of rocprof-compute draw lines with the same characters as TunableOp's log."""
     drawn = "examples\n├── train.py\n│   └── data\n└── README.md\n╞═══╡\n├───┼───┤\n"
     assert read(drawn.encode()) == ([], [])
     tuned = "finding fastest for GemmTunableOp_float_NN(nn_8_8_8) out of 2 candidates\n├──of a version to come\n"
