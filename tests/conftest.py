@@ -70,7 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Goldens:
-    """Comparisons with reviewed files.  The end of the run names the files that ``--renew-goldens`` changed."""
+    """Return the comparison with goldens.  The end of the run names the files that ``--renew-goldens`` changed."""
 
     def note(path: Path) -> None:
         request.node.user_properties.append(("golden", str(path.relative_to(ROOT))))
@@ -110,7 +110,10 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Store]
 
 @pytest.fixture(scope="session")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """All sample logs as one run, for reading only.  It is compacted, because most tests wait for its reading."""
+    """Return a store with all sample logs as one run. Tests must not change the store.
+
+    The store is compacted, because reading it takes most of the time of many tests.
+    """
 
     def make(store: Store) -> None:
         assert {result.state for result in ingest([str(SAMPLES)], store, run="samples", jobs=1)} == {"new"}
@@ -121,7 +124,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture
 def cluster() -> None:
-    """Ray with two workers, for all tests of a group.  Executors find that they are connected."""
+    """Start Ray with two workers, for all tests of a group.  Executors notice that this process is connected."""
     start_cluster()
 
 
@@ -169,13 +172,13 @@ def _serve_with(*modules: str) -> None:
 
 @pytest.fixture(scope="session")
 def torch_processes() -> None:
-    """Server with PyTorch imported, for processes that measure.  Without it, each would import PyTorch for 2 s."""
+    """Fork measuring processes from a server that has imported PyTorch.  Otherwise each would import it for 2 s."""
     _serve_with("torch", "analyzers.replay.worker", "logparse.libraries.all_backends")
 
 
 @pytest.fixture(scope="session")
 def measuring_processes() -> None:
-    """Server with all imports but PyTorch, for processes that measure.  Without it, each would import for 0.5 s."""
+    """Fork measuring processes from a server with all imports but PyTorch.  Otherwise each would import for 0.5 s."""
     _serve_with("analyzers.replay.worker", "logparse.libraries.all_backends")
 
 
@@ -185,7 +188,7 @@ _LEFT = pytest.StashKey[int]()
 _CPU = pytest.StashKey[dict[str, float]]()
 """Seconds of CPU by test file."""
 _TOTAL = pytest.StashKey[float]()
-"""Seconds of CPU of the whole run, with collection and workers."""
+"""CPU seconds of the whole run, including the collection of tests and the workers."""
 LONGEST = [
     "browser",
     "cluster",

@@ -1,4 +1,4 @@
-"""CPU that tests take: seconds of this process, of ended children, and of children that still run.
+"""Measure the CPU time of tests: seconds of this process, of ended children, and of children that still run.
 
 Wall time says little on a machine that others use.  CPU time depends on the processor, so a yardstick is shown beside
 it.

@@ -37,7 +37,7 @@ PIECES: tuple[bytes, ...] = (
     ),
     *(b"null", b"hipblaslt-bench ", b"[HIPBLASLT]", b"- { function: matmul", b"MIOpen(HIP): ", b"GemmTunableOp_"),
 )
-"""Pieces that are put into real text.
+"""Strange pieces of text to put into real text.
 
 They are control bytes, marks of every grammar, texts in place of numbers, beginnings of other languages, and numbers
 that are too large. One number is in Arabic digits, and one exceeds Python's own limit of 4,300 digits.

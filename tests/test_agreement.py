@@ -135,9 +135,9 @@ def test_of_a_table_of_several_devices_the_targets_rows_are_kept(tmp_path: Path)
 
 
 def test_traced_calls_beside_a_log_are_those_of_the_whole_run(store: Store) -> None:
-    """This holds in ``top`` as in ``recommend``.
+    """``top`` and ``recommend`` both multiply traced calls so that they stand for the whole run.
 
-    Otherwise calls that only traces count would rank below calls in logs, because a trace covers only a few steps.
+    Otherwise calls that only traces contain would rank below calls in logs, because a trace covers only a few steps.
     """
     ingest([str(SAMPLES / x) for x in ("traces/job.trace.json", "hipblaslt/trace_4242.log")], store, run="run")
     traced = top(store, n=1000).set_index("text")
@@ -160,7 +160,7 @@ def test_top_shows_the_pick_of_calls_that_no_log_counts(store: Store) -> None:
 
 
 def test_calls_count_as_those_of_the_linked_problem_with_a_pick(store: Store) -> None:
-    """One rule holds in ``top``, on the page and in ``recommend``."""
+    """``top``, the page and ``recommend`` use the same rule for calls of linked problems."""
     ingest([str(SAMPLES / "tables")], store, run="run")
     tables, shown = tables_of(store), top(store, n=10_000)
     ((problem, other),) = counted_as(tables).items()

@@ -23,7 +23,7 @@ def module_name(path: Path) -> str:
 
 MODULES = {module_name(path): path for path in FILES}
 PROGRAM = ("logparse.cli", "logparse.api")
-"""The verbs, for the shell and for Python. These modules import all others, and no module imports them."""
+"""Modules with the verbs, for the shell and for Python. They may import all other modules. No module imports them."""
 
 
 @cache
@@ -67,7 +67,7 @@ def test_imports_point_the_right_way() -> None:
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
-    """Return a circle of the graph as a path; empty if it has no circle."""
+    """Return a cycle of the graph as a path. Return an empty path if the graph has no cycle."""
     done: set[str] = set()
 
     def visit(name: str, trail: tuple[str, ...]) -> list[str]:
@@ -166,7 +166,7 @@ def test_the_drawing_in_contributing_is_true() -> None:
 CODE = {"Shell", "Python", "Html"}
 """Classes of ``logparse/quoting.py``: text that may run."""
 PACKAGED = {"get_plotlyjs()"}
-"""Code from a package, not from a file of ours."""
+"""Code that comes from a package, not from one of our files."""
 
 
 def test_code_is_made_of_literals_and_of_files_of_the_program() -> None:
@@ -197,7 +197,7 @@ PLACE = re.compile(r"@([a-z_]+)@")
 
 
 def test_a_template_is_filled_by_one_function_alone() -> None:
-    """Each place of each template has a value, made by ``quoting.filled``. Nothing else reads a template."""
+    """Only ``quoting.filled`` reads templates, and each place of each template gets a value."""
     assert {x.name for x in TEMPLATES} >= {"apply.sh.in", "apply.py.in", "tune_miopen.sh.in", "report.html.in"}
     literals: dict[Path, set[str]] = {}
     for path in FILES:
@@ -228,7 +228,7 @@ MAY_WRITE: Mapping[str, str] = {
     "analyzers.explore.load.child": "a scratch folder of the page",
     "analyzers.explore.load.job": "a scratch folder of the page",
 }
-"""Modules that open files for writing without ``output.files``, with the reason."""
+"""Modules that may open files for writing without ``output.files`` → the reason."""
 
 
 def test_files_of_the_users_are_written_in_one_way() -> None:
@@ -263,9 +263,9 @@ def test_the_tests_that_begin_exist() -> None:
 
 
 def imported(*words: str, own: bool = False) -> set[str]:
-    """Return the top-level modules, and pyarrow's modules, that ``logparse WORD…`` imports.
+    """Return the top-level modules and the modules of pyarrow that ``logparse WORD…`` imports.
 
-    With ``own``, return all of ours.
+    If ``own``, return all modules of logparse that it imports.
     """
     code = f"""
 import contextlib, io, sys

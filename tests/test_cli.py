@@ -85,7 +85,7 @@ def _below(pid: int) -> Iterator[int]:
 
 
 def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
-    """A kill leaves the program no time to stop the query, which would take weeks."""
+    """If the program is killed, it cannot stop its query, which would take weeks. The query must end nevertheless."""
     endless = "select sum(a.x * b.x) from range(1000000000000) a(x), range(1000000) b(x)"
     command = [sys.executable, "-m", "logparse", "sql", endless, "--timeout", "600", "--store", samples.url]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as program:
@@ -106,7 +106,10 @@ def test_a_query_ends_with_the_program_that_asked_it(samples: Store) -> None:
     [RuntimeError("Query interrupted"), duckdb.InvalidInputException("reading the schema failed: KeyboardInterrupt: ")],
 )
 def test_ctrl_c_in_a_query_is_no_error(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
-    """DuckDB turns a KeyboardInterrupt into its own errors. They used to end in a traceback, or to blame the store."""
+    """DuckDB turns a KeyboardInterrupt into errors of its own.
+
+    These errors once ended in a traceback, or in a message that the store is damaged.
+    """
 
     def app(words: Sequence[str]) -> None:
         raise error

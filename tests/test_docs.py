@@ -49,7 +49,7 @@ class Block:
 
     @property
     def commands(self) -> list[str]:
-        """Command lines: in a console the lines after the prompt, in a script all lines but comments."""
+        """Command lines of a block. In a console: the lines after a prompt. In a script: all lines but comments."""
         joined = self.text.replace("\\\n", " ")
         if self.language == "console":
             return [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
@@ -81,7 +81,7 @@ def words_of(command: str) -> list[str]:
 
 
 def parse(words: Sequence[str]) -> None:
-    """Raise the error that the program raises for wrong options or arguments. Nothing runs."""
+    """Parse a command without running it. Raises the program's error if options or arguments are wrong."""
     context = PROGRAM.make_context("logparse", [words[0]])
     name, verb, rest = PROGRAM.resolve_command(context, list(words))
     verb.make_context(name, rest, parent=context)
@@ -89,7 +89,7 @@ def parse(words: Sequence[str]) -> None:
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a job: copies of samples, override files, and a store with the runs ``before`` and ``after``."""
+    """Return the folder of a job: copies of samples, override files, a store with the runs ``before`` and ``after``."""
     folder = tmp_path_factory.mktemp("job")
     for name in (
         *(SAMPLES / "hipblaslt").glob("hipblaslt_rank*.log"),
@@ -126,7 +126,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_command_runs(document: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document is a session: its commands run in order, in a folder of their own."""
+    """The commands of a document run in order, in a folder of their own."""
     folder = tmp_path / "job"
     shutil.copytree(job, folder, symlinks=True)
     monkeypatch.chdir(folder)
@@ -193,7 +193,7 @@ def test_every_block_names_its_language() -> None:
 
 
 TABLES: Any = runpy.run_path(str(ROOT / "docs" / "tables.py"))
-"""Names of ``docs/tables.py``, which writes tables from the members' own texts."""
+"""Names in ``docs/tables.py``, which writes tables from the texts of formats, libraries and findings."""
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
@@ -203,7 +203,7 @@ def test_tables_of_members_are_theirs(page: Path) -> None:
 
 
 def test_every_table_of_members_stands_in_one_page() -> None:
-    """Tables of libraries count, too, if their formats tell how they are produced."""
+    """The tables include the tables of libraries whose formats tell how their files are produced."""
     names = [name for page in DOCUMENTS for name in TABLES["names_in"](page.read_text(encoding="utf-8"))]
     libraries = [folder for name in names if name.startswith("formats ") for folder in name.split(" ")[1:]]
     assert sorted(libraries) == sorted(TABLES["rooms"]())

@@ -1,4 +1,7 @@
-"""Every file that is written for a library or a tool, from the samples, and the lines that tell how to use it."""
+"""Every file that logparse writes for a library or a tool, made from the samples.
+
+The goldens also have the lines that tell how to use the file.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ class Case:
 
 
 def own_samples(format: OverrideFormat) -> list[Path]:
-    """Return the files of ``sample_logs/`` in this format whose rows the library takes all, without a remark."""
+    """Return the files of ``sample_logs/`` in this format of which the library uses every row, without a remark."""
     out = []
     for path in sorted(path for path in SAMPLES.rglob("*") if path.is_file()):
         head = Head(path.name, path.read_bytes())
@@ -154,7 +157,7 @@ CASES: dict[str, Case] = {
         for name in ("bench", "driver", "untuned")
     },
 }
-"""Files to write, by their folder of goldens.  A format without a case here is written from its own sample."""
+"""Folder of goldens → the files to write.  If a format has no case here, its own sample is written again."""
 CASES |= {
     f"rewritten-{format.name}": Case(partial(rewritten, format), format.name, TARGET)
     for format in OVERRIDE_FORMATS

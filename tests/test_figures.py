@@ -65,7 +65,10 @@ def products(name: str) -> str:
 
 
 def convolutions(name: str) -> str:
-    """Describe one call of each problem: by default, with the best as called, and with the best stored layout."""
+    """Return a text about the time of one call of each problem.
+
+    It has the time by default, with the best solution as called, and with the best solution in a stored layout.
+    """
     rows = timed(name)
     default = sum(times[x["pick"]] for x, times in rows)
     reachable = sum(min(us for solution, us in times.items() if "stored" not in solution) for _, times in rows)
@@ -81,7 +84,7 @@ def convolutions(name: str) -> str:
 
 
 def short(name: str) -> str:
-    """Return the shorter text for the first page."""
+    """Return a text in the shorter form that README.md uses."""
     words = re.sub(r" \([^)]*\)| stored", "", convolutions(name))
     count, _, rest = words.partition(" problems, one call each: ")
     return f"{count} backward-weight convolutions of a find-db made for the MI300X: {rest.removesuffix(' confirm')}"

@@ -1,4 +1,7 @@
-"""Files in a user's folder: a write that fails leaves the old files, and no link leads out of the folder unseen."""
+"""Files that logparse writes into a user's folder.
+
+If a write fails, the old files stay. If a link leads out of the folder, nothing is written through it unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ CSV = str(SAMPLES / "tunableop/tunableop_results0.csv")
 
 
 def full(number: int) -> Callable[[int], None]:
-    """Return an ``fsync`` that finds the disk full at the n-th file."""
+    """Return a stand-in for ``fsync`` that reports a full disk at the n-th file."""
     left = [number]
 
     def fsync(handle: int) -> None:

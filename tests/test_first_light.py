@@ -1,4 +1,4 @@
-"""The main job end to end on real files, through the store, with figures that were counted independently."""
+"""The main use of logparse end to end on real files. The expected figures were counted independently."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_sample_gives_its_golden_rows(sample: Path, rows: dict[str, str], golden
 
 
 def test_every_format_has_a_sample() -> None:
-    """The format reads the sample, so that its rows are in a golden."""
+    """Every format has a sample that it reads. So rows of every format are in a golden."""
     read = {name for path in GOLDENS.rglob("*.txt") for name in path.read_text().partition("\n")[0][7:].split("+")}
     assert read >= {format.name for format in FORMATS}
 
@@ -88,7 +88,7 @@ def test_no_golden_is_left_over(golden: Goldens) -> None:
 
 
 def test_exactly_one_format_recognises_a_sample() -> None:
-    """A whole file belongs to one format. A stream is no whole file, and holds lines of some format."""
+    """If a sample is a whole file, exactly one format recognises it. If it is a stream, a format takes some line."""
     for sample in SAMPLE_FILES:
         file = InputFile(str(sample))
         head, data = file.head(), file.open().read()

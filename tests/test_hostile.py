@@ -1,4 +1,4 @@
-"""Nothing runs from data. Texts in every written file, of every format, are code of some language.
+"""No text from data is ever run as code. In these tests the texts are code of some language, in files of every format.
 
 Two barriers are tested apart.  First, files whose text fields hold such texts (``hostile_files``) are read.  A text
 that a field may not hold is a reject.  Second, nouns with such texts, as another person's store may hold, are written
@@ -146,7 +146,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 LARGEST = 1 << 17
 NAMED = f"'\"<script>{CANARY}()</script><img/src=x onerror={CANARY}()>$({RUN})`{RUN}`;{RUN}"
-"""Name of a run, which a user may take from a file's name."""
+"""Hostile name of a run. A user may take a run's name from a file's name."""
 KINDS = {
     "select a_type || b_type || c_type || d_type || compute_type || activation from gemm_problems": TYPE,
     "select replace(dtype, '-', '') || direction from conv_problems where direction <> 'B+W'": TYPE,
@@ -290,7 +290,7 @@ def test_nothing_of_a_hostile_noun_runs(
 
 
 def everything(found: Recommendation, store: Store, out: Path, change: Group | None = None) -> None:
-    """Write and show everything, and let every reader take it."""
+    """Write every file and show every text, and let the program that reads it (shell, browser, …) take it as input."""
     made, _ = verb.write(found, Settings(), out)
     names = {str(x.path.relative_to(out)) for x in made if x.path is not None}
     assert change is None or "apply.py" in names
@@ -322,7 +322,7 @@ STUB = '#!/bin/sh\nprintf \'%s\\n\' "$@" >> "$SEEN"\n'
 
 
 def run(path: Path) -> None:
-    """Let each shell run a script while its tools are stubs.
+    """Let each shell run a script. The tools that the script calls are stubs.
 
     A script that is sourced also runs while its facts hold.
     """
@@ -355,7 +355,7 @@ def nothing_ran(folder: Path) -> None:
 
 
 def plain(text: str) -> None:
-    """Check that a text holds no character that a terminal obeys."""
+    """Check that a text has no control character that changes a terminal's behaviour."""
     odd = [line for line in text.split("\n") if not line.isprintable()]
     assert odd == []
 
@@ -381,7 +381,7 @@ def no_markup(text: str) -> None:
 
 
 class Page(HTMLParser):
-    """Count of tags, and of attributes that hold code."""
+    """Counts the tags of a page, and the attributes that contain code."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -410,7 +410,10 @@ def test_a_page_of_hostile_files_holds_only_its_own_tags(hostile: Store, tmp_pat
 
 
 def test_the_cases_that_ran(tmp_path: Path) -> None:
-    """Each case used to make a file when ``apply.sh`` was sourced, or ``driver.sh`` or ``tune_miopen.sh`` ran."""
+    """Cases in which the code once did run: it made a file when a user ran or sourced one of the written scripts.
+
+    The scripts are ``apply.sh``, ``driver.sh`` and ``tune_miopen.sh``.
+    """
     results = (SAMPLES / "tunableop/tunableop_results0.csv").read_text()
     named = f"Validator,A//;1e touch {CANARY} #,1\n{results}"
     facts = json.dumps({"arch": "gfx942", "cu_count": "304", "pytorch_version": f"2.9.1\ntouch {CANARY}"})

@@ -14,7 +14,7 @@ from logparse import lazy
 
 @pytest.fixture
 def heavy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Name of a module that nothing has imported yet."""
+    """Return the name of a module that nothing has imported yet."""
     (tmp_path / "some_heavy_library.py").write_text("value = [1]\n", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "some_heavy_library", raising=False)

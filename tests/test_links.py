@@ -1,4 +1,4 @@
-"""Links: the pure function and the SQL view agree, and levels and fans are right."""
+"""Links between texts of one problem: the Python function and the SQL view agree, and levels and counts are right."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ moto_server = pytest.importorskip("moto.server")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """host:port of an S3 server that runs as long as this module's tests."""
+    """Return host:port of an S3 server that runs as long as the tests of this module."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION"):
             patch.delenv(name, raising=False)
@@ -52,7 +52,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def s3(address: str) -> Iterator[Any]:
-    """A client of the server, with an empty bucket ``logs``."""
+    """Return a client of the server, with an empty bucket ``logs``."""
     client = boto3.client("s3", endpoint_url=f"http://{address}")
     client.create_bucket(Bucket="logs")
     yield client

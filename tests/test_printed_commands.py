@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 VERBS = {name: {x for p in verb.params for x in p.opts} for name, verb in typer.main.get_command(app).commands.items()}  # type: ignore[attr-defined]
 COMMAND = re.compile(rf"logparse ({'|'.join(VERBS)})\b([^`\n]*)")
 VALUE = "\0"
-"""Text in place of each value that an f-string inserts."""
+"""Text that the test puts in place of each value in an f-string."""
 PLACEHOLDER = re.compile(r"[A-Z0-9#\[\]…-]+")
 
 

@@ -1,4 +1,4 @@
-"""Each quoting function gives any text back to the reader of its language."""
+"""For any text, a reader of the language gets the text back that a quoting function has quoted."""
 
 from __future__ import annotations
 
@@ -178,9 +178,9 @@ def test_the_use_of_a_file_names_its_place() -> None:
 
 @pytest.mark.parametrize("code", [*BLIND, *LINES])
 def test_what_fields_may_not_hold(code: str) -> None:
-    """Every code is outside the grammar of most kinds.
+    """Most kinds of text fields have a grammar that no hostile text fits.
 
-    Other kinds hold one printable line, which is quoted when written.
+    The other kinds allow any single printable line, which is quoted when it is written.
     """
     conv = ConvProblem(direction="F", in_type="FP16", in_layout="NHWC")
     good = gemm().text

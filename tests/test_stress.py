@@ -1,4 +1,4 @@
-"""A page, a replay and an ingest on one store at once: each does the same as alone."""
+"""A page, a replay and an ingest use one store at once. Each of them does the same as if it ran alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences that a reader must read twice: a few patterns that a machine can see (CONTRIBUTING, "Words")."""
+"""Search for sentences that are hard to read, by a few patterns that a machine can find (CONTRIBUTING, "Words")."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITHIN = re.compile(r"\b[Tt]hose that\b|\b(?:is|are) none\b|\bof these\b(?! [a-z
 
 
 def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Docstrings of modules, classes and functions, and the strings below constants and fields, with their lines."""
+    """Yield (line, text) of each docstring, and of each string below a constant or a field."""
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         for x in body if isinstance(body, list) else ():

@@ -77,7 +77,7 @@ def _commands(folder: Path, output: Callable[[str], str]) -> Iterator[str]:
 
 
 def shortened(lines: Iterable[str], kept: str) -> Iterator[str]:
-    """Yield the lines that match, with long lines wrapped, and one ``…`` for each stretch of other lines."""
+    """Yield the lines that match, with long lines wrapped. Yield one ``…`` in place of consecutive other lines."""
     left_out = False
     for line in lines:
         if not re.search(kept, line):

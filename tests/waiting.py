@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 300.0
-"""Wall time that no wait takes. It bounds a wait for something that never comes. No assertion depends on it."""
+"""Limit for a wait, longer than any wait that succeeds. It ends a wait for something that never happens."""
 
 
 def wait_until(true: Callable[[], object], every_s: float = 0.02) -> bool:

@@ -1,4 +1,4 @@
-"""Everything that a store holds, for tests that compare two stores."""
+"""Read all contents of a store, for tests that compare two stores."""
 
 from __future__ import annotations
 

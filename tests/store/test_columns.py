@@ -1,4 +1,4 @@
-"""Columns made without pandas equal the columns that Arrow makes."""
+"""Columns that the store makes without pandas equal the columns that Arrow makes from DataFrames."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ Contents = dict[str, list[str]]
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Store]:
-    """Three stores for reading only.
+    """Return three stores. Tests must not change them.
 
-    In one, files have parts of their own. One has joint parts. One is compacted.
+    In the first store each file has parts of its own. The second store has joint parts. The third store is compacted.
     """
     folder, out = tmp_path_factory.mktemp("stores"), {}
     for kind in KINDS:
@@ -237,7 +237,7 @@ def test_rewrites_keep_or_renew_the_records(stores: dict[str, Store], tmp_path: 
 
 
 def test_pages_are_verified_where_a_store_is_elsewhere(stores: dict[str, Store], tmp_path: Path) -> None:
-    """Their parts are not read whole, so a flip is found only inside a page."""
+    """In a remote store parts are not read as a whole. So a flipped bit is found only if it lies inside a page."""
     copy = copied(stores["single"], tmp_path)
     store = Store(copy.url, pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()), "copy")
     assert store.folder is None
@@ -347,10 +347,10 @@ def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store
 
 
 def test_a_list_of_what_was_forgotten_is_missed_as_long_as_it_matters() -> None:
-    """The age of a list decides whether the check misses it.
+    """Whether `check` reports a missing list of forgotten files depends on the list's age.
 
-    It misses recent lists, because a compaction may be at work. It misses old lists if the store holds their names.
-    Other lists may be swept.
+    It reports recent lists, because a compaction may be running. It reports old lists if the store still has files that
+    they name. Other lists may have been swept, so that it does not report them.
     """
     old, recent = Forgotten("a.json", ("1", "2"), 0.0), Forgotten("b.json", ("3",), time.time())
     known = Inventory(files=frozenset({"i"}), forgotten=frozenset({old, recent}))
@@ -381,7 +381,7 @@ def test_deleted_findings_are_found(store: Store) -> None:
 
 
 def test_a_deleted_inventory_is_a_remark(store: Store, wanted: Contents) -> None:
-    """No answer depends on it, and an ingest that was killed leaves the same state."""
+    """No answer depends on an inventory, and a killed ingest leaves a store without one. So its absence is no error."""
     for file in Path(store.url).glob("sources/inventory-*"):
         file.unlink()
     whole, remark = check(store.url).blocks  # type: ignore[attr-defined]

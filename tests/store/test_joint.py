@@ -1,4 +1,7 @@
-"""Many small files: joint parts and a final compaction change no answer, and no moment loses or doubles a row."""
+"""Many small files share joint parts, which a compaction then merges. This changes no answer.
+
+At no moment is a row lost or doubled.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ def unmerged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Logs that share problems, for reading only.  The last line of one log has no end yet, and one file is foreign."""
+    """Return logs that share problems. Tests must not change them.
+
+    The last line of one log has no line end yet, and one file is of an unknown format.
+    """
     folder = tmp_path_factory.mktemp("logs")
     for number in range(FILES):
         lines = [LOG.format(m=64 * m) for m in (1, 2, number + 1)]
@@ -65,7 +71,7 @@ def assert_same(store: Store, wanted: dict[str, list[str]]) -> None:
 
 @pytest.fixture(scope="module")
 def wanted(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Views of a store in which each file has parts of its own."""
+    """Return the views of a store in which each file has parts of its own."""
     single = open_store(tmp_path_factory.mktemp("single") / "store", create=True)
     for log in sorted(logs.iterdir()):
         ingest([str(log)], single)
@@ -213,7 +219,7 @@ def test_a_file_that_fails_fails_alone(logs: Path, tmp_path: Path, store: Store)
 
 
 def interrupt(patch: pytest.MonkeyPatch, at: int, what: Callable[[], object]) -> None:
-    """Make ``what`` happen before an ingest writes row file number ``at``.  Row files come one by one."""
+    """Call ``what`` before an ingest writes its row file number ``at``.  The ingest writes one row file at a time."""
     put, count, ended = Place.put_row, iter(range(1000)), False
 
     def interrupted(place: Place, *given: Any) -> bool:

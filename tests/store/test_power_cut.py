@@ -1,7 +1,7 @@
-"""A power cut at any moment leaves a whole store, with everything that was committed.
+"""A power cut at any moment leaves a valid store, with everything that was committed.
 
-The changes of the disk are recorded in their order.  A replay then cuts them anywhere.  Bytes of a file that was not
-flushed may then be on the disk, or not, or in part.  The same holds for a name whose folder was not flushed.
+The tests record all changes of the disk in order, and then replay them up to any moment.  If a file was not flushed by
+then, all, some or none of its bytes are on the disk.  If a folder was not flushed, its new names may be missing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Change = tuple[Any, ...]
 
 
 class Disk:
-    """A folder that knows what a power cut leaves of it."""
+    """Simulated folder, from which the files after a power cut can be made."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -84,7 +84,7 @@ class Disk:
             self.at(folder).changes.append((name, made and made()))
 
     def left(self, into: Path, folder: Folder, cut: Cut) -> None:
-        """Write what a power cut leaves of a folder."""
+        """Write the files that the folder has after a power cut."""
         into.mkdir()
         changes = [change for change in folder.changes if cut.keeps()]
         for name, found in applied(folder.flushed, changes).items():
@@ -96,7 +96,7 @@ class Disk:
 
 @dataclass
 class Cut:
-    """How much a cut leaves of unflushed data: all, no or some names, and no or some bytes."""
+    """Amount of unflushed data that is on the disk after a cut: all, no or some names, and no or some bytes."""
 
     names: str
     rng: random.Random
@@ -175,7 +175,7 @@ def logs_in(folder: Path, *numbers: int) -> list[str]:
 
 
 def steps_of(folder: Path) -> list[Step]:
-    """Return actions on the store, in their order.  Each action may be repeated."""
+    """Return actions on the store, in order.  Each of them may be done again after a cut."""
     for number in range(FILES):
         (folder / f"{number}.log").write_text(bench(number + 1, 40))
     every = logs_in(folder, *range(FILES))

@@ -144,7 +144,10 @@ def test_an_unknown_run_names_those_there_are(filled: Store) -> None:
 
 
 def test_a_run_of_unknown_files_is_not_the_latest(store: Store, tmp_path: Path) -> None:
-    """`ingest .` reads what `recommend` has written there. The run before used to be hidden behind its report."""
+    """`ingest .` may find only files that `recommend` wrote. Their run must not become the latest run.
+
+    It once did, so that verbs no longer used the real run.
+    """
     (tmp_path / "report.md").write_text("# Report\n")
     (tmp_path / "empty.log").touch()
     ingest([str(tmp_path / "report.md")], store, run="notes")
@@ -194,7 +197,10 @@ ATTACKS = [
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_sql_cannot_write_read_files_or_change_settings(filled: Store, tmp_path: Path, attack: str) -> None:
-    """This runs as in the child process of such a query, without the process's start. Two attacks run there, below."""
+    """The test runs the code of a query's child process in this process, to save the start of a process.
+
+    Two attacks run in a real child process, in the next test.
+    """
     frame = attack  # noqa: F841 - a Python name that a replacement scan would find
     sent: list[tuple[str, object]] = []
     sender = SimpleNamespace(send=sent.append, close=lambda: None)
@@ -255,7 +261,7 @@ def _row(attempt: Attempt, path: str) -> Commit:
 
 
 def test_an_ingest_at_work_keeps_its_parts(store: Store) -> None:
-    """Its parts, written hours ago, stay as long as it goes on writing, whatever others sweep or forget."""
+    """An ingest may run for hours. Its first parts must stay as long as it writes, even if others sweep or forget."""
     working, done = store.attempt(), store.attempt()
     for attempt in (working, done):
         attempt.add("facts", pa.table({"name": ["arch"], "value": ["gfx942"]}))
@@ -279,7 +285,10 @@ def test_a_commit_reports_what_was_swept_away(store: Store) -> None:
 
 
 def test_a_store_that_stays_open_sees_what_others_commit_and_forget(store: Store) -> None:
-    """An open store reads each row file once. A file that is forgotten and comes again has the same name."""
+    """An open store reads each row file once. It must notice if a file is forgotten and ingested again.
+
+    The row file then has the same name as before.
+    """
     log, other = SAMPLES / "hipblaslt" / "trace_4242.log", open_store(store.url)
     seen = []
     for _ in range(2):
@@ -304,7 +313,10 @@ def test_findings_of_an_earlier_version_are_read(store: Store) -> None:
 def test_a_part_of_an_earlier_version_lacks_columns_that_are_unknown(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A version that states the same schema version may add a column: texts of problems got new words so."""
+    """A new version may add a column and keep the schema version. New words in texts of problems came in this way.
+
+    If a part of an earlier version lacks the column, its values are unknown.
+    """
     ingest([str(SAMPLES / "hipblaslt" / "bench_output.txt")], store, run="before")
     monkeypatch.setitem(SCHEMAS, "gemms", SCHEMAS["gemms"].append(pa.field("later", pa.string())))
     with store.connect() as con:

@@ -1,4 +1,7 @@
-"""An older store with problems that no verb can read: it answers without them, and states how many rows it left out."""
+"""An older store may have problems that this version cannot read.
+
+Verbs answer without these problems, and state how many rows they left out.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ TABLE = "m,n,k,a_type,solution,time_us,calls\n64,8,8,bf16 r,a:1,3.5,7\n32,8,8,bf
 
 @pytest.fixture
 def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """A store as earlier versions wrote it. Everything was taken, and no commit states that it reads back."""
+    """Return a store as earlier versions wrote it.
+
+    They stored every record, and no commit states that the records can be read back.
+    """
     store = open_store(tmp_path / "older", create=True)
     (tmp_path / "files").mkdir()
     for name, text in {**CASES, "mixed.csv": TABLE}.items():
