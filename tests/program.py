@@ -40,9 +40,9 @@ def run(*words: str, columns: int | None = None) -> Done:
 
 
 def asked(*words: str) -> tuple[Done, list[Answer]]:
-    """Run a verb and return its answer unprinted, for tests that print it in several ways.
+    """Run a verb and return its outputs and its answers, for tests that print an answer in several ways.
 
-    No answer if the verb failed.
+    The list of answers is empty if the verb failed.
     """
     answers: list[Answer] = []
     with pytest.MonkeyPatch.context() as patch:

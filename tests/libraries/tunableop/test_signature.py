@@ -78,7 +78,8 @@ def test_scaled_types_contain_underscores() -> None:
 def test_one_scale_per_operand_of_fnuz_types() -> None:
     """A key of FNUZ types always means one scale per operand.
 
-    The reason is that only gfx950 has block scales, and gfx950 has no FNUZ types. So a key that is read and written again stays the same.
+    The reason is that only gfx950 has block scales, and gfx950 has no FNUZ types. So a key that is read and written
+    again stays the same.
     """
     key = "ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e5m2fnuz_BFloat16_TN,tn_1_2_3_ld_3_3_1_rw_0_bias_None"
     assert (gemm(key).scale_a, gemm(key).scale_b) == ("scalar", "scalar")
