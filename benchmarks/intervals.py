@@ -57,7 +57,7 @@ _COPIES_EACH = 16
 _START_S = 12.0  # A process needs this time to start: it imports torch and opens the device.
 
 Key: TypeAlias = tuple[str, str, int]
-"""``copy`` or ``planted``, the problem's text, and a number that tells pairs of one problem apart."""
+"""``copy`` or ``planted``, the problem's text, and the number of the pair among the pairs of this problem."""
 
 
 class Known(Torch):

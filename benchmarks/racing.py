@@ -392,7 +392,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the totals of each strategy, and racing's totals divided by those of the others (time and GPU seconds)."""
+    """Return the totals of each strategy, and racing's shares of the others: time, GPU seconds and wall seconds."""
     out: dict[str, float] = {"problems": len(rows), "solutions": sum(row["solutions"] for row in rows)}
     for name in ("racing", "exhaustive", "tunableop"):
         for key in ("gpu_s", "time_us", "wall_s"):

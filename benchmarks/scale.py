@@ -422,7 +422,7 @@ class Clock:
 
 
 class ClockedWorker(Worker):
-    """Worker that tells the ``Clock`` when it is opened and when it is stopped."""
+    """Worker that reports its start and its stop to the ``Clock``."""
 
     clock: Clock
     counted = False

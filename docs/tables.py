@@ -50,7 +50,7 @@ def all_formats() -> str:
 
 
 def rooms() -> dict[str, list[Format]]:
-    """Return the formats whose rows tell how they are produced, by the folder of their library."""
+    """Return the formats that state how their files are produced (``how``), by the folder of their library."""
     found: dict[str, list[Format]] = {}
     for module in offering():
         told = [format for format in offered(import_module(module)) if format.how]
@@ -60,9 +60,9 @@ def rooms() -> dict[str, list[Format]]:
 
 
 def formats_of(folders: Sequence[str]) -> str:
-    """Return a table that tells how each library's formats are produced.
+    """Return a table with the command that produces each format of the libraries in ``folders``.
 
-    The column "since" is there if one of the formats states a version.
+    The table has a column "since" if at least one format states a version.
     """
     formats = [format for folder in folders for format in rooms().get(folder, ())]
     since = any(format.since for format in formats)

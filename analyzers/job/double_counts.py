@@ -56,8 +56,9 @@ class _Log(NamedTuple):
 
 
 def remarks_of(store: Store, run: str) -> list[str]:
-    """Return the remarks on a run's counts, as lines. One line tells the traced time of kernels that belong to no
-    call.
+    """Return the remarks on a run's counts, as lines.
+
+    The last line states the traced time of kernels that belong to no call, if there are such kernels.
     """
     with store.reading(f"{_LOGS} {_UNEXPLAINED}") as con:
         ((graphs_us, kernels_us),) = con.execute(_UNEXPLAINED, {"run": run}).fetchall()

@@ -264,7 +264,7 @@ def _why_left_out(finding: Finding, settings: Settings, judged: Judgement) -> st
 
 
 def _of_cuda(tables: Tables) -> bool:
-    """Return True if the run's files name GPUs and all of these GPUs are from NVIDIA."""
+    """Return True if the run's files name GPUs, and every GPU that they name is from NVIDIA."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "arch")]
     return bool(len(rows) and rows["value"].str.startswith("sm_").all())
 

@@ -26,7 +26,7 @@ OTHER_TYPE, OTHER_LAYOUT = 4.0, 2.0
 KEPT = 32
 """Number of nearest measured problems that are sent to a worker."""
 FASTEST = 200
-"""Number of fastest solutions of each of these problems that are sent to a worker."""
+"""Number of solutions that are sent to a worker for each of the ``KEPT`` problems, the fastest first."""
 _SIZE, _WINDOW = 0.5, 2.0
 
 

@@ -30,9 +30,9 @@ from logparse.text import counted
 Side: TypeAlias = tuple[Sequence[str], Mapping[str, str]]
 """A command and its environment."""
 _TURN_S = 0.15
-"""Least time of a turn's timed units, s. The times of the first units tell how many units that are.
+"""Least time of a turn's timed units, s. The number of units follows from the times of the first units.
 
-One more unit comes before the timed units. It is not timed, because the device was idle before it.
+One more unit comes before the timed units. That unit is not timed, because the device was idle before it.
 """
 _MOST_TURNS = 120
 _READY_S, _SLOW_S = 120.0, 60.0

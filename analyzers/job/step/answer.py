@@ -8,8 +8,8 @@ factor:
   allows.
 
 If the host's own time was not measured, the unchanged step alone determines the factor. If the step does not wait for
-the host, its time tells nothing about the host. Then the factor stays 1, and the interval begins with a host that is
-``ROUGH`` times as fast.
+the host, the step's time does not depend on the host. Then the factor stays 1, and the interval begins with a host
+that is ``ROUGH`` times as fast.
 
 The simulation also scales waits for things outside the traces. A window of two units shows only some of the waits for a
 loader's workers. If ranks left no trace, the window contains the waits of collectives while those ranks started their
@@ -313,8 +313,8 @@ def host_factor_of(step: Step) -> float:
     if simulated < target:  # The host of the untraced units was slower, if the spread of its times allows that.
         slower = _reaching(target, lambda x: _traced(step, x).us, alone, _HOST_MOST)
         return slower if _traced(step, slower).issued_us <= step.measured_host_us * step.host_range[1] else alone
-    # Even with the fastest host the simulated step may be too long. Then kernels limit the step, and its time tells
-    # nothing about the host.
+    # If the simulated step is too long even with the fastest host, kernels limit it. Then the step's time does not
+    # depend on the host, and says nothing about the factor.
     witness = target > _traced(step, _HOST_LEAST).us * (1.0 + ERROR / 2)
     return min(alone, _of_step(step)) if witness else alone
 

@@ -33,8 +33,9 @@ def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def module_call(original: Callable[..., Any], here: Any, calls: Any) -> Callable[..., Any]:
-    """Make the wrapper of ``torch.nn.Module.__call__`` for calls that add a frame (``module_frame.py`` tells which
-    calls).
+    """Make the wrapper of ``torch.nn.Module.__call__`` for calls that add a frame.
+
+    ``module_frame.py`` lists the cases in which a call adds a frame.
 
     Within another call (``here.inside``) the wrapper calls the original directly, because that costs least.  It also
     calls only the original if ``calls.begin`` returns False.  ``calls`` has the functions of ``module_frame.Calls``.

@@ -26,7 +26,7 @@ class Alone:
     """Reason why no action can be tried in this process.  It is empty if actions can be tried."""
 
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
-        """Return the present messages of all ranks, in the order of ranks.  ``said`` is this rank's message."""
+        """Send ``said``, and return the present messages of all ranks, in the order of ranks."""
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:

@@ -1,4 +1,4 @@
-"""Compare the results of a job's call with and without an action, to tell whether the action computes the same.
+"""Compare the results of a job's call with and without an action.  Equal results allow the action to be offered.
 
 The job's own outermost call is repeated with one input, with the action and without it.
 
