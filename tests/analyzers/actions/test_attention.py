@@ -72,6 +72,15 @@ def test_every_backend_of_a_cpu_computes_the_same(backend: Any, problem: Operato
         torch.testing.assert_close(results[-1], results[0])
 
 
+def test_a_gradient_is_timed_beyond_the_first_block_of_samples(backend: Any) -> None:
+    """Each block of samples asks for new random values."""
+    ready = backend.prepare(BACKWARD, backend.solutions(BACKWARD, 9)[0], Conditions(sets=2))
+    first = ready._call(0)
+    backend.refresh(7)
+    assert ready.sample_us(3) > 0
+    torch.testing.assert_close(ready._call(0), first)
+
+
 def test_what_a_backend_refuses_has_its_reason(backend: Any) -> None:
     """Flash attention on a CPU refuses values whose head size differs from the head size of the keys."""
     values = tensor(2, 4, 24, 8)

@@ -123,10 +123,9 @@ def _is_plain(x: Attention, *, from_corner: bool) -> bool:
 
 
 class AttentionOperands(OperatorOperands):
-    """Operand sets of an attention: ``q``, ``k``, ``v``, ``mask`` and ``grad`` are lists over the sets.
+    """Operand sets of an attention: ``q``, ``k``, ``v``, ``mask`` and ``grad`` are lists over the sets."""
 
-    The output from which gradients are computed is computed only once.  So the operands must be filled only once.
-    """
+    _is_filled = False
 
     def __init__(self, device: TorchDevice, problem: OperatorProblem, conditions: Conditions, of: Attention) -> None:
         self.attention = of
@@ -134,6 +133,16 @@ class AttentionOperands(OperatorOperands):
         self.q, self.k, self.v = ([values[i] for values, _ in self.arguments] for i in range(3))
         self.mask: list[Tensor] = [more.get("mask") for _, more in self.arguments]
         self.grad: list[Tensor] = [more.get("grad") for _, more in self.arguments]
+
+    def fill(self, seed: int) -> None:
+        """Write random values.  If a gradient is timed, only the first call writes.
+
+        The gradient belongs to an output that is computed once, from the first values.  Autograd refuses a gradient
+        whose inputs were overwritten after the output was computed.
+        """
+        if self.attention.grad is None or not self._is_filled:
+            super().fill(seed)
+            self._is_filled = True
 
     def _arguments(self) -> Inputs:
         parts = (self.attention.query, self.attention.key, self.attention.value)
