@@ -163,7 +163,8 @@ def _limit(found: Recommendation) -> str:
     parts = "; ".join(f"{duration(us)} {name}" for name, us in at_most if us < now.now_us * (1 - _LEAST))
     rough = ", roughly" if now.rough else ""
     rough += ", beside the libraries' logs, which slow it" if now.beside_logs and now.limit == "host" else ""
-    host = f" (the host in {now.host_factor:.2f} of its traced time)" if now.limit == "host" else ""
+    scaled = "as traced" if round(now.host_factor, 2) == 1 else f"× {now.host_factor:.2f}"
+    host = f" (host time {scaled})" if now.limit == "host" else ""
     again = f"; {now.read_again}" if now.read_again else ""
     return f"limited by {_LIMITS.get(now.limit, now.limit)} ({now.shares[now.limit]:.0%}), simulated{rough}" + (
         f": {parts}{host}{again}" if parts else f"{host}{again}"
@@ -390,9 +391,8 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
             continue
         each, most = lost / (time.steps or 1.0), _gain_without(waits, found)
         saved, changes = min(each, most), remark.remedy.changes
-        if found.now is not None and most < _MEETS * each:  # The step would wait for something else.
-            limit = _LIMITS.get(found.now.limit, found.now.limit)
-            changes += f"; {duration(each)} are lost, but {limit} would limit the step at {duration(whole - saved)}"
+        if most < _MEETS * each:  # The step would wait for something else.
+            changes += f"; {duration(each)} are lost, but without them the step still takes {duration(whole - saved)}"
         if saved >= _LEAST * whole:
             out.append(
                 Todo(
@@ -515,10 +515,23 @@ def _headline(found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple
     first = todo[0]
     each = found.word if first.unit == "step" else first.unit
     now, then = first.step_us or (first.now_us or 0.0, first.then_us or 0.0)
-    share = f" (−{1 - then / now:.0%})" if first.sureness in SURENESS[:2] and now else ""
+    share = f" (−{1 - then / now:.0%})" if _is_whole(now, first, found) and then < now else ""
     more = f"; {counted(len(todo) - 1, 'more thing')} to do" if todo[1:] else ""
     sure = "how much of it is unknown" if first.sureness == "unknown" else first.certainty
     return f"{_limited(found)}{first.title}: {gain(first)} a {each}{share}, {sure}{more}"
+
+
+def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
+    """Return True if ``now_us`` is measured, and is the time of the whole step or run.
+
+    Without a trace only the problems with two times are summed.  The rest of the run is then unknown, so a share of the
+    sum means nothing.
+    """
+    if todo.sureness not in SURENESS[:2]:
+        return False
+    time = found.gpu_time
+    kernels_us = time.kernels_us / (time.steps or 1.0) if time is not None else math.inf
+    return todo.step_us is not None or now_us >= (1 - _LEAST) * kernels_us
 
 
 def _limited(found: Recommendation) -> str:

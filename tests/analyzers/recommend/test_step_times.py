@@ -53,7 +53,7 @@ def answer(then_us: float, limit: str = "host", waits: float = 0.04) -> StepAnsw
 def test_what_limits_the_step_is_a_line_of_its_own() -> None:
     found = replace(recommend(everything(), Settings()), step=StepTimes(answer(54_900), {}))
     limit = "limited by the host (96%), simulated, roughly: 30.9 ms with a host that takes no time"
-    assert verdict(found).limit == f"{limit} (the host in 0.64 of its traced time)"
+    assert verdict(found).limit == f"{limit} (host time × 0.64)"
     lines = screen(found, Written(Path("overrides")))
     assert sum("the step is limited by the host" in x for x in lines) == 1
     assert len(lines) <= 15
@@ -244,3 +244,12 @@ def test_an_action_behind_the_host_says_what_the_step_gains_of_it(then_us: float
     sentences = [str(x).strip() for x in lines if str(x).strip().startswith("the step ")]
     assert sentences == ([] if why is None else [f"the step {why}"])
     assert any("the step, simulated: 54.9 ms → " in str(x) for x in lines)
+
+
+def test_what_is_lost_in_vain_says_what_the_step_still_takes() -> None:
+    """The GPU idles for 230 of 500 µs.  A host that takes no time gains 50 µs, because kernels then limit the step."""
+    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0", untraced_step_us="500.0")
+    bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))
+    [todo] = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {}))).todo
+    assert (todo.now_us, todo.then_us) == (500, 450)
+    assert todo.changes.endswith("; 230 µs are lost, but without them the step still takes 450 µs")
