@@ -166,6 +166,9 @@ def _limit(found: Recommendation) -> str:
     scaled = "as traced" if round(now.host_factor, 2) == 1 else f"× {now.host_factor:.2f}"
     host = f" (host time {scaled})" if now.limit == "host" else ""
     again = f"; {now.read_again}" if now.read_again else ""
+    traced = _whole_us(found.gpu_time) or now.now_us
+    if abs(now.now_us - traced) > _LEAST * traced:  # without the profiler it takes another time than traced
+        rough = f" as {duration(now.now_us)}{rough}"
     return f"limited by {_LIMITS.get(now.limit, now.limit)} ({now.shares[now.limit]:.0%}), simulated{rough}" + (
         f": {parts}{host}{again}" if parts else f"{host}{again}"
     )
@@ -380,6 +383,8 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
     whole = _whole_us(time)
     if time is None or whole is None:
         return []
+    if found.now is not None and time.steps:  # The gains below are differences to the simulated step.
+        whole = found.now.now_us
     out = []
     for remark in found.remarks:
         lost = remark.evidence.at_most_us if remark.saving_us is None else remark.saving_us

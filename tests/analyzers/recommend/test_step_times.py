@@ -129,12 +129,22 @@ def test_a_step_that_waits_for_data_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     assert "feed the GPU with data sooner: up to 230 of 500 µs a step" in verdict(found).headline
 
 
+def test_a_share_of_the_step_is_one_of_the_simulated_step() -> None:
+    """The profiler makes a step of 450 µs take 500 µs.  What the host costs is simulated, so the whole is, too."""
+    tables = test_host_bound.traced(540.0, profiler_steps="2", profiler_steps_us="1000.0")
+    now = replace(answer(450), now_us=450, ceilings=Ceilings(450, 319, 450, 450))
+    found = verdict(replace(recommend(tables, Settings()), step=StepTimes(now, {})))
+    assert "up to 131 of 450 µs a step" in found.headline
+    assert "simulated as 450 µs, roughly: 319 µs with a host that takes no time" in found.limit
+
+
 def test_a_step_is_called_what_the_user_calls_it() -> None:
     steps = {"profiler_steps": "2", "profiler_steps_us": "1000.0"}
     tables = test_host_bound.traced(
         540.0, **steps, unit="request", **{"unit:a": '{"count": 9, "traced": 2, "us": [500.0]}'}
     )
-    found = replace(recommend(tables, Settings()), step=StepTimes(answer(500), {}))
+    now = replace(answer(500), now_us=500, ceilings=Ceilings(500, 270, 500, 500))
+    found = replace(recommend(tables, Settings()), step=StepTimes(now, {}))
     assert verdict(found).headline.startswith("the host is the limit; keep the GPU busy: up to 230 of 500 µs a request")
     shown = [*screen(found, Written(Path("overrides"))), report(found, ()), *map(str, explained(found, "host-bound"))]
     assert any(x.startswith("  a request, 500 µs: ") for x in shown)
