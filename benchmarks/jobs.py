@@ -32,6 +32,11 @@ chosen before anything is measured, and timed in the same turns (``steps.py --re
 the job is traced, replayed and timed, and nothing is judged.  ``--again`` simulates and times jobs again whose folders
 were kept (``--keep``), with the earlier verdicts. With ``--truth-s 0`` their truths are not measured again.
 
+``--tried`` tests ``logparse try`` instead: it tries a job's actions in the running job, and each is compared with its
+truth (``tried.py``).  Nothing is traced or replayed.  A job then takes two to three minutes:
+
+    python benchmarks/jobs.py --tried --wheels wheels --budget 570 --truth-s 30 --results OUT
+
 The truth is *faster* if the 95 % interval of the change says so and reaches beyond 1 %, and *slower* likewise.
 "verified" and "faster, not as promised" are right if the truth is faster. "took effect, not faster" and "had no effect"
 are right if it is the same or slower.  If the interval holds both 0 and changes beyond 4 %, the measured change
@@ -68,10 +73,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import tried
 from gpu_replay import unpack_wheels
 from steps import compared, unit_us
 
 from analyzers.compare.unit_time import LEAST_TURNS
+from logparse.capture.in_job.logparse_in_job.switches import parts_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
@@ -83,6 +90,8 @@ interval that contains 0 counts as "same" if none of its ends is beyond ``MOST_S
 """
 _RUN_S, _JOB_S, _LEAST_S = 90.0, 540.0, 120.0
 """Limits in seconds: one run for the truth, one job, and the least remaining time in which a job may begin."""
+_TRIED_S = 400
+"""Seconds for which a job runs in which actions are tried.  It is ended earlier, once its trial is over."""
 _OTHERS = 2
 """Number of other actions of a job that are timed."""
 _SMOKE = {
@@ -108,6 +117,7 @@ class Job:
     * ``only_gpu``: reason why it cannot run on a CPU.
     * ``seconds``: how long it runs its units.
     * ``at_once``: how many of its processes fit into a GPU's memory.
+    * ``tries``: the actions that ``--tried`` tries.  Some of them should not win.
     """
 
     program: str
@@ -116,6 +126,7 @@ class Job:
     only_gpu: str = ""
     seconds: str = "9"
     at_once: int = 12
+    tries: tuple[str, ...] = ()
 
     def command(self, name: str) -> list[str]:
         """Return the command line as a user would type it."""
@@ -123,20 +134,32 @@ class Job:
         return [sys.executable, *(ranks if self.gpus > 1 else []), str(PROGRAMS / self.program), name]
 
 
+_EFFICIENT = "attention_efficient"
 JOBS: Mapping[str, Job] = {
-    "ddp": Job("distributed.py", "ResNeXt-50, DDP, two GPUs", 2),
+    "ddp": Job("distributed.py", "ResNeXt-50, DDP, two GPUs", 2, tries=("tf32",)),
     "ddp_one_core": Job("distributed.py", "the same, both ranks on one core of the host", 2),
-    "fsdp": Job("distributed.py", "Llama-like, FSDP2, two GPUs", 2, at_once=6),
-    "tensor_parallel": Job("distributed.py", "blocks split over two GPUs", 2),
-    "generate": Job("serving.py", "transformers `generate`, two lengths of prompt"),
-    "vision_server": Job("serving.py", "RegNetY, batches of 1, 4, 16 at random"),
+    "fsdp": Job("distributed.py", "Llama-like, FSDP2, two GPUs", 2, at_once=6, tries=("attention_cudnn", _EFFICIENT)),
+    "tensor_parallel": Job("distributed.py", "blocks split over two GPUs", 2, tries=("blas_cublaslt", _EFFICIENT)),
+    "trainer": Job(
+        "clients.py", "GPT-2, transformers `Trainer`", tries=("one_kernel_gelu", "padded_output", _EFFICIENT)
+    ),
+    "lightning": Job("clients.py", "ResNet-50, Lightning", tries=("channels_last_benchmark", "channels_last")),
+    "accelerate": Job("clients.py", "ConvNeXt, accelerate, accumulated gradients", tries=("channels_last", "tf32")),
+    "peft": Job("clients.py", "GPT-2, LoRA, checkpointing", tries=("one_kernel_gelu", "padded_output")),
+    "detection": Job("clients.py", "Faster R-CNN, float32", tries=("channels_last", "tf32")),
+    "unet": Job("clients.py", "diffusion UNet, inference", tries=("channels_last_benchmark", "channels_last")),
+    "speech": Job("clients.py", "convolutions and GRUs, CTC, float32", tries=("tf32", "channels_last")),
+    "generate": Job(
+        "serving.py", "transformers `generate`, two lengths of prompt", tries=("attention_cudnn", "padded_output")
+    ),
+    "vision_server": Job("serving.py", "RegNetY, batches of 1, 4, 16 at random", tries=("channels_last",)),
     "graph_decode": Job("serving.py", "decode in a captured graph", only_gpu="a CPU captures no graphs", at_once=4),
     "fp8": Job("serving.py", "`torch._scaled_mm` in plain functions", only_gpu="a CPU's product has other layouts"),
-    "moe": Job("training.py", "mixture of experts, training"),
-    "data_loader": Job("training.py", "ResNet-50 behind a slow loader"),
-    "small_kernels": Job("training.py", "host-bound training"),
-    "wav2vec2": Job("training.py", "1-D convolutions and a transformer"),
-    "forking_server": Job("serving.py", "ViT in a worker that the server starts"),
+    "moe": Job("training.py", "mixture of experts, training", tries=("blas_cublaslt", "tf32")),
+    "data_loader": Job("training.py", "ResNet-50 behind a slow loader", tries=("channels_last",)),
+    "small_kernels": Job("training.py", "host-bound training", tries=("tf32",)),
+    "wav2vec2": Job("training.py", "1-D convolutions and a transformer", tries=("tf32", _EFFICIENT)),
+    "forking_server": Job("serving.py", "ViT in a worker that the server starts", tries=("tf32", _EFFICIENT)),
 }
 
 
@@ -185,6 +208,11 @@ class _Stages:
             yield "foretold"
             if self._options.truth_s:
                 yield from self._truths()
+            return
+        if self._options.tried:
+            self._tried()
+            yield "tried"
+            yield from self._truths()
             return
         if self._options.steps:
             self._foretold()
@@ -284,6 +312,22 @@ class _Stages:
         if code:
             raise RuntimeError(f"tune ended with {code}")
 
+    def _tried(self) -> None:
+        """Let ``logparse try`` try the job's actions, as a user would.  Raises RuntimeError if it fails."""
+        row, tries = self._row, JOBS[self._row["job"]].tries
+        command = [sys.executable, "-m", "logparse", "try", "--format", "json", "--budget", f"{self._options.try_s}s"]
+        environ = {**self._environ, "JOB_SECONDS": str(_TRIED_S)}
+        done = subprocess.run(
+            [*command, *tries, "--", *self._command],
+            env=environ, capture_output=True, text=True, check=False, timeout=_JOB_S,
+        )  # fmt: skip
+        row["tried_said"] = done.stderr.splitlines()[-60:]
+        print(done.stderr, flush=True)
+        if done.returncode or not done.stdout.strip():
+            raise RuntimeError(f"try ended with {done.returncode}: {done.stderr[-400:]}")
+        row["tried"] = json.loads(done.stdout)
+        row |= {"applied_by": "hand", "actions": [], "others": list(tries)}
+
     def _as_if_tuned(self) -> None:
         """Do the first stages of ``tune`` on a CPU, whose operators are used in place of kernels."""
         from analyzers.replay.replay import Options, replay
@@ -382,7 +426,13 @@ class _Stages:
         from logparse.capture import with_overrides
 
         sides: dict[str, tuple[Sequence[str], Mapping[str, str]]] = {"before": (self._command, self._environ)}
-        if self._named:
+        if self._options.tried:
+            by_hand = str(PROGRAMS / "by_hand.py")
+            for name in self._row["others"]:
+                names = ",".join(parts_of(name))
+                sides[name] = (self._command, {**self._environ, "JOB_APPLY": by_hand, "JOB_APPLY_NAMES": names})
+            self._row["others"] = []
+        elif self._named:
             sides["after"] = (self._command, {**self._environ, **self._named})
         elif self._row["actions"]:
             sides["after"] = with_overrides.applied(self._command, self._folder / "applied", self._environ)
@@ -615,12 +665,12 @@ def all_jobs(
         place.mkdir(exist_ok=options.again)
         with devices.taken(2 if options.smoke else JOBS[name].gpus) as visible:
             left = min(deadline - time.monotonic(), _JOB_S)
-            if left < (_LEAST_S / 2 if options.steps or options.again else _LEAST_S):
+            if left < (_LEAST_S / 2 if options.steps or options.again or options.tried else _LEAST_S):
                 keep(name, {"job": name, "failed": f"not begun: {max(left, 0):.0f} s of the budget were left"})
                 return
             print(f"{name} on {visible}: begun", flush=True)
             _watched(name, options, place, visible, left, keep)
-        print(f"{name}: {_line(rows[name])}", flush=True)
+        print("\n".join(table({name: rows[name]})), flush=True)
 
     threads = []
     for name in names:
@@ -645,7 +695,8 @@ def _watched(
     """Run the job's process until it ends or its time is over."""
     words = ["--job", name, "--folder", str(folder.resolve()), "--replay", str(options.replay)]
     words += ["--truth-s", str(options.truth_s), "--truth-copies", str(options.truth_copies)]
-    words += [f"--{name}" for name in ("smoke", "steps", "again") if getattr(options, name)]
+    words += ["--try-s", str(options.try_s)]
+    words += [f"--{name}" for name in ("smoke", "steps", "again", "tried") if getattr(options, name)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": visible, "PYTHONPATH": path}
     begun, seen = time.monotonic(), ""
@@ -679,13 +730,13 @@ def _watched(
 # ------------------------------------------------------------------------------------------------- what came out
 
 
-def truth(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the unit's times in µs without and with the action, and the change with its interval.
+def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
+    """Return the unit's times in µs without and with the action of a side, and the change with its interval.
 
     The program itself took the times.  Copy i of one side and copy i of the other side are a pair of runs.  Turns are
     compared as ``tune`` compares them.  Return None without times.
     """
-    found = compared(row.get("truth", {}), "after")
+    found = compared(row.get("truth", {}), side)
     if found is None:
         return None
     change, low, high = (-us / found.before_us for us in (found.gained_us, found.high_us, found.low_us))
@@ -708,6 +759,9 @@ def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
 
 
 def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
+    if "tried" in row:
+        truths = {side: truth(row, side) for side in row.get("truth", {}) if side != "before"}
+        return {**row, "compared": tried.comparisons(row, truths)}
     verdict = row.get("tune_verdict") or row.get("verdict")
     found = truth(row)
     return {**row, "judged_verdict": verdict, "truth_said": found, "direction": direction(verdict, found)}
@@ -715,12 +769,14 @@ def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the required counts over all jobs of a record."""
+    if any("tried" in row for row in rows.values()):
+        return tried.summary(rows)
     ran = {name: row for name, row in rows.items() if "skipped" not in row}
-    by = {word: [n for n, x in ran.items() if x["direction"] == word] for word in ("right", "wrong", "undecided")}
+    by = {word: [n for n, x in ran.items() if x.get("direction") == word] for word in ("right", "wrong", "undecided")}
     return {
         "jobs": len(ran),
         **by,
-        "no_claim": [n for n, x in ran.items() if x["direction"] == "no claim" and "failed" not in x],
+        "no_claim": [n for n, x in ran.items() if x.get("direction") == "no claim" and "failed" not in x],
         "verified_wrongly": [n for n in by["wrong"] if ran[n]["judged_verdict"] == "verified"],
         "failed": {n: x["failed"] for n, x in ran.items() if "failed" in x},
         "skipped": [n for n in rows if n not in ran],
@@ -729,6 +785,8 @@ def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a row per job, as in ``docs/results.md``.  Times are in ms per unit."""
+    if any("tried" in row for row in rows.values()):
+        return tried.table(rows)
     head = (
         "job",
         "action",
@@ -813,7 +871,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
     Without ``--only``, they come in the order of ``JOBS``, where jobs of two GPUs come first.
     """
-    names = options.only.split(",") if options.only else list(JOBS)
+    names = options.only.split(",") if options.only else [x for x in JOBS if JOBS[x].tries or not options.tried]
     if unknown := [x for x in names if x not in JOBS]:
         raise SystemExit(f"--only {','.join(unknown)}: there is {', '.join(JOBS)}")
     done: dict[str, Any] = json.loads(options.rest.read_text(encoding="utf-8"))["jobs"] if options.rest else {}
@@ -827,6 +885,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rest", type=Path, help="a record: the jobs that it has are left out, unless they failed")
     parser.add_argument("--budget", type=float, default=3600.0, help="seconds of all")
     parser.add_argument("--replay", type=float, default=20.0, help="seconds of each job's replay")
+    parser.add_argument("--tried", action="store_true", help="only what `logparse try` says, and whether it is true")
+    parser.add_argument("--try-s", type=int, default=40, help="seconds of trials in each start of a job")
     parser.add_argument("--truth-s", type=float, default=45.0, help="seconds of each job's turns for the truth")
     parser.add_argument("--truth-copies", type=int, default=5, help="runs of each side, as far as they fit")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results", help="the record's folder")
@@ -852,6 +912,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(table(record["jobs"])))
     print(json.dumps(record["summary"], indent=1))
     print(f"{record['seconds']:.0f} s; {out}")
+    if record["record"] == "tried":
+        return int(bool(record["summary"]["contradict"]))
     short = len(record["summary"]["right"]) < 0.9 * record["summary"]["jobs"]
     judged = record["record"] == "jobs" and not record["smoke"]
     return 1 if judged and (short or record["summary"]["verified_wrongly"]) else 0
@@ -868,7 +930,7 @@ def _path(record: Mapping[str, Any], options: argparse.Namespace) -> Path:
 def _ran(options: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     names, begun = _chosen(options), time.monotonic()
     record: dict[str, Any] = {
-        "record": "steps" if options.steps else "jobs",
+        "record": "tried" if options.tried else "steps" if options.steps else "jobs",
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "smoke": options.smoke,
         "environment": _environment(options.smoke),

@@ -34,7 +34,7 @@ from analyzers.evidence.units import word_of_sort
 from analyzers.tune.starts import Starts
 from logparse.capture import job
 from logparse.capture.in_job.logparse_in_job.pairs import FLOOR
-from logparse.capture.in_job.logparse_in_job.switches import NAMES, TOGETHER
+from logparse.capture.in_job.logparse_in_job.switches import AT_START, NAMES, TOGETHER
 from logparse.capture.notes import observed
 from logparse.capture.plan import trying
 from logparse.capture.run import Say
@@ -94,7 +94,10 @@ def trial(actions: Sequence[str], **more: object) -> Trial:
 
     Raises UsageError if an action cannot be switched in a running process.
     """
+    at_start = {x.strip("`"): why for x, why in AT_START}
     for name in actions:
+        if name in at_start:
+            raise UsageError(f"{name} cannot be tried in a running job: {at_start[name]}. `logparse tune` compares starts")
         one_of("ACTION", name, NAMES)
     if not actions:
         raise UsageError(f"name at least one action: {', '.join(NAMES)}")

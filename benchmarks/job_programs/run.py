@@ -23,7 +23,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,36 +84,47 @@ def applied(model: nn.Module) -> nn.Module:
 
 
 def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) -> None:
-    """Do units until the time is over, or turn by turn.
+    """Do units until the time is over, or turn by turn (``paced``)."""
+    for index in paced(kinds, settle):
+        unit(index)
+
+
+def paced(kinds: int = 1, settle: int = _SETTLE) -> Iterator[int]:
+    """Yield the number of each unit when it is to begin, until the time is over or the turns have ended.
 
     The number of units is the same in all ranks, and a multiple of ``kinds``.  In a turn, the first ``settle`` units
     are not timed.  The other units are timed as a whole, without waiting for the device in between.
+
+    A client with a loop of its own takes the next number where a unit ends, and ends its loop when there is none.
     """
 
-    def seconds(count: int) -> float:
+    def seconds(count: int) -> Generator[int, None, float]:
         finish()
         begun = time.perf_counter()
-        for index in range(count):
-            unit(index)
+        yield from range(count)
         finish()
         return time.perf_counter() - begun
 
-    def units_in(whole: float, least: float = 1.0) -> int:
-        seconds(_FIRST)
+    def units_in(whole: float, least: float = 1.0) -> Generator[int, None, int]:
+        yield from seconds(_FIRST)
+        times = []
+        for _ in range(_TIMED):
+            times.append((yield from seconds(kinds)))
         # The minimum is taken, because `tune` may meanwhile make a unit wait for its turn.
-        each = min(seconds(kinds) for _ in range(_TIMED)) / kinds
-        return _agreed(kinds * math.ceil(max(least, min(whole / each, 20_000)) / kinds))
+        return _agreed(kinds * math.ceil(max(least, min(whole / (min(times) / kinds), 20_000)) / kinds))
 
     if _TURNS is None:
-        seconds(units_in(_SECONDS, _LEAST))
+        yield from seconds((yield from units_in(_SECONDS, _LEAST)))
         return
     count = 0
     for number in _turns():
-        count = count or units_in(_TURN_SECONDS)  # counted alone on the device: libraries choose their kernels by time
+        # The units are counted alone on the device, because libraries choose their kernels by time.
+        count = count or (yield from units_in(_TURN_SECONDS))
         held = on_one_core(number)
-        seconds(settle * kinds)
+        yield from seconds(settle * kinds)
         on_all_cores(held)
-        _report(number, {"all": [seconds(count) / count]}, count, {"all": 1.0})
+        spent = yield from seconds(count)
+        _report(number, {"all": [spent / count]}, count, {"all": 1.0})
 
 
 def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: dict[int, float]) -> None:

@@ -207,6 +207,8 @@ def test_wrong_words(words: list[str], said: str) -> None:
 def test_unknown_actions() -> None:
     with pytest.raises(UsageError, match="warp"):
         trial(["warp"])
+    with pytest.raises(UsageError, match="cannot be tried in a running job: PyTorch keeps the plan"):
+        trial(["cudnn_benchmark"])
     with pytest.raises(UsageError, match="name at least one action"):
         trial([])
 

@@ -238,7 +238,7 @@ def test_the_best_actions_are_tried_in_the_job(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(in_the_job, "try_in_the_job", tried)
     tune(["job"], open_store(tmp_path / "held", create=True), Tuning(out=tmp_path / "overrides"), lambda line: None, {})
-    assert asked == [(["job"], ("channels_last_benchmark", "cudnn_benchmark", "channels_last"))]
+    assert asked == [(["job"], ("channels_last_benchmark", "channels_last"))]
 
 
 def test_ctrl_c_in_a_trial_ends_it_with_what_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from analyzers.actions.cudnn_benchmark import SETTINGS as BENCHMARK
 from analyzers.actions.tf32 import SETTINGS as TF32
 from analyzers.recommend.apply_module import module as apply_module
 from logparse.capture.in_job.logparse_in_job import changes
-from logparse.capture.in_job.logparse_in_job.switches import AT_START, NAMES, SWITCHABLE, parts_of
+from logparse.capture.in_job.logparse_in_job.switches import AT_START, NAMES, SWITCHABLE, fits, parts_of
 from logparse.quoting import Python
 
 torch = pytest.importorskip("torch")
@@ -292,7 +292,7 @@ def test_a_setting_is_what_apply_sets(
     by_apply = [x.read() for x in flags]
     for flag, value in zip(flags, before, strict=True):
         flag.write(value)
-    switch = made(name)
+    switch = settings.made(name, [])
     switch.on(Job([], []))
     assert [x.read() for x in flags] == by_apply != before
     assert switch.disturbed() == ""
@@ -300,9 +300,18 @@ def test_a_setting_is_what_apply_sets(
     assert [x.read() for x in flags] == before
 
 
+def test_a_search_of_plans_is_not_tried_after_its_convolutions_have_run() -> None:
+    """PyTorch keeps the plan of each convolution that has run in the thread.  So the setting alone changes nothing."""
+    assert "cudnn_benchmark" not in NAMES
+    assert not fits("channels_last_benchmark", ["tf32", "channels_last"])
+    assert not fits("channels_last", ["channels_last_benchmark"])
+    assert fits("channels_last_benchmark", ["tf32"])
+    assert fits("channels_last+tf32", ["channels_last", "tf32"])
+
+
 def test_a_job_that_sets_it_itself_keeps_what_it_has_set(flags: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    switch = made("cudnn_benchmark")
+    switch = settings.made("cudnn_benchmark", [])
     switch.on(Job([], []))
     torch.backends.cudnn.benchmark_limit = 3
     assert switch.disturbed() == "the job sets torch.backends.cudnn.benchmark_limit itself"
@@ -396,7 +405,7 @@ def test_tunableop_that_cannot_be_switched(
     assert (fake.on, fake.tuning) == before
 
 
-@pytest.mark.parametrize("name", ["tf32", "cudnn_benchmark", "blas_cublaslt", "tunableop_rows", "attention_flash"])
+@pytest.mark.parametrize("name", ["tf32", "blas_cublaslt", "tunableop_rows", "attention_flash"])
 def test_a_job_on_a_cpu_has_no_settings_of_a_gpu(name: str) -> None:
     with pytest.raises(RefusedError, match=r"GPU alone|on a CPU"):
         made(name, ["rows.csv"]).on(Job([], []))
@@ -424,7 +433,7 @@ def test_the_preferred_library_is_a_flag_like_others(monkeypatch: pytest.MonkeyP
 
 
 def test_every_action_can_be_switched() -> None:
-    assert {x.name for x in ACTIONS} <= set(NAMES)
+    assert {x.name for x in ACTIONS} <= {*NAMES, *(what.strip("`") for what, _ in AT_START)}
     for action in ACTIONS:
         if action.contains:
             assert parts_of(action.name) == action.contains

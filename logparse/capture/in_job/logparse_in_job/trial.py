@@ -48,7 +48,7 @@ from .ranks import Alone, LateError, Ranks, Strangers
 from .record import rank_of_job, write_whole
 from .same_result import Call, NotRestoredError, Same, call_of
 from .same_result import Comparison as Results
-from .switches import made
+from .switches import fits, made
 from .switches.base import Job, RefusedError, Switch
 from .units import Series
 
@@ -282,10 +282,13 @@ class Trial:
 
     def _start(self, late: bool, usual_us: float) -> None:
         """Begin with the next action: compare its results, then its times."""
-        if not self._left or late:
-            self._end("no time was left for the others" if self._left else "")
+        earlier = [x.name for x in self._tried if x.same is not None]
+        name = next((x for x in self._left if fits(x, earlier)), None)
+        if name is None or late:  # An action that does not fit is tried in another process.
+            self._end("no time was left for the others" if self._left and late else "")
             return
-        now = self._now = Tried(self._left.pop(0))
+        self._left.remove(name)
+        now = self._now = Tried(name)
         self._tried.append(now)
         switch = self._switch = made(now.name, self._rows)
         now.comparison = Comparison(usual_us, self._expected, self._floor)

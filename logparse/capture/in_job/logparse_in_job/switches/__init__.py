@@ -6,7 +6,7 @@ tables, and a test compares them with the tables here.
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 
 class Switchable(NamedTuple):
@@ -34,12 +34,6 @@ SWITCHABLE: Tuple[Switchable, ...] = (
     Switchable("attention_cudnn", *_ORDER, ("attention_cudnn",)),
     Switchable("attention_math", *_ORDER, ("attention_math",)),
     Switchable(
-        "cudnn_benchmark",
-        "`torch.backends.cudnn.benchmark` and `benchmark_limit`",
-        "both get their values back",
-        ("cudnn_benchmark",),
-    ),
-    Switchable(
         "channels_last",
         "layout of parameters, buffers, gradients and optimizer state; a hook that turns inputs",
         "each tensor gets its strides back with the values it has then, and keeps its identity",
@@ -47,8 +41,8 @@ SWITCHABLE: Tuple[Switchable, ...] = (
     ),
     Switchable(
         "channels_last_benchmark",
-        "both of `channels_last` and `cudnn_benchmark`",
-        "as those",
+        "as `channels_last`; `torch.backends.cudnn.benchmark` and `benchmark_limit`",
+        "as `channels_last`; both settings get their values back",
         ("channels_last", "cudnn_benchmark"),
     ),
     Switchable(
@@ -81,6 +75,7 @@ SWITCHABLE: Tuple[Switchable, ...] = (
 )
 """Actions that can be switched in the process, in no particular order."""
 AT_START: Sequence[Tuple[str, str]] = (
+    ("`cudnn_benchmark`", "PyTorch keeps the plan of each convolution that has run, and searches only for new ones"),
     ("override files of hipBLASLt and rocBLAS", "read once, with the library's first call"),
     ("databases of MIOpen", "read once, with its first convolution"),
     ("tables of aiter", "read when it is imported"),
@@ -100,6 +95,18 @@ def parts_of(action: str) -> Tuple[str, ...]:
     Raises KeyError for an action that is not listed.
     """
     return tuple(dict.fromkeys(part for name in action.split(TOGETHER) for part in NAMES[name].parts))
+
+
+def fits(action: str, earlier: Iterable[str]) -> bool:
+    """Tell whether an action can be tried in a process in which the earlier actions were tried.
+
+    PyTorch keeps the plan of each convolution, by its sizes and strides, as long as the thread lives (``Conv_v8.cpp``,
+    ``Conv_miopen.cpp``).  A convolution in ``channels_last`` that ran without a search of plans gets no search later,
+    and the other way round.
+    """
+    searches, turned = "cudnn_benchmark" in parts_of(action), "channels_last" in parts_of(action)
+    before = [parts_of(x) for x in earlier]
+    return not any(turned and "channels_last" in x and searches != ("cudnn_benchmark" in x) for x in before)
 
 
 def made(action: str, files: Sequence[str] = ()) -> Any:

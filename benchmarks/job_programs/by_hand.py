@@ -1,0 +1,57 @@
+"""Apply actions in the way that a user writes them by hand.
+
+``tried.py`` compares ``logparse try`` with programs that this module has changed before their first step.  It has the
+form of a generated ``apply.py``: ``settings(*names)`` and ``model(model, *names)``.  PyTorch has a line for most
+actions.  For the others this module calls the functions that ``apply.py`` contains.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from logparse_in_job.changes.attention import prefer_attention
+from logparse_in_job.changes.gelu import use_one_kernel_gelu
+from logparse_in_job.changes.padding import pad_output
+from torch import nn
+
+_ATTENTION = {
+    "attention_flash": "FLASH_ATTENTION",
+    "attention_efficient": "EFFICIENT_ATTENTION",
+    "attention_cudnn": "CUDNN_ATTENTION",
+    "attention_math": "MATH",
+}
+
+
+def settings(*names: str) -> None:
+    """Set PyTorch's switches."""
+    for name in names:
+        if name == "tf32":
+            torch.backends.cuda.matmul.allow_tf32 = True
+        elif name == "cudnn_benchmark":
+            torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = True, 0
+        elif name == "blas_cublaslt":
+            torch.backends.cuda.preferred_blas_library("cublaslt")
+        elif name in _ATTENTION:
+            prefer_attention(_ATTENTION[name], *(x for x in _ATTENTION.values() if x != _ATTENTION[name]))
+
+
+def model(made: nn.Module, *names: str) -> nn.Module:
+    """Change the model.  Call this before its optimizer is made."""
+    for name in names:
+        if name == "channels_last":
+            made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            made.register_forward_pre_hook(_turned)
+        elif name == "padded_output":
+            layers = [x for x in made.modules() if isinstance(x, nn.Linear) and x.out_features % 64]
+            size = max(layers, key=lambda x: x.weight.numel()).out_features
+            pad_output(made, size, -(-size // 64) * 64)
+        elif name == "one_kernel_gelu":
+            use_one_kernel_gelu(made)
+    return made
+
+
+def _turned(module: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(
+        x.contiguous(memory_format=torch.channels_last) if torch.is_tensor(x) and x.dim() == 4 else x for x in inputs
+    )

@@ -1,0 +1,97 @@
+"""Compare what ``logparse try`` says about an action with separate starts of the program (``jobs.py --tried``).
+
+Both sides are ratios of a unit's time: with the action / without it.
+
+========  ==========================================================================================================
+side      how it was measured
+========  ==========================================================================================================
+said      ``logparse try`` switched the action on and off in the running program
+truth     the program's own clock, in starts with the action and starts without it, which take turns on the device;
+          the action is applied by hand before the first step (``job_programs/by_hand.py``)
+========  ==========================================================================================================
+
+The two agree if the intervals overlap.  They contradict each other if one side is a gain, the other a loss, and either
+is beyond ``WRONG``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+WRONG = 0.02
+"""Change, relative to a unit's time, beyond which a contradiction counts."""
+NARROW, QUICK_S = 0.05, 60.0
+"""Aims: the largest distance of the interval's ends from the ratio, and the seconds of trials in the job."""
+
+
+def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
+    """Return one comparison per action of a job that was tried.
+
+    * ``row``: the job's record, with the rows of ``logparse try`` in ``tried``.
+    * ``truths``: per action the change by the program's own clock (``change``, ``low``, ``high``).  −0.1 is 10 % less.
+    """
+    return [_compared(said, truths.get(said["action"])) for said in row.get("tried", ())]
+
+
+def _compared(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[str, Any]:
+    out = {key: said[key] for key in ("action", "outcome", "why", "pairs", "processes", "seconds")}
+    ratio = [said["ratio"], said["ratio_low"], said["ratio_high"]] if said["ratio"] is not None else None
+    real = [1 + truth[x] for x in ("change", "low", "high")] if truth else None
+    out |= {"said": ratio, "truth": real, "agree": None, "contradict": None, "narrow": None}
+    if ratio is not None:
+        out["narrow"] = max(ratio[2] - ratio[0], ratio[0] - ratio[1]) <= NARROW * ratio[0]
+        out["quick"] = said["seconds"] <= QUICK_S
+    if ratio is not None and real is not None:
+        out["agree"] = ratio[1] <= real[2] and real[1] <= ratio[2]
+        out["within"] = real[1] <= ratio[0] <= real[2] or ratio[1] <= real[0] <= ratio[2]
+        changes = ratio[0] - 1, real[0] - 1
+        out["contradict"] = changes[0] * changes[1] < 0 and max(map(abs, changes)) > WRONG
+    return out
+
+
+def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the action of a job with the least ratio, or None if no action was timed."""
+    return min((x for x in found if x["said"]), key=lambda x: x["said"][0], default=None)
+
+
+def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Count over all jobs.  ``best`` counts the best action of each job, ``all`` all actions that were timed."""
+    found = {name: row.get("compared", []) for name, row in rows.items() if "skipped" not in row}
+    firsts = {name: x for name, of in found.items() if (x := best(of)) is not None}
+    return {
+        "jobs": len(found),
+        "timed": len(firsts),
+        "best": _counts(firsts.values()),
+        "all": _counts([x for of in found.values() for x in of if x["said"]]),
+        "disagree": [f"{name}: {x['action']}" for name, of in found.items() for x in of if x["agree"] is False],
+        "contradict": [f"{name}: {x['action']}" for name, of in found.items() for x in of if x["contradict"]],
+        "failed": {name: row["failed"] for name, row in rows.items() if "failed" in row},
+    }
+
+
+def _counts(found: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    kept = list(found)
+    return {
+        "timed": len(kept),
+        "agree": sum(x["agree"] is True for x in kept),
+        "with a truth": sum(x["agree"] is not None for x in kept),
+        "narrow and quick": sum(bool(x["narrow"]) and x["quick"] for x in kept),
+    }
+
+
+def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a row per job and action, as in ``docs/results.md``."""
+    out = ["| job | action | `try` says | ratio in the job | truth | |", "|" + "---|" * 6]
+    for name, row in rows.items():
+        for x in row.get("compared", []):
+            time = f"{_interval(x['said'])}, {x['pairs']} pairs, {x['seconds']:.0f} s" if x["said"] else x["why"]
+            word = "" if x["agree"] is None else "contradicts" if x["contradict"] else "agrees" if x["agree"] else "–"
+            out.append(f"| {name} | {x['action']} | {x['outcome']} | {time} | {_interval(x['truth'])} | {word} |")
+        if "failed" in row:
+            out.append(f"| {name} | | failed: {str(row['failed']).splitlines()[-1][-120:]} | | | |")
+    return out
+
+
+def _interval(ratio: Sequence[float] | None) -> str:
+    return "?" if ratio is None else f"{ratio[0]:.3f} [{ratio[1]:.3f}, {ratio[2]:.3f}]"
