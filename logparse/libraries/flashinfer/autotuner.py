@@ -81,7 +81,7 @@ FORMAT = FileFormat(
     "FlashInfer's autotune_configs.json: chosen tactics",
     recognise,
     read,
-    (Origin(ORIGIN, evidence=False),),
+    origins=(Origin(ORIGIN, evidence=False),),
     order="one object, whose members have names",
     seen="by source; files of 0.6.13 and 0.6.16 by hand",
     example="\"('fp4_gemm', 'CutlassFp4GemmRunner', ((1, 2560), …",

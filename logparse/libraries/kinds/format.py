@@ -9,15 +9,6 @@ There are three kinds of formats (see CONTRIBUTING):
 Recognising a file or line never raises.  Reading never raises because of the content: a line that looks like this
 format's and cannot be read becomes a ``Reject``.  Every input line ends in exactly one ``Unit``.  ``ingest`` checks
 that no line is lost.
-
-Each format describes itself, for readers and for the tables of docs/formats.md:
-
-* ``about``: a short description;
-* ``seen``: versions whose files were read;
-* ``example``: a line of the format;
-* ``gives``: the records that it makes;
-* ``how``: how to produce such a file.  If it is empty, the page's text explains this.
-* ``since``: the first version that writes it.
 """
 
 from __future__ import annotations
@@ -26,7 +17,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
@@ -145,7 +136,40 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class LineFormat:
+class Described:
+    """Statements of a format about itself: for ``ingest``, for readers, and for the tables of docs/formats.md.
+
+    * ``about``: a short description.
+    * ``origins``: the origins of its measurements.
+    * ``job_log``: the facts of such a file describe the job that wrote the file, as the facts of a trace do.  Tables
+      and override files are copied between machines, so their facts do not describe the job, and False is the default
+      of whole files.  The finder ``stale-override`` never compares such a file with the job's facts.
+    * ``asked_late``: the reason why other formats are asked first.  Formats with a reason come last.
+    * ``seen``: versions whose files were read.
+    * ``example``: a line of the format.
+    * ``gives``: the records that it makes.
+    * ``how``: how to produce such a file.  If it is empty, the page's text explains this.
+    * ``since``: the first version that writes it.
+    * ``order``: what the order of the lines (in a table, of the rows) means.  If it is empty, the order means nothing.
+      A test over all formats checks that.
+    """
+
+    name: str
+    about: str
+    _: KW_ONLY
+    origins: tuple[Origin, ...] = ()
+    job_log: bool = True
+    asked_late: str = ""
+    seen: str = ""
+    example: str = ""
+    gives: str = ""
+    how: str = ""
+    since: str = ""
+    order: str = ""
+
+
+@dataclass(frozen=True)
+class LineFormat(Described):
     """A format of which each line is one record.  ``read`` gets each *distinct* line once, and its result is counted.
 
     * ``markers``: a line is of this format if and only if it contains at least one of the byte strings.
@@ -156,21 +180,11 @@ class LineFormat:
     * ``process``: returns the process that a line without such a prefix names, or None.
     """
 
-    name: str
-    about: str
     markers: tuple[bytes, ...]
     start: bytes
     read: Callable[[str], Outcome]
     prefixed: bool = False
     process: Callable[[str], int | None] | None = None
-    origins: tuple[Origin, ...] = ()
-    job_log: bool = True
-    asked_late: str = ""
-    seen: str = ""
-    example: str = ""
-    gives: str = ""
-    how: str = ""
-    since: str = ""
 
 
 class BlockReader(Protocol):
@@ -191,49 +205,20 @@ class BlockReader(Protocol):
 
 
 @dataclass(frozen=True)
-class BlockFormat:
+class BlockFormat(Described):
     """A format whose lines have a meaning only in their ``order``.  A line with one of ``markers`` wakes its reader."""
 
-    name: str
-    about: str
     markers: tuple[bytes, ...]
     begin: Callable[[], BlockReader]
-    origins: tuple[Origin, ...] = ()
-    job_log: bool = True
-    asked_late: str = ""
-    seen: str = ""
-    example: str = ""
-    gives: str = ""
-    how: str = ""
-    since: str = ""
-    order: str = ""
 
 
 @dataclass(frozen=True)
-class FileFormat:
-    """A format of whole files, recognised from the head.  ``read`` accounts for every unit of the file.
+class FileFormat(Described):
+    """A format of whole files, recognised from the head.  ``read`` accounts for every unit of the file."""
 
-    * ``job_log``: the facts of such a file describe the job that wrote the file, as the facts of a trace do.  Tables
-      and override files are copied between machines, so their facts do not describe the job.  The finder
-      ``stale-override`` never compares such a file with the job's facts.
-    * ``asked_late``: the reason why other formats are asked first about a file.  Formats with a reason come last.
-    * ``order``: what the order of the lines below the first line means.  If it is empty, the order means nothing.  A
-      test over all formats checks that.
-    """
-
-    name: str
-    about: str
     recognise: Callable[[Head], bool]
     read: Callable[[Source], Iterator[Outcome]]
-    origins: tuple[Origin, ...] = ()
-    job_log: bool = False
-    asked_late: str = ""
-    seen: str = ""
-    example: str = ""
-    gives: str = ""
-    how: str = ""
-    since: str = ""
-    order: str = ""
+    job_log: bool = field(default=False, kw_only=True)
 
 
 Format: TypeAlias = LineFormat | BlockFormat | FileFormat
