@@ -84,11 +84,6 @@ def cost(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
     return Cost(wall_s, used_s, watch.peak_mb, started.returncode, text, watch.resident_mb)
 
 
-def pss_mb(pid: int) -> float:
-    """Return the proportional set size of a process in MB (10^6 bytes)."""
-    return memory_mb(pid)[0]
-
-
 def memory_mb(pid: int) -> tuple[float, float]:
     """Return the proportional and the resident set size of a process in MB (10^6 bytes)."""
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:

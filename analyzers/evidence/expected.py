@@ -51,7 +51,6 @@ import numpy.typing as npt
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.intp]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 NEIGHBOURS = 8
 SOFTENING = 0.05
@@ -150,7 +149,6 @@ class Comparable:
             reach=_quantile(distance[good]),
             problems=len(error),
             median_error=float(np.median(np.abs(np.expm1(-error)))),
-            log_error=float(np.sqrt(np.mean(error**2))),
         )
 
     def _left_out(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
@@ -226,14 +224,12 @@ class Calibration:
     * ``reach``: the largest distance of neighbours (doublings) at which an estimate is given.
     * ``problems``: the number of left-out problems.
     * ``median_error``: the median of |expected / best − 1|.
-    * ``log_error``: the root mean square of log(best / expected).
     """
 
     factor: float
     reach: float
     problems: int
     median_error: float
-    log_error: float
 
 
 def base_time_us(flops: Floats, bytes: Floats, peak_tflops: Floats | float, hbm_gbs: Floats | float) -> Floats:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from analyzers.evidence.tables import Tables
-from analyzers.evidence.units import word_of_sort
 from logparse.capture.in_job.logparse_in_job.pairs import (
     CONFIDENCE,
     FLOOR,
@@ -158,12 +157,6 @@ def tried(tables: Tables) -> tuple[Tried, ...]:
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["name"].str.startswith(TRIAL)]
     seen = [seen_of(json.loads(value)) for value in facts["value"]]
     return tuple(_sorted(dict.fromkeys(x.name for x in seen), seen, FLOOR))
-
-
-def unit_word(tables: Tables) -> str:
-    """Return the user's word for the unit of the run's trials."""
-    facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["name"].str.startswith(TRIAL)]
-    return next((word_of_sort(str(json.loads(value).get("unit", ""))) for value in facts["value"]), "unit")
 
 
 def gathered(names: Iterable[str], starts: Sequence[Record], floor: float = FLOOR) -> list[Tried]:

@@ -96,7 +96,7 @@ def ranks(tables: Tables) -> Ranks | None:
     order = rows.groupby(["source_id", "ranks"]).cumcount()
     matched = pd.concat(list(_matched(rows.assign(order=order))) or [rows.iloc[:0].assign(wait=0.0)])
     total = float(rows["us"].sum())
-    found = tuple(sorted(_ranks(facts, of, rows, matched), key=lambda x: x.rank))
+    found = tuple(sorted(_ranks(facts, of, matched), key=lambda x: x.rank))
     if len(found) < 2:
         return None
     stated = pd.to_numeric(facts.loc[facts["name"] == "ranks", "value"], errors="coerce").max()
@@ -119,7 +119,7 @@ def _matched(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
         yield each.assign(wait=(each["alone_us"] - transfer).clip(lower=0.0))
 
 
-def _ranks(facts: pd.DataFrame, of: pd.Series, rows: pd.DataFrame, matched: pd.DataFrame) -> Iterator[Rank]:
+def _ranks(facts: pd.DataFrame, of: pd.Series, matched: pd.DataFrame) -> Iterator[Rank]:
     def value(name: str) -> pd.Series:
         held = facts[facts["name"] == name].drop_duplicates("source_id").set_index("source_id")["value"]
         return pd.to_numeric(held, errors="coerce")

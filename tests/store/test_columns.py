@@ -17,7 +17,6 @@ from logparse.store.columns import column, numbers, table
 from tests.conftest import ROOT
 
 INT = st.integers(-(2**31), 2**31 - 1)
-ROWS = st.fixed_dictionaries({"number": INT, "name": st.none() | st.text(max_size=3)})
 KINDS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.string(), st.text(max_size=5)),
     (pa.int32(), INT),

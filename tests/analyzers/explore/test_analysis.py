@@ -20,7 +20,6 @@ from logparse.store import Store, open_store
 from tests.conftest import SAMPLES
 
 FIND_DB = SAMPLES / "miopen" / "gfx942130.HIP.fdb.txt"
-RESULTS = SAMPLES / "tunableop" / "tunableop_results0.csv"
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ CALL = (
     "--compute_type f32_r --algo_method index --solution_index {index} --activation_type none --any_stride "
     "--rotating 0 --cold_iters 0 --iters 0\n"
 )
-PLAIN = {"scaleA": "0", "scaleB": "0"}
 PRODUCTS: dict[str, tuple[str, dict[str, str], str, str]] = {
     "swizzled": ("bf16_r", {"swizzle_a": "1"}, "--scaleA 0 --scaleB 0 ", "--scaleA 0 --scaleB 0 --swizzleA "),
     "swizzled both": (

@@ -20,7 +20,6 @@ from logparse.model import GemmProblem, Problem, Solution
 from tests.waiting import wait_until
 
 TIMES = {"pick": 100.0, "fast": 50.0, "alike": 99.5, "slow": 900.0}
-FAULTS = ("crash", "hang", "raises", "wrong", "unwritten", "needs_memory", "poisons", "unsupported")
 
 
 def fake(*names: str) -> list[Solution]:

@@ -15,16 +15,11 @@ from analyzers.replay.replay import Options, experience_of, history, replay
 from analyzers.replay.results import measured, not_measured
 from analyzers.replay.trial import RaceTask, Task
 from analyzers.replay.worker import Handle
-from logparse.model import DEFAULT, Measurement, Problem, Solution, problem_from_text, solution_from_text
+from logparse.model import DEFAULT, Measurement, Problem, Solution, solution_from_text
 from tests.analyzers.replay.fakes import NAME
 from tests.analyzers.replay.problems import gemm, named, store_of
 
 OFFERED = [Solution("cudnn", f"eng{i // 10}_k2={i % 10}") for i in range(60)]
-HERE = {"device": "H", "cudnn_version": "91900"}
-CONV = problem_from_text(
-    "conv F spatial=2 in=32,64,1,56,56 k=64 filter=1,3,3 pad=0,1,1 stride=1,1,1 dilation=1,1,1 out=1,56,56 "
-    "groups=1 type=BF16,BF16,BF16 layout=NCHW,NCHW,NCHW cast=none,none,none bias=0 mode=convolution"
-)
 OTHER = gemm(99)
 
 

@@ -27,11 +27,6 @@ def problems(count: int) -> list[GemmProblem]:
     return [x for n in range(count) if isinstance(x := gemm(8 * n + 8), GemmProblem)]
 
 
-def timed(problem: GemmProblem, fast: float, slow: float) -> list[Measurement]:
-    pairs = ((FAST, fast), (SLOW, slow))
-    return [Measurement(problem=problem, solution=x, origin="replay", time_us=us) for x, us in pairs]
-
-
 def raced(store: Store, of: list[GemmProblem], environment: str = "5f0c") -> None:
     for problem in of:
         times = [
