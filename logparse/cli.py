@@ -29,6 +29,11 @@ app = typer.Typer(
     epilog="A first session: `logparse ingest hipblaslt_*.log *.fdb.txt tunableop_*.csv`, then `logparse recommend`.",
 )
 verb = partial(opt.verb, app)
+BACKENDS = "logparse.libraries.all_backends:BACKENDS"
+OVERRIDES = "logparse.libraries.override_formats:OVERRIDE_FORMATS"
+TARGETS = "analyzers.overrides.convert:TARGETS"
+EXPORTS = "analyzers.overrides.export:NAMES"
+"""Lists that hold the allowed values of options, as ``module:LIST``."""
 
 
 def _print_version(asked: bool) -> None:
@@ -216,7 +221,7 @@ def recommend(
 def replay(
     store: opt.Store = None,
     run: opt.Run = None,
-    backend: Annotated[str, choice("torch, cublaslt …", of=opt.BACKENDS, several=True, own=True)] = "torch",
+    backend: Annotated[str, choice("torch, cublaslt …", of=BACKENDS, several=True, own=True)] = "torch",
     device: Annotated[str | None, option("0,1 or cpu. [default: every GPU, else cpu]")] = None,
     engine: opt.Engine = "local",
     kind: Annotated[str | None, choice("gemm or conv.", of=("gemm", "conv"))] = None,
@@ -368,7 +373,7 @@ def lint(
     files: opt.Files,
     against: opt.Against = None,
     target: opt.Target = None,
-    as_format: Annotated[str | None, choice("Its format. [default: recognised]", "--as", of=opt.OVERRIDES)] = None,
+    as_format: Annotated[str | None, choice("Its format. [default: recognised]", "--as", of=OVERRIDES)] = None,
     rows: Annotated[bool, option("One row per row of the file, with its verdicts.", "--rows")] = False,
 ) -> Answer:
     """Check per row whether the library will read, match and honour it; exit code 3 on errors, 1 for another file."""
@@ -472,7 +477,7 @@ def merge(files: opt.Files, out: opt.Out = Path("merged"), gpus: opt.Gpus = 1) -
 @verb("logparse convert tunableop_results0.csv --to hipblaslt --out tuning")
 def convert(
     files: opt.Files,
-    to: Annotated[str, choice("tunableop, hipblaslt, aiter or rocblas.", of=opt.TARGETS)],
+    to: Annotated[str, choice("tunableop, hipblaslt, aiter or rocblas.", of=TARGETS)],
     target: opt.Target = None,
     same_build: Annotated[bool, option("Vouch for a device or build that no file states.", "--same-build")] = False,
     gpus: opt.Gpus = 1,
@@ -489,7 +494,7 @@ def convert(
 @verb("logparse export --as bench --kind gemm -n 50 --out problems")
 def export(
     tables: Annotated[opt.Words, argument("Tables of aiter, or for candidates any override files.")] = None,
-    as_: Annotated[str | None, choice("bench, driver, untuned, bundle or candidates.", "--as", of=opt.EXPORTS)] = None,
+    as_: Annotated[str | None, choice("bench, driver, untuned, bundle or candidates.", "--as", of=EXPORTS)] = None,
     portable: Annotated[bool, option("One table of these without indices of a library's build.", "--portable")] = False,
     store: opt.Store = None,
     run: opt.Run = None,

@@ -30,7 +30,8 @@ PROGRAM = ("logparse.cli", "logparse.api")
 def imports(path: Path, *, types: bool = False) -> frozenset[str]:
     """Return our own modules that a file imports, including imports inside functions.
 
-    Imports that only type checking needs count only with ``types``.
+    A text that names a module (``package.module`` or ``package.module:NAME``) counts, because it is there for an
+    import at the first use. Imports that only type checking needs count only with ``types``.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
@@ -40,8 +41,13 @@ def imports(path: Path, *, types: bool = False) -> frozenset[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+        elif isinstance(node, ast.ImportFrom):
+            package = path.parent.relative_to(ROOT).parts
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            module = ".".join((*above, *filter(None, [node.module])))
+            found |= {f"{module}.{alias.name}" for alias in node.names} | {module}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
+            found.add(node.value.partition(":")[0])
     return frozenset(name for name in found if name in MODULES)
 
 

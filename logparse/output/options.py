@@ -96,11 +96,6 @@ def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store"
     return open_store(store, create=create)
 
 
-BACKENDS = "logparse.libraries.all_backends:BACKENDS"
-OVERRIDES = "logparse.libraries.override_formats:OVERRIDE_FORMATS"
-TARGETS = "analyzers.overrides.convert:TARGETS"
-EXPORTS = "analyzers.overrides.export:NAMES"
-"""Lists that hold the allowed values of options, as ``module:LIST``."""
 _RUN = "a store (its latest run), STORE#RUN, a run's label, or log files."
 Text = str | None
 Words = list[str] | None
