@@ -5,8 +5,8 @@ of a solution that won against other solutions:
 
 | origin | the best time of a problem |
 |---|---|
-| aiter's tables, find-dbs, TunableOp's results | the fastest row: a tuner wrote it as the winner of its search |
-| replays, bench output, user tables, MIOpen's logs, TunableOp's verbose log | the fastest of two or more solutions |
+| rows that won a tuner's search, for example find-dbs (``kinds.format.Origin.winners``) | the fastest row |
+| other rows, for example replays and bench output | the fastest of two or more solutions |
 
 Best times come from the user's store and from the shipped table (``expected_times``). If both have a time of a problem,
 the store's time is used. Machines and library builds differ, so the shipped times of other problems are multiplied by a
@@ -28,7 +28,7 @@ from analyzers.evidence import expected_times
 from analyzers.evidence.expected import NEIGHBOURS, Calibration, Comparable, Floats, Ints
 from analyzers.evidence.families import Sized, sized
 from analyzers.evidence.joins import facts_of, timed
-from analyzers.evidence.origins import RACE, is_evidence
+from analyzers.evidence.origins import RACE, is_evidence, is_winner
 from analyzers.evidence.tables import Tables, cached_per_run
 from logparse.devices import device_of
 from logparse.model import TRIED
@@ -36,8 +36,6 @@ from logparse.target import Facts, arch
 
 COLUMNS = ("device", "problem", "time_us", "source")
 """Columns of best times. ``device`` is arch and CU count (``gfx942 304``). ``source`` names who measured."""
-TUNED = frozenset({"aiter", "find-db", "tunableop"})
-"""Origins whose files contain the winners of searches."""
 MOST = 4000
 """Largest number of measured problems kept per family.
 
@@ -167,11 +165,12 @@ def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.Data
     Times are left out if the device of their source is unknown.
     """
     rows = measurements[(is_evidence(measurements) | (measurements["origin"] == RACE)).to_numpy(dtype=bool)]
-    rows = timed(rows)[["source_id", "origin", "problem", "solution", "time_us"]]
-    keys = ["source_id", "origin", "problem"]
-    out = rows.groupby(keys, observed=True).agg(time_us=("time_us", "min"), solutions=("solution", "nunique"))
+    rows = timed(rows)
+    rows = rows[["source_id", "origin", "problem", "solution", "time_us"]].assign(winner=is_winner(rows))
+    by_problem = rows.groupby(["source_id", "origin", "problem"], observed=True)
+    out = by_problem.agg(time_us=("time_us", "min"), solutions=("solution", "nunique"), winner=("winner", "any"))
     out = out.reset_index()
-    return placed(out[out["origin"].isin(TUNED) | (out["solutions"] > 1)], facts)
+    return placed(out[out["winner"] | (out["solutions"] > 1)], facts)
 
 
 def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
@@ -247,7 +246,7 @@ def lone_times(tables: Tables) -> pd.DataFrame:
     won against other solutions.
     """
     rows = tables.measurements
-    chosen = (is_evidence(rows) | (rows["origin"] == RACE)) & ~rows["origin"].isin(TUNED)
+    chosen = (is_evidence(rows) | (rows["origin"] == RACE)) & ~is_winner(rows)
     rows = rows[chosen.to_numpy(dtype=bool)]
     tried = rows[rows["status"].isin(TRIED)].groupby(["source_id", "origin", "problem"], observed=True)["solution"]
     alone = tried.transform("nunique") == 1

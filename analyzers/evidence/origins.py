@@ -1,7 +1,8 @@
-"""Origins of measurements: who took the times, and whether the times are evidence in comparisons of picks.
+"""Origins of measurements: who took the times, whether the times are evidence in comparisons of picks, and whether
+each time won a tuner's search.
 
-A format declares its origins (``kinds.format.Origin``). ``ingest`` stores with each row whether it is evidence, so that
-no reader needs a list of formats.
+A format declares its origins (``kinds.format.Origin``). ``ingest`` stores what it states with each row, so that no
+reader needs a list of formats.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ EVIDENCE_BEFORE = frozenset(
 
 Add no name here: a format states it itself, and ``ingest`` stores it.
 """
+WINNERS_BEFORE = frozenset({"aiter", "find-db", "tunableop"})
+"""Origins whose rows won a tuner's search, in a store of an old version, which has no column ``winner``."""
 NO_LOGS_BEFORE = frozenset(
     {"replay", "table", "aiter", "tunableop-untuned", "tunableop-results", "hipblaslt-tuning-file"}
     | {"miopen-find-db", "miopen-perf-db"}
@@ -57,6 +60,15 @@ def is_evidence(measurements: pd.DataFrame) -> pd.Series[bool]:
     missing or the cell is empty, the row's origin decides.
     """
     return _stated(measurements, "evidence", measurements["origin"].isin(EVIDENCE_BEFORE))
+
+
+def is_winner(measurements: pd.DataFrame) -> pd.Series[bool]:
+    """Tell for each row whether a tuner wrote it as the winner of its search, so that its time is a best time.
+
+    The column ``winner`` of the view ``measurements`` states it. If the column is missing or the cell is empty, the
+    row's origin decides.
+    """
+    return _stated(measurements, "winner", measurements["origin"].isin(WINNERS_BEFORE))
 
 
 def is_job_log(sources: pd.DataFrame) -> pd.Series[bool]:

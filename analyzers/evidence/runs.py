@@ -188,7 +188,7 @@ A test checks that the findings are the same as with all columns.
 _MEASURED = f"""
     select source_id, run, origin, kind, problem, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, if(origin in {(CONFIRM, ACTION, HOST)}, samples_us, null) as samples_us, workspace_bytes, error,
-           ordinal, key_text, evidence
+           ordinal, key_text, evidence, winner
     from measurements where """
 _MEASUREMENTS = f"""
     {_MEASURED} origin <> 'find-db' or kind <> 'conv'

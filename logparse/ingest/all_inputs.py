@@ -139,6 +139,7 @@ def record(
         committed_at=time.time(),
         readable=True,
         evidence=None if evidence is None else tuple(evidence),
+        winners=None if evidence is None else (),
         job_log=False,
     )
     attempt.commit(row)

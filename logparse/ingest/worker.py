@@ -20,7 +20,7 @@ from logparse.ingest.process_of_file import UNKNOWN, Process, is_process
 from logparse.ingest.schedule import Ingested, JointTask, Several, Task
 from logparse.ingest.stream import StreamRead, Tally
 from logparse.libraries import FORMATS
-from logparse.libraries.kinds.format import UNITS, FileFormat, Format, Outcome, evidence_of
+from logparse.libraries.kinds.format import UNITS, FileFormat, Format, Outcome, stated_of
 from logparse.location import absolute
 from logparse.model import Fact, Reject
 from logparse.store import Store, open_store
@@ -222,7 +222,7 @@ class _Input:
         source = at.source_id or source_id(self.task.path, digest)
         ended = None if self.file.cut is None else _CUT
         row = replace(at, source_id=source, content_hash=digest, start=0, end=size, bytes=size, whole=True, ended=ended)
-        row = replace(row, format=format.name, evidence=evidence_of([format]), job_log=format.job_log)
+        row = replace(row, format=format.name, **stated_of([format]))
         return self._commit(attempt, replace(row, **asdict(self._process_of(pids))), tally)
 
     def _process_of(self, facts: set[str]) -> Process:
@@ -357,8 +357,7 @@ class _Input:
         ended = _CUT if self.file.cut is not None else ended
         values = asdict(tally.process() or self.task.process)
         names = set(tally.formats.split("+"))
-        formats = [format for format in self.formats if format.name in names]
-        values |= {"evidence": evidence_of(formats), "job_log": any(format.job_log for format in formats)}
+        values |= stated_of(format for format in self.formats if format.name in names)
         row = replace(at, format=tally.formats or FOREIGN, ended=ended, bytes=stream.bytes, **values)
         return self._commit(stream.attempt, row, tally)
 

@@ -115,6 +115,7 @@ class Commit:
     parts: tuple[str, ...] | None = None  # texts of ``digests.Part`` that hold its rows; None: not recorded
     readable: bool | None = None  # True: all its problems read back when written; None: earlier version
     evidence: tuple[str, ...] | None = None  # origins whose times are evidence; None: earlier version
+    winners: tuple[str, ...] | None = None  # origins whose rows won a tuner's search; None: earlier version
     job_log: bool | None = None  # True: its facts are about the job that wrote it; None: earlier version
 
 
@@ -127,7 +128,8 @@ FOREIGN = "foreign"
 COMMIT_SCHEMA = _columns(
     "text: attempt source_id run path format content_hash int: start end bytes lines splits "
     f"{' '.join(f'{unit}_lines' for unit in UNITS)} pid text: pid_from flag: tail whole texts: replaces text: ended "
-    f"flag: bench_output real: committed_at seconds texts: {RECORDED} flag: readable texts: evidence flag: job_log"
+    f"flag: bench_output real: committed_at seconds texts: {RECORDED} flag: readable texts: evidence winners flag: "
+    "job_log"
 ).with_metadata({"logparse_schema": str(SCHEMA_VERSION)})
 
 VIEWS: Mapping[str, str] = {
@@ -164,11 +166,12 @@ def live_commits(rows: Iterable[Commit]) -> list[Commit]:
 def commit_row(row: Commit) -> dict[str, Any]:
     out = {**vars(row)}
     units = out.pop("units")
-    out |= {"replaces": list(row.replaces), RECORDED: None if row.parts is None else list(row.parts)}
-    out["evidence"] = None if row.evidence is None else list(row.evidence)
+    out |= {name: None if out[name] is None else list(out[name]) for name in ("replaces", *_LISTS)}
     return out | {f"{unit}_lines": units.get(unit, 0) for unit in UNITS}
 
 
+_LISTS = (RECORDED, "evidence", "winners")
+"""Columns of lists that are null in rows of earlier versions."""
 _COMMIT_FIELDS = frozenset(f.name for f in fields(Commit))
 
 
@@ -176,6 +179,6 @@ def commit_from_row(row: dict[str, Any]) -> Commit:
     units: dict[Unit, int] = {unit: row[f"{unit}_lines"] for unit in UNITS}
     values = {k: v for k, v in row.items() if k in _COMMIT_FIELDS}
     values |= {"units": units, "replaces": tuple(row["replaces"] or ()), "format": row["format"].replace("_", "-")}
-    for name in (RECORDED, "evidence"):
+    for name in _LISTS:
         values[name] = None if row[name] is None else tuple(row[name])
     return Commit(**values)

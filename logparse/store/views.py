@@ -94,7 +94,8 @@ _VIEWS = {
     "conv_rows": _ROWS.format(t="convs", more=f", {CONV_SHAPE} as shape"),
     **links_sql("gemm_rows", "conv_rows"),
     "measurements": """
-        select s.source_id, s.run, t.* exclude (attempt), list_contains(s.evidence, t.origin) as evidence
+        select s.source_id, s.run, t.* exclude (attempt), list_contains(s.evidence, t.origin) as evidence,
+               list_contains(s.winners, t.origin) as winner
         from measurements_ t join commits_ s using (attempt)""",
     "solutions": """
         select distinct t.library, b.build, t.solution, t.name, t.kernel_name,

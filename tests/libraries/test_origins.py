@@ -1,4 +1,4 @@
-"""Each format states whether its times are evidence and whether its files are logs of the job.
+"""Each format states whether its times are evidence or won a search, and whether its files are logs of the job.
 
 A store keeps these statements. So no analyzer has a list of formats.
 """
@@ -10,9 +10,18 @@ from itertools import chain
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
-from analyzers.evidence.origins import EVIDENCE_BEFORE, NO_LOGS_BEFORE, is_evidence, is_job_log
+from analyzers.evidence.comparable import best_rows
+from analyzers.evidence.origins import (
+    EVIDENCE_BEFORE,
+    NO_LOGS_BEFORE,
+    WINNERS_BEFORE,
+    is_evidence,
+    is_job_log,
+    is_winner,
+)
 from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings
@@ -23,6 +32,8 @@ from logparse.libraries.kinds.format import Origin
 from logparse.libraries.kinds.table import Row, TableFormat, each_row
 from logparse.model import GemmProblem, Measurement, Record, Solution
 from logparse.store import Store, open_store
+from logparse.store.schema import RECORDED
+from tests.conftest import SAMPLES
 
 
 def test_every_origin_of_the_samples_is_declared_by_a_format(samples: Store) -> None:
@@ -43,9 +54,11 @@ def test_a_finding_names_formats_that_exist() -> None:
 
 
 def test_what_the_formats_state_is_stored_with_the_rows(samples: Store) -> None:
-    stated = {origin.name: origin.evidence for format in FORMATS for origin in format.origins}
-    rows = samples.query("select distinct origin, evidence from measurements")
-    assert dict(zip(rows["origin"], rows["evidence"], strict=True)) == {x: stated[x] for x in rows["origin"]}
+    origins = {origin.name: origin for format in FORMATS for origin in format.origins}
+    rows = samples.query("select distinct origin, evidence, winner from measurements")
+    assert len(rows) == rows["origin"].nunique()
+    for name, evidence, winner in rows.itertuples(index=False):
+        assert Origin(name, bool(evidence), bool(winner)) == origins[name]
     logs = {format.name: format.job_log for format in FORMATS} | {"foreign": False}
     sources = samples.query("select format, job_log from sources")
     for names, job_log in sources.itertuples(index=False):
@@ -85,6 +98,27 @@ def test_times_of_a_new_format_are_compared_if_it_states_that_they_are_evidence(
     assert list(rows["best"]) == (["mytuner:quick"] if evidence else [])
 
 
+@pytest.mark.parametrize("winners", [True, False])
+def test_a_lone_time_of_a_new_format_is_a_best_time_if_the_format_states_that_its_rows_won_a_search(
+    winners: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    format = TableFormat(
+        name="mytuner",
+        about="times",
+        columns=("kernel", "m", "n", "k", "us"),
+        begin=each_row(read_row),
+        origins=(Origin("mytuner", evidence=True, winners=winners),),
+    )
+    monkeypatch.setattr(worker, "FORMATS", (format,))
+    (tmp_path / "times.csv").write_text("kernel,m,n,k,us\nquick,64,32,16,5.5\n")
+    store = open_store(tmp_path / "store", create=True)
+    ingest([str(tmp_path / "times.csv")], store, run="r", jobs=1)
+    rows = tables_to_analyse(store).measurements
+    (source,) = rows["source_id"]
+    best = best_rows(rows, {source: {"arch": "gfx942", "cu_count": "304"}})
+    assert list(best["time_us"]) == ([5.5] if winners else [])
+
+
 def test_a_store_of_an_earlier_version_is_read_by_the_names_of_its_origins(tmp_path: Path) -> None:
     problem, solution = GemmProblem(m=1, n=2, k=3, batch_count=1), Solution("torch", "Default")
     store = open_store(tmp_path / "store", create=True)
@@ -93,8 +127,30 @@ def test_a_store_of_an_earlier_version_is_read_by_the_names_of_its_origins(tmp_p
     record(store, rows, run="r", name="old", format="aiter")
     found = store.measurements()
     assert found["evidence"].isna().all()
-    assert dict(zip(found["origin"], is_evidence(found), strict=True)) == {"aiter": True, "x": False}
-    assert "aiter" in EVIDENCE_BEFORE
+    assert found["winner"].isna().all()
+    for test in (is_evidence, is_winner):
+        assert dict(zip(found["origin"], test(found), strict=True)) == {"aiter": True, "x": False}
+    assert "aiter" in EVIDENCE_BEFORE & WINNERS_BEFORE
+
+
+def test_row_files_of_an_earlier_version_lack_the_columns_and_are_read(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", create=True)
+    ingest(
+        [str(SAMPLES / "tunableop" / "tunableop_results0.csv"), str(SAMPLES / "hipblaslt" / "bench_output.txt")], store
+    )
+    now = store.measurements()
+    assert set(is_winner(now)) == {True, False}
+    for path in (tmp_path / "store" / "sources").rglob("*.parquet"):
+        rows = pq.ParquetFile(path).read()
+        lacking = rows.drop_columns([RECORDED, "evidence", "winners", "job_log"])
+        pq.write_table(lacking.replace_schema_metadata(), path)
+    old = open_store(store.url)
+    found = old.measurements()
+    assert found[["evidence", "winner"]].isna().all(axis=None)
+    for test in (is_evidence, is_winner):
+        assert dict(zip(found["origin"], test(found), strict=True)) == dict(zip(now["origin"], test(now), strict=True))
+    assert old.sources()["job_log"].isna().all()
+    assert len(tables_to_analyse(old).measurements) == len(now)
 
 
 def test_a_source_that_states_nothing_is_a_log_by_its_format() -> None:

@@ -397,7 +397,7 @@ FORMAT = TableFormat(
     begin=_Table,
     rename=_renamed,
     fit="any",
-    origins=(Origin(ORIGIN, evidence=True),),
+    origins=(Origin(ORIGIN, evidence=True, winners=True),),
     seen="tables of nine generations; 0.1.7's own tuners run",
     example="gfx,cu_num,M,N,K,bias,dtype,…",
     gives="measurements; calls of untuned tables",

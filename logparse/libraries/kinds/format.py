@@ -129,10 +129,14 @@ class Origin:
 
     ``evidence`` is True if the times are measurements of named solutions, so that a pick can be compared with them.  It
     is False for kernel times of traces, choices without a time, and estimates.
+
+    ``winners`` is True if a tuner wrote each row as the winner of its search.  A single row then states a best time.
+    Rows of other origins do so only if at least two solutions were timed.
     """
 
     name: str
     evidence: bool
+    winners: bool = False
 
 
 @dataclass(frozen=True)
@@ -224,12 +228,18 @@ class FileFormat(Described):
 Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 
 
-def evidence_of(formats: Iterable[Format]) -> tuple[str, ...]:
-    """Return the names of the formats' origins whose times are evidence, sorted.
+def stated_of(formats: Iterable[Format]) -> dict[str, Any]:
+    """Return what formats state of their files' rows, as a commit keeps it.
 
-    A commit states these names of its rows.
+    ``evidence`` and ``winners`` are sorted names of origins.
     """
-    return tuple(sorted({origin.name for format in formats for origin in format.origins if origin.evidence}))
+    formats = tuple(formats)
+    origins = [origin for format in formats for origin in format.origins]
+    return {
+        "evidence": tuple(sorted({origin.name for origin in origins if origin.evidence})),
+        "winners": tuple(sorted({origin.name for origin in origins if origin.winners})),
+        "job_log": any(format.job_log for format in formats),
+    }
 
 
 @dataclass(frozen=True)

@@ -261,7 +261,7 @@ FORMAT = FileFormat(
     about="PyTorch TunableOp results CSV: the tuned winner of each GEMM",
     recognise=recognise,
     read=read,
-    origins=(Origin(ORIGIN, evidence=True),),
+    origins=(Origin(ORIGIN, evidence=True, winners=True),),
     order="of the rows of one key the first counts",
     seen="PyTorch 2.4 to 2.11, ROCm and CUDA",
     example="GemmTunableOp_BFloat16_TN,tn_…,Gemm_Hipblaslt_477479,0.0558656",

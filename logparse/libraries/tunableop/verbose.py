@@ -299,7 +299,7 @@ FORMAT = BlockFormat(
     about="PyTorch TunableOp verbose log: every candidate's time",
     markers=_MARKERS,
     begin=ranked(_MARKERS, _Reader),
-    origins=(Origin(ORIGIN, evidence=True), Origin(results.ORIGIN, evidence=True)),
+    origins=(Origin(ORIGIN, evidence=True), Origin(results.ORIGIN, evidence=True, winners=True)),
     order="a time has only its candidate's number, which the line before it explains",
     seen="PyTorch 2.3, 2.11 (CUDA), TheRock; others by source",
     example="├──tuning using warmup iters 0 …",
