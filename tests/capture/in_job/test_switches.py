@@ -256,6 +256,128 @@ def test_what_cannot_be_switched_is_refused_with_nothing_changed(name: str, net:
     assert look(model, optimizer) == before
 
 
+def held(how: Any) -> Any:
+    """Return a model whose weights another object of the job uses, too."""
+    net = Net()
+    net.held = SimpleNamespace(by=how(net))
+    return net
+
+
+@pytest.mark.parametrize(
+    ("name", "net", "why"),
+    [
+        ("channels_last", lambda: held(lambda net: net.images[0].weight.data.view(-1)), "the job holds a view of its"),
+        ("channels_last", lambda: held(lambda net: net.images[0].weight.detach().numpy()), "the job holds a view of"),
+        (
+            "padded_output",
+            lambda: held(lambda net: net.head(torch.ones(2, 8, requires_grad=True))),
+            "or a graph whose backward pass is st",
+        ),
+        ("channels_last", lambda: Net().share_memory(), "its parameters are shared with other processes"),
+        (
+            "padded_output",
+            lambda: held(lambda net: [net.head.weight.view_as(net.head.weight).grad_fn.next_functions[0][0]]),
+            "the job holds the nodes that accumulate its parameters' gradients",
+        ),
+    ],
+)
+def test_parameters_that_something_else_uses_are_refused(name: str, net: Any, why: str) -> None:
+    model = net()
+    before = [(id(x), models.shape_of(x)) for x in model.parameters()]
+    with pytest.raises(RefusedError, match=re.escape(why)):
+        made(name).on(Job([model], []))
+    assert [(id(x), models.shape_of(x)) for x in model.parameters()] == before
+
+
+class Grams(torch.optim.SGD):  # type: ignore[misc, name-defined]
+    """Optimizer that keeps a list of matrices of another size, as SOAP does."""
+
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for x in group["params"]:
+                self.state[x]["grams"] = [torch.eye(len(x))]
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adafactor, Grams, torch.optim.LBFGS])
+def test_state_of_another_size_cannot_be_padded(kind: Any) -> None:
+    net = torch.nn.Linear(4, 300)
+    optimizer = kind(net.parameters())
+
+    def loss() -> Any:
+        optimizer.zero_grad()
+        out = net(torch.randn(2, 4)).square().mean()
+        out.backward()
+        return out
+
+    loss()
+    optimizer.step(loss)
+    before = look_at_sizes(net, optimizer)
+    with pytest.raises(RefusedError, match=f"{kind.__name__} keeps tensors of another size than its parameters have"):
+        made("padded_output").on(Job([net], [optimizer]))
+    assert look_at_sizes(net, optimizer) == before
+
+
+def look_at_sizes(net: Any, optimizer: Any) -> Any:
+    return [
+        *(x.shape for x in net.parameters()),
+        *(x.shape for state in optimizer.state.values() for x in state.values() if torch.is_tensor(x)),
+    ]
+
+
+def test_padding_leaves_other_optimizers_alone() -> None:
+    net, other = torch.nn.Linear(4, 300), torch.nn.Linear(4, 5)
+    optimizer = torch.optim.Adafactor(other.parameters())
+    other(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    switch = made("padded_output")
+    switch.on(Job([net], [optimizer]))
+    assert len(net.weight) == 320
+    switch.off()
+
+
+def test_the_node_of_a_gradient_is_made_anew_and_hooks_of_the_parameter_stay() -> None:
+    """A loss of the job keeps the node that accumulated the gradient of the former size."""
+    net, seen = torch.nn.Linear(4, 300), []
+    net.weight.register_hook(lambda gradient: seen.append("before"))
+    net.weight.register_post_accumulate_grad_hook(lambda x: seen.append("after"))
+    losses = [net(torch.ones(2, 4)).sum()]
+    losses[0].backward()
+    switch = made("padded_output")
+    for _ in range(2):
+        switch.on(Job([net], []))
+        losses.append(net(torch.ones(2, 4)).sum())
+        losses[-1].backward()
+        assert net.weight.grad.shape == (320, 4)
+        switch.off()
+        losses.append(net(torch.ones(2, 4)).sum())
+        losses[-1].backward()
+        assert net.weight.grad.shape == (300, 4)
+    assert seen == ["before", "after"] * 5
+    assert torch.equal(net.weight.grad, torch.full((300, 4), 10.0))
+
+
+def test_a_graph_of_the_present_size_hinders_the_way_back() -> None:
+    net = torch.nn.Linear(4, 300)
+    switch = made("padded_output")
+    switch.on(Job([net], []))
+    assert switch.hinders() == ""
+    loss = net(torch.ones(2, 4, requires_grad=True)).sum()
+    assert "a graph whose backward pass is still to come" in switch.hinders()
+    assert "a graph" in several(switch).hinders()
+    loss.backward()
+    assert switch.hinders() == ""
+    switch.off()
+    assert switch.hinders() == ""
+
+
+def several(switch: Any) -> Several:
+    """Return several switches of which this one is on."""
+    found = Several([switch])
+    found._on.append(switch)
+    return found
+
+
 def test_of_several_none_is_on_where_one_is_refused() -> None:
     net, optimizer = trained()
     net.act = torch.nn.GELU()

@@ -6,10 +6,13 @@ from typing import Any, List, NamedTuple, Sequence
 
 
 class Job(NamedTuple):
-    """Objects that a switch may change: the job's outermost modules and its optimizers."""
+    """Objects that a switch may change: the job's outermost modules and its optimizers.
+
+    An optimizer that makes its first step while an action is on is then appended, because ``off`` must find its state.
+    """
 
     models: Sequence[Any]
-    optimizers: Sequence[Any]
+    optimizers: List[Any]
 
 
 class RefusedError(Exception):
@@ -39,6 +42,10 @@ class Switch:
     def off(self) -> None:
         """Take back everything that ``on`` has changed.  Do nothing if the switch is off."""
         raise NotImplementedError
+
+    def hinders(self) -> str:
+        """Tell why the job's next backward pass fails if the switch goes off now.  Return an empty text otherwise."""
+        return ""
 
     def disturbed(self) -> str:
         """Tell how the job itself has changed the switch's setting while the switch was on.
@@ -72,6 +79,10 @@ class Several(Switch):
         while self._on:
             self._on[-1].off()
             self._on.pop()
+
+    def hinders(self) -> str:
+        """Return the reason of the first part that has one."""
+        return next((why for x in self._on if (why := x.hinders())), "")
 
     def disturbed(self) -> str:
         """Return the reason of the first part that the job has disturbed."""

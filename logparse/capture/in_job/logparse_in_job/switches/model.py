@@ -20,6 +20,7 @@ Parameters are not copied.  The rows that ``padded_output`` adds are zeros, so `
 
 from __future__ import annotations
 
+import gc
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -58,6 +59,18 @@ def reshape(tensor: Any, to: Shape) -> None:
     if shape_of(tensor) == to:
         return
     tensor.data = _copy(tensor.detach(), to)
+
+
+def forget_accumulator(parameter: Any) -> None:
+    """Let the next graph make a new node that accumulates the parameter's gradient.
+
+    The present node lives as long as a loss of the job does, and refuses gradients of another size than at its time.
+    PyTorch drops the node if the data gets another type.
+    """
+    data = parameter.data
+    other = torch.float64 if data.dtype is not torch.float64 else torch.float32
+    parameter.data = torch.empty(0, dtype=other, device=data.device)
+    parameter.data = data
 
 
 def _copy(old: Any, to: Shape) -> Any:
@@ -119,8 +132,8 @@ class ModelSwitch(Switch):
     """Switch of a change that a function makes to each model.
 
     The function returns a text about the change for the user, or an empty text if it changed nothing.  ``touched``
-    returns the parameters of a model that get another layout or size.  ``refused`` is the reason if no model was
-    changed.
+    returns the parameters of a model that get another layout or size.  ``resizes`` is True if it is the size.
+    ``refused`` is the reason if no model was changed.
     """
 
     def __init__(
@@ -129,9 +142,11 @@ class ModelSwitch(Switch):
         refused: str,
         touched: Callable[[Any], Sequence[Any]] = lambda model: (),
         roundoff: float = 0.0,
+        resizes: bool = False,
     ) -> None:
         self._change, self._refused, self._touched = change, refused, touched
         self.roundoff = roundoff
+        self._resizes = resizes
         self._job: Optional[Job] = None
         self._looks: List[Tuple[_Looks, _Looks]] = []
         self._changed: List[_Tensor] = []
@@ -142,6 +157,10 @@ class ModelSwitch(Switch):
         _refuse_wrapped(modules)
         touched = list(dict.fromkeys(x for model in job.models for x in self._touched(model)))
         _refuse_shared(touched)
+        if self._resizes:
+            _refuse_other_sizes(touched, job.optimizers)
+            if self._job is None and not self.detail:  # once, because it takes long
+                _refuse_held_accumulators(touched)
         held = [(x, shape_of(x), [(y, shape_of(y)) for y in _beside(x, job.optimizers)]) for x in touched]
         looks = [_Looks(x) for x in modules]
         done: List[str] = []
@@ -154,6 +173,8 @@ class ModelSwitch(Switch):
             found = [_Tensor(x, was, shape_of(x), beside) for x, was, beside in held]
             self._changed = [x for x in found if x.before != x.after]
             for x in self._changed:
+                if x.before.size != x.after.size:
+                    forget_accumulator(x.parameter)
                 for tensor, _ in x.beside:
                     reshape(tensor, x.after)
             if not done:
@@ -174,7 +195,14 @@ class ModelSwitch(Switch):
             for tensor in list(_beside(x.parameter, job.optimizers)):
                 reshape(tensor, own.get(id(tensor), x.before))
             reshape(x.parameter, x.before)
+            if x.before.size != x.after.size:
+                forget_accumulator(x.parameter)
         self._looks, self._changed = [], []
+
+    def hinders(self) -> str:
+        """Tell whether a graph is still to be run backward that has a parameter's present size."""
+        resized = [x.parameter for x in self._changed if x.before.size != x.after.size]
+        return _IN_USE if any(map(_is_in_use, resized)) else ""
 
     def disturbed(self) -> str:
         """Tell whether the job has given a parameter another size or strides.  Return an empty text if it has not."""
@@ -203,10 +231,68 @@ def _refuse_wrapped(modules: Sequence[Any]) -> None:
 
 
 def _refuse_shared(parameters: Sequence[Any]) -> None:
-    """Refuse parameters that are views of one buffer, because other objects may have views of that buffer, too."""
+    """Refuse parameters whose memory other objects use, too.  These objects would keep the old memory.
+
+    Examples are views of one buffer, a view or a NumPy array that the job keeps, a graph before its backward pass, and
+    memory that several processes share.
+    """
     for x in parameters:
-        if x.untyped_storage().nbytes() != x.numel() * x.element_size():
+        storage = x.untyped_storage()
+        if storage.nbytes() != x.numel() * x.element_size():
             raise RefusedError("its parameters are parts of one buffer, of which others may hold views")
+        if storage.device.type == "cpu" and storage.is_shared():
+            raise RefusedError("its parameters are shared with other processes")
+        if _is_in_use(x):
+            raise RefusedError(_IN_USE)
+
+
+def _refuse_other_sizes(touched: Sequence[Any], optimizers: Sequence[Any]) -> None:
+    """Refuse parameters whose optimizer keeps sums over rows or all parameters in one vector (Adafactor, LBFGS).
+
+    Such state has no rows that could be added and dropped.
+    """
+    for optimizer in optimizers:
+        own = {id(x) for group in optimizer.param_groups for x in group["params"]}
+        if own.isdisjoint(map(id, touched)):
+            continue
+        for parameter, state in optimizer.state.items():
+            if any(x.numel() > 1 and x.shape != getattr(parameter, "shape", x.shape) for x in _tensors(state)):
+                raise RefusedError(f"{type(optimizer).__name__} keeps tensors of another size than its parameters have")
+
+
+def _tensors(state: Any) -> Iterator[Any]:
+    """Yield the tensors of an optimizer's state, also those in its lists and dicts."""
+    for x in state.values() if isinstance(state, dict) else state:
+        if torch.is_tensor(x):
+            yield x
+        elif isinstance(x, (list, tuple, dict)):
+            yield from _tensors(x)
+
+
+def _refuse_held_accumulators(parameters: Sequence[Any]) -> None:
+    """Refuse parameters whose node for gradients the job holds (Megatron does), because the node has hooks of the job.
+
+    ``forget_accumulator`` would lose these hooks.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        nodes = [x.view_as(x).grad_fn.next_functions[0][0] for x in parameters if x.requires_grad]
+    if any(x is not nodes for x in gc.get_referrers(*nodes)):
+        raise RefusedError("the job holds the nodes that accumulate its parameters' gradients")
+
+
+_IN_USE = "the job holds a view of its parameters, or a graph whose backward pass is still to come"
+
+
+def _is_in_use(parameter: Any) -> bool:
+    """Tell whether something else uses the memory of a parameter.
+
+    The number of uses by the parameter itself depends on the version of PyTorch, so it is read from another parameter.
+    """
+    count = getattr(torch._C, "_storage_Use_Count", None)  # PyTorch before 2.5 for CPUs has none
+    if count is None:
+        return False
+    used, usual = (count(x.untyped_storage()._cdata) for x in (parameter, torch.nn.Parameter(torch.empty(1))))
+    return bool(used > usual)
 
 
 # ------------------------------------------------------------------------------------------------------ the changes
@@ -274,7 +360,10 @@ KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
         _channels_last, "the model has no convolution whose weight is stored NCHW", _images
     ),
     "padded_output": lambda: ModelSwitch(
-        _padded_output, f"no linear layer has {_LEAST_OUTPUT} outputs or more that are no multiple of 64", _rows
+        _padded_output,
+        f"no linear layer has {_LEAST_OUTPUT} outputs or more that are no multiple of 64",
+        _rows,
+        resizes=True,
     ),
     "one_kernel_gelu": lambda: ModelSwitch(
         _counted(use_one_kernel_gelu, "GELU in one kernel", "GELUs in one kernel"), "no module writes GELU out"
