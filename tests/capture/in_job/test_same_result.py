@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -125,3 +128,116 @@ def test_an_error_of_the_model_comes_through_with_the_action_off() -> None:
         compare(model, (torch.randn(8, 64),), change)
     assert states == [True, False]
     assert not torch.nn.modules.module._global_forward_hooks
+
+
+class Remembers(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Model whose call draws random numbers of Python and NumPy, and changes its own attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.calls = torch.nn.Linear(8, 8), 0
+        self.seen, self.by_name, self.sizes = [0], {"calls": 0}, {0}
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        self.seen.append(self.calls)
+        self.by_name["calls"] = self.calls
+        self.sizes.add(self.calls)
+        self.last = x
+        self.mean = 0.9 * self.mean + x.detach().mean(0)
+        return self.layer(x) * (1 + self.calls + random.random() + float(np.random.rand()))
+
+
+def test_a_repeat_leaves_the_job_s_own_state_and_draws_the_same_numbers() -> None:
+    model = Remembers()
+    mean, own = model.mean, (random.getstate(), np.random.get_state()[1].tolist())
+    names, containers = set(vars(model)), (model.seen, model.by_name, model.sizes)
+    found = compare(model, (torch.randn(4, 8),), lambda on: None)
+    assert found.deviation == 0.0, "each repeat draws the same numbers and counts the same calls"
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == own
+    assert (model.calls, model.seen, model.by_name, model.sizes) == (0, [0], {"calls": 0}, {0})
+    assert all(x is y for x, y in zip(containers, (model.seen, model.by_name, model.sizes), strict=True))
+    assert set(vars(model)) == names
+    assert model.mean is mean
+    assert not mean.any()
+
+
+class Checkpointed(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.by = torch.nn.Linear(8, 8), 1.0
+        self.second = torch.nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        return torch.utils.checkpoint.checkpoint(self.second, self.first(x), use_reentrant=True) * self.by
+
+
+def test_checkpoints_that_forbid_gradients_of_a_repeat() -> None:
+    model = Checkpointed()
+    found = compare(model, (torch.randn(4, 8),), lambda on: None)
+    assert (found.is_same, found.how) == (True, "output")
+    found = compare(model, (torch.randn(4, 8),), lambda on: setattr(model, "by", 1.01 if on else 1.0))
+    assert not found.is_same
+    assert all(x.grad is None for x in model.parameters())
+
+
+class Functional(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Model that computes with its child's parameters, and never calls the child."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.child, self.other_order = torch.nn.Linear(64, 64, bias=False), False
+
+    def forward(self, x: Any) -> Any:
+        order = torch.randperm(64) if self.other_order else torch.arange(64)
+        return torch.nn.functional.linear(x[:, order], self.child.weight[:, order])
+
+
+def test_a_module_that_computes_with_its_child_s_parameters_is_rounded() -> None:
+    model = Functional()
+    found = compare(model, (torch.randn(8, 64),), lambda on: setattr(model, "other_order", on))
+    assert found.deviation > 0
+    assert found.is_same
+
+
+class Experts(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.by = torch.nn.Parameter(torch.randn(2, 64, 2048)), 1.0
+
+    def forward(self, x: Any) -> Any:
+        return torch.einsum("bk,ekn->ben", x, self.weight) * self.by
+
+
+def test_a_weight_of_several_matrices_sums_over_one_of_them() -> None:
+    model = Experts()
+    assert compare(model, (torch.randn(8, 64),), lambda on: None).allowed < 16 * 2048**0.5 * 2.0**-24
+
+
+def test_inputs_are_copied_with_tensors_in_objects_but_without_modules() -> None:
+    layer = torch.nn.Linear(3, 3)
+    computed = layer(torch.ones(2, 3))
+    batch = SimpleNamespace(x=computed, again=[computed], teacher=layer)
+    (copied,) = call_of(layer, (batch,), {}).args
+    assert copied.x is copied.again[0]
+    assert copied.x is not computed
+    assert (copied.x.is_leaf, copied.x.requires_grad) == (True, True)
+    assert torch.equal(copied.x, computed)
+    assert copied.teacher is layer
+
+
+def test_a_call_in_inference_mode_is_repeated_in_it() -> None:
+    class InPlace(torch.nn.Linear):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            seen.append(torch.is_inference_mode_enabled())
+            return super().forward(x.mul_(0.5))
+
+    seen: list[bool] = []
+    model = InPlace(3, 3)
+    with torch.inference_mode():
+        call = call_of(model, (torch.ones(2, 3),), {})
+    assert Comparison(call, 0.0).compare(lambda: None, lambda: None).how == "output"
+    assert seen
+    assert all(seen)

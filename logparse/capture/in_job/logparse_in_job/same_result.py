@@ -20,10 +20,13 @@ Two deviations are measured without the action: by rounding alone, and between t
 action computes the same if its deviation is at most ``ROUNDINGS`` times the larger of the two.  An action may declare
 that it changes more than rounding does (TF32, GELU by tanh).  Then u is at least the declared change.
 
-A repeat draws the same random numbers.  It leaves the generators, the buffers and the gradients of the job as they
-were.  Another repeat after the action proves that the action was taken back.  If the mask of dropout depends on the
-layout, even a correct action deviates.  So if an action deviates in training mode, everything is repeated in evaluation
-mode.
+A repeat draws the same random numbers (PyTorch's, Python's and NumPy's).  It leaves these generators, the buffers, the
+gradients and the modules' attributes as they were, including the items of lists, dicts and sets that are attributes.
+Other objects are not restored.  If the job's checkpoints forbid gradients of a repeat (``use_reentrant=True``), the
+output alone is compared.
+
+Another repeat after the action proves that the action was taken back.  If the mask of dropout depends on the layout,
+even a correct action deviates.  So if an action deviates in training mode, everything is repeated in evaluation mode.
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import random
+import sys
+from collections import OrderedDict
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -46,6 +52,7 @@ class Call(NamedTuple):
     args: Any
     kwargs: Any
     grad: bool
+    inference: bool
     autocast: Tuple[Tuple[str, Any], ...]
 
 
@@ -64,6 +71,10 @@ class Same(NamedTuple):
         return self.deviation <= self.allowed
 
 
+class IncomparableError(Exception):
+    """Error if repeats without the action already return no numbers, other sizes, or numbers that are not finite."""
+
+
 class NotRestoredError(Exception):
     """Error if a result after an action was switched off differs from the result before.
 
@@ -75,30 +86,43 @@ def call_of(module: Any, args: Any, kwargs: Any) -> Call:
     """Return the call that begins now, with a copy of its input."""
     types = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
     autocast = tuple((x, torch.get_autocast_dtype(x)) for x in types if torch.is_autocast_enabled(x))
-    grad = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
-    return Call(module, _copied(args), _copied(kwargs), grad, autocast)
+    inference = torch.is_inference_mode_enabled()
+    grad = torch.is_grad_enabled() and not inference
+    return Call(module, _copied(args), _copied(kwargs), grad, inference, autocast)
 
 
 def _copied(value: Any) -> Any:
-    """Copy a value so that the job does not share it.
+    """Copy a value so that the job does not share its tensors.  Modules in it are not copied.
 
-    A copied tensor has the same strides, and needs a gradient if the original does.
+    A copied tensor needs a gradient if the original does.  ``copy.deepcopy`` refuses tensors that the job has computed,
+    so it gets the copies of all tensors.
     """
-    if torch.is_tensor(value):
-        made = value.detach().clone()
-        return made.requires_grad_() if value.requires_grad else made
-    if type(value) in (list, tuple):
-        return type(value)(_copied(x) for x in value)
-    if isinstance(value, dict) and type(value) is dict:
-        return {name: _copied(x) for name, x in value.items()}
-    return copy.deepcopy(value)
+    made: Dict[int, Any] = {}
+    left, seen = [value], set()
+    while left:
+        x = left.pop()
+        if id(x) in seen:
+            continue
+        seen.add(id(x))
+        if isinstance(x, torch.Tensor):
+            twin = x.detach().clone()
+            made[id(x)] = twin.requires_grad_() if x.requires_grad else twin
+        elif isinstance(x, torch.nn.Module):
+            made[id(x)] = x
+        elif isinstance(x, dict):
+            left += x.values()
+        elif isinstance(x, (list, tuple)):
+            left += x
+        elif not isinstance(x, type) and hasattr(x, "__dict__"):
+            left += vars(x).values()
+    return copy.deepcopy(value, made)
 
 
 class Comparison:
     """Comparison of one call's results.  ``on`` and ``off`` switch the action.
 
     When ``compare`` returns or raises an error, the job's state is as it was before.  ``compare`` raises the errors of
-    the job's module, and NotRestoredError.
+    the job's module, IncomparableError and NotRestoredError.
     """
 
     def __init__(self, call: Call, roundoff: float) -> None:
@@ -123,6 +147,8 @@ class Comparison:
             plain = self._run()
             repeated = plain.deviation(self._run())
             rounded = plain.deviation(self._run(_Rounding(self._roundoff)))
+            if not math.isfinite(repeated + rounded):
+                raise IncomparableError("two calls without it return no finite numbers of the same sizes")
             try:
                 on()
                 deviation = plain.deviation(self._run())
@@ -136,19 +162,19 @@ class Comparison:
     def _run(self, rounding: Optional[_Rounding] = None) -> _Result:
         call = self._call
         with _as_it_was(call.module), contextlib.ExitStack() as modes:
+            modes.enter_context(torch.inference_mode(call.inference))
             for device, dtype in call.autocast:
                 modes.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=False))
             modes.enter_context(torch.set_grad_enabled(call.grad))
             if rounding is not None:
-                hook = torch.nn.modules.module.register_module_forward_hook(rounding)
-                modes.callback(hook.remove)
+                for hook in rounding.hooks():
+                    modes.callback(hook.remove)
             output = list(_numbers(call.module(*_copied(call.args), **_copied(call.kwargs))))
             parameters = [x for x in call.module.parameters() if x.requires_grad] if call.grad else []
             asked = [x for x in output if x.requires_grad] if parameters else []
             norms: List[float] = []
             if asked:
-                found = torch.autograd.grad(_random_sum(asked), parameters, allow_unused=True)
-                norms = [0.0 if x is None else float(x.float().norm()) for x in found]
+                norms = _norms(_random_sum(asked), parameters)
             return _Result([x.detach() for x in output], norms)
 
 
@@ -189,15 +215,49 @@ def _ratio(off: float, of: float) -> float:
     return math.sqrt(off / of) if of else 0.0 if off == 0 else math.inf
 
 
+def _norms(total: Any, parameters: List[Any]) -> List[float]:
+    """Return the norm of each parameter's gradient.
+
+    Return an empty list if the job's checkpoints (``use_reentrant=True``) forbid gradients that are not accumulated.
+    """
+    try:
+        found = torch.autograd.grad(total, parameters, allow_unused=True)
+    except RuntimeError as error:
+        if "use_reentrant" in str(error) or "Checkpointing is not compatible" in str(error):
+            return []
+        raise
+    return [0.0 if x is None else float(x.float().norm()) for x in found]
+
+
 class _Rounding:
-    """Hook that rounds the output of each innermost module at random."""
+    """Hooks that round the output of each innermost call of a module at random.
+
+    A call is innermost if the module calls no other module in it.  The module may have children all the same: a
+    scripted model calls them elsewhere, and a model may compute with their parameters alone.
+    """
 
     def __init__(self, roundoff: float) -> None:
         self._roundoff = roundoff
         self._generators: Dict[Any, Any] = {}
+        self._under_way: List[Any] = []  # [module, whether it has called no other one]
 
-    def __call__(self, module: Any, inputs: Any, output: Any) -> Any:
-        if module._modules:
+    def hooks(self) -> Iterator[Any]:
+        """Install the hooks.  Yield their handles."""
+        yield torch.nn.modules.module.register_module_forward_pre_hook(self._begins)
+        yield torch.nn.modules.module.register_module_forward_hook(self._ends)
+
+    def _begins(self, module: Any, inputs: Any) -> None:
+        for call in self._under_way:
+            call[1] = False
+        self._under_way.append([module, True])
+
+    def _ends(self, module: Any, inputs: Any, output: Any) -> Any:
+        is_innermost = True
+        while self._under_way:  # Calls that an exception left have no end
+            own, is_innermost = self._under_way.pop()
+            if own is module:
+                break
+        if not is_innermost:
             return None
         if torch.is_tensor(output):
             return self._rounded(module, output)
@@ -208,8 +268,7 @@ class _Rounding:
     def _rounded(self, module: Any, output: Any) -> Any:
         if not output.is_floating_point():
             return output
-        weight: Any = getattr(module, "weight", None)
-        summed = weight[0].numel() if torch.is_tensor(weight) and weight.dim() > 1 else 1
+        summed = max((_inputs(module, x) for x in module.parameters() if x.dim() > 1), default=1)
         sums = torch.finfo(torch.float32).eps / 2
         if output.is_cuda and output.dtype is torch.float32 and _in_tf32(module):
             sums = 2.0**-11
@@ -220,6 +279,16 @@ class _Rounding:
         noise = torch.empty(output.shape, dtype=torch.float32, device=output.device)
         noise.uniform_(-unit, unit, generator=generator)
         return (_wide(output) * (1 + noise)).to(output.dtype)
+
+
+def _inputs(module: Any, weight: Any) -> int:
+    """Return the number of products in each sum of a layer with this weight.
+
+    A weight with three dimensions that is no convolution's holds several matrices, for example one of each expert.
+    """
+    if weight.dim() > 2 and not isinstance(module, torch.nn.modules.conv._ConvNd):
+        return int(max(weight.shape[-2:]))
+    return int(weight.numel() // max(len(weight), 1))
 
 
 def _in_tf32(module: Any) -> bool:
@@ -255,9 +324,33 @@ def _random_sum(output: List[Any]) -> Any:
     return total
 
 
+class _Items:
+    """Items of a list, a dict or a set, which ``restore`` puts back.  Other objects have none."""
+
+    def __init__(self, container: Any) -> None:
+        self._container = container if type(container) in (list, dict, OrderedDict, set) else None
+        self._before: Any = None if self._container is None else self._container.copy()
+
+    def restore(self) -> None:
+        now, before = self._container, self._before
+        if isinstance(now, dict):
+            for name in [x for x in now if x not in before]:
+                del now[name]
+            now.update((name, value) for name, value in before.items() if now.get(name, now) is not value)
+        elif isinstance(now, list):
+            now[:] = before
+        elif isinstance(now, set):
+            now.clear()
+            now.update(before)
+
+
 @contextlib.contextmanager
 def _as_it_was(module: Any) -> Iterator[None]:
-    """Restore the generators, the buffers and the gradients at the end of the context."""
+    """Restore the generators, the buffers, the gradients and the attributes at the end of the context."""
+    python = random.getstate()
+    numpy: Any = getattr(sys.modules.get("numpy"), "random", None)
+    numpy_state = numpy.get_state() if numpy is not None else None
+    containers = [_Items(x) for one in module.modules() for x in (vars(one), *vars(one).values())]
     cpu = torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     buffers = [(x, x.detach().clone()) for x in module.buffers()]
@@ -265,6 +358,9 @@ def _as_it_was(module: Any) -> Iterator[None]:
     try:
         yield
     finally:
+        random.setstate(python)
+        if numpy is not None:
+            numpy.set_state(numpy_state)
         torch.set_rng_state(cpu)
         if cuda:
             torch.cuda.set_rng_state_all(cuda)
@@ -273,6 +369,8 @@ def _as_it_was(module: Any) -> Iterator[None]:
                 buffer.copy_(value)
         for parameter, gradient in gradients:
             parameter.grad = gradient
+        for items in containers:
+            items.restore()
 
 
 @contextlib.contextmanager
