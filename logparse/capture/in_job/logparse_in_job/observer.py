@@ -100,7 +100,7 @@ class Observer:
         self.record = Record(self.folder, alone=not self.traced)
         self.tracing = Tracing(self.record, self._series, self.traced, self.seconds, self._expected, self._window_ended)
         self._alive: Dict[Tuple[str, int], Any] = {}
-        self._pending: Optional[Tuple[str, str]] = None
+        self._pending: Optional[Callable[[], None]] = None
         self._unplain = 0
         self._turns: Any = None
         if not self.traced and "LOGPARSE_TURNS" in os.environ:
@@ -180,7 +180,7 @@ class Observer:
             return None
         if self._pending is not None:
             pending, self._pending = self._pending, None
-            self._move(*pending)
+            pending()
         calls = self._latest = here.calls
         calls.count += 1
         if self.trial is not None:
@@ -330,7 +330,7 @@ class Observer:
         if not self.traced or self.tracing.is_over:
             return
         if ordinary.in_backward():
-            self._pending = (sort, name)
+            self._pending = lambda: self._move(sort, name)
             return
         if threading.get_ident() != MAIN_THREAD and self.here.leaving is None:
             self.here.leaving = _Leaving(self)
@@ -347,9 +347,18 @@ class Observer:
         self._times_are_disturbed()
 
     def _try(self, sort: str, series: Series) -> None:
-        """At the end of a block of a trial, let the trial go on.  The next unit then begins with an idle GPU."""
-        if not self.trial.unit_ended(sort, series) or ordinary.is_capturing() or ordinary.in_backward():
+        """At the end of a block of a trial, let the trial go on.  The next unit then begins with an idle GPU.
+
+        If the unit ended within a backward pass, the trial goes on before the next call.
+        """
+        if not self.trial.unit_ended(sort, series) or ordinary.is_capturing():
             return
+        if ordinary.in_backward():
+            self._pending = lambda: self._go_on_trying(sort, series)
+        else:
+            self._go_on_trying(sort, series)
+
+    def _go_on_trying(self, sort: str, series: Series) -> None:
         self.trial.between(sort, series, self._times_until_now(series))
         self._times_are_disturbed()
 
