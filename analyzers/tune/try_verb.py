@@ -47,7 +47,7 @@ def _parts(x: Tried, word: str) -> Iterator[str]:
         "undecided": "not decided",
         "differs": "not offered",
         "refused": "not offered",
-        "broken": "breaks the job",
+        "broken": "the job failed while it was on",
         "not tried": "not tried",
     }[x.outcome]
     yield f"{said}: {x.why}" if x.why else said

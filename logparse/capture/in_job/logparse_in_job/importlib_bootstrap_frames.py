@@ -91,6 +91,16 @@ def around(
     return _with_code(call, codes)
 
 
+def following_method(kind: type, name: str) -> Callable[..., Any]:
+    """Make a method for a class that has no method of this name.  It calls the method that follows in the MRO."""
+
+    def method(self: Any, *args: Any) -> Any:
+        return getattr(super(kind, self), name)(*args)
+
+    method.__name__, method.__qualname__ = name, f"{kind.__qualname__}.{name}"
+    return without_our_frame(method)
+
+
 def _with_code(function: Any, codes: List[CodeType]) -> Callable[..., Any]:
     """Add the function's code to ``codes``, whose frames are removed from tracebacks.  Return the function."""
     codes.append(function.__code__)

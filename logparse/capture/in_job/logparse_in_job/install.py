@@ -8,12 +8,12 @@ import os
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from . import dynamo, ordinary
 from .by_time import ByTime
 from .guard import Guard
-from .importlib_bootstrap_frames import around, module_call
+from .importlib_bootstrap_frames import around, following_method, module_call
 from .module_frame import in_the_same_frame
 from .observer import Observer
 from .profiler import when_job_profiles
@@ -133,13 +133,26 @@ def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Call
 
 
 def _wrap_saving(found: Observer) -> None:
-    """Wrap the functions with which a job saves its state.
+    """Wrap the functions with which a job saves, loads or copies its state.  Note when the job forks.
 
-    So a trial can take back its changes before the job reads its state.
+    So a trial can take back its changes before.  ``copy`` and ``pickle`` read a module by ``__reduce_ex__``.
     """
-    begin = found.guard(lambda args, kwargs: found.trial.saved())
-    for holder, name in ((torch.nn.Module, "state_dict"), (torch, "save")):
-        setattr(holder, name, _around(found, getattr(holder, name), begin, lambda token, whole: None))
+
+    def begins(args: Any, kwargs: Any) -> None:
+        if found.trial is not None:
+            found.trial.saved(args[0] if args else None)
+
+    begin = found.guard(begins)
+    os.register_at_fork(before=lambda: begin((), {}))
+    if "__reduce_ex__" not in vars(torch.nn.Module):
+        torch.nn.Module.__reduce_ex__ = following_method(torch.nn.Module, "__reduce_ex__")
+    for holder, names in (
+        (torch.nn.Module, ("state_dict", "load_state_dict", "__reduce_ex__")),
+        (Optimizer, ("state_dict", "load_state_dict")),
+        (torch, ("save",)),
+    ):
+        for name in names:
+            setattr(holder, name, _around(found, getattr(holder, name), begin, lambda token, whole: None))
 
 
 def _wrap_functions(found: Observer) -> None:

@@ -16,8 +16,9 @@ an action cannot be switched         it is refused with the reason, and the next
 its result differs                   it ends as *differs*, and the next action is tried
 an exception leaves a module's call  the action is off before the job sees its own exception; the action is
 while it is on (also Ctrl-C)         *broken*, and nothing else is tried in this process
-the job takes a ``state_dict``, or   the action goes off first, and the block begins anew, so that a checkpoint
-saves something                      never holds a change of a trial
+the job forks, or saves, loads or    the action goes off first, and the block begins anew, so that a checkpoint, a copy
+copies state of its models           of a model and a process never hold a change of a trial
+it does so in another thread         the action is refused after the unit, because the main thread may be within a call
 the job sets it itself               the action is refused; the job's own setting stays
 the job compiles, captures a graph   the trial ends with that reason, because such code keeps what was there
 a rank is late, or ends              the trial ends in all ranks with a sentence (``ranks.py``)
@@ -37,7 +38,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set
 
 import torch
 
@@ -46,7 +47,7 @@ from .graphs import Graphs
 from .pairs import Comparison
 from .ranks import Alone, LateError, Ranks, Strangers
 from .record import rank_of_job, write_whole
-from .same_result import Call, NotRestoredError, Same, call_of
+from .same_result import Call, IncomparableError, NotRestoredError, Same, call_of
 from .same_result import Comparison as Results
 from .switches import fits, made
 from .switches.base import Job, RefusedError, Switch
@@ -118,12 +119,15 @@ class Trial:
         self._left: List[str] = list(plan["actions"])
         self._seconds, self._expected = float(plan["seconds"]), int(plan.get("expected", 0))
         self._floor, self._rows = float(plan["floor"]), list(plan.get("rows", []))
-        self._models: List[Any] = []
-        self._optimizers: List[Any] = []
+        self._models: Dict[int, Any] = {}
+        self._optimizers: Dict[int, Any] = {}
+        self._job = Job([], [])
         self._calls: Dict[int, Call] = {}
         self._wants_calls = False
         self._units_left = 0
         self._waits = 0
+        self._uncopied = ""
+        self._usual_errors: Set[type] = set()
         self._began_s = 0.0
         self._sort = ""
         self._series: Optional[Series] = None
@@ -145,32 +149,66 @@ class Trial:
         """Note that an outermost call of a module begins."""
         if self.over or not any(True for _ in module.parameters()):
             return
-        if not any(x() is module for x in self._models):
-            self._models.append(weakref.ref(module))
+        _remember(self._models, module)
         if self._wants_calls and id(module) not in self._calls and len(self._calls) < _MOST_CALLS:
             inner = module.module if type(module).__name__ == "DistributedDataParallel" else module
-            call = call_of(inner, args, kwargs)
+            try:
+                call = call_of(inner, args, kwargs)
+            except Exception as error:  # The copies are made by code of the job's own classes
+                self._uncopied = (
+                    f"the input of its calls cannot be copied, so no result can be compared: {_said(error)}"
+                )
+                return
             self._calls[id(module)] = call._replace(grad=False) if _is_sharded(inner) else call
 
     def stepped(self, optimizer: Any) -> None:
         """Note that an optimizer has made a step."""
-        if not self.over and not any(x() is optimizer for x in self._optimizers):
-            self._optimizers.append(weakref.ref(optimizer))
+        if not self.over and _remember(self._optimizers, optimizer) and self._on:
+            self._job.optimizers.append(optimizer)
 
     def failed(self, error: Optional[BaseException]) -> None:
         """Switch the action off, because an exception leaves an outermost call.
 
-        So nothing is switched any more when the job gets the exception.
+        So nothing is switched any more when the job gets the exception.  Some jobs end calls by exceptions of their
+        own, and so do the checkpoints of PyTorch.  A kind of exception that left a call without the action, too, is no
+        failure.
         """
         now = self._now
+        if not self._on and isinstance(error, Exception):
+            self._usual_errors.add(type(error))
+        if type(error) in self._usual_errors or type(error).__name__ == "_StopRecomputationError":
+            return
         if now is not None and self._on and self._off():
             now.end("broken", _said(error))
             self._end(f"{now.name} was on when the job raised {_said(error)}")
 
-    def saved(self) -> None:
-        """Switch the action off, because the job is about to read its whole state."""
-        if self._on and self._off():
+    def saved(self, of: Any = None) -> None:
+        """Switch the action off, because the job is about to read, copy or replace its state.
+
+        ``of`` is the module or optimizer with this state, or an object to be saved.  None is the whole process.  A
+        module that shares no parameter with the job's models is left alone, and so is a storage, which ``pickle`` saves
+        as part of another object.
+        """
+        if not self._on or self._switch is None or isinstance(of, (torch.UntypedStorage, torch.TypedStorage)):
+            return
+        if isinstance(of, torch.nn.Module) and not self._concerns(of):
+            return
+        if threading.current_thread() is not threading.main_thread():
+            if isinstance(of, (torch.nn.Module, torch.optim.Optimizer)):
+                self._problem = ["refused", "the job reads its state in another thread while it trains"]
+            return
+        why = self._switch.hinders()
+        if self._off():
             self._again = True
+            if why:
+                self._problem = ["refused", f"the job read its state while the action was on: {why}"]
+
+    def _concerns(self, module: Any) -> bool:
+        """Tell whether the module belongs to the models of the job, or has a parameter of them."""
+        if any(module is x for model in self._job.models for x in model.modules()):
+            return True
+        own = {id(x) for model in self._job.models for x in model.parameters()}
+        return any(id(x) in own for x in module.parameters())
 
     # ---------------------------------------------------------------------------------------------- between two units
 
@@ -253,7 +291,8 @@ class Trial:
                 now.comparison.add(said[0]["times"])
             if self._agains > _MOST_AGAIN:
                 self._give_up(
-                    "refused", "the job takes a state_dict, or saves something, in nearly every block of units"
+                    "refused",
+                    "the job takes a state_dict, saves or copies something, or forks, in nearly every block of units",
                 )
             elif now.comparison.done or late:
                 if self._off():
@@ -278,6 +317,8 @@ class Trial:
             return "the job has compiled its forward with torch.compile, and compiled code keeps what was there"
         if self._graphs.any:
             return "the job has captured a CUDA graph, which replays the kernels that were captured"
+        if self._uncopied:
+            return self._uncopied
         return self._ranks.hindrance if self._ranks is not None else ""
 
     def _start(self, late: bool, usual_us: float) -> None:
@@ -327,6 +368,8 @@ class Trial:
                 found.append(results.compare(self._switch_on, self._off_again))
             except RefusedError:
                 raise
+            except IncomparableError as why:
+                raise RefusedError(f"its result could not be compared: {why}") from why
             except NotRestoredError as why:
                 self._end(f"{self._tried[-1].name} could not be taken back: {why}")
                 raise RefusedError(str(why)) from why
@@ -365,17 +408,18 @@ class Trial:
 
     # -------------------------------------------------------------------------------------------------------- switching
 
-    def _job(self) -> Job:
-        models = [model for x in self._models if (model := x()) is not None]
-        return Job(models, [optimizer for x in self._optimizers if (optimizer := x()) is not None])
-
     def _switch_on(self) -> None:
         assert self._switch is not None
         assert self._now is not None
         self._on = self._now.name
         self._write()
+        models, optimizers = (
+            [x for y in list(of.values()) if (x := y()) is not None] for of in (self._models, self._optimizers)
+        )
+        self._job = Job(models, optimizers)
         try:
-            self._switch.on(self._job())
+            with torch.inference_mode(False):  # A tensor made in this mode could not be used outside of it
+                self._switch.on(self._job)
         except BaseException:
             self._off()
             raise
@@ -393,8 +437,9 @@ class Trial:
             return True
         name = self._on
         try:
-            self._switch.off()
-            self._on = ""
+            with torch.inference_mode(False):
+                self._switch.off()
+            self._on, self._job = "", Job([], [])
         except Exception as error:
             if self._now is not None:
                 self._now.end("broken", f"it could not be switched off: {_said(error)}")
@@ -453,6 +498,15 @@ class Trial:
                 "actions": [x.record() for x in self._tried],
             },
         )
+
+
+def _remember(known: Dict[int, Any], x: Any) -> bool:
+    """Keep a weak reference to an object until the job drops it.  Return True if the object was not known."""
+    key = id(x)
+    if key in known:
+        return False
+    known[key] = weakref.ref(x, lambda _: known.pop(key, None))
+    return True
 
 
 def _is_sharded(module: Any) -> bool:
