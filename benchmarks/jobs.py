@@ -313,20 +313,28 @@ class _Stages:
             raise RuntimeError(f"tune ended with {code}")
 
     def _tried(self) -> None:
-        """Let ``logparse try`` try the job's actions, as a user would.  Raises RuntimeError if it fails."""
+        """Try the job's actions as ``logparse try`` does.  The raw records of the trials are kept.
+
+        Raises RuntimeError if nothing was tried.
+        """
+        from analyzers.tune import in_the_job, try_verb
+        from analyzers.tune.starts import Starts
+        from logparse.libraries.own.job_trials import dump
+
+        def say(text: str) -> None:
+            self._said.append(text)
+            print(text, flush=True)
+
         row, tries = self._row, JOBS[self._row["job"]].tries
-        command = [sys.executable, "-m", "logparse", "try", "--format", "json", "--budget", f"{self._options.try_s}s"]
         environ = {**self._environ, "JOB_SECONDS": str(_TRIED_S)}
-        done = subprocess.run(
-            [*command, *tries, "--", *self._command],
-            env=environ, capture_output=True, text=True, check=False, timeout=_JOB_S,
-        )  # fmt: skip
-        row["tried_said"] = done.stderr.splitlines()[-60:]
-        print(done.stderr, flush=True)
-        if done.returncode or not done.stdout.strip():
-            raise RuntimeError(f"try ended with {done.returncode}: {done.stderr[-400:]}")
-        row["tried"] = json.loads(done.stdout)
+        asked = in_the_job.trial(tries, seconds=float(self._options.try_s))
+        found = in_the_job.try_in_the_job(self._command, environ, asked, Starts(), say)
+        self._said += try_verb.lines(found)
+        row["trials"] = [json.loads(dump(x)) for x in found.records]
+        row["tried"] = [try_verb.row(x, found.word) for x in found.tried]
         row |= {"applied_by": "hand", "actions": [], "others": list(tries)}
+        if not found.records:
+            raise RuntimeError(f"nothing was tried: {'; '.join(found.notes)}")
 
     def _as_if_tuned(self) -> None:
         """Do the first stages of ``tune`` on a CPU, whose operators are used in place of kernels."""

@@ -33,11 +33,12 @@ from logparse.capture.in_job.logparse_in_job.signed_rank import Interval, interv
 from logparse.libraries.own.job_trials import TRIAL, Record, Seen, seen_of
 
 Outcome: TypeAlias = Literal[
-    "measured", "faster once", "not faster", "undecided", "differs", "refused", "broken", "not tried"
+    "measured", "faster once", "not faster", "within noise", "undecided", "differs", "refused", "broken", "not tried"
 ]
 """Outcome of the trials of an action.
 
 * ``measured``: faster by more than the floor in two processes.
+* ``within noise``: as many pairs as a trial takes, and the interval still holds both a gain beyond the floor and none.
 * ``undecided``: too few pairs to tell.
 * ``differs``: the job computes something else with the action.
 """
@@ -126,7 +127,7 @@ class Tried:
             return "measured" if agree >= AGREE else "faster once"
         if found.low > math.log1p(-self.floor) or is_decided(found, self.floor):
             return "not faster"
-        return "undecided" if len(self.pairs) < LOOKS[-1] else "not faster"
+        return "undecided" if len(self.pairs) < LOOKS[-1] else "within noise"
 
     @property
     def is_known(self) -> bool:
@@ -169,7 +170,7 @@ def _sorted(names: Iterable[str], seen: Sequence[Seen], floor: float) -> list[Tr
 
 
 _ORDER: Sequence[Outcome] = (
-    "measured", "faster once", "undecided", "not faster", "differs", "refused", "broken", "not tried",
+    "measured", "faster once", "undecided", "within noise", "not faster", "differs", "refused", "broken", "not tried",
 )  # fmt: skip
 
 

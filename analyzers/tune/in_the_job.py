@@ -97,7 +97,9 @@ def trial(actions: Sequence[str], **more: object) -> Trial:
     at_start = {x.strip("`"): why for x, why in AT_START}
     for name in actions:
         if name in at_start:
-            raise UsageError(f"{name} cannot be tried in a running job: {at_start[name]}. `logparse tune` compares starts")
+            raise UsageError(
+                f"{name} cannot be tried in a running job: {at_start[name]}. `logparse tune` compares starts"
+            )
         one_of("ACTION", name, NAMES)
     if not actions:
         raise UsageError(f"name at least one action: {', '.join(NAMES)}")

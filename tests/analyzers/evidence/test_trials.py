@@ -34,7 +34,7 @@ def seen(ratio: float, pairs: int = 16, noise: float = 0.01, control: float = 0.
         ([seen(0.9, noise=0.5)], "undecided"),
         ([seen(0.75, pairs=5, ended="units")], "undecided"),
         ([seen(0.75, pairs=5), seen(0.75, pairs=5, seed=1)], "measured"),
-        ([seen(1.0, pairs=64, noise=0.3)], "not faster"),
+        ([seen(1.0, pairs=64, noise=0.3)], "within noise"),
         ([Seen("channels_last", "refused", "why not")], "refused"),
         ([seen(0.75), Seen("channels_last", "broken", "OutOfMemoryError")], "broken"),
         ([], "not tried"),
