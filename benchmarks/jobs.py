@@ -37,6 +37,9 @@ truth (``tried.py``).  Nothing is traced or replayed.  A job then takes two to t
 
     python benchmarks/jobs.py --tried --wheels wheels --budget 570 --truth-s 30 --results OUT
 
+``--observed`` tests what the observer of ``capture --trace`` costs: the unchanged program takes turns with the observed
+one.  The first half of the turns, in which the observer records its windows, does not count.
+
 The truth is *faster* if the 95 % interval of the change says so and reaches beyond 1 %, and *slower* likewise.
 "verified" and "faster, not as promised" are right if the truth is faster. "took effect, not faster" and "had no effect"
 are right if it is the same or slower.  If the interval holds both 0 and changes beyond 4 %, the measured change
@@ -208,6 +211,11 @@ class _Stages:
             yield "foretold"
             if self._options.truth_s:
                 yield from self._truths()
+            return
+        if self._options.observed:
+            yield from self._truths()
+            row["traces"] = len(list(self._folder.glob("observed/trace_*.json.gz")))
+            yield "observed"
             return
         if self._options.tried:
             self._tried()
@@ -434,7 +442,13 @@ class _Stages:
         from logparse.capture import with_overrides
 
         sides: dict[str, tuple[Sequence[str], Mapping[str, str]]] = {"before": (self._command, self._environ)}
-        if self._options.tried:
+        if self._options.observed:
+            (self._folder / "observed").mkdir()
+            seen = with_overrides.with_torch(self._environ, with_overrides.UNITS_FILE)
+            seen |= {"LOGPARSE_TRACE_DIR": str(self._folder / "observed"), "LOGPARSE_TRACE_UNITS": "2"}
+            sides["observed"] = (self._command, seen)
+            self._row["others"] = []
+        elif self._options.tried:
             by_hand = str(PROGRAMS / "by_hand.py")
             for name in self._row["others"]:
                 names = ",".join(parts_of(name))
@@ -673,7 +687,9 @@ def all_jobs(
         place.mkdir(exist_ok=options.again)
         with devices.taken(2 if options.smoke else JOBS[name].gpus) as visible:
             left = min(deadline - time.monotonic(), _JOB_S)
-            if left < (_LEAST_S / 2 if options.steps or options.again or options.tried else _LEAST_S):
+            if left < (
+                _LEAST_S / 2 if options.steps or options.again or options.tried or options.observed else _LEAST_S
+            ):
                 keep(name, {"job": name, "failed": f"not begun: {max(left, 0):.0f} s of the budget were left"})
                 return
             print(f"{name} on {visible}: begun", flush=True)
@@ -704,7 +720,7 @@ def _watched(
     words = ["--job", name, "--folder", str(folder.resolve()), "--replay", str(options.replay)]
     words += ["--truth-s", str(options.truth_s), "--truth-copies", str(options.truth_copies)]
     words += ["--try-s", str(options.try_s)]
-    words += [f"--{name}" for name in ("smoke", "steps", "again", "tried") if getattr(options, name)]
+    words += [f"--{name}" for name in ("smoke", "steps", "again", "tried", "observed") if getattr(options, name)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": visible, "PYTHONPATH": path}
     begun, seen = time.monotonic(), ""
@@ -767,6 +783,12 @@ def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
 
 
 def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
+    if "observed" in row.get("truth", {}):
+        late = {
+            side: [{**run, "turns_us": run["turns_us"][len(run["turns_us"]) // 2 :]} for run in runs]
+            for side, runs in row["truth"].items()
+        }
+        return {**row, "truth_said": truth({"truth": late}, "observed"), "direction": "no claim"}
     if "tried" in row:
         truths = {side: truth(row, side) for side in row.get("truth", {}) if side != "before"}
         return {**row, "compared": tried.comparisons(row, truths)}
@@ -894,6 +916,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=3600.0, help="seconds of all")
     parser.add_argument("--replay", type=float, default=20.0, help="seconds of each job's replay")
     parser.add_argument("--tried", action="store_true", help="only what `logparse try` says, and whether it is true")
+    parser.add_argument("--observed", action="store_true", help="only what the observer costs")
     parser.add_argument("--try-s", type=int, default=40, help="seconds of trials in each start of a job")
     parser.add_argument("--truth-s", type=float, default=45.0, help="seconds of each job's turns for the truth")
     parser.add_argument("--truth-copies", type=int, default=5, help="runs of each side, as far as they fit")
@@ -938,7 +961,13 @@ def _path(record: Mapping[str, Any], options: argparse.Namespace) -> Path:
 def _ran(options: argparse.Namespace) -> tuple[dict[str, Any], Path]:
     names, begun = _chosen(options), time.monotonic()
     record: dict[str, Any] = {
-        "record": "tried" if options.tried else "steps" if options.steps else "jobs",
+        "record": "observed"
+        if options.observed
+        else "tried"
+        if options.tried
+        else "steps"
+        if options.steps
+        else "jobs",
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "smoke": options.smoke,
         "environment": _environment(options.smoke),

@@ -10,8 +10,8 @@ truth     the program's own clock, in starts with the action and starts without 
           the action is applied by hand before the first step (``job_programs/by_hand.py``)
 ========  ==========================================================================================================
 
-The two agree if the intervals overlap.  They contradict each other if one side is a gain, the other a loss, and either
-is beyond ``WRONG``.
+The two agree if the intervals overlap.  They contradict each other if they do not agree, one is a gain, the other a
+loss, and either is beyond ``WRONG``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _compared(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[
         out["agree"] = ratio[1] <= real[2] and real[1] <= ratio[2]
         out["within"] = real[1] <= ratio[0] <= real[2] or ratio[1] <= real[0] <= ratio[2]
         changes = ratio[0] - 1, real[0] - 1
-        out["contradict"] = changes[0] * changes[1] < 0 and max(map(abs, changes)) > WRONG
+        out["contradict"] = not out["agree"] and changes[0] * changes[1] < 0 and max(map(abs, changes)) > WRONG
     return out
 
 
