@@ -1,7 +1,6 @@
 """Compare machines: the target (the machine that will read the overrides) and the machine of a measurement.
 
-A time from another device is left out.  A time from another library build may rank findings, but never becomes an
-override.
+A time from another device is left out.  ``libraries/builds.py`` compares the builds of the libraries.
 """
 
 from __future__ import annotations
@@ -12,27 +11,10 @@ from itertools import combinations
 from typing import TypeAlias
 
 from logparse.model import FACTS
-from logparse.quoting import file_name
 
 Facts: TypeAlias = Mapping[str, str]
 Device: TypeAlias = str
 """Text of arch and CU count from the facts of a file.  It is empty if the file states neither."""
-
-BUILD: Mapping[str, tuple[str, ...]] = {
-    "hipblaslt": ("hipblaslt_revision", "hipblaslt_version"),
-    "rocblas": ("rocblas_version",),
-    "cublaslt": ("cublaslt_version",),
-    "cudnn": ("cudnn_version",),
-    "miopen": ("miopen_version",),
-    "torch": ("pytorch_version",),
-}
-"""Facts that identify a library's build, the most specific first.
-
-The first fact that both machines have decides whether the builds are equal.
-"""
-
-BY_NAME = frozenset({"miopen", "torch"})
-"""Libraries whose solution ids are names.  The names mean the same in every build."""
 
 
 def arch(facts: Facts) -> str | None:
@@ -154,40 +136,6 @@ def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tup
     }
 
 
-def same_build(one: Facts, other: Facts, library: str) -> bool | None:
-    """Tell whether both machines have the same build of ``library``.  Return None if it is unknown.
-
-    The revision may be empty on both sides (Debian's hipBLASLt).  Then it distinguishes nothing, so the version
-    decides.
-    """
-    for name in BUILD.get(library, ()):
-        if name in one and name in other and (one[name] or other[name]):
-            return one[name] == other[name]
-    return None
-
-
-def comparable(one: Facts, other: Facts, library: str) -> bool | None:
-    """Tell whether a solution id of ``library`` means the same on both machines, and whether the machines have the same
-    device.
-
-    Return None if it is unknown.  The build does not matter for a library whose ids are names (``BY_NAME``).
-    """
-    device = same_device(one, other)
-    build = True if library in BY_NAME else same_build(one, other, library)
-    if device is False or build is False:
-        return False
-    return None if device is None or build is None else True
-
-
-def serves(measured: Facts, target: Facts, library: str) -> bool | None:
-    """Tell whether a time measured on one machine may become an override on the target.
-
-    It may if the device is the same, and the library build is the same if both state it.  Return None if the device, or
-    the build that gives an index its meaning, is unknown on either side.
-    """
-    return False if same_build(measured, target, library) is False else comparable(measured, target, library)
-
-
 def machine(facts: Facts) -> dict[str, str]:
     """Return the facts that identify a machine and its libraries.  Facts about one file or process are left out."""
     return {name: x for name, x in facts.items() if name != "pid" and (name in FACTS or name.startswith("validator:"))}
@@ -215,14 +163,3 @@ def seen_by(gpus: int, facts: Facts) -> dict[str, str]:
     The number is the argument if it is above 1, else the number in the facts, else 1.
     """
     return {"gpus": "1", **facts} | ({"gpus": str(gpus)} if gpus > 1 else {})
-
-
-def folder(facts: Facts) -> str:
-    """Return a folder name for a target, made of device and library builds: ``gfx942-304cu-hipblaslt-1201``."""
-    if not facts:
-        return "no-target"
-    words = [arch(facts) or "unknown-arch", f"{facts['cu_count']}cu" if "cu_count" in facts else ""]
-    for library, names in BUILD.items():
-        known = next((facts[name] for name in names if name in facts), None)
-        words.append(f"{library}-{known}" if known else "")
-    return file_name("-".join(filter(None, words)))

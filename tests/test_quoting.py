@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logparse.errors import EmissionError
+from logparse.libraries.builds import folder
 from logparse.libraries.kinds.format import Emission
 from logparse.model import ConvProblem, Fact, Kernel, Measurement, Solution, fault, problem_from_text
 from logparse.quoting import (
@@ -42,7 +43,6 @@ from logparse.quoting import (
     sql_name,
     sql_text,
 )
-from logparse.target import folder
 from tests.analyzers.example import gemm
 from tests.test_hostile import BLIND, LINES, SHELLS
 

@@ -17,12 +17,13 @@ from analyzers.evidence.tables import Tables
 from logparse.groups import in_groups
 from logparse.lazy import duckdb, pd
 from logparse.libraries import FORMATS
+from logparse.libraries.builds import BUILDS, ids_are_names, same_build
 from logparse.libraries.hipblaslt.tuning_rules import work_of
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
 from logparse.links import linked
 from logparse.model import Problem, problem_from_text
 from logparse.store.database import shared_database
-from logparse.target import BUILD, BY_NAME, Facts, arch, same_build, same_device
+from logparse.target import Facts, arch, same_device
 
 State = Literal["slower", "faster", "changed", "same", "new", "vanished", "unknown"]
 STATES: tuple[State, ...] = ("slower", "faster", "changed", "new", "vanished", "unknown", "same")
@@ -204,7 +205,7 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
     _leave_open(con)
     for name in "ab":  # The registered tables are as large as the result, so their memory is freed.
         con.unregister(name)
-    builds = tuple(x for x in BUILD if x not in BY_NAME and same_build(one.machine, two.machine, x) is False)
+    builds = tuple(x for x in BUILDS if not ids_are_names(x) and same_build(one.machine, two.machine, x) is False)
     return Diff(one.run, two.run, fail_on, con, _devices(one.machine, two.machine), floor_us, builds)
 
 

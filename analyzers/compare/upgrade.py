@@ -11,11 +11,12 @@ from analyzers.evidence.joins import against_default
 from analyzers.evidence.statistics.intervals import TIE
 from analyzers.evidence.tables import Tables
 from analyzers.overrides.lint import by_name, facts_of_run
+from logparse.libraries.builds import ids_are_names, same_build
 from logparse.libraries.kinds.override_format import OverrideFile
 from logparse.libraries.kinds.reading import Row
 from logparse.links import may_be
 from logparse.model import problem_from_text
-from logparse.target import BY_NAME, Facts, same_build, same_device
+from logparse.target import Facts, same_device
 
 Decision = Literal["keep", "re-measure", "drop"]
 
@@ -79,7 +80,7 @@ def _decision(
     name = row.solution.text if row.solution else ""
     gains = [1 / ratios[x, name] - 1 for x in calls if (x, name) in ratios]
     device, build = same_device(file.facts, facts), same_build(file.facts, facts, library)
-    stale = library not in BY_NAME and build is not True
+    stale = not ids_are_names(library) and build is not True
     if gains and not stale:
         best = max(gains)
         gain = f"measured in the new run: {best:+.1%} against the default"
@@ -89,4 +90,4 @@ def _decision(
     if stale:
         what = f"another build of {library}" if build is False else f"an unknown build of {library}"
         return "re-measure", f"the new run is of {what}, where the index may be another kernel"
-    return "keep", "same build" if library not in BY_NAME else "a name, which means the same in every build"
+    return "keep", "same build" if not ids_are_names(library) else "a name, which means the same in every build"

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.tables import Settings
+from logparse.libraries.builds import serves
 from logparse.libraries.tunableop.signature import untunable
 from logparse.model import DEFAULT, ConvProblem, Override, Problem, Solution
-from logparse.target import Facts, machine, serves
+from logparse.target import Facts, machine
 
 MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
 BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)

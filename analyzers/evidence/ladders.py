@@ -17,9 +17,10 @@ from analyzers.evidence.action_times import of_one_environment
 from analyzers.evidence.joins import calls_by_problem, facts_of, is_default, not_elsewhere, timed
 from analyzers.evidence.origins import ACTION, CONFIRM, RACE
 from analyzers.evidence.tables import Settings, Tables, cached_per_run
+from logparse.libraries.builds import serves
 from logparse.model import GemmProblem, Override, Problem, problem_from_text, solution_from_text
 from logparse.roofline import resized
-from logparse.target import Facts, serves
+from logparse.target import Facts
 from logparse.text import counted
 
 LIBRARY = "hipblaslt"

@@ -19,8 +19,9 @@ from analyzers.evidence.cells import count_of, text_of
 from analyzers.evidence.joins import timed
 from analyzers.evidence.tables import Tables
 from logparse.lazy import pd
+from logparse.libraries.builds import same_build
 from logparse.model import Advise, ConvProblem, Evidence, Finding, Override, UseRows, solution_from_text
-from logparse.target import Facts, same_build, same_device
+from logparse.target import Facts, same_device
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:

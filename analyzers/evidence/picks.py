@@ -19,9 +19,10 @@ from analyzers.evidence.comparison import BASES, BY_DEFAULT, INCOMPARABLE, MEASU
 from analyzers.evidence.confirmations import blocks_of
 from analyzers.evidence.origins import CONFIRM, RACE, is_evidence
 from analyzers.evidence.tables import Settings, Tables, cached_per_run, reading
+from logparse.libraries.builds import comparable
 from logparse.model import TRIED, solution_from_text
 from logparse.store.rules import LOGGED, counted_as_sql, picks_sql
-from logparse.target import Facts, comparable, device_of_file, different_devices, same_device
+from logparse.target import Facts, device_of_file, different_devices, same_device
 
 SILENT, UNCALLED = "", "-"
 """Values of the column ``log`` in rows whose pick no log names.

@@ -35,6 +35,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import traced_calls
 from logparse.devices import device_of
+from logparse.libraries.builds import serves
 from logparse.model import (
     Advise,
     ConvProblem,
@@ -46,7 +47,7 @@ from logparse.model import (
     problem_from_text,
     solution_from_text,
 )
-from logparse.target import Facts, arch, machine, same_device, serves
+from logparse.target import Facts, arch, machine, same_device
 from logparse.text import counted, duration
 
 NAME = "slow-wrw"

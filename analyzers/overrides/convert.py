@@ -28,12 +28,13 @@ from analyzers.overrides.write import Made, left_out_lines, readable, together
 from logparse.errors import InputError
 from logparse.groups import in_groups
 from logparse.ingest.input_file import InputFile
+from logparse.libraries.builds import serves
 from logparse.libraries.kinds.format import Writer
 from logparse.libraries.kinds.override_format import Conversion, OverrideFormat
 from logparse.libraries.override_formats import OVERRIDE_FORMATS
 from logparse.libraries.tunableop import validators
 from logparse.model import Fact, Measurement, Override, Record, Solution, SolutionName
-from logparse.target import Facts, machine, same_value, seen_by, serves
+from logparse.target import Facts, machine, same_value, seen_by
 from logparse.text import counted
 
 TARGETS = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORMATS if x.conversion and x.writer}

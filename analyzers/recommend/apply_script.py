@@ -20,11 +20,12 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from logparse.libraries.builds import facts_of_build
 from logparse.libraries.kinds.format import Emission, settings
 from logparse.libraries.tunableop.results import FILE_NAME as TUNABLEOP
 from logparse.model import Override
 from logparse.quoting import Shell, asset, filled, joined, printable, shell_comment, shell_data, shell_word
-from logparse.target import BUILD, Facts, arch
+from logparse.target import Facts, arch
 
 NAME = "apply.sh"
 _TEMPLATE = Path(__file__).with_name("assets") / f"{NAME}.in"
@@ -39,7 +40,7 @@ def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Fac
     """
     tunable = any(file.name.startswith(TUNABLEOP) for file in files)
     libraries = {x.solution.library for x in overrides} - {"torch"} | ({"torch"} if tunable else set())
-    names = [*_DEVICE, *(name for library in sorted(libraries) for name in BUILD.get(library, ()))]
+    names = [*_DEVICE, *(name for library in sorted(libraries) for name in facts_of_build(library))]
     names += [name for name in sorted(target) if tunable and name.startswith("validator:")]
     out = {name: target[name] for name in dict.fromkeys(names) if target.get(name)}
     if "arch" in out:

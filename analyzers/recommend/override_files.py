@@ -18,12 +18,13 @@ from analyzers.recommend.apply_script import script as apply_script
 from analyzers.recommend.files_action import to_write
 from analyzers.recommend.ranking import Recommendation, to_search
 from logparse.errors import EmissionError
+from logparse.libraries.builds import folder, serves
 from logparse.libraries.hipblaslt import bench
 from logparse.libraries.kinds.format import Emission, Writer
 from logparse.libraries.miopen import driver
 from logparse.model import ConvProblem, Finding, GemmProblem, Override, Problem
 from logparse.quoting import Shell, asset, filled, joined, shell_word
-from logparse.target import Facts, arch, folder, same_device, seen_by, serves
+from logparse.target import Facts, arch, same_device, seen_by
 from logparse.text import counted
 
 Command: TypeAlias = Callable[[Problem], Shell]

@@ -24,12 +24,13 @@ from analyzers.replay.scheduler import History
 from logparse.errors import InputError
 from logparse.ingest import ingest
 from logparse.ingest.input_file import Inputs, find_inputs, name_of
+from logparse.libraries.builds import BUILDS
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.own import bundle
 from logparse.model import Measurement, problem_from_text, solution_from_text
 from logparse.quoting import Shell
 from logparse.store import Store
-from logparse.target import BUILD, Facts, arch
+from logparse.target import Facts, arch
 from logparse.text import counted
 
 ONE_IN = 10
@@ -139,7 +140,7 @@ _ROWS = f"""
 
 
 def _machine(facts: Facts) -> str:
-    builds = [f"{name} {facts[name]}" for names in BUILD.values() for name in names if name in facts]
+    builds = [f"{name} {facts[name]}" for build in BUILDS.values() for name in build.facts if name in facts]
     device = f"{arch(facts) or 'an unknown device'}, {facts.get('cu_count', '?')} CUs"
     return "; ".join([device, *builds, f"operands {facts.get('replay_cache', 'cold')}"])
 

@@ -1,13 +1,13 @@
-"""List of all backends, in the order in which ``logparse replay`` prints them."""
+"""List of all backends, found in the folders of the libraries: ``BACKEND`` of a module.
+
+The default comes first, then the others by name.
+"""
 
 from __future__ import annotations
 
-from logparse.libraries.cublaslt.replay import BACKEND as CUBLASLT
-from logparse.libraries.cudnn.replay import BACKEND as CUDNN
-from logparse.libraries.hipblaslt.replay import BACKEND as HIPBLASLT
+from logparse.libraries.found import offered
 from logparse.libraries.kinds.backend import BackendType
-from logparse.libraries.miopen.replay import BACKEND as MIOPEN
-from logparse.libraries.pytorch.replay import BACKEND as PYTORCH
-from logparse.libraries.rocblas.replay import BACKEND as ROCBLAS
 
-BACKENDS: tuple[BackendType, ...] = (PYTORCH, CUBLASLT, CUDNN, HIPBLASLT, ROCBLAS, MIOPEN)
+BACKENDS: tuple[BackendType, ...] = tuple(
+    sorted(offered("BACKEND"), key=lambda backend: (not backend.default, backend.name))
+)

@@ -9,25 +9,15 @@ take half as long again (0.13 s of CPU in each process that reads files).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
+from logparse.libraries.found import offering
 from logparse.libraries.kinds.format import Format
-from logparse.libraries.kinds.patterns import regex
 
-_OFFER = regex(rb"^FORMATS?\b *[:=]", re.MULTILINE)
-_LIBRARIES = Path(__file__).parent
-
-
-def offering(folder: Path = _LIBRARIES) -> Iterator[str]:
-    """Yield the names of the modules that offer formats, in alphabetical order of folder and file."""
-    for room in sorted(folder.iterdir()):
-        for path in sorted(room.glob("*.py")) if (room / "__init__.py").is_file() else ():
-            if _OFFER.search(path.read_bytes()):
-                yield f"{__package__}.{room.name}.{path.stem}"
+OFFERS = ("FORMAT", "FORMATS")
+"""Names under which a module offers its formats."""
 
 
 def offered(module: ModuleType) -> tuple[Format, ...]:
@@ -37,7 +27,7 @@ def offered(module: ModuleType) -> tuple[Format, ...]:
 
 
 def _found() -> Iterator[Format]:
-    for name in offering():
+    for name in offering(*OFFERS):
         yield from offered(import_module(name))
 
 

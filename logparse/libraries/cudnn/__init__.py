@@ -1,1 +1,7 @@
 """Replay backend of cuDNN."""
+
+from __future__ import annotations
+
+from logparse.libraries.kinds.build import Build
+
+BUILD = Build("cudnn", facts=("cudnn_version",))

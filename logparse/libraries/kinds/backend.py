@@ -147,11 +147,12 @@ class Place:
 class BackendType:
     """A member of ``BACKENDS``.  It is opened in the worker, so that nothing heavy is imported before.
 
-    ``imports`` are modules that open no device when imported.  Workers are forked from a process that has imported
-    them.
+    * ``imports``: modules that open no device when imported.  Workers are forked from a process that has imported them.
+    * ``default``: ``replay`` uses this backend if the user names none.
     """
 
     name: str
     about: str
     open: Callable[[Place], Backend]
     imports: tuple[str, ...] = ()
+    default: bool = False

@@ -1,1 +1,7 @@
 """Replay backend of PyTorch."""
+
+from __future__ import annotations
+
+from logparse.libraries.kinds.build import Build
+
+BUILD = Build("torch", facts=("pytorch_version",), by_name=True)

@@ -65,5 +65,9 @@ def _operator(o: OperatorOperands) -> Call:
 
 
 BACKEND = BackendType(
-    "torch", "PyTorch: its default against settings and formulations that a user can choose", Torch, imports=("torch",)
+    "torch",
+    "PyTorch: its default against settings and formulations that a user can choose",
+    Torch,
+    imports=("torch",),
+    default=True,
 )

@@ -20,12 +20,13 @@ from analyzers.recommend.verdict import verdict
 from analyzers.replay.plan import plan
 from logparse.errors import EmissionError, UsageError
 from logparse.ingest.stated_target import target_from
+from logparse.libraries.builds import comparable, folder, serves
 from logparse.libraries.hipblaslt.tuning_file import WRITER
 from logparse.libraries.kinds.format import Emission, Writer
 from logparse.model import Advise, ChangeProgram, Evidence, Finding, Override, Problem, Search, Solution, UseRows
 from logparse.quoting import Shell, shell_line
 from logparse.store import Store
-from logparse.target import comparable, folder, same_device, serves
+from logparse.target import same_device
 from tests.analyzers.build import facts, measurement, tables, work
 from tests.analyzers.example import ARCH, F, W, everything, gemm
 from tests.analyzers.ingested import bench, product, read, replayed

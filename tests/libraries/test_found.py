@@ -1,0 +1,47 @@
+"""Objects that the rooms of the libraries offer are found: no list names them."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from logparse import cli
+from logparse.libraries.all_backends import BACKENDS
+from logparse.libraries.builds import BUILDS, facts_of_build, ids_are_names, same_build
+from logparse.libraries.found import offered, offering
+
+
+def test_a_new_room_is_found_by_a_line_of_its_module(tmp_path: Path) -> None:
+    for name, text in {
+        "new/__init__.py": '"""A room."""\n\nBUILD = Build("new", facts=("new_version",))\n',
+        "new/table.py": "FORMAT: TableFormat = TableFormat()\n",
+        "new/other.py": "FORMATS_OF_OTHERS = 1\nif True:\n    FORMAT = 1\n",
+        "no_room/table.py": "FORMAT = 1\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert list(offering("FORMAT", "FORMATS", folder=tmp_path)) == ["logparse.libraries.new.table"]
+    assert list(offering("BUILD", folder=tmp_path)) == ["logparse.libraries.new"]
+
+
+def test_one_backend_is_the_default_of_replay() -> None:
+    assert [backend.name for backend in BACKENDS if backend.default] == [BACKENDS[0].name]
+    assert inspect.signature(cli.replay).parameters["backend"].default == BACKENDS[0].name
+
+
+def test_each_library_that_replay_measures_states_how_its_builds_are_told_apart() -> None:
+    assert {backend.name for backend in BACKENDS} <= set(BUILDS)
+    assert len(list(offered("BUILD"))) == len(BUILDS)
+    assert all(build.facts for build in BUILDS.values())
+
+
+@pytest.mark.parametrize(("library", "named"), [("miopen", True), ("hipblaslt", False), ("nosuch", False)])
+def test_ids_are_names_if_the_library_says_so(library: str, named: bool) -> None:
+    assert ids_are_names(library) is named
+
+
+def test_a_library_without_a_room_has_no_build() -> None:
+    assert facts_of_build("nosuch") == ()
+    assert same_build({"nosuch_version": "1"}, {"nosuch_version": "1"}, "nosuch") is None
