@@ -364,7 +364,7 @@ class _Stages:
         from logparse.ingest import ingest
 
         logs = self._folder / f"logs-{run}"
-        planned = plan(self._command, logs, trace=Trace(), tunableop=False, environ=environ)
+        planned = plan(self._command, logs, trace=Trace(), leave_out=["tunableop"], environ=environ)
         if self._options.smoke:
             logs.mkdir()
             subprocess.run(self._command, env=planned.environ(environ), check=True, timeout=_RUN_S)

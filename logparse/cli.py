@@ -100,7 +100,8 @@ def capture(
 
     if not command and not print_only:
         raise typer.BadParameter("a command after `--`, or --print", param_hint="COMMAND")
-    settings = plan(command or [], folder, masks, markers=markers, tunableop=tunableop, trace=trace_of(trace, unit))
+    off = () if tunableop else ("tunableop",)
+    settings = plan(command or [], folder, masks, markers=markers, leave_out=off, trace=trace_of(trace, unit))
     if print_only:
         return Answer(exports(settings, store, run).splitlines(), errors=[f"warning: {x}" for x in settings.warnings])
     opening = partial(opened, store, create=True)

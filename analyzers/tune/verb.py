@@ -278,7 +278,7 @@ class _Job:
         self.say(f"4/5 the job again, with {' and '.join([*actions, *(path.name for path in files)])}")
         words, environ = with_overrides.applied(self.command, self.tuning.out, self.environ)
         # TunableOp reads no tuned rows while it records untuned keys (PyTorch 2.10 and later).
-        again = plan(words, trace=self.tuning.trace, tunableop=False, environ=environ)
+        again = plan(words, trace=self.tuning.trace, leave_out=["tunableop"], environ=environ)
         again = replace(again, copy=self.tuning.out / f"{self.after}.log")
         asked, begun = marks.asked_of(self.tuning.out), time.monotonic()
         code, _ = self._captured(words, again, environ, self.after, asked)

@@ -1,21 +1,10 @@
 """``logparse capture -- COMMAND…``: the settings that switch on the logs of a job's math libraries.
 
-These logs are switched on.  Each writes files of its own into one new folder:
-
-* hipBLASLt: bench lines (every launch) and profile records (exact counts at exit), or the chosen categories;
-* cuBLASLt, which has neither: trace lines (also of the classic calls of cuBLAS), hints and errors;
-* MIOpen: one ``MIOpenDriver`` command per convolution call.  It writes only to standard error, which is copied;
-* TunableOp: the keys that it has no tuned row for;
-* ``facts.json``: the machine and the library builds, which ``--target`` needs.
+Each library's room states its settings (``CAPTURE``, see ``libraries/kinds/capture.py``).  Each library writes files of
+its own into one new folder.  ``facts.json`` there holds the machine and the library builds, which ``--target`` needs.
 
 Some settings would cancel these logs.  If the command itself makes such a setting, it is refused.  If the environment
 makes it, it is corrected, with a warning.
-
-Sources: ROCm/hipBLASLt library/src/amd_detail/rocblaslt/src/include/logging.h, the cuBLAS documentation (cuBLASLt
-Logging), pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
-
-Costs were measured on an H200 (``benchmarks/results/nvidia-logs-…``).  A Trace line takes at most 0.01 ms and 0.6 KB.
-cuBLAS's own log takes 0.16 ms and 5 KB a call.  It adds no information, so it stays off.
 """
 
 from __future__ import annotations
@@ -25,30 +14,17 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from logparse.capture import applied
 from logparse.capture.with_overrides import UNITS_FILE, with_torch
 from logparse.errors import InputError, UsageError
+from logparse.libraries.all_captures import CAPTURES
+from logparse.libraries.kinds.capture import CATEGORIES, Asked, Capture, Setting
 from logparse.quoting import shell_comment, shell_word
 from logparse.store import command_line
-
-CATEGORIES: Mapping[str, tuple[int, str]] = {
-    "error": (1, "errors of arguments, handles and solutions"),
-    "trace": (2, "one line per matmul call"),
-    "hints": (4, "advice (hipBLASLt never writes any, cuBLASLt does)"),
-    "info": (8, "why a solution was taken, which files were read"),
-    "api": (16, "every call of the API: very many lines"),
-    "bench": (32, "one hipblaslt-bench command per GEMM launch, flushed line by line (ROCm 6.1 and later)"),
-    "profile": (64, "each distinct GEMM with its count, when a process ends (ROCm 6.4 and later)"),
-    "extended_profile": (128, "the same with the solution's name (ROCm 6.4 and later)"),
-}
-"""Bits of HIPBLASLT_LOG_MASK, by category.
-
-cuBLASLt has the first five categories as well.  The mask 5 means error + hints, not "level 5".
-"""
 
 DEFAULT_MASKS = "32,64"
 TRACES = "trace_*.json.gz"
@@ -58,8 +34,6 @@ There is one per process and window (``in_job/logparse_in_job/``).
 """
 UNITS = 2
 """Number of units in one window.  A job has three or more windows."""
-_CUBLASLT_BITS, _BENCH, _AT_EXIT, _LAUNCHES = 31, 32, 64 | 128, 32 | 64 | 128
-_CUBLASLT_CALLS = 1 | 2 | 4  # cuBLASLt has neither bench nor profile; these bits replace them
 
 
 @dataclass(frozen=True)
@@ -95,15 +69,6 @@ def trace_of(text: str, unit: str = "") -> Trace | None:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One variable for the job.  A ``value`` of None removes it from the environment."""
-
-    name: str
-    value: str | None
-    why: str
-
-
-@dataclass(frozen=True)
 class Plan:
     """Settings of a job.
 
@@ -135,31 +100,28 @@ def plan(
     masks: str = DEFAULT_MASKS,
     *,
     markers: bool = False,
-    tunableop: bool = True,
+    leave_out: Container[str] = (),
     trace: Trace | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Plan:
     """Return the settings for a job whose logs are written into ``folder`` (default: a new one below the current
     folder).
 
-    ``masks`` holds numbers (``96``, ``0x60``) and names of ``CATEGORIES``, joined by commas.  ``trace`` states what
-    PyTorch's profiler records.  Raises UsageError for invalid masks.  Raises InputError if the folder is not empty, or
-    if the command cancels the settings.
+    ``masks`` holds numbers (``96``, ``0x60``) and names of ``CATEGORIES``, joined by commas.  ``leave_out`` names
+    libraries whose logs stay off.  ``trace`` states what PyTorch's profiler records.  Raises UsageError for invalid
+    masks.  Raises InputError if the folder is not empty, or if the command cancels the settings.
     """
-    folder = _folder(folder)
-    mask, gpus = read_masks(masks), _gpus(environ)
-    _refuse_cancelling(command, tunableop)
-    settings: list[Setting] = []
-    if "rocm" in gpus:
-        settings += _rocm(folder, mask, markers)
-    if "cuda" in gpus:
-        settings += _cuda(folder, mask)
-    if tunableop:
-        settings += _tunableop(folder, environ)
-    warnings = [*_mended(settings, environ), *_doubtful(command, mask, gpus, environ if tunableop else {})]
+    gpus = _gpus(environ)
+    asked = Asked(_folder(folder), read_masks(masks), environ, markers)
+    logged = [x for x in CAPTURES if gpus & {*x.platforms} and x.library not in leave_out]
+    _refuse_cancelling(command, [x for x in CAPTURES if x.library not in leave_out])
+    settings = [setting for capture in logged for setting in capture.settings(asked)]
+    warnings = [*_mended(settings, environ), *_doubtful(command)]
+    warnings += [doubt for capture in logged for doubt in capture.doubts(asked)]
     if trace is not None:  # The settings of a trace add to the job's PYTHONPATH, and replace nothing
-        settings += _trace(folder, trace, environ)
-    return Plan(folder, tuple(settings), tuple(warnings), copy_stderr="rocm" in gpus)
+        settings += _trace(asked.folder, trace, environ)
+    copy_stderr = any(capture.on_stderr for capture in logged)
+    return Plan(asked.folder, tuple(settings), tuple(warnings), copy_stderr)
 
 
 def timing(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
@@ -226,40 +188,6 @@ def _gpus(environ: Mapping[str, str]) -> set[str]:
     return found or {"rocm", "cuda"}
 
 
-def _rocm(folder: Path, mask: int, markers: bool) -> Iterator[Setting]:
-    yield Setting("HIPBLASLT_LOG_LEVEL", None, "beats the mask, even when it is empty")
-    yield Setting("HIPBLASLT_LOG_MASK", str(mask), " + ".join(_names(mask)))
-    yield Setting("HIPBLASLT_LOG_FILE", f"{folder}/hipblaslt_%i.log", "%i: a file per process (default: stderr)")
-    if markers:
-        yield Setting("HIPBLASLT_ENABLE_MARKER", "1", "roctx ranges, for rocprofv3 --marker-trace")
-    yield Setting("MIOPEN_ENABLE_LOGGING_CMD", "1", "one MIOpenDriver command per convolution, on stderr")
-
-
-def _cuda(folder: Path, mask: int) -> Iterator[Setting]:
-    bits = mask & _CUBLASLT_BITS | (_CUBLASLT_CALLS if mask & _LAUNCHES else 0)
-    yield Setting("CUBLASLT_LOG_LEVEL", None, "a level beside a mask")
-    yield Setting("CUBLASLT_LOG_MASK", str(bits), " + ".join(_names(bits)) + " (cuBLASLt has no bench and profile)")
-    yield Setting("CUBLASLT_LOG_FILE", f"{folder}/cublaslt_%i.log", "%i: a file per process (default: stdout)")
-
-
-def _tunableop(folder: Path, environ: Mapping[str, str]) -> Iterator[Setting]:
-    on = environ.get("PYTORCH_TUNABLEOP_ENABLED") == "1"
-    if on and environ.get("PYTORCH_TUNABLEOP_TUNING") != "0":
-        raise InputError(
-            "PYTORCH_TUNABLEOP_ENABLED=1 tunes unless PYTORCH_TUNABLEOP_TUNING=0, and a job that tunes records nothing "
-            "untuned: set PYTORCH_TUNABLEOP_TUNING=0, or capture with --no-tunableop"
-        )
-    yield Setting("PYTORCH_TUNABLEOP_ENABLED", "1", "GEMMs pass through TunableOp …")
-    yield Setting("PYTORCH_TUNABLEOP_TUNING", "0", "… which tunes nothing: together with recording, nothing is written")
-    yield Setting("PYTORCH_TUNABLEOP_RECORD_UNTUNED", "1", "and writes the keys that it has no row for (PyTorch 2.6)")
-    yield Setting(
-        "PYTORCH_TUNABLEOP_UNTUNED_FILENAME", f"{folder}/tunableop_untuned.csv", "the device is put before .csv"
-    )
-    if not on:
-        why = "no results file of the working folder changes this job"
-        yield Setting("PYTORCH_TUNABLEOP_FILENAME", f"{folder}/tunableop_results.csv", why)
-
-
 def _trace(folder: Path, trace: Trace, environ: Mapping[str, str]) -> Iterator[Setting]:
     why = "units of work are counted and timed, and a few traced, once the job has imported torch"
     for name, value in with_torch(environ, UNITS_FILE).items():
@@ -276,27 +204,17 @@ def _trace(folder: Path, trace: Trace, environ: Mapping[str, str]) -> Iterator[S
         yield Setting("LOGPARSE_TRACE_EXPECTED", str(trace.expected), "units of an earlier run")
 
 
-_CANCELS: Mapping[str, tuple[Callable[[str], bool], str]] = {
-    "HIPBLASLT_LOG_LEVEL": (lambda value: True, "beats HIPBLASLT_LOG_MASK, even when empty: no bench or profile lines"),
-    "HIPBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes truncate each other's file"),
-    "CUBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes overwrite each other's file"),
-    "PYTORCH_TUNABLEOP_TUNING": (lambda value: value != "0", "a job that tunes records nothing untuned"),
-}
-"""Variables that a command may set (``env NAME=…``, ``mpirun -x NAME=…``).
-
-Each has a test for values that cancel the settings of logparse, and the reason.
-"""
-
-_ASSIGNED = re.compile(r"(?:^|[\s;=])(" + "|".join(_CANCELS) + r")=(\S*)")
 _NO_ENVIRONMENT = frozenset({"docker", "podman", "kubectl", "ssh", "sudo", "apptainer", "singularity"})
 _SEVERAL_NODES = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "prun"})
 
 
-def _refuse_cancelling(command: Sequence[str], tunableop: bool) -> None:
-    for word in command:
-        for name, value in _ASSIGNED.findall(word):
-            cancels, why = _CANCELS[name]
-            if cancels(value.strip("'\"")) and (tunableop or not name.startswith("PYTORCH")):
+def _refuse_cancelling(command: Sequence[str], captures: Iterable[Capture]) -> None:
+    """Raises InputError if the command sets a variable to a value that cancels a library's settings."""
+    cancels = {name: test for capture in captures for name, test in capture.cancels.items()}
+    for word in command if cancels else ():
+        for name, value in re.findall(rf"(?:^|[\s;=])({'|'.join(cancels)})=(\S*)", word):
+            cancelling, why = cancels[name]
+            if cancelling(value.strip("'\"")):
                 raise InputError(f"the command sets {name}={value}: {why}; take it out of the command")
 
 
@@ -309,12 +227,7 @@ def _mended(settings: Sequence[Setting], environ: Mapping[str, str]) -> Iterator
             yield f"{setting.name} was {present} and is {setting.value} for this job"
 
 
-def _doubtful(command: Sequence[str], mask: int, gpus: set[str], environ: Mapping[str, str]) -> Iterator[str]:
-    if "rocm" in gpus and mask & _AT_EXIT and not mask & _BENCH:
-        yield (
-            "profile records are written when a process ends by itself: those of a killed worker, or of one that "
-            "leaves by os._exit, are lost; add 32 (bench), which is written line by line"
-        )
+def _doubtful(command: Sequence[str]) -> Iterator[str]:
     program = os.path.basename(command[0]) if command else ""
     if program in _NO_ENVIRONMENT:
         yield f"{program} does not hand on the environment by itself: run logparse capture inside of it"
@@ -323,12 +236,6 @@ def _doubtful(command: Sequence[str], mask: int, gpus: set[str], environ: Mappin
             f"{program}: on several nodes process numbers meet in one folder, and logs overwrite each other; "
             f"there run `{program} … logparse capture -- …`"
         )
-    if "PYTORCH_TUNABLEOP_FILENAME" in environ and environ.get("PYTORCH_TUNABLEOP_ENABLED") == "1":
-        yield "PyTorch 2.10 and later do not read the tuned rows of PYTORCH_TUNABLEOP_FILENAME while they record"
-
-
-def _names(mask: int) -> list[str]:
-    return [category for category, (bit, _) in CATEGORIES.items() if mask & bit]
 
 
 def exports(plan: Plan, store: str | None = None, run: str | None = None) -> str:
@@ -345,7 +252,6 @@ def exports(plan: Plan, store: str | None = None, run: str | None = None) -> str
     lines += [f"#   {bit:3}  {category}: {what}" for category, (bit, what) in CATEGORIES.items()]
     lines += [
         "# So 5 is error + hints; the *level* 5 is another variable, and never holds bench and profile lines.",
-        "# Without a file hipBLASLt and MIOpen write to standard error, cuBLASLt to standard output.",
         f"# Afterwards: {shell_comment(command_line(store, 'ingest', str(plan.folder), *named))}",
         "# Logging costs time and fills disks: switch it off again in production, with",
         "#   unset " + " ".join(s.name for s in plan.settings if s.value is not None),

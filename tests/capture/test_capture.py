@@ -13,6 +13,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from logparse.capture.plan import exports, plan, read_masks
 from logparse.capture.run import facts_of_job, interpreter
 from logparse.errors import InputError
 from logparse.ingest.stated_target import target_from
+from logparse.libraries.kinds.capture import Capture, Setting
 from logparse.store import open_store
 from tests.conftest import ROOT, SAMPLES
 
@@ -59,7 +61,7 @@ def test_the_environment_of_a_job(tmp_path: Path) -> None:
 
 
 def test_options_switch_what_they_name(tmp_path: Path) -> None:
-    made = settings(tmp_path, masks="trace,extended_profile", markers=True, tunableop=False)
+    made = settings(tmp_path, masks="trace,extended_profile", markers=True, leave_out=["tunableop"])
     assert (made["HIPBLASLT_LOG_MASK"], made["CUBLASLT_LOG_MASK"]) == ("130", "7")
     assert made["HIPBLASLT_ENABLE_MARKER"] == "1"
     assert not [name for name in made if name.startswith("PYTORCH")]
@@ -103,11 +105,35 @@ def test_commands_that_do_not_cancel_run(tmp_path: Path, command: list[str]) -> 
     assert plan(command, tmp_path, environ={}).warnings == ()
 
 
+def test_a_library_states_its_settings_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new = Capture(
+        library="new",
+        platforms=("cuda",),
+        settings=lambda asked: [Setting("NEW_LOG", f"{asked.folder}/new.log", "its log")],
+        cancels={"NEW_LOG": (lambda value: value == "off", "no log")},
+        doubts=lambda asked: ["a killed job loses its last lines"],
+    )
+    monkeypatch.setattr(capturing, "CAPTURES", (new,))
+    made = plan(COMMAND, tmp_path, environ={})
+    assert made.environ({}) == {"NEW_LOG": f"{tmp_path}/new.log"}
+    assert made.warnings == ("a killed job loses its last lines",)
+    assert not made.copy_stderr
+    for word in ("NEW_LOG=on", "NEW_LOG=off"):
+        refused = pytest.raises(InputError, match="sets NEW_LOG=off: no log")
+        with refused if word.endswith("off") else contextlib.nullcontext():
+            plan(["env", word, "train"], tmp_path, environ={})
+    assert plan(["env", "NEW_LOG=off", "train"], tmp_path, leave_out=["new"], environ={}).settings == ()
+    monkeypatch.setattr(capturing, "_gpus", lambda environ: {"rocm"})
+    assert plan(COMMAND, tmp_path, environ={}).settings == ()
+    monkeypatch.setattr(capturing, "CAPTURES", (replace(new, platforms=("rocm",), on_stderr=True),))
+    assert plan(COMMAND, tmp_path, environ={}).copy_stderr
+
+
 def test_tuning_together_with_recording_is_refused(tmp_path: Path) -> None:
     tunes = {"PYTORCH_TUNABLEOP_ENABLED": "1"}
     with pytest.raises(InputError, match="--no-tunableop"):
         plan(COMMAND, tmp_path, environ=tunes)
-    assert "PYTORCH_TUNABLEOP_TUNING" not in settings(tmp_path, tunes, tunableop=False)
+    assert "PYTORCH_TUNABLEOP_TUNING" not in settings(tmp_path, tunes, leave_out=["tunableop"])
     kept = {**tunes, "PYTORCH_TUNABLEOP_TUNING": "0", "PYTORCH_TUNABLEOP_FILENAME": "mine.csv"}
     assert settings(tmp_path, kept)["PYTORCH_TUNABLEOP_FILENAME"] == "mine.csv"
     assert any("2.10" in warning for warning in plan(COMMAND, tmp_path, environ=kept).warnings)

@@ -1,0 +1,35 @@
+"""Settings that switch on cuBLASLt's log: trace lines (also of the classic calls of cuBLAS), hints and errors.
+
+Source: the cuBLAS documentation (cuBLASLt Logging).
+
+Costs were measured on an H200 (``benchmarks/results/nvidia-logs-…``).  A Trace line takes at most 0.01 ms and 0.6 KB.
+cuBLAS's own log takes 0.16 ms and 5 KB a call.  It adds no information, so it stays off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from logparse.libraries.kinds.capture import Asked, Capture, Setting, names_of
+
+_BITS, _LAUNCHES = 31, 32 | 64 | 128
+_CALLS = 1 | 2 | 4
+"""Bits that replace bench and profile, which cuBLASLt has not."""
+
+
+def _settings(asked: Asked) -> Iterator[Setting]:
+    bits = asked.mask & _BITS | (_CALLS if asked.mask & _LAUNCHES else 0)
+    yield Setting("CUBLASLT_LOG_LEVEL", None, "a level beside a mask")
+    yield Setting("CUBLASLT_LOG_MASK", str(bits), f"{names_of(bits)} (cuBLASLt has no bench and profile)")
+    name = f"{asked.folder}/cublaslt_%i.log"
+    yield Setting("CUBLASLT_LOG_FILE", name, "%i: a file per process (default: standard output)")
+
+
+CAPTURE = Capture(
+    library="cublaslt",
+    platforms=("cuda",),
+    settings=_settings,
+    cancels={
+        "CUBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes overwrite each other's file")
+    },
+)
