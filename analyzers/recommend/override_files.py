@@ -7,10 +7,8 @@ tuning file of its own, never into the user's.  The user ingests its output afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeAlias
 
 from analyzers.evidence.tables import Settings
 from analyzers.overrides.write import make
@@ -18,21 +16,14 @@ from analyzers.recommend.apply_script import script as apply_script
 from analyzers.recommend.files_action import to_write
 from analyzers.recommend.ranking import Recommendation, to_search
 from logparse.errors import EmissionError
+from logparse.libraries.all_search_scripts import SEARCH_SCRIPTS
 from logparse.libraries.builds import folder, serves
-from logparse.libraries.hipblaslt import bench
 from logparse.libraries.kinds.format import Emission, Writer
-from logparse.libraries.miopen import driver
-from logparse.model import ConvProblem, Finding, GemmProblem, Override, Problem
-from logparse.quoting import Shell, asset, filled, joined, shell_word
+from logparse.libraries.kinds.search_script import SearchScript
+from logparse.model import Finding, Override, Problem
+from logparse.quoting import Shell
 from logparse.target import Facts, arch, same_device, seen_by
 from logparse.text import counted
-
-Command: TypeAlias = Callable[[Problem], Shell]
-COMMANDS: Mapping[str, Command] = {"miopen": driver.command, "hipblaslt": bench.command}
-"""Functions that return the command of a library's own tool for one problem.
-
-They raise EmissionError if a field that the tool needs is unknown.
-"""
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ def emissions(
     *,
     folder: str = ".",
     gpus: int = 1,
-    commands: Mapping[str, Command] = COMMANDS,
+    searches: Sequence[SearchScript] = SEARCH_SCRIPTS,
 ) -> TargetFiles:
     """Return the files for one target, which will lie in ``folder``.
 
@@ -102,18 +93,18 @@ def emissions(
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
     notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
     apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)
-    tuning, left_out = _searches(recommendation, target, commands)
+    tuning, left_out = _searches(recommendation, target, searches)
     return TargetFiles(target, (*files, *([apply] if apply else []), *tuning), (*notes, *left_out))
 
 
-def _searches(of: Recommendation, target: Facts, commands: Mapping[str, Command]) -> tuple[list[Emission], list[str]]:
+def _searches(of: Recommendation, target: Facts, searches: Sequence[SearchScript]) -> tuple[list[Emission], list[str]]:
     """Return the tuning scripts for a target, and notes.  NVIDIA's libraries have no tool that searches."""
     concerned = [x for x in of.findings if _concerns(x, target)]
     if (arch(target) or "").startswith("sm_") or (of.cuda and arch(target) is None):
         count = len({x.problem for x in to_search(concerned)})
         note = f"no tool of NVIDIA's searches for solutions of {count:,} problem(s): `logparse replay` measures them"
         return [], [note] if count else []
-    made, notes = scripts(concerned, commands)
+    made, notes = scripts(concerned, searches)
     if of.aiter_misses:
         from logparse.libraries.aiter.log import untuned
 
@@ -149,47 +140,36 @@ def _concerns(finding: Finding, target: Facts) -> bool:
 
 # ------------------------------------------------------------ scripts that search
 
-_ASSETS = Path(__file__).with_name("assets")
-_TUNED = (("miopen", ConvProblem), ("hipblaslt", GemmProblem))
 _USE = Shell("run it on the GPU (hours, most valuable first; stop when you like), then ingest what it wrote")
-_TRIED = Shell("@command@ >&3 2>&3 || echo 'failed: @n@ of @count@' >&2")
 
 
 def scripts(
-    findings: Sequence[Finding], commands: Mapping[str, Command] = COMMANDS
+    findings: Sequence[Finding], searches: Sequence[SearchScript] = SEARCH_SCRIPTS
 ) -> tuple[list[Emission], list[str]]:
-    """Return ``tune_miopen.sh`` and ``tune_hipblaslt.sh``, and notes on the problems that have no command.
+    """Return the libraries' search scripts (``tune_miopen.sh`` …), and notes on the problems that have no command.
 
     The scripts search for the problems of findings without a measured better solution, in the order of the findings.
+    The script with the first of these problems comes first.
     """
-    problems = dict.fromkeys(x.problem for x in to_search(findings))
+    problems = list(dict.fromkeys(x.problem for x in to_search(findings)))
+    concerned = [(search, [x for x in problems if isinstance(x, search.problems)]) for search in searches]
     made, notes = [], []
-    for library, kind in _TUNED:
-        name = f"tune_{library}.sh"
-        lines, refused = _lines([x for x in problems if isinstance(x, kind)], commands.get(library))
-        if lines:
-            count = shell_word(str(len(lines)))
-            tried = [
-                filled(_TRIED, {"command": line, "n": shell_word(str(n)), "count": count})
-                for n, line in enumerate(lines, 1)
-            ]
-            script = Shell(asset(_ASSETS / f"{name}.in"))
-            text = filled(script, {"count": count, "lines": joined(Shell("\n"), tried)})
-            made.append(Emission(name, text.data, _USE))
+    for search, own in sorted(concerned, key=lambda pair: problems.index(pair[1][0]) if pair[1] else 0):
+        commands, refused = _commands(own, search)
+        if commands:
+            made.append(Emission(search.name, search.text(commands).data, _USE))
         if refused:
-            notes.append(f"{name}: {counted(len(refused), 'problem')} left out: {refused[0]}")
+            notes.append(f"{search.name}: {counted(len(refused), 'problem')} left out: {refused[0]}")
     return made, notes
 
 
-def _lines(problems: Sequence[Problem], command: Command | None) -> tuple[list[Shell], list[str]]:
+def _commands(problems: Sequence[Problem], search: SearchScript) -> tuple[list[Shell], list[str]]:
     """Return the distinct commands in order, and the reasons why other problems have none."""
-    lines: dict[Shell, None] = {}
+    commands: dict[Shell, None] = {}
     refused: list[str] = []
     for problem in problems:
         try:
-            if command is None:
-                raise EmissionError("its tool is not known")
-            lines.setdefault(command(problem))
+            commands.setdefault(search.command(problem))
         except EmissionError as error:
             refused.append(str(error))
-    return list(lines), refused
+    return list(commands), refused

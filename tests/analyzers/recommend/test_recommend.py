@@ -20,9 +20,11 @@ from analyzers.recommend.verdict import verdict
 from analyzers.replay.plan import plan
 from logparse.errors import EmissionError, UsageError
 from logparse.ingest.stated_target import target_from
+from logparse.libraries.all_search_scripts import SEARCH_SCRIPTS
 from logparse.libraries.builds import comparable, folder, serves
 from logparse.libraries.hipblaslt.tuning_file import WRITER
 from logparse.libraries.kinds.format import Emission, Writer
+from logparse.libraries.kinds.search_script import Command, SearchScript
 from logparse.model import Advise, ChangeProgram, Evidence, Finding, Override, Problem, Search, Solution, UseRows
 from logparse.quoting import Shell, shell_line
 from logparse.store import Store
@@ -198,17 +200,23 @@ def writer(fails: bool = False) -> Writer:
     return Writer("test", "", lambda x: x.solution.library == "hipblaslt", lambda p, t: p.text, write)
 
 
-def commands() -> dict[str, object]:
-    def of(problem: Problem) -> Shell:
-        return shell_line(["run", problem.label])
+def searching(command: Command) -> list[SearchScript]:
+    """Return the libraries' search scripts with another command per problem."""
+    return [replace(script, command=command) for script in SEARCH_SCRIPTS]
 
-    return {"miopen": of, "hipblaslt": of}
+
+def runs(problem: Problem) -> Shell:
+    return shell_line(["run", problem.label])
+
+
+def refuses(problem: Problem) -> Shell:
+    raise EmissionError("its transpose is unknown")
 
 
 def test_emissions_of_the_target(found: Recommendation) -> None:
     [(name, target)] = targets(found, Settings()).items()
     assert name == "gfx942-304cu-hipblaslt-4d62e135"
-    made = emissions(found, target, [writer()], Settings(), commands=commands())  # type: ignore[arg-type]
+    made = emissions(found, target, [writer()], Settings(), searches=searching(runs))
     files = {x.name: x.data.decode() for x in made.files}
     assert files["out.txt"] == "hipblaslt:9,hipblaslt:3"
     assert set(files) == {"out.txt", "apply.sh", "tune_miopen.sh", "tune_hipblaslt.sh"}
@@ -219,7 +227,7 @@ def test_emissions_of_the_target(found: Recommendation) -> None:
     assert "run 'W 64×256×56×56" in files["tune_miopen.sh"]
     assert files["tune_hipblaslt.sh"].count("\nrun ") == 1  # only the pick without a time needs a search
     assert "export OUT=" in files["apply.sh"]
-    most = emissions(found, target, [writer()], Settings(max_rows=1), commands=commands())  # type: ignore[arg-type]
+    most = emissions(found, target, [writer()], Settings(max_rows=1), searches=searching(runs))
     assert [x.data for x in most.files if x.name == "out.txt"] == [b"hipblaslt:9"]
 
 
@@ -229,14 +237,14 @@ def test_another_target_gets_no_override(found: Recommendation) -> None:
 
 
 def test_what_a_writer_refuses_is_a_note(found: Recommendation) -> None:
-    made = emissions(found, HERE, [writer(fails=True)], Settings(), commands={})
+    made = emissions(found, HERE, [writer(fails=True)], Settings(), searches=searching(refuses))
     assert made.notes[1] == (
         "test: 2 overrides not written: hipblaslt_revision is unknown: give --target with a tuning file"
     )
     assert [x.split(":")[0] for x in made.notes[2:]] == ["tune_miopen.sh", "tune_hipblaslt.sh"]
     assert made.files == ()
     # Two overrides without a writer, two scripts, and no confirmation of the two.
-    assert len(emissions(found, HERE, [], Settings(), commands={}).notes) == 5
+    assert len(emissions(found, HERE, [], Settings(), searches=searching(refuses)).notes) == 5
 
 
 def test_confirmed_only(found: Recommendation) -> None:
@@ -289,9 +297,18 @@ def test_two_targets_are_never_merged() -> None:
     assert list(targets(found, Settings())) == ["gfx942-hipblaslt-1201", "gfx942-hipblaslt-1201-2"]
 
 
+def test_the_script_with_the_most_valuable_problem_comes_first(found: Recommendation) -> None:
+    for order in (SEARCH_SCRIPTS, SEARCH_SCRIPTS[::-1]):
+        for findings in (found.findings, found.findings[::-1]):
+            [first, *_] = to_search(findings)
+            made, _ = scripts(findings, [replace(script, command=runs) for script in order])
+            kinds = [{"tune_miopen.sh": "conv", "tune_hipblaslt.sh": "gemm"}[x.name] for x in made]
+            assert kinds == (["conv", "gemm"] if first.kind == "conv" else ["gemm", "conv"])
+
+
 @pytest.mark.parametrize("script", ["tune_miopen.sh", "tune_hipblaslt.sh", "apply.sh"])
 def test_scripts_are_shell(script: str, tmp_path: Path, found: Recommendation) -> None:
-    made = emissions(found, HERE, [writer()], Settings(), commands=commands())  # type: ignore[arg-type]
+    made = emissions(found, HERE, [writer()], Settings(), searches=searching(runs))
     path = tmp_path / script
     path.write_bytes(next(x.data for x in made.files if x.name == script))
     subprocess.run(["sh", "-n", path], check=True)
@@ -301,7 +318,7 @@ def test_tuning_writes_beside_the_users_files(tmp_path: Path, found: Recommendat
     def report(problem: Problem) -> Shell:
         return Shell("env")
 
-    made = emissions(found, HERE, [], Settings(), commands={"miopen": report, "hipblaslt": report})
+    made = emissions(found, HERE, [], Settings(), searches=searching(report))
     for name, variable in (
         ("tune_miopen.sh", "MIOPEN_USER_DB_PATH"),
         ("tune_hipblaslt.sh", "HIPBLASLT_TUNING_FILE"),
