@@ -140,11 +140,8 @@ def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: 
     ]
     out += _todo(seen)
     parts = " · ".join(gain_text(*part) for part in seen.gains)
-    out += (
-        [f"* Things to do that do not overlap can save {parts} a {seen.word if seen.unit == 'step' else seen.unit}."]
-        if parts
-        else []
-    )
+    unit = seen.word if seen.unit == "step" else seen.unit
+    out += [f"* {markdown_text(f'Things to do that do not overlap can save {parts} a {unit}.')}"] if parts else []
     out += [f"* {markdown_text(f'the {seen.word} is {seen.limit}')}"] if seen.limit else []
     known = [*render.gpu_time_lines(recommendation.gpu_time), *render.ceiling_lines(recommendation.ceiling)]
     known += [*render.confidence_lines(recommendation.judgement), render.counts(recommendation)]

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from analyzers.evidence.tables import Settings, Tables
-from analyzers.recommend import verb
+from analyzers.recommend import documents, verb
 from analyzers.recommend.documents import document, earlier_files, report
 from analyzers.recommend.override_files import TargetFiles
 from analyzers.recommend.ranking import recommend
+from analyzers.recommend.verdict import verdict
 from logparse.ingest import ingest
 from logparse.ingest.stated_target import target_from
 from logparse.libraries.kinds.format import Emission
@@ -63,6 +64,17 @@ def test_numbers_of_numpy_and_numbers_that_are_not_finite_are_plain_json() -> No
     made = json.loads(document(replace(found, findings=(odd,)), Settings(), []), parse_constant=pytest.fail)
     shown = made["findings"][0]["evidence"]
     assert [shown[name] for name in details] == [2, None, [None, True], {"1": {}}]
+
+
+def test_a_name_of_a_unit_is_no_markup_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name comes from a trace. It stands in the line about the possible saving, which had it as it was."""
+    found = recommend(GIVEN["everything"], Settings())
+    seen = replace(verdict(found), word="optimizer<script>f()</script>", unit="step")
+    assert seen.gains
+    monkeypatch.setattr(documents, "verdict", lambda _: seen)
+    text = report(found, [])
+    assert "can save" in text
+    assert "<script>" not in text
 
 
 def test_the_schema_notices_what_is_wrong() -> None:
