@@ -295,10 +295,10 @@ def test_the_tables_of_jobs_are_those_of_their_records(monkeypatch: pytest.Monke
     lines = [*steps.foretold(known), *(x for x in steps.foretold(later) if ": " in x)]
     assert all(line in page for line in lines if line.startswith("|") and ("→" in line or line[:10] != "| job: act"))
     pairs = steps.pairs(known) + steps.pairs(later)
-    assert f"Owed were 17 of 20 within 5 %: {sum(x.held for x in pairs)} of {len(pairs)} pairs held" in page
+    assert f"The goal is 17 of 20 pairs within 5 %: {sum(x.held for x in pairs)} of {len(pairs)} pairs held" in page
     assert sum(x.held for x in pairs) >= 17 / 20 * len(pairs)
     sure = [x.held for x in pairs if x.spread <= 0.04]
-    assert f"of the {len(sure)} whose change is known to 4 %, {sum(sure)}." in page
+    assert f"Of the {len(sure)} pairs whose change is known to 4 %, {sum(sure)} held." in page
 
 
 def test_what_an_action_does_to_the_host_is_in_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +326,7 @@ def test_the_error_of_the_simulated_step_is_learned_from_the_records(monkeypatch
     rms = math.sqrt(math.fsum(x * x for x in errors) / len(errors))
     assert 2 * rms <= ERROR
     assert len(errors) == 13
-    assert f"those that the host does not limit is {percent(rms)}." in text("docs/results.md")
+    assert f"the pairs that the host does not limit is {percent(rms)}." in text("docs/results.md")
 
 
 def test_starts_of_a_program_differ_as_the_records_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,8 +337,9 @@ def test_starts_of_a_program_differ_as_the_records_show(monkeypatch: pytest.Monk
     apart = [x for x in kernels if x < 0.5]
     assert len(kernels) - len(apart) == 2, "fsdp, and ddp, whose host takes a third of the step"
     assert max(apart) < 0.25
-    said = f"differ by {min(host):.0f} to {max(host):.0f} %, by {max(apart):.1f} % where kernels limit them on one GPU."
-    assert said in text("docs/results.md")
+    page = text("docs/results.md")
+    assert f"Starts of programs that wait for their host differ by {min(host):.0f} to {max(host):.0f} %." in page
+    assert f"Starts of programs that kernels limit on one GPU differ by {max(apart):.1f} %." in page
     assert f"its host differ by {min(host):.0f} to {max(host):.0f} %" in text("docs/commands.md")
 
 
