@@ -215,6 +215,25 @@ def test_the_first_page_has_the_figures_of_the_records() -> None:
     assert later.removesuffix(" lie in the prediction") in page
 
 
+def test_the_first_table_and_outputs_of_the_first_page_are_those_of_the_records() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    page = "\n".join(lines)
+    ran = jobs()[""]
+    seen = ran["wav2vec2"]["truth_said"]
+    times = [f"{seen[x] / 1e3:.1f} ms" for x in ("before_us", "after_us")]
+    change = [f"{100 * seen[x]:.1f} %".replace("-", "−") for x in ("change", "low", "high")]
+    assert f"| {times[0]} | {times[1]}; {change[0]} [{change[1]}, {change[2]}] |" in page
+    for model, action in (("mobilenet_v2", "channels_last"), ("gpt2", "padded_output")):
+        made = record("actions")["models"][model]
+        [of] = [x for x in made["actions"] if x["action"] == action]
+        now, then, foretold = (us / 1e3 for us in (made["now_us"], of["measured_us"], of["predicted_us"]))
+        assert f"| {now:.1f} ms of GPU time | {then:.1f} ms; predicted {foretold:.1f} ms |" in page
+    shown = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    printed = [x for job in ("graph_decode", "wav2vec2") for x in (*ran[job]["said"], *ran[job]["verify_said"])]
+    assert len(shown) == 2
+    assert [x for block in shown for x in block.splitlines() if x not in (*printed, "…")] == []
+
+
 def test_four_gpus_are_as_their_record_says() -> None:
     ratios, page = record("scale-gpu", "2026-11-21")["gpu"]["ratios"], text("docs/scale.md")
     two, four = (ratios[x] for x in ("2", "4"))
