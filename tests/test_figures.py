@@ -211,7 +211,9 @@ def test_the_first_page_has_the_figures_of_the_records() -> None:
     share = record("racing")["summary"]["gpu_share_of_exhaustive"]
     assert f"in {share:.3f} of its GPU time" in page
     copies, later = intervals().split("; ")[:2]
-    assert f"Of {copies.split()[3]} confirmed intervals on copies {' '.join(copies.split()[:2])} exclude ratio 1" in page
+    assert (
+        f"Of {copies.split()[3]} confirmed intervals on copies {' '.join(copies.split()[:2])} exclude ratio 1" in page
+    )
     assert later.removesuffix(" lie in the prediction") in page
 
 
