@@ -95,7 +95,7 @@ def paced(kinds: int = 1, settle: int = _SETTLE) -> Iterator[int]:
     The number of units is the same in all ranks, and a multiple of ``kinds``.  In a turn, the first ``settle`` units
     are not timed.  The other units are timed as a whole, without waiting for the device in between.
 
-    A client with a loop of its own takes the next number where a unit ends, and ends its loop when there is none.
+    A client with a loop of its own takes the next number where a unit ends, and ends its loop after the last number.
     """
 
     def seconds(count: int) -> Generator[int, None, float]:
