@@ -16,7 +16,7 @@ kind of problem.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -26,7 +26,7 @@ import pandas as pd
 
 from analyzers.evidence import expected_times
 from analyzers.evidence.expected import NEIGHBOURS, Calibration, Comparable, Floats, Ints
-from analyzers.evidence.families import Sized, sized
+from analyzers.evidence.families import sized
 from analyzers.evidence.joins import facts_of, timed
 from analyzers.evidence.origins import RACE, is_evidence, is_winner
 from analyzers.evidence.tables import Tables, cached_per_run
@@ -114,29 +114,29 @@ class Expected:
 
 
 class BestTimes:
-    """Measured best times by device and family.
+    """Measured best times of one device.
 
-    ``rows`` has ``COLUMNS``. If a problem has several times, the fastest is kept.
+    * ``own``: the store's best times, with ``COLUMNS``. If a problem has several times, the fastest is kept.
+    * ``shipped``: the shipped best times, which are ``joined`` to them.
+
+    The texts of a kind of problem (``gemm``, ``conv``) are parsed when a problem of that kind is asked for. A shipped
+    table has tens of thousands of texts, and many jobs have problems of one kind only.
     """
 
-    def __init__(self, rows: pd.DataFrame) -> None:
-        rows = rows.sort_values(["device", "problem", "time_us", "source"]).drop_duplicates(["device", "problem"])
-        self.rows = rows.reset_index(drop=True)
-        self.families: dict[tuple[str, str], Family] = {}
-        for device, mine in self.rows.groupby("device", sort=True):
-            for kind in sized(mine["problem"].tolist()):
-                self._add(str(device), mine, kind)
+    def __init__(self, device: str, own: pd.DataFrame, shipped: pd.DataFrame | None = None) -> None:
+        self._device, self._own, self._shipped = device, own, own.iloc[:0] if shipped is None else shipped
+        self._known: dict[str, Mapping[str, Family]] = {}
 
-    def _add(self, device: str, rows: pd.DataFrame, kind: Sized) -> None:
-        base_us, times = kind.base_us(device), rows["time_us"].to_numpy(dtype="float64")
-        for name, places in kind.by_family():
-            chosen = places[np.unique(np.linspace(0, len(places) - 1, min(MOST, len(places))).astype(np.intp))]
-            mine = rows.iloc[kind.rows[chosen]]
-            measured = Comparable(kind.at[chosen], base_us[chosen], times[kind.rows[chosen]])
-            self.families[device, name] = Family(measured, mine["problem"].tolist(), mine["source"].tolist())
+    def families(self, kind: str) -> Mapping[str, Family]:
+        """Return the families of a kind of problem (the first word of its text: ``gemm``) by name."""
+        if kind not in self._known:
+            rows = joined(self._device, _of_kind(self._own, kind), _of_kind(self._shipped, kind))
+            rows = rows.sort_values(["problem", "time_us", "source"]).drop_duplicates("problem")
+            self._known[kind] = dict(_families(self._device, rows))
+        return self._known[kind]
 
-    def expect(self, device: str | None, problems: Sequence[str], *, others: bool = False) -> Expected:
-        """Return the expected times of problems (canonical texts) on a device.
+    def expect(self, problems: Sequence[str], *, others: bool = False) -> Expected:
+        """Return the expected times of problems (canonical texts).
 
         ``others``: if True, a problem's own measurement is not used for its estimate.
         """
@@ -144,10 +144,11 @@ class BestTimes:
         expected, high, guess, base = (np.full(count, np.nan) for _ in range(4))
         rows, family = np.full((count, NEIGHBOURS), -1, dtype=np.intp), np.full(count, -1, dtype=np.intp)
         families: list[Family] = []
-        for kind in sized(problems) if any(x == device for x, _ in self.families) else ():
-            base_us = kind.base_us(str(device))
+        for kind in sized(problems):
+            known_families = self.families(problems[kind.rows[0]].split(" ", 1)[0])
+            base_us = kind.base_us(self._device)
             for name, places in kind.by_family():
-                known = self.families.get((str(device), name))
+                known = known_families.get(name)
                 if known is None:
                     continue
                 here = kind.rows[places]
@@ -157,6 +158,21 @@ class BestTimes:
                 base[here], rows[here], family[here] = base_us[places], found.neighbours, len(families)
                 families.append(known)
         return Expected(expected, high, guess, base, rows, family, families)
+
+
+def _of_kind(rows: pd.DataFrame, kind: str) -> pd.DataFrame:
+    return rows[rows["problem"].astype("str").str.startswith(f"{kind} ").to_numpy(dtype=bool)]
+
+
+def _families(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, Family]]:
+    times = rows["time_us"].to_numpy(dtype="float64")
+    for kind in sized(rows["problem"].tolist()):
+        base_us = kind.base_us(device)
+        for name, places in kind.by_family():
+            chosen = places[np.unique(np.linspace(0, len(places) - 1, min(MOST, len(places))).astype(np.intp))]
+            mine = rows.iloc[kind.rows[chosen]]
+            measured = Comparable(kind.at[chosen], base_us[chosen], times[kind.rows[chosen]])
+            yield name, Family(measured, mine["problem"].tolist(), mine["source"].tolist())
 
 
 def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
@@ -184,12 +200,13 @@ def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
 
 
 @cached_per_run
-def best_times(tables: Tables, devices: tuple[str, ...]) -> BestTimes:
-    """Return the best times of the given devices from the store and from the shipped table."""
+def best_times(tables: Tables, device: str) -> BestTimes:
+    """Return the best times of a device (``gfx942 304``) from the store and from the shipped table."""
     rows = own_rows(tables)
-    return BestTimes(joined(rows[rows["device"].isin(devices)], expected_times.shipped(devices)))
+    return BestTimes(device, rows[rows["device"] == device], expected_times.shipped(device))
 
 
+@cached_per_run
 def own_rows(tables: Tables) -> pd.DataFrame:
     """Return the best times of the store, with ``COLUMNS``."""
     own = [best_rows(tables.measurements, facts_of(tables))]
@@ -200,43 +217,33 @@ def own_rows(tables: Tables) -> pd.DataFrame:
     return rows.drop_duplicates(["device", "problem"]).reset_index(drop=True)
 
 
-def joined(own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:
-    """Return the store's best times, and the shipped times of other problems multiplied by their ``factors``.
+def joined(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:
+    """Return the store's best times, and the shipped times of other problems multiplied by their ``factor``.
 
-    The column ``source`` of a shipped time states its factor, for example ``shipped MIOpen 3.5.1 × 1.07``.
+    All rows are of one device and one kind of problem. The column ``source`` of a shipped time states its factor, for
+    example ``shipped MIOpen 3.5.1 × 1.07``.
     """
-    by_device = factors(own, shipped)
-    place = pd.MultiIndex.from_frame(shipped[["device", "problem"]])
-    known = (
-        place.isin(pd.MultiIndex.from_frame(own[["device", "problem"]])) if len(own) else np.zeros(len(shipped), bool)
-    )
-    rest = shipped[~known]
-    keys = list(zip(rest["device"], rest["problem"].str.split(" ").str[0], strict=True))
-    factor = np.array([by_device.get(key, 1.0) for key in keys], dtype="float64")
-    stated = [
-        f"{x} × {by_device[key]:.3g}" if key in by_device else x for x, key in zip(rest["source"], keys, strict=True)
-    ]
-    rest = rest.assign(time_us=rest["time_us"].to_numpy(dtype="float64") * factor, source=stated)
-    return pd.concat([x for x in (own, rest) if len(x)] or [own], ignore_index=True)
+    rest = shipped[~shipped["problem"].isin(own["problem"]).to_numpy(dtype=bool)]
+    if not len(rest):
+        return own
+    known = factor(device, own, shipped)
+    if known is not None:
+        source = rest["source"].astype("str") + f" × {known:.3g}"
+        rest = rest.assign(time_us=rest["time_us"].to_numpy(dtype="float64") * known, source=source)
+    return pd.concat([own, rest], ignore_index=True) if len(own) else rest
 
 
-def factors(own: pd.DataFrame, shipped: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Return the factor of the shipped times per (device, kind of problem).
+def factor(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> float | None:
+    """Return the median of (best time in the store) / (time that the shipped times predict).
 
-    The factor is the median of (best time in the store) / (time that the shipped times predict). There is no factor if
-    the shipped times predict fewer than ``ENOUGH_SHARED`` of the store's problems.
+    Return None if the shipped times predict fewer than ``ENOUGH_SHARED`` of the store's problems.
     """
-    if not len(own) or not len(shipped):
-        return {}
-    known, out = BestTimes(shipped), dict[tuple[str, str], float]()
-    kinds = own["problem"].str.split(" ").str[0]
-    for (device, kind), rows in own.groupby([own["device"], kinds]):
-        found = known.expect(str(device), rows["problem"].tolist())
-        ratio = rows["time_us"].to_numpy(dtype="float64") / found.expected_us
-        ratio = ratio[np.isfinite(ratio)]
-        if len(ratio) >= ENOUGH_SHARED:
-            out[str(device), str(kind)] = float(np.median(ratio))
-    return out
+    if len(own) < ENOUGH_SHARED:
+        return None
+    ratio = own["time_us"].to_numpy(dtype="float64")
+    ratio = ratio / BestTimes(device, shipped).expect(own["problem"].tolist()).expected_us
+    ratio = ratio[np.isfinite(ratio)]
+    return float(np.median(ratio)) if len(ratio) >= ENOUGH_SHARED else None
 
 
 def lone_times(tables: Tables) -> pd.DataFrame:

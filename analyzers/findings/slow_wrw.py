@@ -231,7 +231,7 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
     device = device_name(known)
     if device is None or not problems:
         return {}
-    found = best_times(tables, (device,)).expect(device, problems, others=True)
+    found = best_times(tables, device).expect(problems, others=True)
     each = zip(problems, found.expected_us.tolist(), strict=True)
     return {text: f"comparable W take {duration(us)}" for text, us in each if not math.isnan(us)}
 

@@ -53,12 +53,8 @@ def _completed(facts: Facts, here: Facts) -> Facts:
 def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataFrame, Expected]]:
     """Return the rows of ``times`` per device, with their expected times."""
     rows = times(tables, settings)
-    if not len(rows):
-        return {}
-    names = tuple(sorted(rows["device"].unique()))
-    known = best_times(tables, names)
-    parts = {name: rows[rows["device"] == name].reset_index(drop=True) for name in names}
-    return {name: (part, known.expect(name, part["problem"].tolist())) for name, part in parts.items()}
+    parts = {str(name): part.reset_index(drop=True) for name, part in rows.groupby("device", sort=True)}
+    return {name: (part, best_times(tables, name).expect(part["problem"].tolist())) for name, part in parts.items()}
 
 
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:

@@ -7,12 +7,14 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from analyzers.evidence import expected_times
-from analyzers.evidence.comparable import BestTimes, best_rows, device_name, factors, joined, lone_times
+from analyzers.evidence import comparable, expected_times
+from analyzers.evidence.comparable import BestTimes, best_rows, best_times, device_name, factor, joined, lone_times
 from analyzers.evidence.expected_times import SHIPPED, shipped
+from analyzers.evidence.families import sized
 from analyzers.evidence.joins import facts_of
 from analyzers.evidence.make_expected_times import best_of_files, thinned, write
 from tests.analyzers.build import facts, measurement, tables
+from tests.analyzers.example import W
 from tests.analyzers.findings.test_slower_than_comparable import best, half, us
 from tests.conftest import ROOT
 
@@ -65,31 +67,55 @@ def test_devices_by_arch_and_cu_count(known: dict[str, str], name: str | None) -
 
 def test_one_factor_is_learned_where_both_have_times_and_it_is_stated() -> None:
     own, table = rows(1.3, step=3), rows(1.0, SHIPPED + " A")
-    assert factors(own, table) == {(DEVICE, "gemm"): pytest.approx(1.3, rel=0.1)}
-    both = joined(own, table)
+    known = factor(DEVICE, own, table)
+    assert known == pytest.approx(1.3, rel=0.1)
+    both = joined(DEVICE, own, table)
     assert len(both) == len(table), "of a problem in both the store's own time counts"
     more = both[both["source"] != "own"]
-    assert set(more["source"]) == {f"{SHIPPED} A × {factors(own, table)[DEVICE, 'gemm']:.3g}"}
-    found = BestTimes(both).expect(DEVICE, [half(900, 900, 900).text])
+    assert set(more["source"]) == {f"{SHIPPED} A × {known:.3g}"}
+    found = BestTimes(DEVICE, own, table).expect([half(900, 900, 900).text])
     assert found.expected_us[0] == pytest.approx(1.3 * us(900, 900, 900), rel=0.3)
 
 
 def test_without_common_problems_there_is_no_factor() -> None:
     own = rows(1.3).iloc[:3]
-    assert factors(own, rows()) == {}
-    assert set(joined(own, rows(1.0, "A"))["source"]) == {"own", "A"}
-    assert joined(own.iloc[:0], rows(1.0, "A"))["time_us"].tolist() == rows()["time_us"].tolist()
+    assert factor(DEVICE, own, rows()) is None
+    assert set(joined(DEVICE, own, rows(1.0, "A"))["source"]) == {"own", "A"}
+    assert joined(DEVICE, own.iloc[:0], rows(1.0, "A"))["time_us"].tolist() == rows()["time_us"].tolist()
 
 
 def test_times_of_one_device_say_nothing_of_another() -> None:
-    known = BestTimes(rows())
-    assert np.isnan(known.expect("gfx942 80", [half(900, 900, 900).text]).expected_us).all()
-    assert np.isnan(known.expect(None, [half(900, 900, 900).text]).expected_us).all()
-    assert known.expect("gfx942 80", [half(900, 900, 900).text]).neighbours(0) == []
+    given = tables(
+        measurements=[measurement(x.text, "hipblaslt:1", us_, origin="tunableop") for x, us_ in best()],
+        facts=facts("m", arch="gfx942", cu_count="304"),
+    )
+    asked = [half(900, 900, 900).text]
+    assert np.isfinite(best_times(given, DEVICE).expect(asked).expected_us).all()
+    other = best_times(given, "gfx942 80").expect(asked)
+    assert np.isnan(other.expected_us).all()
+    assert other.neighbours(0) == []
+
+
+def test_texts_of_a_kind_that_no_problem_asks_for_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing the shipped convolutions costs half a second. A job of products alone does not pay for it."""
+    parsed: list[str] = []
+
+    def recorded(texts: list[str]) -> object:
+        parsed.extend(texts)
+        return sized(texts)
+
+    monkeypatch.setattr(comparable, "sized", recorded)
+    both = pd.concat([rows(), rows().assign(problem=W.text)], ignore_index=True)
+    known = BestTimes(DEVICE, both.iloc[:0], both)
+    known.expect([half(900, 900, 900).text])
+    assert W.text not in parsed
+    assert rows()["problem"][0] in parsed
+    known.expect([W.text])
+    assert W.text in parsed
 
 
 def test_neighbours_have_their_own_time_and_one_scaled_to_the_size() -> None:
-    found = BestTimes(rows()).expect(DEVICE, ["operator x", half(900, 900, 900).text])
+    found = BestTimes(DEVICE, rows()).expect(["operator x", half(900, 900, 900).text])
     near = found.neighbours(1)
     assert found.neighbours(0) == []
     assert len(near) == 8
@@ -114,9 +140,11 @@ def test_a_table_is_made_of_a_find_db_and_read_back(tmp_path: Path, monkeypatch:
     assert set(made["device"]) == {DEVICE}
     assert write(made, tmp_path / expected_times.file_name(DEVICE)) > 0
     monkeypatch.setattr(expected_times, "files", lambda _: tmp_path)
-    expected_times._of_device.cache_clear()
-    read = shipped([DEVICE, "gfx000 1"])
-    expected_times._of_device.cache_clear()
+    shipped.cache_clear()
+    read, other = shipped(DEVICE), shipped("gfx000 1")
+    shipped.cache_clear()
+    assert read is not None
+    assert other is None
     assert read["problem"].tolist() == made["problem"].tolist()
     assert read["time_us"].to_numpy() == pytest.approx(made["time_us"].to_numpy(dtype=float), rel=1e-3)
     assert set(read["source"]) == {f"{SHIPPED} MIOpen x"}
@@ -130,6 +158,7 @@ def test_what_is_shipped_is_small_read_by_its_device_and_named_in_the_readme() -
     readme = (folder / "README.md").read_text(encoding="utf-8")
     for path in tables_:
         assert path.name in readme
-        found = shipped([path.stem.replace("-", " ")])
+        found = shipped(path.stem.replace("-", " "))
+        assert found is not None
         assert len(found) == pq.read_metadata(path).num_rows > 1000
         assert (found["time_us"] > 0).all()
