@@ -10,6 +10,11 @@ find-dbs).  A table of defaults and bests has the columns
 (column-major; type fp16, bf16 or fp32; output f32).  Such a table does not state a device, so ``--device`` states the
 arch and CU count.
 
+    python benchmarks/expected.py --cost 1300000
+
+measures what expected times of so many random products cost: CPU seconds to order the products by their time alone
+(without expected times) and by time − expected time (with), by turns.
+
 A group is all sizes that round to the same powers of two.  The groups are distributed over folds.  The times of each
 fold are estimated, calibrated and flagged from the other folds alone.
 
@@ -31,14 +36,16 @@ import csv
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from analyzers.evidence.comparable import best_rows
+from analyzers.evidence.comparable import BestTimes, best_rows
 from analyzers.evidence.expected import Comparable, Floats, Ints, groups_of
 from analyzers.evidence.families import sized
 from analyzers.evidence.joins import facts_by_source
@@ -49,6 +56,14 @@ from logparse.store import open_store
 
 TYPES = {"fp16": "f16_r", "bf16": "bf16_r", "fp32": "f32_r"}
 COLUMNS = {"m", "n", "k", "type", "op_a", "op_b", "best_us", "default_us"}
+FAMILIES = (
+    *(("T", "N", x) for x in ("bf16_r", "f16_r", "f32_r")),
+    *(("N", "N", x) for x in ("bf16_r", "f16_r")),
+    ("N", "T", "bf16_r"),
+)
+"""Families of the random products of ``--cost``: transposes and type."""
+MEASURED = 12_000
+"""Number of measured products of ``--cost``."""
 GAINS, WORTH = 1.2, 1.1
 """``GAINS``: a default that takes more than this factor of the best time is worth finding.
 
@@ -87,11 +102,17 @@ class Guesses:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    parser.add_argument("inputs", nargs="*", metavar="INPUT")
+    parser.add_argument("--cost", type=int, metavar="N", help="measure the CPU seconds of N random products")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of --cost")
     parser.add_argument("--device", default="gfx942 304", help="arch and CU count of tables of defaults and bests")
     parser.add_argument("--folds", type=int, default=10)
     parser.add_argument("--json", metavar="FILE")
     given = parser.parse_args()
+    if not given.inputs and given.cost is None:
+        parser.error("state an INPUT or --cost N")
+    if given.cost is not None:
+        show_cost(given.cost, given.rounds, given.device)
     out: dict[str, list[dict[str, object]]] = {}
     for known in read(given.inputs, given.device):
         rows = list(table(known, given.folds))
@@ -175,6 +196,47 @@ def part_of(family: str) -> str:
         return "products"
     grouped = next((x for x in words if x in ("grouped", "depthwise")), "")
     return " ".join(filter(None, ("convolutions", words[0], words[1] if words[1] != "2D" else "", grouped)))
+
+
+# ------------------------------------------------------------------------------------------------------------- cost
+
+
+def show_cost(count: int, rounds: int, device: str) -> None:
+    """Print the CPU seconds that it takes to order ``count`` random products without and with expected times."""
+    known, asked = random_products(MEASURED, 1), pd.Series(random_products(count, 2), dtype="str")
+    [kind] = sized(known)
+    best_us = np.empty(len(known))
+    best_us[kind.rows] = kind.base_us(device) * np.exp(0.3 * np.sin(kind.at.sum(axis=1)))
+    rows = pd.DataFrame({"device": device, "problem": known, "time_us": best_us, "source": "own"})
+    now_us = np.random.default_rng(3).uniform(10, 1000, count)
+    seconds: dict[str, list[float]] = {"without": [], "with": []}
+    for _ in range(rounds):
+        start = time.process_time()
+        np.argsort(-now_us, kind="stable")
+        seconds["without"].append(time.process_time() - start)
+        start = time.process_time()
+        guess_us = BestTimes(device, rows).expect(asked).guess_us
+        np.argsort(guess_us - now_us, kind="stable")
+        seconds["with"].append(time.process_time() - start)
+    print(f"{count:,} products, {MEASURED:,} measured products, CPU seconds of {rounds} rounds (median)")
+    for name, times in seconds.items():
+        print(f"  {name}: {np.median(times):.2f} ({', '.join(f'{x:.2f}' for x in times)})")
+
+
+def random_products(count: int, seed: int) -> list[str]:
+    """Return the texts of random products of six families. Sizes are from 1 to 16,384, uniform in their logarithms."""
+    random = np.random.default_rng(seed)
+    sizes = np.exp2(random.uniform(0, 14, (count, 3))).astype(int).tolist()
+    plain = [
+        GemmProblem(trans_a=a, trans_b=b, m=2, n=3, k=5, batch_count=1, beta="zero", a_type=x, b_type=x, d_type=x).text
+        for a, b, x in FAMILIES
+    ]
+    parts = [text.split("mnk=2,3,5") for text in plain]
+    out = []
+    for (m, n, k), family in zip(sizes, random.integers(0, len(plain), count).tolist(), strict=True):
+        before, after = parts[family]
+        out.append(f"{before}mnk={m},{n},{k}{after}")
+    return out
 
 
 # -------------------------------------------------------------------------------------------------------- estimates

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from analyzers.evidence import expected_times
 from analyzers.evidence.expected import NEIGHBOURS, Calibration, Comparable, Floats, Ints
@@ -135,24 +136,24 @@ class BestTimes:
             self._known[kind] = dict(_families(self._device, rows))
         return self._known[kind]
 
-    def expect(self, problems: Sequence[str], *, others: bool = False) -> Expected:
+    def expect(self, problems: Sequence[str] | pd.Series, *, others: bool = False) -> Expected:
         """Return the expected times of problems (canonical texts).
 
         ``others``: if True, a problem's own measurement is not used for its estimate.
         """
-        count = len(problems)
+        count, texts = len(problems), pa.array(problems, pa.large_string())
         expected, high, guess, base = (np.full(count, np.nan) for _ in range(4))
         rows, family = np.full((count, NEIGHBOURS), -1, dtype=np.intp), np.full(count, -1, dtype=np.intp)
         families: list[Family] = []
-        for kind in sized(problems):
-            known_families = self.families(problems[kind.rows[0]].split(" ", 1)[0])
+        for kind in sized(texts):
+            known_families = self.families(texts[int(kind.rows[0])].as_py().split(" ", 1)[0])
             base_us = kind.base_us(self._device)
             for name, places in kind.by_family():
                 known = known_families.get(name)
                 if known is None:
                     continue
                 here = kind.rows[places]
-                own = known.rows_of([problems[i] for i in here]) if others else None
+                own = known.rows_of(texts.take(pa.array(here)).to_pylist()) if others else None
                 found = known.measured.estimates(kind.at[places], base_us[places], own)
                 expected[here], high[here], guess[here] = found.expected_us, found.high_us, found.guess_us
                 base[here], rows[here], family[here] = base_us[places], found.neighbours, len(families)
@@ -241,7 +242,7 @@ def factor(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> float | Non
     if len(own) < ENOUGH_SHARED:
         return None
     ratio = own["time_us"].to_numpy(dtype="float64")
-    ratio = ratio / BestTimes(device, shipped).expect(own["problem"].tolist()).expected_us
+    ratio = ratio / BestTimes(device, shipped).expect(own["problem"]).expected_us
     ratio = ratio[np.isfinite(ratio)]
     return float(np.median(ratio)) if len(ratio) >= ENOUGH_SHARED else None
 

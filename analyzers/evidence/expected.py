@@ -44,13 +44,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.intp]
+Bools: TypeAlias = npt.NDArray[np.bool_]
+_Reals: TypeAlias = npt.NDArray[np.floating[Any]]
 
 NEIGHBOURS = 8
 SOFTENING = 0.05
@@ -73,14 +75,12 @@ _CALIBRATED = 1500
 
 More problems would change the quantile by less than its own error.
 """
-_CELL, _FINE, _CANDIDATES = 0.5, 0.25, 40
-"""Width of a cell of sizes, its width in a family of at least ``_DENSE`` problems, and the candidates per cell.
-
-Both widths are in doublings. The candidates are the measured problems nearest to the centre of a cell.
-"""
-_DENSE = 1000
+_COARSE, _FINE = (2.0, 400), (0.5, 40)
+"""Width of a cell of sizes, in doublings, and its number of candidates: the measured problems nearest to its centre."""
 _CHUNK = 1 << 22
 """Most distances in memory at once."""
+_MOST_CODE = 1 << 62
+"""Largest code of a row of whole numbers. A larger one does not fit into 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,32 +187,43 @@ class Comparable:
 
         A point's ``own`` row is left out.
 
-        The sizes are cut into cells. A point is compared only with the ``_CANDIDATES`` problems nearest to the centre
-        of its cell. This saves time, because the million points of a log lie in only some thousand cells.
+        The sizes are cut into coarse cells, and these into fine cells. A fine cell's candidates are searched among the
+        candidates of its coarse cell, and a point's neighbours among those of its fine cell. This saves time, because
+        the million points of a log lie in few cells.
         """
-        width = _CELL if len(self.at) < _DENSE else _FINE
-        cells, inverse = _distinct(np.rint(at / width))
-        candidates = min(_CANDIDATES, len(self.at))
-        near = np.empty((len(cells), candidates), dtype=np.intp)
-        for part in _parts(len(cells), len(self.at)):
-            far = _squared(cells[part] * width, self.at)
-            near[part] = np.sort(np.argpartition(far, candidates - 1, axis=1)[:, :candidates], axis=1)
-        columns = [size[near].astype(np.float32) for size in self.at.T]
+        fine, of_point = _cells(at, _FINE[0])
+        coarse, of_fine = _cells(fine, _COARSE[0])
+        count = min(_COARSE[1], len(self.at))
+        near = np.empty((len(coarse), count), dtype=np.intp)
+        for part in _parts(len(coarse), len(self.at)):
+            far = _squared(coarse[part], self.at)
+            near[part] = np.sort(np.argpartition(far, count - 1, axis=1)[:, :count], axis=1)
+        near, _ = self._nearest_among(near, of_fine, fine, min(_FINE[1], count))
+        return self._nearest_among(np.sort(near, axis=1), of_point, at, NEIGHBOURS, own)
+
+    def _nearest_among(
+        self, candidates: Ints, cell: Ints, at: Floats, count: int, own: Ints | None = None
+    ) -> tuple[Ints, Floats]:
+        """Return the ``count`` measured problems nearest to each point, and their squared distances.
+
+        ``candidates``: rows of measured problems per cell, ascending. ``cell``: the index of each point's cell.
+        """
+        columns = [size[candidates].astype(np.float32) for size in self.at.T]
         points = at.astype(np.float32)
-        found = np.empty((len(at), NEIGHBOURS), dtype=np.intp)
-        squared = np.empty((len(at), NEIGHBOURS))
-        for part in _parts(len(at), candidates << 4):  # A core's own cache holds a chunk of this size.
-            cell = inverse[part]
-            far = np.zeros((len(cell), candidates), dtype=np.float32)
+        found = np.empty((len(at), count), dtype=np.intp)
+        squared = np.empty((len(at), count))
+        for part in _parts(len(at), candidates.shape[1] << 4):  # A core's own cache holds a chunk of this size.
+            here = cell[part]
+            far = np.zeros((len(here), candidates.shape[1]), dtype=np.float32)
             for column, size in zip(columns, points[part].T, strict=True):
-                apart = column[cell]
+                apart = column[here]
                 apart -= size[:, None]
                 apart *= apart
                 far += apart
             if own is not None:
-                far[near[cell] == own[part][:, None]] = np.inf
-            order, squared[part] = _smallest(far)
-            found[part] = np.where(order >= 0, near[cell[:, None], order], -1)
+                far[candidates[here] == own[part][:, None]] = np.inf
+            order, squared[part] = _smallest(far, count)
+            found[part] = np.where(order >= 0, candidates[here[:, None], order], -1)
         return found, squared
 
 
@@ -274,31 +285,41 @@ def _squared(one: Floats, other: Floats) -> Floats:
     return np.maximum(out, 0.0, out=out)
 
 
-def _smallest(far: Floats) -> tuple[Ints, Floats]:
-    """Return columns and values of the ``NEIGHBOURS`` smallest finite values of each row, in ascending order.
+def _smallest(far: _Reals, wanted: int = NEIGHBOURS) -> tuple[Ints, _Reals]:
+    """Return columns and values of the ``wanted`` smallest finite values of each row, in ascending order.
 
     Of equal values the smaller column comes first. A missing neighbour has column −1 and an infinite value.
     """
-    count = min(NEIGHBOURS, far.shape[1])
+    count = min(wanted, far.shape[1])
     columns = np.sort(np.argpartition(far, count - 1, axis=1)[:, :count], axis=1)
     values = np.take_along_axis(far, columns, axis=1)
     order = np.argsort(values, axis=1, kind="stable")
     columns, values = np.take_along_axis(columns, order, axis=1), np.take_along_axis(values, order, axis=1)
-    missing = NEIGHBOURS - count
+    missing = wanted - count
     columns = np.pad(columns, ((0, 0), (0, missing)), constant_values=-1)
     values = np.pad(values, ((0, 0), (0, missing)), constant_values=np.inf)
     return np.where(np.isfinite(values), columns, -1), values
+
+
+def _cells(at: Floats, width: float) -> tuple[Floats, Ints]:
+    """Return the centres of the cells in which the points lie, and the index of each point's cell."""
+    cells, of_point = _distinct(np.rint(at / width))
+    return cells * width, of_point
 
 
 def _distinct(rows: Floats) -> tuple[Floats, Ints]:
     """Return the distinct rows of whole numbers, and the index of each row among them."""
     if not len(rows):
         return rows, np.zeros(0, dtype=np.intp)
-    code = np.zeros(len(rows), dtype=np.int64)
+    code, most = np.zeros(len(rows), dtype=np.int64), 1
     for column in rows.T.astype(np.int64):
-        values, place = np.unique(column, return_inverse=True)
-        code = np.unique(code * len(values) + place, return_inverse=True)[1]
-    first = np.unique(code, return_index=True)[1]
+        least = int(column.min())
+        span = int(column.max()) - least + 1
+        if most * span > _MOST_CODE:
+            code = np.unique(code, return_inverse=True)[1]
+            most = int(code.max()) + 1
+        code, most = code * span + (column - least), most * span
+    _, first, code = np.unique(code, return_index=True, return_inverse=True)
     return rows[first], code
 
 

@@ -13,16 +13,16 @@ parsed by columns, because it would take half a minute to make objects of a mill
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analyzers.evidence.expected import Floats, Ints, base_time_us
+from analyzers.evidence.expected import Bools, Floats, Ints, base_time_us
 from logparse.devices import Device, devices
 from logparse.model.problems import COMPLEX, CONV_WORDS, GEMM_LATER, GEMM_WORDS, NARROW, TYPE_BYTES
 
@@ -33,6 +33,10 @@ _ASSUMED_TFLOPS, _ASSUMED_GBS = 200.0, 2000.0
 
 They hardly change an estimate, because only the ratio of base times of a problem and its neighbours enters it.
 """
+_GEMM_WORDS = tuple(x for x in GEMM_WORDS if x[0] not in GEMM_LATER)
+_CONV_WORDS = (("direction", ("direction",)), *CONV_WORDS)
+_IGNORED = pa.array(["input=?", "input=?,?", "input=?,-", "input=-,?", "sms=?"], pa.large_string())
+"""Words of ``GEMM_LATER`` that state only unknown values (``?``) and values that cannot matter (``-``)."""
 _GROUPINGS = ("", " grouped", " depthwise")
 _UNKNOWN = ("?", "-")
 """Cells of a canonical text: ``?`` if the format does not state the value, ``-`` if the value cannot matter."""
@@ -88,17 +92,21 @@ def sized(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
     """Return the products and the convolutions among the canonical texts.
 
     A text is left out if it does not state all sizes and all properties that its family is made of.
+
+    The words ``input`` and ``sms`` of products, which were added later, are ignored if they state only unknown values
+    (``?``). If they state a value, the product has no family.
     """
-    given = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(texts, pa.string())
-    given = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
-    return tuple(x for x in (_products(given), _convolutions(given)) if len(x.rows))
+    given = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
+    split = _Split.of(given)
+    return tuple(x for x in (_products(split), _convolutions(split)) if len(x.rows))
 
 
-def _products(texts: pa.Array) -> Sized:
-    rows, words = _words(texts, "gemm ", [x for x in GEMM_WORDS if x[0] not in GEMM_LATER])
+def _products(texts: _Split) -> Sized:
+    shared = ("trans", "type", "compute", "scale", "swizzle", "beta")
+    rows, words = texts.columns("gemm", _GEMM_WORDS, {"mnk", "batch", *shared})
     m, n, k = words["mnk"].numbers()
     batch = words["batch"].numbers()[0]
-    kinds, place = _distinct(words, ("trans", "type", "compute", "scale", "swizzle", "beta"))
+    kinds, place = _distinct(words, shared)
     made = [_product(x) for x in kinds]
     a, b, c, d = _columns([x.sizes for x in made], 4)[:, place]
     moved = batch * (m * k * a + k * n * b + m * n * (c + d))
@@ -106,15 +114,16 @@ def _products(texts: pa.Array) -> Sized:
     return _sized(rows, made, place, _doublings(m, n, k, batch), flops, moved)
 
 
-def _convolutions(texts: pa.Array) -> Sized:
-    rows, words = _words(texts, "conv ", (("direction", ("direction",)), *CONV_WORDS))
+def _convolutions(texts: _Split) -> Sized:
+    shared, sizes = ("direction", "spatial", "type", "layout", "mode"), ("in", "out", "k", "groups", "filter", "stride")
+    rows, words = texts.columns("conv", _CONV_WORDS, {*shared, *sizes, "dilation"})
     n, c, d, h, w = words["in"].numbers()
     out_d, out_h, out_w = words["out"].numbers()
     (k,), (groups,) = words["k"].numbers(), words["groups"].numbers()
     filter_d, filter_h, filter_w = words["filter"].numbers()
     _, stride_h, stride_w = words["stride"].numbers()
     _, dilation_h, _ = words["dilation"].numbers()
-    kinds, place = _distinct(words, ("direction", "spatial", "type", "layout", "mode"))
+    kinds, place = _distinct(words, shared)
     # Grouped and depthwise convolutions run other kernels, so they are families of their own.
     grouping = np.where(groups > 1, np.where(groups == c, 2, 1), 0)
     pairs, place = np.unique(place * 3 + grouping, return_inverse=True)
@@ -122,12 +131,12 @@ def _convolutions(texts: pa.Array) -> Sized:
     x, y, z, _ = _columns([x.sizes for x in made], 4)[:, place]
     pixels, taps = out_d * out_h * out_w, filter_d * filter_h * filter_w
     moved = n * c * d * h * w * x + k * c / groups * taps * y + n * k * pixels * z
-    sizes = (
+    at = (
         _doublings(n, c / groups, k / groups, groups),
         0.7 * _doublings(pixels),  # Height and width change together.
         2.0 * _doublings(filter_d * filter_h, filter_w, stride_h, stride_w, dilation_h),
     )
-    return _sized(rows, made, place, np.concatenate(sizes, axis=1), 2 * n * k * pixels * c / groups * taps, moved)
+    return _sized(rows, made, place, np.concatenate(at, axis=1), 2 * n * k * pixels * c / groups * taps, moved)
 
 
 def _product(cells: Sequence[_Cells]) -> Kind:
@@ -196,7 +205,7 @@ class _Word:
     def numbers(self) -> list[Floats]:
         """Return each cell as a column of numbers. NaN if a text does not state it as a number."""
         cells = self._cells()
-        known = pc.if_else(pc.utf8_is_digit(cells), cells, pa.scalar(None, pa.string()))
+        known = pc.if_else(pc.utf8_is_digit(cells), cells, pa.scalar(None, cells.type))
         flat = known.cast(pa.float64()).to_numpy(zero_copy_only=False).reshape(-1, self.count)
         return [x[self.place] for x in flat.T]
 
@@ -205,27 +214,52 @@ class _Word:
         return pc.list_flatten(pc.split_pattern(after, ","))
 
 
-def _words(texts: pa.Array, start: str, words: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[Ints, dict[str, _Word]]:
-    """Return the places of the texts that begin with ``start`` and have exactly these words, and a column per word.
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """Texts that are split at blanks.
 
-    The words ``input`` and ``sms``, which were added later, are ignored if they state only unknown values (``?``). A
-    text in which they state a value is left out, so it has no family.
+    ``words``: the words of all texts. ``begin``: the place of each text's first word. ``count``: its number of words.
     """
-    rows = np.flatnonzero(pc.fill_null(pc.starts_with(texts, start), False).to_numpy(zero_copy_only=False))
-    count = 1 + len(words)  # The text begins with the kind.
-    mine = texts.take(pa.array(rows))
-    if pc.any(pc.match_substring(mine, " input=")).as_py() or pc.any(pc.match_substring(mine, " sms=")).as_py():
-        mine = pc.replace_substring_regex(mine, r" (input|sms)=[?,]+", "")
-    parts = pc.split_pattern(mine, " ")
-    right = pc.list_value_length(parts).to_numpy(zero_copy_only=False) == count
-    rows, parts = rows[right], parts.filter(pa.array(right))
-    flat = pc.list_flatten(parts).dictionary_encode()
-    codes = flat.indices.to_numpy().reshape(len(rows), count)
-    out = {}
-    for i, (name, cells) in enumerate(words, start=1):
-        distinct, place = np.unique(codes[:, i], return_inverse=True)
-        out[name] = _Word(flat.dictionary.take(pa.array(distinct)), place, len(cells))
-    return rows, out
+
+    words: pa.Array
+    begin: Ints
+    count: Ints
+
+    @classmethod
+    def of(cls, texts: pa.Array) -> _Split:
+        parts = pc.split_pattern(pc.fill_null(texts, ""), " ")
+        offsets = parts.offsets.to_numpy().astype(np.intp)
+        return cls(parts.values, offsets[:-1], np.diff(offsets))
+
+    def is_kind(self, kind: str) -> Bools:
+        """Return for each text whether ``kind`` is its first word."""
+        out: Bools = pc.equal(self._first, kind).to_numpy(zero_copy_only=False)
+        return out
+
+    @cached_property
+    def _first(self) -> pa.Array:
+        return self.words.take(pa.array(self.begin))
+
+    def columns(
+        self, kind: str, names: Sequence[tuple[str, tuple[str, ...]]], wanted: Set[str]
+    ) -> tuple[Ints, dict[str, _Word]]:
+        """Return the places of the texts that consist of ``kind`` and of words with these names; the wanted columns.
+
+        ``_IGNORED`` words at the end of a text do not count.
+        """
+        rows, usual = np.flatnonzero(self.is_kind(kind)), 1 + len(names)
+        count = self.count[rows]
+        for _ in GEMM_LATER:
+            longer = np.flatnonzero(count > usual)
+            last = self.words.take(pa.array(self.begin[rows[longer]] + count[longer] - 1))
+            count[longer] -= pc.is_in(last, _IGNORED).to_numpy(zero_copy_only=False)
+        rows = rows[count == usual]
+        out = {}
+        for i, (name, cells) in enumerate(names, start=1):
+            if name in wanted:
+                column = self.words.take(pa.array(self.begin[rows] + i)).dictionary_encode()
+                out[name] = _Word(column.dictionary, column.indices.to_numpy(), len(cells))
+        return rows, out
 
 
 def _distinct(words: Mapping[str, _Word], names: Sequence[str]) -> tuple[list[tuple[_Cells, ...]], Ints]:

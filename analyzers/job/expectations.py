@@ -54,7 +54,7 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
     """Return the rows of ``times`` per device, with their expected times."""
     rows = times(tables, settings)
     parts = {str(name): part.reset_index(drop=True) for name, part in rows.groupby("device", sort=True)}
-    return {name: (part, best_times(tables, name).expect(part["problem"].tolist())) for name, part in parts.items()}
+    return {name: (part, best_times(tables, name).expect(part["problem"])) for name, part in parts.items()}
 
 
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:

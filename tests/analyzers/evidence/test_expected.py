@@ -109,3 +109,13 @@ def test_fewer_than_eight_measured() -> None:
 def test_arrays_of_one_length() -> None:
     with pytest.raises(ValueError, match="differ in number"):
         Comparable(KNOWN.at, KNOWN.base_us[:1], KNOWN.time_us)
+
+
+def test_groups_of_sizes_in_many_dimensions() -> None:
+    """Ten sizes that differ widely have more combinations than 64 bits can count."""
+    at = np.random.default_rng(1).integers(-(10**4), 10**4, (50, 10)).astype(float)
+    both = np.concatenate([at, at + 0.2])
+    groups = groups_of(both)
+    assert len(set(groups.tolist())) == 50
+    assert groups[:50].tolist() == groups[50:].tolist()
+    assert groups[:50].tolist() == np.argsort(np.argsort(at[:, 0])).tolist(), "the groups are in ascending order"

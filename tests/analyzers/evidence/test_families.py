@@ -34,6 +34,7 @@ def family(problem: GemmProblem | ConvProblem) -> str | None:
         ({"a_type": None}, None),
         ({"m": None}, None),
         ({"sm_count": None}, "TN bf16_r"),
+        ({"a_type": "f32_r", "b_type": None, "sm_count": None}, "TN f32_r"),
         ({"compute_input_a_type": "f16_r"}, None),
         ({"sm_count": 12}, None),
     ],
