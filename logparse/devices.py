@@ -94,6 +94,13 @@ def device_of(facts: Mapping[str, str]) -> Device | None:
     return next(chain(named, alike), None)
 
 
+def is_nvidia(facts: Mapping[str, str]) -> bool:
+    """Return True if the arch, the backend or the device that ``facts`` name is NVIDIA's."""
+    known = device_of(facts)
+    arch = facts.get("arch") or (known.arch if known else "")
+    return arch.startswith("sm_") or (not arch and facts.get("backend") == "CUDA")
+
+
 _FOUR_BIT = frozenset({"gfx950", "sm_100", "sm_103", "sm_120", "sm_121"})
 """Archs whose matrix units multiply 4-bit types, at twice the rate of 8-bit types."""
 _CLOCKS, _LATER = 1.1, 4

@@ -236,7 +236,8 @@ def found_about(store: Store, known: Sequence[Known]) -> list[str]:
     Each message is one line.
     """
     sql = (
-        "select distinct message from findings where analyzer = 'slower-than-comparable' and list_contains(?, problem)"
+        "select distinct message || coalesce('; compared with ' || comparable, '') from findings"
+        " where analyzer = 'slower-than-comparable' and list_contains(?, problem)"
     )
     texts = {x.problem.text for x in known}
     texts |= {text for x in known for rows in (x.calls, x.measurements) for text in rows["problem"].to_pylist()}

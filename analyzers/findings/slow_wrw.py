@@ -34,7 +34,7 @@ from analyzers.evidence.picks import picks
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
 from analyzers.job.gpu_time import traced_calls
-from logparse.devices import device_of
+from logparse.devices import device_of, is_nvidia
 from logparse.libraries.builds import serves
 from logparse.model import (
     Advise,
@@ -42,6 +42,7 @@ from logparse.model import (
     Evidence,
     Finding,
     Override,
+    Replay,
     Search,
     UseRows,
     problem_from_text,
@@ -265,8 +266,8 @@ def _slow(
             cu_count=known.get("cu_count"),
             details={"solution": row["solution"]},
         ),
-        remedy=Search(),
-        advice=TUNE_CUDNN if (arch(known) or "").startswith("sm_") else TUNE_ELSEWHERE if elsewhere else TUNE,
+        remedy=Replay() if is_nvidia(known) else Search(),  # No tool of NVIDIA's searches.
+        advice=TUNE_CUDNN if is_nvidia(known) else TUNE_ELSEWHERE if elsewhere else TUNE,
     )
 
 

@@ -21,6 +21,7 @@ from analyzers.evidence.origins import CONFIRM
 from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings.finding import Analyzer
+from logparse.devices import is_nvidia
 from logparse.model import (
     Advise,
     ChangeProgram,
@@ -113,7 +114,9 @@ def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal
     if isinstance(decided, Override):
         return UseRows(decided)
     if decided is None:  # The pick has no time.
-        return Replay(on_target=True) if known.best_us is None else Search()
+        on_target = known.best_us is None
+        searched = not on_target and not is_nvidia(known.facts)  # No tool of NVIDIA's searches.
+        return Search() if searched else Replay(on_target=on_target)
     if comparison.by_hand(known.best):
         if comparison.out_of_reach(known.best):
             return Setting(known.best.text)

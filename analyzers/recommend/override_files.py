@@ -20,7 +20,7 @@ from logparse.libraries.all_search_scripts import SEARCH_SCRIPTS
 from logparse.libraries.builds import folder, serves
 from logparse.libraries.kinds.format import Emission, Writer
 from logparse.libraries.kinds.search_script import SearchScript
-from logparse.model import Finding, Override, Problem
+from logparse.model import Finding, Override, Problem, Replay
 from logparse.quoting import Shell
 from logparse.target import Facts, arch, same_device, seen_by
 from logparse.text import counted
@@ -101,7 +101,8 @@ def _searches(of: Recommendation, target: Facts, searches: Sequence[SearchScript
     """Return the tuning scripts for a target, and notes.  NVIDIA's libraries have no tool that searches."""
     concerned = [x for x in of.findings if _concerns(x, target)]
     if (arch(target) or "").startswith("sm_") or (of.cuda and arch(target) is None):
-        count = len({x.problem for x in to_search(concerned)})
+        replayed = (x for x in concerned if isinstance(x.remedy, Replay) and x.problem is not None)
+        count = len({x.problem for x in (*to_search(concerned), *replayed)})
         note = f"no tool of NVIDIA's searches for solutions of {count:,} problem(s): `logparse replay` measures them"
         return [], [note] if count else []
     made, notes = scripts(concerned, searches)

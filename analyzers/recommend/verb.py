@@ -18,6 +18,7 @@ from analyzers.recommend.render import proposed, rows
 from analyzers.recommend.verdict import hidden, waits_for_data
 from logparse.libraries.kinds.format import Emission
 from logparse.libraries.override_formats import writers_for
+from logparse.model import Finding
 from logparse.output import Answer
 from logparse.store import Store
 
@@ -43,9 +44,16 @@ def advise(
         recommendation = with_step(recommendation, tables)
     found = rows(recommendation)
     found["solution"] = [proposed(finding) for finding in recommendation.findings]
+    found["comparable"] = [_comparable(finding) for finding in recommendation.findings]
     with suppress(OSError):  # A store may be read-only. The findings are printed and written to files all the same.
         store.write_findings(found)
     return recommendation
+
+
+def _comparable(finding: Finding) -> str | None:
+    """Return the measured problems from which the finding's time is estimated, with their times."""
+    named = finding.evidence.details.get("comparable")
+    return named if isinstance(named, str) else None
 
 
 def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:

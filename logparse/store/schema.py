@@ -151,9 +151,12 @@ VIEWS: Mapping[str, str] = {
 
 FINDINGS_SCHEMA = _columns(
     "text: run analyzer kind problem message real: saving_us saving_low_us saving_high_us saving_share per_call_us "
-    "int: calls text: advice solution confidence action"
+    "int: calls text: advice solution confidence action comparable"
 )
-"""Schema of the view ``findings``.  ``solution`` is the proposed solution, or null if only a search can find one."""
+"""Schema of the view ``findings``.  ``solution`` is the proposed solution, or null if only a search can find one.
+
+``comparable`` names the measured problems from which a time is estimated, with their times, separated by ``; ``.
+"""
 
 
 def live_commits(rows: Iterable[Commit]) -> list[Commit]:

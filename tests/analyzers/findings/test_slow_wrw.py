@@ -10,7 +10,7 @@ from analyzers.evidence.tables import Settings, Tables
 from analyzers.findings import slow_wrw
 from analyzers.findings.slow_wrw import comparable_w
 from logparse.devices import device_of, devices
-from logparse.model import Finding
+from logparse.model import Finding, Replay, Search
 from tests.analyzers.build import call, facts, frame, measurement, tables, work
 from tests.analyzers.example import B, F, W
 
@@ -340,9 +340,14 @@ def test_a_trace_shows_a_slow_w_weighted_by_its_calls() -> None:
     assert slow(traced(590.0)) == []
 
 
-def test_no_finding_tunes_miopen_on_nvidia() -> None:
-    [found] = slow(traced(700.0, device="NVIDIA H200", arch="sm_90"))
+@pytest.mark.parametrize("known", [{"arch": "sm_90"}, {"device": "NVIDIA H200"}, {"backend": "CUDA"}])
+def test_no_finding_tunes_miopen_on_nvidia(known: dict[str, str]) -> None:
+    """No tool of NVIDIA's searches, so a list that says "search MIOpen" would be wrong."""
+    [found] = slow(traced(700.0, **known))
     assert found.advice == slow_wrw.TUNE_CUDNN
+    assert found.remedy == Replay()
+    [amd] = slow(traced(700.0, arch="gfx942"))
+    assert amd.remedy == Search()
 
 
 def test_a_trace_beside_a_find_db_of_its_device_is_weighted_too() -> None:

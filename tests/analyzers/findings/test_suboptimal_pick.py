@@ -13,13 +13,14 @@ from analyzers.findings import suboptimal_pick
 from analyzers.findings.suboptimal_pick import regret
 from logparse.ingest import ingest
 from logparse.lookup import top
-from logparse.model import Finding, Member
+from logparse.model import Finding, Member, Replay, Search
 from logparse.store import Store
 from tests.analyzers.build import call, facts, frame, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
 from tests.conftest import SAMPLES
 
 BUILD = {"arch": ARCH, "hipblaslt_version": "1201", "hipblaslt_revision": "4d62e135"}
+CUDA = {"arch": "sm_90", "cublaslt_version": "130100", "backend": "CUDA", "pytorch_version": "2.11.0+cu130"}
 G = gemm().text
 
 
@@ -81,6 +82,16 @@ def test_a_solution_for_which_the_calls_give_too_little_workspace_is_no_override
         [found] = problems(logged)
         assert (found.override is not None) is written
         assert ("Give these calls 4,096 bytes of workspace" in (found.advice or "")) is not written
+
+
+@pytest.mark.parametrize(("build", "remedy"), [(CUDA, Replay()), (BUILD, Search())])
+def test_a_pick_without_a_time_is_replayed_on_nvidia_and_searched_on_amd(
+    build: dict[str, str], remedy: Replay | Search
+) -> None:
+    """No tool of NVIDIA's searches, so a list that says "search hipBLASLt" would be wrong."""
+    library = "cublaslt:id=" if build is CUDA else "hipblaslt:"
+    [found] = problems(given(f"{library}7", measurement(G, f"{library}9", 40.0), log=build, measured=build))
+    assert found.remedy == remedy
 
 
 def test_the_best_pick_is_no_finding() -> None:
