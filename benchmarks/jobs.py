@@ -865,7 +865,7 @@ def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name, row in (x for record in records for x in record["jobs"].items()):
         if name not in rows or "failed" not in row or "failed" in rows[name]:
             rows[name] = row
-    ordered = {name: rows[name] for name in JOBS if name in rows}
+    ordered = {name: _concluded(rows[name]) for name in JOBS if name in rows}
     seconds = math.fsum(record.get("seconds", 0.0) for record in records)
     return {**records[-1], "seconds": seconds, "jobs": ordered, "summary": summary(ordered)}
 

@@ -51,8 +51,11 @@ def _compared(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[
 
 
 def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the action of a job with the least ratio, or None if no action was timed."""
-    return min((x for x in found if x["said"]), key=lambda x: x["said"][0], default=None)
+    """Return the action of a job with the least ratio.  Return None if no action was timed.
+
+    Actions with a truth come first, because a combination of actions has none.
+    """
+    return min((x for x in found if x["said"]), key=lambda x: (x["truth"] is None, x["said"][0]), default=None)
 
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -75,6 +78,7 @@ def _counts(found: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return {
         "timed": len(kept),
         "agree": sum(x["agree"] is True for x in kept),
+        "one inside the other's interval": sum(x.get("within") is True for x in kept),
         "with a truth": sum(x["agree"] is not None for x in kept),
         "narrow and quick": sum(bool(x["narrow"]) and x["quick"] for x in kept),
     }

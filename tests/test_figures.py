@@ -225,15 +225,48 @@ def test_the_first_table_and_outputs_of_the_first_page_are_those_of_the_records(
     times = [f"{seen[x] / 1e3:.1f} ms" for x in ("before_us", "after_us")]
     change = [f"{100 * seen[x]:.1f} %".replace("-", "−") for x in ("change", "low", "high")]
     assert f"| {times[0]} | {times[1]}; {change[0]} [{change[1]}, {change[2]}] |" in page
-    for model, action in (("mobilenet_v2", "channels_last"), ("gpt2", "padded_output")):
-        made = record("actions")["models"][model]
-        [of] = [x for x in made["actions"] if x["action"] == action]
-        now, then, foretold = (us / 1e3 for us in (made["now_us"], of["measured_us"], of["predicted_us"]))
-        assert f"| {now:.1f} ms of GPU time | {then:.1f} ms; predicted {foretold:.1f} ms |" in page
+    made = record("actions")["models"]["mobilenet_v2"]
+    [of] = [x for x in made["actions"] if x["action"] == "channels_last"]
+    now, then, foretold = (us / 1e3 for us in (made["now_us"], of["measured_us"], of["predicted_us"]))
+    assert f"| {now:.1f} ms of GPU time | {then:.1f} ms; predicted {foretold:.1f} ms |" in page
     shown = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     printed = [x for job in ("graph_decode", "wav2vec2") for x in (*ran[job]["said"], *ran[job]["verify_said"])]
     assert len(shown) == 2
     assert [x for block in shown for x in block.splitlines() if x not in (*printed, "…")] == []
+
+
+def test_trials_in_running_jobs_are_those_of_their_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    tried, page = importlib.import_module("tried"), text("docs/results.md")
+    found = json.loads((RESULTS / "tried-NVIDIA-H200-2026-11-28.json").read_text(encoding="utf-8"))
+    rows = {name: {"compared": [x for x in row["compared"] if x["said"]]} for name, row in found["jobs"].items()}
+    for line in tried.table(rows):
+        assert " ".join(line.split()) in page
+    best = tried.summary(found["jobs"])["best"]
+    inside = best["one inside the other's interval"]
+    assert f"interval on {inside} of {best['with a truth']}" in page
+    assert f"overlap on {best['agree']} of {best['with a truth']}" in page
+    assert f"| {best['narrow and quick']} of {best['timed']} |" in page
+    assert tried.summary(found["jobs"])["contradict"] == ["moe: blas_cublaslt"]
+    [of] = [x for x in found["jobs"]["trainer"]["tried"] if "+" in x["action"]]
+    change = [f"−{100 * (1 - of[x]):.1f} %" for x in ("ratio", "ratio_low", "ratio_high")]
+    times = f"| {of['now_us'] / 1e3:.1f} ms | {of['then_us'] / 1e3:.1f} ms; {change[0]} [{change[1]}, {change[2]}] |"
+    assert times in text("README.md")
+
+
+def test_the_observer_s_cost_by_turns_is_that_of_its_record() -> None:
+    jobs_of = json.loads((RESULTS / "observed-by-turns-NVIDIA-H200-2026-11-28.json").read_text("utf-8"))["jobs"]
+    page = text("docs/results.md")
+    for name, row in jobs_of.items():
+        sides = row["truth"]
+        turns = min(len(run["turns_us"]) for runs in sides.values() for run in runs)
+        ratios = [
+            b / a
+            for x, y in zip(sides["before"], sides["observed"], strict=True)
+            for a, b in zip(x["turns_us"][turns // 2 : turns], y["turns_us"][turns // 2 : turns], strict=True)
+        ]
+        assert f"{100 * (median(ratios) - 1):.1f} % ({name})" in page
+        assert row["traces"] == 12, "each of the four observed runs left three"
 
 
 def test_four_gpus_are_as_their_record_says() -> None:

@@ -33,7 +33,7 @@ from analyzers.evidence.trials import Tried, gathered
 from analyzers.evidence.units import word_of_sort
 from analyzers.tune.starts import Starts
 from logparse.capture import job
-from logparse.capture.in_job.logparse_in_job.pairs import FLOOR
+from logparse.capture.in_job.logparse_in_job.pairs import FLOOR, NO_TIME
 from logparse.capture.in_job.logparse_in_job.switches import AT_START, NAMES, TOGETHER
 from logparse.capture.notes import observed
 from logparse.capture.plan import trying
@@ -137,7 +137,10 @@ def try_in_the_job(
             break
     sorts = [x.sort for x in records if x.sort]
     word = word_of_sort(sorts[0]) if sorts else "unit"
-    return Answer(tuple(gathered(names, records, asked.floor)), word, made, tuple(records), tuple(notes), code)
+    tried = gathered(names, records, asked.floor)
+    if all(x.outcome != "not tried" for x in tried):  # a later start has tried the others
+        notes.pop(NO_TIME, None)
+    return Answer(tuple(tried), word, made, tuple(records), tuple(notes), code)
 
 
 def write(found: Answer, folder: Path) -> None:

@@ -44,7 +44,7 @@ def _parts(x: Tried, word: str) -> Iterator[str]:
         "measured": MEASURED,
         "faster once": "faster in one process, not seen in a second one yet",
         "not faster": "not faster",
-        "within noise": "no gain that stands out of this job's noise",
+        "within noise": "no gain beyond this job's noise",
         "undecided": "not decided",
         "differs": "not offered",
         "refused": "not offered",

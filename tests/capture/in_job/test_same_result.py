@@ -64,6 +64,36 @@ def test_what_an_action_claims_is_allowed() -> None:
     assert compare(model, (torch.randn(8, 64),), change, roundoff=2.0**-11).is_same
 
 
+class Chaos(torch.nn.Module):
+    """A logistic map: each step doubles a difference.  ``always``: in evaluation mode, too."""
+
+    def __init__(self, always: bool) -> None:
+        super().__init__()
+        self.first, self.always, self.by = torch.nn.Linear(64, 64), always, 1.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x).sigmoid()
+        for _ in range(40 if self.training or self.always else 0):
+            x = 3.9 * x * (1 - x)
+        return x * self.by
+
+
+def test_results_that_amplify_rounding_are_compared_in_evaluation_mode() -> None:
+    model = Chaos(always=False)
+    for by in (1.0, -1.0):
+        change = lambda on, by=by: setattr(model, "by", by if on else 1.0)  # noqa: E731
+        found = compare(model, (torch.randn(8, 64),), change)
+        assert found.tells
+        assert found.is_same == (by == 1.0)
+    assert found.how.endswith("in evaluation mode")
+
+
+def test_results_that_tell_nothing_are_not_the_same() -> None:
+    found = compare(Chaos(always=True), (torch.randn(8, 64),), lambda on: None)
+    assert not found.tells
+    assert not found.is_same
+
+
 def test_everything_is_as_it_was() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5))
     model(torch.randn(4, 8)).sum().backward()

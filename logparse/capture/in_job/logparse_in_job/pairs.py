@@ -60,6 +60,8 @@ _FIRST, _MORE, _MOST_FIRST = 7, 4, 30
 largest.
 """
 
+NO_TIME = "no time was left for the others"
+"""Reason why a trial ended before some of its actions."""
 Times = Mapping[str, Sequence[float]]
 """Times of units (µs) by their kind."""
 

@@ -10,7 +10,7 @@ the gradients  the same ratio over the norms of all parameters' gradients, which
                random sum of the output's numbers; only if the call has gradients
 =============  ==============================================================================================
 
-The larger measure is the *deviation*.  The deviation by rounding alone depends on the depth and the condition of the
+Both are *deviations*.  The deviation by rounding alone depends on the depth and the condition of the
 model, so it is measured and not assumed.  For this measurement the call is repeated, and the output of each innermost
 module is multiplied by 1 + u·r.  r is uniform in [-1, 1].  u is the unit roundoff of the output's type, plus √K times
 the unit roundoff of the sums of a layer with K inputs.  This is Monte Carlo arithmetic at the granularity of layers
@@ -19,6 +19,10 @@ the unit roundoff of the sums of a layer with K inputs.  This is Monte Carlo ari
 Two deviations are measured without the action: by rounding alone, and between two repeats (atomic additions).  An
 action computes the same if its deviation is at most ``ROUNDINGS`` times the larger of the two.  An action may declare
 that it changes more than rounding does (TF32, GELU by tanh).  Then u is at least the declared change.
+
+A measure tells nothing if more than ``MOST_ALLOWED`` would be allowed: a wrong result would pass, too.  So the other
+measure alone is compared.  If no measure tells anything in training mode (batch statistics of an untrained network
+amplify rounding), everything is repeated in evaluation mode.  If that tells nothing either, the action is refused.
 
 A repeat draws the same random numbers (PyTorch's, Python's and NumPy's).  It leaves these generators, the buffers, the
 gradients and the modules' attributes as they were, including the items of lists, dicts and sets that are attributes.
@@ -41,7 +45,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 import torch
 
-ROUNDINGS = 16.0
+ROUNDINGS, MOST_ALLOWED = 16.0, 0.5
 _SEED = 20_54
 
 
@@ -59,7 +63,7 @@ class Call(NamedTuple):
 class Same(NamedTuple):
     """Deviation of an action's result, and the largest allowed deviation.
 
-    ``how`` tells what was compared: the output, or the output and the gradients.
+    ``how`` tells what was compared: the output, the gradients, or both.
     """
 
     deviation: float
@@ -67,8 +71,13 @@ class Same(NamedTuple):
     how: str
 
     @property
+    def tells(self) -> bool:
+        """True if a wrong result would show."""
+        return self.allowed <= MOST_ALLOWED
+
+    @property
     def is_same(self) -> bool:
-        return self.deviation <= self.allowed
+        return self.tells and self.deviation <= self.allowed
 
 
 class IncomparableError(Exception):
@@ -131,33 +140,38 @@ class Comparison:
     def compare(self, on: Callable[[], None], off: Callable[[], None]) -> Same:
         """Compare results in the job's mode.
 
-        If they deviate in training mode, compare once more in evaluation mode, which has no dropout.
+        If they deviate or tell nothing in training mode, compare once more in evaluation mode.  It has no dropout and
+        no batch statistics.
         """
         found = self._compare(on, off, contextlib.nullcontext())
         if found.is_same or not self._call.module.training:
             return found
         with contextlib.suppress(RuntimeError):  # cuDNN has no gradient of a recurrent layer in evaluation mode
             again = self._compare(on, off, _evaluating(self._call.module))
-            if again.is_same:
+            if again.is_same or (again.tells and not found.tells):
                 return again._replace(how=again.how + ", in evaluation mode")
         return found
 
     def _compare(self, on: Callable[[], None], off: Callable[[], None], mode: Any) -> Same:
         with mode:
             plain = self._run()
-            repeated = plain.deviation(self._run())
-            rounded = plain.deviation(self._run(_Rounding(self._roundoff)))
-            if not math.isfinite(repeated + rounded):
+            repeated = plain.deviations(self._run())
+            rounded = plain.deviations(self._run(_Rounding(self._roundoff)))
+            if not all(map(math.isfinite, (*repeated, *rounded))):
                 raise IncomparableError("two calls without it return no finite numbers of the same sizes")
             try:
                 on()
-                deviation = plain.deviation(self._run())
+                found = plain.deviations(self._run())
             finally:
                 off()
-            restored = plain.deviation(self._run())
-            if restored > 0 and not repeated:
+            restored = max(plain.deviations(self._run()))
+            if restored > 0 and not max(repeated):
                 raise NotRestoredError(f"once it was off again, results differed by {restored:.1e}")
-        return Same(deviation, ROUNDINGS * max(rounded, repeated), plain.how)
+        allowed = [ROUNDINGS * max(pair) for pair in zip(rounded, repeated)]
+        measures = [Same(*x) for x in zip(found, allowed, _MEASURES)]
+        telling = [x for x in measures if x.tells] or measures[:1]
+        how = " and ".join(x.how for x in telling)
+        return Same(max(x.deviation for x in telling), max(x.allowed for x in telling), how)
 
     def _run(self, rounding: Optional[_Rounding] = None) -> _Result:
         call = self._call
@@ -178,29 +192,28 @@ class Comparison:
             return _Result([x.detach() for x in output], norms)
 
 
+_MEASURES = ("output", "gradients")
+
+
 class _Result(NamedTuple):
     """Numbers that a call returned, and the norm of each parameter's gradient."""
 
     output: List[Any]
     norms: List[float]
 
-    @property
-    def how(self) -> str:
-        return "output and gradients" if self.norms else "output"
+    def deviations(self, other: _Result) -> List[float]:
+        """Return the deviations of ``other`` from this result: of the output, and of the gradients if there are any.
 
-    def deviation(self, other: _Result) -> float:
-        """Return the deviation of ``other`` from this result.
-
-        It is infinite if sizes differ or a number is not finite.
+        They are infinite if sizes differ or a number is not finite.
         """
         if [x.shape for x in self.output] != [x.shape for x in other.output] or not self.output:
-            return math.inf
+            return [math.inf, math.inf]
         off = sum(_square(_wide(a) - _wide(b)) for a, b in zip(self.output, other.output))
         of = sum(_square(_wide(a)) for a in self.output)
         grads = sum((a - b) ** 2 for a, b in zip(self.norms, other.norms))
         of_grads = sum(a**2 for a in self.norms)
-        found = max(_ratio(off, of), _ratio(grads, of_grads))
-        return found if math.isfinite(found) else math.inf
+        found = [_ratio(off, of), *([_ratio(grads, of_grads)] if self.norms else [])]
+        return [x if math.isfinite(x) else math.inf for x in found]
 
 
 def _wide(numbers: Any) -> Any:

@@ -44,10 +44,10 @@ import torch
 
 from . import dynamo
 from .graphs import Graphs
-from .pairs import Comparison
+from .pairs import NO_TIME, Comparison
 from .ranks import Alone, LateError, Ranks, Strangers
 from .record import rank_of_job, write_whole
-from .same_result import Call, IncomparableError, NotRestoredError, Same, call_of
+from .same_result import ROUNDINGS, Call, IncomparableError, NotRestoredError, Same, call_of
 from .same_result import Comparison as Results
 from .switches import fits, made
 from .switches.base import Job, RefusedError, Switch
@@ -326,7 +326,7 @@ class Trial:
         earlier = [x.name for x in self._tried if x.same is not None]
         name = next((x for x in self._left if fits(x, earlier)), None)
         if name is None or late:  # An action that does not fit is tried in another process.
-            self._end("no time was left for the others" if self._left and late else "")
+            self._end(NO_TIME if self._left and late else "")
             return
         self._left.remove(name)
         now = self._now = Tried(name)
@@ -336,6 +336,11 @@ class Trial:
         with self._problems():
             now.same = self._compared(switch)
             now.detail = switch.detail
+            if not now.same.tells:
+                raise RefusedError(
+                    f"rounding alone changes the job's results by {now.same.allowed / ROUNDINGS:.0%}, so nothing shows "
+                    "whether it computes the same"
+                )
             if not now.same.is_same:
                 raise _DiffersError(
                     f"it computes something else: {now.same.how} differ by {now.same.deviation:.1e}, and "
