@@ -159,7 +159,7 @@ class Run:
         """The ``n`` problems with the most calls, or with the most time (``by="time"``)."""
         from logparse.lookup import ranked
 
-        frame: pd.DataFrame = ranked(self.store, by=by, kind=None, n=n, run=self.label).to_pandas()
+        frame: pd.DataFrame = ranked(self.store, by=by, kind=None, n=n, run=self.label).rows.to_pandas()
         return frame
 
     def view(self, name: str) -> pd.DataFrame:

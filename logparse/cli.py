@@ -13,7 +13,7 @@ import typer
 
 from logparse import __version__
 from logparse.errors import UsageError
-from logparse.output import CHECK_FAILED, ROWS, Answer, Bar, Stages, beside
+from logparse.output import CHECK_FAILED, ROWS, Answer, Bar, Stages, beside, with_total
 from logparse.output import options as opt
 from logparse.output.options import argument, choice, opened, option
 from logparse.output.program import run_program
@@ -287,10 +287,12 @@ def top(
 
     held = opened(store)
     of = held.latest_run(run)
-    rows = lookup.ranked(held, by=by, kind=kind, n=n, run=of)
+    ranking = lookup.ranked(held, by=by, kind=kind, n=n, run=of)
+    rows = ranking.rows
     if not rows.num_rows:
         return Answer([lookup.no_problem(held, of, kind)], rows, "top")
-    return Answer([rows.drop_columns("text")], rows, "top", notes=lambda: (f"note: {x}" for x in remarks_of(held, of)))
+    text = [rows.drop_columns("text"), ranking.total, *lookup.passes(rows["problem"].to_pylist())]
+    return Answer(text, rows, "top", notes=lambda: (f"note: {x}" for x in remarks_of(held, of)))
 
 
 @verb("logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'", opt.Table)
@@ -304,7 +306,7 @@ def show(
     held = opened(store)
     known = lookup.show(held, pasted(text))
     notes = [f"note: {x}" for x in lookup.found_about(held, known)]
-    return Answer(lookup.known_lines(known), lookup.known_table(known), "show", notes=lambda: notes)
+    return Answer(lookup.known_lines(held, known), lookup.known_table(known), "show", notes=lambda: notes)
 
 
 @verb("logparse sql 'select epilogue, count(*) from gemm_problems group by all'", opt.Table)
@@ -328,7 +330,9 @@ def status(store: opt.Store = None) -> Answer:
     from analyzers.findings.completeness import missing
     from logparse import lookup
 
-    return Answer(table=lookup.holdings(held), of="status", notes=lambda: (*missing(held), *lookup.hints(held)))
+    held_rows = lookup.holdings(held)
+    notes = lambda: (*missing(held), *lookup.hints(held))  # noqa: E731
+    return Answer([with_total(held_rows.to_pylist())], held_rows, "status", notes=notes)
 
 
 @verb("logparse formats", opt.Table)
@@ -461,8 +465,10 @@ def diff(
     from analyzers.compare import render
     from analyzers.evidence.runs import remarks_on_words
 
-    found, plan = render.compare(a, b, store, parse_share(fail_on, "--fail-on"), overrides or [], floor)
-    return replace(render.diff_answer(found, plan, n), errors=remarks_on_words([a, b], store))
+    share = parse_share(fail_on, "--fail-on")
+    with Stages("diff", render.STAGES) as stages:
+        found, plan, worth = render.compare(a, b, store, share, overrides or [], floor, stages)
+    return replace(render.diff_answer(found, plan, n, worth), errors=remarks_on_words([a, b], store))
 
 
 @verb("logparse merge tunableop_results?.csv --gpus 8 --out merged")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,11 +18,12 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.own.job_units import UNITS_EACH
 from logparse.links import open_sql
 from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
+from logparse.output.terminal import Rows
 from logparse.store import Store, command_line
 from logparse.store.columns import column
 from logparse.store.columns import table as arrow_table
 from logparse.store.rules import DEFAULTS, counted_as_sql, main_picks_sql, traced_sql
-from logparse.text import counted, printable, shortened
+from logparse.text import counted, duration, printable, shortened
 
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
 """SQL of the first cells of an aiter key.  If a table holds several devices, these cells name the device of a row."""
@@ -101,6 +104,7 @@ The SQL of each table reads the tables before it.  The tables are not common tab
 compute such an expression again wherever it is named.  That took longer than all of the reading.
 """
 _RANKED = """
+create temp table ranked as
 with of_device as (
         select problem, device, run, origin, any_value(kind) as kind, bool_or(subject) as subject, bool_or(own) as own,
                count(us) as times, min(us) as best_us, min(us) filter (by_default) as default_us,
@@ -117,20 +121,24 @@ with of_device as (
                 ) filter (times > 0) as t from judged group by problem)),
      subjects as (
         select w.*, known.* exclude (problem, kind) from w left join known using (problem)
-        union all by name from known where subject),
-     ranked as materialized (
-        select *, coalesce(calls, 1) * coalesce(traced_us, pick_us, best_us) as total_us
-        from subjects left join picks using (problem) left join traced using (problem)
-        where $kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped')),
-     shown as materialized (
+        union all by name from known where subject)
+select *, coalesce(calls, 1) * coalesce(traced_us, pick_us, best_us) as total_us,
+       calls * if(pick_us > best_us, pick_us - best_us, if(pick_us is null, null, 0)) as saves_us
+from subjects left join picks using (problem) left join traced using (problem)
+where ($kind is null or kind = $kind or ($kind = 'gemm' and kind = 'grouped'))
+  and ($texts::varchar[] is null or problem in (select unnest($texts::varchar[])))
+"""
+_SHOWN = """
+with shown as materialized (
         from ranked order by {key} desc nulls last, {other} desc nulls last, problem limit $n),
      best as (
         select problem, min(solution) as best from ({timed}) t join shown using (problem, device, run, origin)
         where us = best_us group by problem)
 select calls, {key} / nullif((select sum({key}) from ranked), 0) as share, problem, pick, pick_us,
-       best, best_us, total_us, kind, calls_from, problem as text
+       best, best_us, saves_us, total_us, kind, calls_from, problem as text
 from shown left join best using (problem) order by {key} desc nulls last, {other} desc nulls last, problem
 """
+_SUMS = "select count(*), sum(calls), count(total_us), sum(total_us), sum(saves_us) from ranked"
 """SQL of the rows of ``top``.
 
 Before any join, millions of times are reduced to one row per problem, device, run and origin.  Then one such row
@@ -162,17 +170,52 @@ def top(
     (``picks_vs_best``).  ``pick_us`` and ``best_us`` come from one run, origin and device.  They never come from a
     device that is known to be another one than the run's.
 
-    Columns: calls, share (of all calls, or of all known time), problem (short), pick, pick_us, best, best_us, total_us,
-    kind, calls_from, text.
+    Columns: calls, share (of all calls, or of all known time), problem (short), pick, pick_us, best, best_us, saves_us
+    (calls × the time by which the pick is slower), total_us, kind, calls_from, text.
     """
-    frame: pd.DataFrame = ranked(store, by=by, kind=kind, n=n, run=run).to_pandas()
+    frame: pd.DataFrame = ranked(store, by=by, kind=kind, n=n, run=run).rows.to_pandas()
     return frame
 
 
+@dataclass(frozen=True)
+class Ranking:
+    """First problems of a run, and the sums over all of them.
+
+    * ``rows``: a table with the columns of ``top``.
+    * ``problems``, ``calls``: number of all problems of the kind, and of their calls.
+    * ``timed``, ``total_us``: number of problems whose time is known, and the sum of ``total_us``.
+    * ``saves_us``: what the best known solutions save, by the times of both.  None if no problem has both times.
+    """
+
+    rows: pa.Table
+    problems: int
+    calls: int | None
+    timed: int
+    total_us: float | None
+    saves_us: float | None
+
+    @property
+    def total(self) -> str:
+        """Line with the sums."""
+        out = f"total: {counted(self.problems, 'problem')}"
+        out += f", {counted(self.calls, 'call')}" if self.calls is not None else ""
+        out += f"; {duration(self.total_us)} by the times of {self.timed:,} of them" if self.timed else ""
+        return out + (f"; the best known solutions save {duration(self.saves_us)}" if self.saves_us else "")
+
+
 def ranked(
-    store: Store, *, by: str = "calls", kind: str | None = None, n: int = 20, run: str | None = None
-) -> pa.Table:
-    """Return the rows of ``top`` without pandas, because importing pandas takes longer than most answers."""
+    store: Store,
+    *,
+    by: str = "calls",
+    kind: str | None = None,
+    n: int = 20,
+    run: str | None = None,
+    texts: Sequence[str] | None = None,
+) -> Ranking:
+    """Rank as ``top`` does, without pandas, because importing pandas takes longer than most answers.
+
+    ``texts``: if given, only these problems.
+    """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     of = {"run": store.latest_run(run)}
     with store.reading(" ".join([_OPEN, *_STAGES.values(), _TIMED])) as con:
@@ -183,10 +226,11 @@ def ranked(
             con.execute(f"create temp table {name} as {made}", of if "$run" in made else None)
         ((several,),) = con.execute("select exists (from mixed)").fetchall()
         timed = (_TIMED if may_be else _OF_ITSELF).format(rows=_PARTS if several else _FILES)
-        sql = _RANKED.format(key=key, other=other, timed=timed)
-        rows: pa.Table = con.sql(sql, params={"kind": kind, "n": n}).to_arrow_table()
+        con.execute(_RANKED.format(timed=timed), {"kind": kind, "texts": None if texts is None else list(texts)})
+        (sums,) = con.execute(_SUMS).fetchall()
+        rows: pa.Table = con.sql(_SHOWN.format(key=key, other=other, timed=timed), params={"n": n}).to_arrow_table()
     labels = column([problem_from_text(text).label for text in rows["text"].to_pylist()], pa.string())
-    return rows.set_column(rows.column_names.index("problem"), "problem", labels)
+    return Ranking(rows.set_column(rows.column_names.index("problem"), "problem", labels), *sums)
 
 
 def _rows(store: Store, sql: str) -> pa.Table:
@@ -218,16 +262,137 @@ class Known:
     measurements: pa.Table
 
 
-def known_lines(known: Sequence[Known]) -> Iterator[str | pa.Table]:
-    """Yield the knowledge about problems as lines and tables.  Columns without any value are left out."""
-    for entry in known:
-        yield entry.problem.label
-        yield f"  {entry.problem.text}"
-        for title, rows in (("calls", entry.calls), ("measurements", entry.measurements)):
-            yield f"{title}: {counted(len(rows), 'row') if len(rows) else 'none'}"
-            if len(rows):
-                names = (x for x in rows.column_names if x != "problem" and rows[x].null_count < len(rows))
-                yield rows.select(list(names))
+def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
+    """Yield the knowledge about problems: per name a sentence on its pick, and a table with a row per time."""
+    for label in dict.fromkeys(entry.problem.label for entry in known):
+        same = [entry for entry in known if entry.problem.label == label]
+        calls = _distinct(entry.calls.to_pylist() for entry in same)
+        times = _distinct(entry.measurements.to_pylist() for entry in same)
+        yield f"{label}: {_sentence(store, calls, times)}"
+        if calls or times:
+            yield _one_table(calls, times)
+        if logs := sorted({str(row["category"]) for row in calls}):
+            yield f"logged as: {', '.join(logs)}"
+        if len(same) == 1:
+            yield same[0].problem.text
+        else:
+            yield f"problems of this name: {len(same):,}, which differ in"
+            yield from (f"  {words}" for words in _differing([entry.problem.text for entry in same]))
+    yield from passes([entry.problem.label for entry in known])
+
+
+def _differing(texts: Sequence[str]) -> list[str]:
+    """Return the words of each text that not all texts have."""
+    words = [text.split(" ") for text in texts]
+    common = set(words[0]).intersection(*words)
+    return [" ".join(word for word in x if word not in common) for x in words]
+
+
+def passes(labels: Iterable[str]) -> list[str]:
+    """Return a line that explains ``F``, ``B`` and ``W`` if the name of a convolution is among the labels."""
+    return [PASSES] if any(re.match(r"[FBW+]+ \d", label) for label in labels) else []
+
+
+PASSES = "F, B, W: forward, dgrad, wgrad"
+
+
+def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    """Return the rows of several tables, each row once.  The level of a row's link does not count."""
+    rows = {
+        tuple(str(value) for name, value in row.items() if name != "level"): row for table in several for row in table
+    }
+    return list(rows.values())
+
+
+def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None], int]:
+    """Return the number of calls per run and solution.
+
+    Several logs of one process may count the same calls, so the log with the most calls counts.  Calls of a tool do not
+    count.
+    """
+    logs: dict[tuple[str, int | None], dict[str, Counter[str | None]]] = {}
+    for row in calls:
+        if not row["by_tool"]:
+            log = logs.setdefault((row["run"], row["pid"]), {}).setdefault(row["category"], Counter())
+            log[row["solution"]] += row["count"] or 0
+    out: Counter[tuple[str, str | None]] = Counter()
+    for (run, _), by_log in logs.items():
+        for solution, count in max(by_log.values(), key=lambda log: sum(log.values())).items():
+            out[run, solution] += count
+    return out
+
+
+def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, Any]]) -> Rows:
+    """Return one row per time, the fastest first, each with the number of calls of its run and solution.
+
+    Calls of a solution without a time follow.  ``slower`` is the time as a multiple of the fastest time of the same run
+    and origin.
+    """
+    left: dict[tuple[str, str | None], int | None] = dict(_called(calls))
+    fastest: dict[tuple[str, str], float] = {}
+    for row in times:
+        if row["time_us"]:
+            of = row["run"], row["origin"]
+            fastest[of] = min(row["time_us"], fastest.get(of, row["time_us"]))
+    out: list[dict[str, object]] = []
+    for row in times:
+        us, least = row["time_us"], fastest.get((row["run"], row["origin"]))
+        if row["origin"] == "trace" and (row["run"], row["solution"]) not in left:
+            left[row["run"], row["solution"]] = left.pop((row["run"], None), None)
+        out.append(
+            {
+                "solution": row["solution"],
+                "calls": left.pop((row["run"], row["solution"]), None),
+                "time_us": us,
+                "slower": f"{us / least:.2f} ×" if us and least and us > least else "",
+                "from": row["origin"],
+                "run": row["run"],
+                "status": "" if row["status"] == "ok" else row["status"],
+                "error": row["error"],
+            }
+        )
+    empty = dict.fromkeys(("time_us", "slower", "from", "status", "error"))
+    out += [{"solution": x, "calls": n, **empty, "run": run} for (run, x), n in left.items()]
+    names = ("solution", "calls", "time_us", "slower", "from", "run", "status", "error")
+    filled = [name for name in names if any(row[name] not in (None, "") for row in out)]
+    return [{name: row[name] for name in filled} for row in out]
+
+
+def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the runs pick, and by how much that is slower than the fastest known solution."""
+    texts = sorted({str(row["problem"]) for row in (*calls, *times)})
+    if not texts:
+        return "the store holds no call and no time of it"
+    called = {run for run, _ in _called(calls)}
+    runs = [run for run in store.runs() if run in called][-_RUNS:]
+    said = [_picked(run, ranked(store, by="time", n=1, run=run, texts=texts).rows.to_pylist()) for run in runs]
+    if said:
+        return "; ".join(said)
+    timed = [row for row in times if row["time_us"]]
+    if not timed:
+        return "no run calls it, and no time of it is known"
+    return f"no run calls it; the fastest known solution is {timed[0]['solution']} ({duration(timed[0]['time_us'])})"
+
+
+_RUNS = 3  # maximum number of runs in the sentence of ``show``
+
+
+def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the clause about one run, from its row of ``top``."""
+    row = rows[0] if rows else dict.fromkeys(("calls", "pick", "best", "pick_us", "best_us", "total_us"))
+    pick, best, pick_us, best_us = (row[x] for x in ("pick", "best", "pick_us", "best_us"))
+    named = f"run {run} picks {pick}" if pick else f"the pick of run {run} is not logged"
+    if best_us is None and row["total_us"]:
+        us = row["total_us"] / (row["calls"] or 1)
+        return f"a call of run {run} takes {duration(us)}, and no other time on its device is known"
+    if best_us is None:
+        return f"{named}, and no time of it is known"
+    if pick_us is None and pick != best:
+        return f"{named}; the fastest known solution is {best} ({duration(best_us)} a call)"
+    if pick_us is None or pick_us <= best_us:
+        return f"{named}, the fastest known" if pick else f"{named}; the library's default is the fastest known"
+    slower = f"{pick_us / best_us:.3g} × slower than {best}: {duration(pick_us)} and {duration(best_us)} a call"
+    return f"{named}, {slower}" if pick else f"{named}; the library's default is {slower}"
 
 
 def found_about(store: Store, known: Sequence[Known]) -> list[str]:

@@ -130,13 +130,19 @@ def shortened(texts: Sequence[str], room: int) -> list[str]:
     tail = common_start([name[head:][::-1] for name in long])
     tries = [{name: _cut(name, room, head, tail, share) for name in long} for share in (0.67, 0.5, 0.33, 0.0)]
     best = max(tries, key=lambda cut: len(set(cut.values())))
-    alike: dict[str, list[str]] = {}
-    for name, cut in best.items():
-        alike.setdefault(cut, []).append(name)
-    for group in alike.values():
-        if 1 < len(group) < len(long):  # texts of this group differ from each other at another place than all texts do
+    for _ in range(_ROUNDS):  # Texts that were cut again may have become like texts of another group.
+        alike: dict[str, list[str]] = {}
+        for name, cut in best.items():
+            alike.setdefault(cut, []).append(name)
+        groups = [group for group in alike.values() if 1 < len(group) < len(long)]
+        for group in groups:  # Texts of a group differ from each other at another place than all texts do.
             best |= zip(group, shortened(group, room), strict=True)
+        if not groups:
+            break
     return [best.get(name, name) for name in names]
+
+
+_ROUNDS = 3
 
 
 def common_start(texts: Sequence[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from logparse import __version__
 from logparse.output.options import GROUPS
 from logparse.output.program import run_program
 from logparse.store import Store
+from logparse.text import duration
 from tests.conftest import ROOT, SAMPLES
 from tests.program import run
 from tests.waiting import wait_until
@@ -168,8 +170,38 @@ def test_show_takes_the_name_that_tables_show(store: str) -> None:
     for row in named[:5] + [x for x in named if x["kind"] == "conv"][:3]:
         out = run("show", row["problem"].replace("×", "x"), "--store", store)
         assert out.returncode == 0, out.stderr
-        assert row["text"] in out.stdout
+        assert out.stdout.startswith(f"{row['problem']}: ")
+        known = json.loads(run("show", row["problem"], "--store", store, "--format", "json").stdout)
+        assert row["text"] in {x["problem"] for x in known}
     assert run("show", "TN 3×5×7 bf16_r", "--store", store).returncode == 1
+
+
+def test_show_is_a_sentence_and_a_table(store: str) -> None:
+    """The pick of the sample's log is 3.5 × slower than the fastest solution of the tuning file."""
+    out = run("show", "NT 4096×12288×8192 bf16_r", "--store", store)
+    first, heads, _, *rows = out.stdout.splitlines()
+    assert re.fullmatch(
+        r"NT 4096×12288×8192 bf16_r: run \S+ picks hipblaslt:91033, 3\.51 × slower than hipblaslt:91077: "
+        r"6\.12 ms and 1\.74 ms a call",
+        first,
+    )
+    assert heads.split()[:6] == ["solution", "calls", "time_us", "slower", "from", "run"]
+    assert sum("hipblaslt:91033" in row and "3.51 ×" in row for row in rows) == 1
+    assert sum("──" in row for row in out.stdout.splitlines()) == 1, "one table"
+
+
+def test_top_ends_with_the_sums_over_all_problems(store: str) -> None:
+    rows = json.loads(run("top", "-n", "1000", "--store", store, "--format", "json").stdout)
+    saves = sum(row["saves_us"] or 0 for row in rows)
+    assert saves > 0
+    for row in rows:
+        both = row["calls"] and row["pick_us"]
+        assert row["saves_us"] == (
+            pytest.approx(row["calls"] * max(row["pick_us"] - row["best_us"], 0)) if both else None
+        )
+    (total,) = (x for x in run("top", "-n", "2", "--store", store).stdout.splitlines() if x.startswith("total: "))
+    assert total.startswith(f"total: {len(rows)} problems, {sum(row['calls'] or 0 for row in rows):,} calls; ")
+    assert total.endswith(f"the best known solutions save {duration(saves)}")
 
 
 def test_show_states_what_comparable_problems_take(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import io
 import pandas as pd
 import pytest
 
-from logparse.output.terminal import Stages, bold, drawn, is_coloured
+from logparse.output.terminal import Stages, bold, drawn, is_coloured, with_total
 
 
 def test_sentences_wrap_between_words_and_nothing_of_them_is_lost() -> None:
@@ -48,8 +48,29 @@ def test_answers_are_left_out_after_all_other_columns() -> None:
     for width in range(50, 110, 5):
         shown, _, left_out = drawn([row], width).partition("not shown: ")
         assert "problem" in shown
-        assert ("best" in left_out) <= ({"pick", "share", "kind"} <= set(left_out.strip().split(", ")))
-        assert not left_out or "kind" in left_out, "it is empty"
+        assert ("best" in left_out) <= ({"pick", "share"} <= set(left_out.strip().split(", ")))
+        assert not left_out or "kind" not in shown, "it is empty"
+        assert "kind" not in left_out, "and no loss"
+
+
+def test_answers_have_an_order() -> None:
+    row = {
+        "calls": 16,
+        "problem": "x" * 44,
+        "pick": "hipblaslt:1",
+        "best": "hipblaslt:2",
+        "saves_us": 1.5,
+        "kind": "gemm",
+    }
+    left_out = [drawn([row], width).partition("not shown: ")[2].strip().split(", ") for width in range(90, 48, -1)]
+    order = list(dict.fromkeys(name for names in left_out for name in sorted(names) if name))
+    assert order == ["kind", "pick", "calls", "best", "saves_us"]
+
+
+def test_a_table_of_several_rows_has_a_total() -> None:
+    rows = [{"file": "a", "format": "x", "lines": 2}, {"file": "b", "format": "y", "lines": 3}]
+    assert with_total(rows) == [*rows, {"file": "total", "format": "", "lines": 5}]
+    assert with_total(rows[:1]) == rows[:1]
 
 
 def test_bold_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:

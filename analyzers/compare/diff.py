@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -60,8 +60,8 @@ class Diff:
 
     * ``ratio``: (time of one call in B) / (time of one call in A).
     * ``noise``: relative standard error of the ratio, missing if unknown.
-    * ``delta_us``: cost of the change per run of B, µs; negative if it saves.  For a new or vanished problem, it is all
-      of the problem's time.  Missing if no log counts the calls.
+    * ``delta_us``: cost of the change per run of B, µs; negative if it saves.  Missing if no log counts the calls, and
+      for a problem of one run only, because an absence is no saving.
     """
 
     a: str
@@ -74,6 +74,26 @@ class Diff:
     """Changes of one call by at most this many µs count as the same."""
     builds: tuple[str, ...] = ()
     """Libraries whose builds differ between the two runs, so that an index may mean another kernel."""
+    formats: tuple[Mapping[str, tuple[int, int]], Mapping[str, tuple[int, int]]] = ({}, {})
+    """Formats of each run's files (``RunTimes.formats``)."""
+    processes: tuple[int, int] = (0, 0)
+    """Number of processes of each run (``RunTimes.processes``)."""
+
+    @property
+    def lacks(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Formats that A lacks and B has, and formats that B lacks and A has."""
+        one, two = self.formats
+        return tuple(x for x in two if x not in one), tuple(x for x in one if x not in two)
+
+    @cached_property
+    def calls(self) -> list[tuple[str, int | None, int | None]]:
+        """Number of calls of each kind of problem in A and in B, None if no log counts them."""
+        return self.con.execute(_CALLS).fetchall()
+
+    def alone(self, state: Literal["new", "vanished"]) -> tuple[int, float]:
+        """Return the number of problems of one run only whose time per run is known, and the sum of the times, µs."""
+        ((known, us),) = self.con.execute(_ALONE, [state]).fetchall()
+        return int(known), float(us)
 
     @property
     def ok(self) -> bool:
@@ -163,18 +183,23 @@ _COMPARED = f"""
                when pick_a <> pick_b or ran_a <> ran_b then 'changed' when ratio is null then 'unknown'
                else 'same' end as state,
            basis, calls_a, calls_b, a_us, b_us, ratio, noise, coalesce(pick_a, ran_a) as pick_a,
-           coalesce(pick_b, ran_b) as pick_b, coalesce(calls_b, calls_a) * case state
-               when 'new' then b_us when 'vanished' then -a_us else b_us - a_us end as delta_us, solutions
+           coalesce(pick_b, ran_b) as pick_b,
+           if(in_a and in_b, coalesce(calls_b, calls_a) * (b_us - a_us), null) as delta_us,
+           if(in_a and in_b, null, coalesce(calls_b, calls_a) * coalesce(b_us, a_us)) as alone_us, solutions
     from rows"""
 """SQL of the compared problems.  If the logs name no pick, the solution that was timed is taken as the pick."""
 _SUMS = "select state, count(*), count(ratio), count(delta_us), ifnull(fsum(delta_us), 0) from compared group by all"
+_ALONE = "select count(alone_us), ifnull(fsum(alone_us), 0) from compared where state = $1"
+_CALLS = """
+    select split_part(problem, ' ', 1) as kind, cast(sum(calls_a) as bigint), cast(sum(calls_b) as bigint)
+    from compared group by kind order by kind"""
 _FLIPS = """
     select count(*) filter (pick_a <> pick_b), count(*), median(abs(ratio - 1)) filter (pick_a <> pick_b)
     from compared where pick_a is not null and pick_b is not null"""
 _SEVERAL = "select count(*) from compared where solutions > 1 and pick_a is not null and pick_b is not null"
 _ORDERED = f"""
     select {", ".join(COLUMNS)} from compared where {{where}}
-    order by list_position({list(STATES)}, state), coalesce(abs(delta_us), 0) desc,
+    order by list_position({list(STATES)}, state), coalesce(abs(delta_us), alone_us, 0) desc,
              case when ratio > 0 then abs(ln(ratio)) when ratio = 0 then 'inf' else 0 end desc, problem limit $n"""
 
 
@@ -206,7 +231,11 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
     for name in "ab":  # The registered tables are as large as the result, so their memory is freed.
         con.unregister(name)
     builds = tuple(x for x in BUILDS if not ids_are_names(x) and same_build(one.machine, two.machine, x) is False)
-    return Diff(one.run, two.run, fail_on, con, _devices(one.machine, two.machine), floor_us, builds)
+    return Diff(
+        *(one.run, two.run, fail_on, con, _devices(one.machine, two.machine), floor_us, builds),
+        formats=(one.formats, two.formats),
+        processes=(one.processes, two.processes),
+    )
 
 
 class _Single(NamedTuple):
@@ -250,7 +279,7 @@ def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
         text for text, state, one in held
         if state in ("new", "vanished") and any(y != state and linked(one, two) for _, y, two in near[one.shape])
     ]  # fmt: skip
-    con.execute("update compared set state = 'unknown', delta_us = null where problem in (select unnest(?))", [found])
+    con.execute("update compared set state = 'unknown', alone_us = null where problem in (select unnest(?))", [found])
 
 
 def _library_key(single: _Single) -> tuple[str, str] | None:

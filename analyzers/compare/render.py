@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from analyzers.compare.diff import CHANGED, FAIL_ON, STATES, Diff, diff
+from analyzers.compare.diff import CHANGED, FAIL_ON, Diff, State, diff
 from analyzers.compare.timings import times_of_run
 from analyzers.evidence.runs import read_at, tables_to_analyse
+from logparse.lookup import ranked
 from logparse.model import problem_from_text
-from logparse.output import CHECK_FAILED, ROWS, Answer
+from logparse.output import CHECK_FAILED, ROWS, Answer, Rows
+from logparse.store import Store
 from logparse.store.columns import column
 from logparse.text import counted, duration
 
@@ -20,11 +23,18 @@ if TYPE_CHECKING:
     from analyzers.compare.upgrade import PlannedRow
 
 
-def diff_lines(found: Diff) -> list[str]:
-    counts = ", ".join(f"{found.count(state):,} {state}" for state in STATES if found.count(state))
+_BOTH = "state in ('slower', 'faster', 'changed')"
+_ALONE_ROWS = 5
+_KINDS = {"gemm": "GEMM", "conv": "convolution"}
+
+
+def diff_lines(found: Diff, worth: Worth | None = None) -> list[str]:
+    """Return the text of a comparison: first what the sources of one run lack, and how the calls differ."""
+    counts = ", ".join(f"{found.count(state):,} {_WORDS.get(state, state)}" for state in _TOLD if found.count(state))
     floor = f", {found.floor_us:g} µs" if found.floor_us else ""
-    beyond = f"{counts} (beyond {found.fail_on:.1%}{floor} and noise)" if counts else "no problem in either run"
-    out = [f"{found.a} → {found.b}: {beyond}"]
+    none = "no problem is in both runs" if found.count("new", "vanished") else "no problem in either run"
+    beyond = f"{counts} (beyond {found.fail_on:.1%}{floor} and noise)" if counts else none
+    out = [*_sources(found), *_calls(found), f"{found.a} → {found.b}: {beyond}"]
     if not found.compared:
         nothing = "no time was compared: no problem has one of the same kind in both runs"
         out.append(f"{nothing}, and a gate fails on that")
@@ -36,6 +46,7 @@ def diff_lines(found: Diff) -> list[str]:
     flipped, picked, apart = found.flips
     if flipped:
         cost = "what that costs is unknown" if apart is None else f"the times differ there by {apart:.1%} in the median"
+        cost = worth.text if apart is None and worth is not None and worth.saves_us else cost
         rate = f"winner-flip rate {flipped / picked:.0%}"
         out.append(f"picks differ in {flipped:,} of {picked:,} problems ({rate}); {cost}")
     elif picked > found.several:
@@ -51,23 +62,89 @@ def diff_lines(found: Diff) -> list[str]:
     return [*out, *(_one_sided(found, state) for state in ("new", "vanished") if found.count(state))]
 
 
+_TOLD: Sequence[State] = ("slower", "faster", "changed", "same", "unknown")
+_WORDS: Mapping[State, str] = {"changed": "with another pick", "unknown": "not comparable"}
+
+
+def _sources(found: Diff) -> list[str]:
+    """Return a line for each run that lacks a format of the other run."""
+    out = []
+    of_both = zip((found.a, found.b), (found.b, found.a), found.lacks, found.formats[::-1], strict=True)
+    for run, other, lacking, held in of_both:
+        if lacking and all(found.formats):
+            named = (f"{name}{_held(*held[name])}" for name in lacking)
+            out.append(f"{run} lacks what {other} has: {', '.join(named)}")
+    return out
+
+
+def _held(calls: int, times: int) -> str:
+    words = [f"{n:,} {noun}" for n, noun in ((calls, "lines of calls"), (times, "times")) if n]
+    return f" ({', '.join(words)})" if words else ""
+
+
+def _calls(found: Diff) -> list[str]:
+    """Return a line on calls and processes if their numbers differ."""
+    unlike = [(_KINDS.get(kind, kind), a or 0, b or 0) for kind, a, b in found.calls if a != b]
+    said = ", ".join(f"{kind}s {a:,} → {b:,}" for kind, a, b in unlike)
+    one, two = found.processes
+    processes = f", in logs of {one:,} → {two:,} processes" if one != two and one and two else ""
+    return [f"calls: {said}{processes}"] if said else []
+
+
 def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
-    """Format ``new: 3 problems, 1.2 ms per run``, as far as their times and calls are known."""
-    count, (known, cost) = found.count(state), found.cost(state)
-    out = f"{state}: {counted(count, 'problem')}"
+    """Format ``only in B: 3 problems, 1.2 ms per run``, as far as their times and calls are known."""
+    count, (known, us) = found.count(state), found.alone(state)
+    out = f"only in {found.b if state == 'new' else found.a}: {counted(count, 'problem')}"
     if not known:
         return f"{out}, whose time per run is unknown"
     some = "" if known == count else f"{known:,} of them "
     rest = "" if known == count else "; the others' time or calls are unknown"
-    return f"{out}, {some}{duration(abs(cost))} per run{rest}"
+    absent = "; an absence counts as no saving" if state == "vanished" else ""
+    return f"{out}, {some}{duration(us)} per run{rest}{absent}"
 
 
-def diff_table(found: Diff, n: int | None = None) -> pa.Table:
-    """Return the changes as a table, the most costly first.  ``n`` limits the number of rows.
+@dataclass(frozen=True)
+class Worth:
+    """Saving by the changed picks, from times that were measured alone, in one run and under one condition.
+
+    * ``saves``: µs per run of A by problem; negative if the new pick is slower.
+    * ``changed``: number of all changed picks.
+    """
+
+    saves: Mapping[str, float]
+    changed: int
+
+    @property
+    def saves_us(self) -> float:
+        return math.fsum(self.saves.values())
+
+    @property
+    def text(self) -> str:
+        word = "saves" if self.saves_us > 0 else "costs"
+        known = f"{len(self.saves):,} of {self.changed:,} known"
+        return f"by times measured alone that {word} {duration(abs(self.saves_us))} a run ({known}), not confirmed"
+
+
+def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
+    """Find what changed picks save: from the times of both picks that ``top`` of A or of B compares."""
+    rows = {x["problem"]: x for x in found.table("pick_a <> pick_b and state <> 'unknown'").to_pylist()}
+    saves: dict[str, float] = {}
+    for store, run, own, other, sign in ((a, found.a, "pick_a", "pick_b", 1.0), (b, found.b, "pick_b", "pick_a", -1.0)):
+        left = [text for text in rows if text not in saves]
+        ranking = ranked(store, n=max(len(left), 1), run=run, texts=left).rows.to_pylist() if left else []
+        for x in ranking:
+            changed = rows[x["text"]]
+            if x["saves_us"] and (x["pick"], x["best"]) == (changed[own], changed[other]):
+                saves[x["text"]] = sign * x["saves_us"]
+    return Worth(saves, len(rows))
+
+
+def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Table:
+    """Return the changes for which SQL ``where`` holds, the most costly first.  ``n`` limits the number of rows.
 
     ``problem`` is the short name, ``text`` the key.  ``change`` is the ratio minus 1.
     """
-    rows = found.table(CHANGED, n)
+    rows = found.table(where, n)
     texts, ratios = rows["problem"], rows["ratio"].to_pylist()
     made = {
         "problem": column([problem_from_text(text).label for text in texts.to_pylist()], pa.string()),
@@ -78,17 +155,47 @@ def diff_table(found: Diff, n: int | None = None) -> pa.Table:
     return pa.Table.from_arrays([made[x] if x in made else rows[x] for x in names], names=names)
 
 
-def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None) -> Answer:
+def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: Worth | None = None) -> Answer:
     """Return the changes between two runs, and the upgrade plan with one row per row of the old files.
 
     A terminal shows ``n`` changes, or a few if ``n`` is None.  Other outputs contain ``n`` changes, or all.
     """
-    brief = diff_table(found, n or ROWS).drop_columns(["text"])  # A terminal has no room for more.
-    changes = column(["" if x is None else f"{x:+.1%}" for x in brief["change"].to_pylist()], pa.string())
-    brief = brief.set_column(brief.column_names.index("change"), "change", changes)
+    lines = diff_lines(found, worth)
+    of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth)
     plans = [[{name: value for name, value in asdict(x).items() if name != "key"} for x in plan]] if plan else []
-    text = [*([brief] if len(brief) else []), *diff_lines(found), *plans]
+    alone = [] if any(found.lacks) else [x for state in ("new", "vanished") for x in _alone_rows(found, state, n)]
+    text = [*lines, *([of_both] if of_both else []), *alone, *plans]
     return Answer(text, lambda: diff_table(found, n), "diff", code=0 if found.ok else CHECK_FAILED)
+
+
+def _brief(rows: pa.Table, worth: Worth | None) -> Rows:
+    """Return the rows for a terminal: the change in percent, and the library of ``pick_b`` only if it is another."""
+    out = []
+    for row in rows.to_pylist():
+        change = row["change"]
+        library, _, number = (row["pick_b"] or "").partition(":")
+        pick_b = number if library and (row["pick_a"] or "").startswith(f"{library}:") else row["pick_b"]
+        saves = {} if worth is None else {"saves_us": worth.saves.get(row["text"])}
+        shown = row | {"change": "" if change is None else f"{change:+.1%}", "pick_b": pick_b}
+        out.append({name: value for name, value in shown.items() if name != "text"} | saves)
+    return [{name: row[name] for name in row if any(x[name] not in (None, "") for x in out)} for row in out]
+
+
+def _alone_rows(found: Diff, state: Literal["new", "vanished"], n: int | None) -> list[str | Rows]:
+    """Return the first problems of one run only, with a title."""
+    side = "b" if state == "new" else "a"
+    rows = found.table(f"state = '{state}'", n or _ALONE_ROWS).to_pylist()
+    shown = [
+        {
+            "problem": problem_from_text(x["problem"]).label,
+            "calls": x[f"calls_{side}"],
+            "time_us": x[f"{side}_us"],
+            "solution": x[f"pick_{side}"],
+        }
+        for x in rows
+    ]
+    first = f", the first {len(shown):,}" if len(shown) < found.count(state) else ""
+    return [f"only in {getattr(found, side)}{first}:", shown] if shown else []
 
 
 def compare(
@@ -98,14 +205,28 @@ def compare(
     fail_on: float = FAIL_ON,
     overrides: Sequence[str] = (),
     floor_us: float = 0.0,
-) -> tuple[Diff, list[PlannedRow]]:
-    """Compare the run that ``a`` names with the run that ``b`` names, and plan the upgrade of old override files."""
-    one = read_at(a, store, times_of_run)
+    begins: Callable[[str], None] = lambda stage: None,
+) -> tuple[Diff, list[PlannedRow], Worth]:
+    """Compare the run that ``a`` names with the run that ``b`` names, and plan the upgrade of old override files.
+
+    ``begins`` is called with the name of each of ``STAGES`` stages before it begins.
+    """
+    begins(f"reading {a}")
+    one, held_a = read_at(a, store, lambda held, run: (times_of_run(held, run), held))
+    begins(f"reading {b}")
+    two, held_b = read_at(b, store, lambda held, run: (times_of_run(held, run), held))
+    begins("comparing")
+    found = diff(one, two, fail_on, floor_us)
+    begins("looking up the changed picks")
+    worth = worth_of_changes(found, held_a, held_b)
     if not overrides:
-        return diff(one, read_at(b, store, times_of_run), fail_on, floor_us), []
+        return found, [], worth
     # This import loads pandas, which a comparison of two runs does not need.
     from analyzers.compare.upgrade import upgrade_plan
     from analyzers.overrides.lint import lint
 
-    two, tables = read_at(b, store, lambda held, run: (times_of_run(held, run), tables_to_analyse(held, run)))
-    return diff(one, two, fail_on, floor_us), upgrade_plan([lint(path) for path in overrides], tables, fail_on)
+    tables = tables_to_analyse(held_b, found.b)
+    return found, upgrade_plan([lint(path) for path in overrides], tables, fail_on), worth
+
+
+STAGES = 4

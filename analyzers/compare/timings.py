@@ -14,7 +14,7 @@ problems do not become Python objects.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -54,6 +54,10 @@ class RunTimes:
     run: str
     rows: pa.Table
     machine: Mapping[str, str]
+    formats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Formats of the run's files, each with the number of lines that are calls and of lines that are measurements."""
+    processes: int = 0
+    """Number of processes whose calls are logged.  0 if no log states its process."""
 
 
 _RAN = "driver"
@@ -106,6 +110,11 @@ _STAGES = {
     "called": _CALLED,
 }
 """Small tables that ``_ROWS`` reads.  DuckDB would plan common table expressions again wherever they are named."""
+_FORMATS = """
+    select unnest(string_split(format, '+')) as name, cast(sum(call_lines) as bigint),
+           cast(sum(measurement_lines) as bigint)
+    from sources where format <> 'foreign' group by name order by name"""
+_PROCESSES = "select count(distinct pid) from calls where by_tool is distinct from true"
 _BATCH = 1 << 16
 """Rows of a batch.  DuckDB reads each batch in one thread, and its default is a million rows."""
 
@@ -113,7 +122,7 @@ _BATCH = 1 << 16
 def times_of_run(store: Store, run: str | None = None) -> RunTimes:
     """Return the times of a store's run, by default the latest.  Raises StoreError."""
     run = store.latest_run(run)
-    with store.reading(" ".join([*_STAGES.values(), _ROWS]), run) as con:
+    with store.reading(" ".join([*_STAGES.values(), _ROWS, _FORMATS]), run) as con:
         con.execute(f"create temp table units_each as {UNITS_EACH}", {"run": run})
         return _times(con, run)
 
@@ -129,7 +138,8 @@ def times_of(tables: Tables) -> RunTimes:
 
 
 _READ = {
-    "calls": "source_id text, category text, problem text, solution text, count float, by_tool bool",
+    "sources": "format text, call_lines int, measurement_lines int",
+    "calls": "source_id text, category text, problem text, solution text, count float, by_tool bool, pid int",
     "workload": "problem text, calls_from text, calls float",
     "measurements": "source_id text, origin text, kind text, problem text, solution text, status text, time_us float, "
     "std_us float, samples_us floats, evidence bool",
@@ -144,7 +154,10 @@ def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
     for name, sql in _STAGES.items():
         con.execute(f"create temp table {name} as {sql}")
     rows = con.sql(_ROWS).to_arrow_table(_BATCH)
-    return RunTimes(run, rows, machine_of_files(con.execute("select source_id, name, value from facts").fetchall()))
+    machine = machine_of_files(con.execute("select source_id, name, value from facts").fetchall())
+    formats = {name: (calls or 0, times or 0) for name, calls, times in con.execute(_FORMATS).fetchall()}
+    ((processes,),) = con.execute(_PROCESSES).fetchall()
+    return RunTimes(run, rows, machine, formats, processes)
 
 
 def timings(tables: Tables) -> pd.DataFrame:

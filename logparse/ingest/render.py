@@ -11,7 +11,7 @@ from logparse.ingest.schedule import Ingested
 from logparse.libraries.kinds.format import Head, Unit
 from logparse.libraries.own import foreign_files
 from logparse.libraries.torch_profiler import profiler
-from logparse.output import Answer, Rows
+from logparse.output import Answer, Rows, with_total
 from logparse.store import command_line
 from logparse.text import common_start, short_path
 
@@ -66,7 +66,7 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
     fine = (known and len(elsewhere) < len(results)) or all(r.is_empty_results for r in results)
     runs = sorted({r.run for r in results if r.run and (r.recognised or r.is_empty_results)})
     text: list[str | Rows] = [f"in {folder}"] if folder and rows else []
-    text += [*([rows] if rows else []), *([f"run: {', '.join(runs)}"] if runs else [])]
+    text += [*([with_total(rows)] if rows else []), *([f"run: {', '.join(runs)}"] if runs else [])]
     remarks += [f"{shown(r)}: {r.remark}" for r in left_out]
     return Answer(text, errors=[*errors, *remarks], code=int(bool(errors) or not fine))
 

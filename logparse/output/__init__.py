@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from logparse.output.answer import CHECK_FAILED, ROWS, TABLES, Answer, TableFormat, beside, show
-from logparse.output.terminal import Bar, Block, Rows, Stages
+from logparse.output.terminal import Bar, Block, Rows, Stages, with_total
 
 __all__ = [
     "CHECK_FAILED",
@@ -24,4 +24,5 @@ __all__ = [
     "TableFormat",
     "beside",
     "show",
+    "with_total",
 ]

@@ -49,8 +49,8 @@ TABLES: Mapping[str, str] = {
     "try": "action text, outcome text, unit text, now_us float, then_us float, then_low_us float, then_high_us float, "
     "ratio float, ratio_low float, ratio_high float, pairs int, processes int, seconds float, deviation float, "
     "deviation_allowed float, why text, changed text",
-    "top": "calls int, share float, problem text, pick text, pick_us float, best text, best_us float, total_us float, "
-    "kind text, calls_from text, text text",
+    "top": "calls int, share float, problem text, pick text, pick_us float, best text, best_us float, saves_us float, "
+    "total_us float, kind text, calls_from text, text text",
     "show": "level text, run text, category text, pid int, solution text, count int, first_seen time, last_seen time, "
     "by_tool bool, problem text, what text, origin text, status text, time_us float, workspace_bytes int, error text, "
     "key_text text",

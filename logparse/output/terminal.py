@@ -31,8 +31,14 @@ _LEAST = 16
 """Minimum width of a text column.  If a column would become narrower, the last column is left out."""
 _LEASTS = {"problem": 44}
 """Minimum width of the columns that are never left out.  A row that does not show its problem would be useless."""
-_ANSWERS = frozenset({"best", "best_us", "pick_a", "pick_b", "rejects", "state", "effect", "saving_us"})
-"""Columns that answer the question of their verb.  They are left out only after all other columns."""
+_ANSWERS = (
+    *("effect", "saves_us", "saving_us", "pick_b", "pick_a", "best", "state", "total_us", "rejects"),
+    *("solution", "time_us", "slower", "calls", "pick", "pick_us", "best_us", "change"),
+)
+"""Columns that answer the question of their verb, the most important first.
+
+They are left out only after all other columns, the least important first.
+"""
 _USUAL = 100
 """Maximum width to which the cells of a column are padded if there is no terminal.
 
@@ -75,8 +81,8 @@ def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = Fa
     """Return the table as text, with numbers right-aligned.
 
     To fit ``width``, texts are shortened and columns are left out.  Empty columns are left out first, then columns from
-    the right that are not in ``_ANSWERS``, then columns from the right that are.  The problem is never left out.
-    ``remedy`` tells how to get what is left out.  If ``coloured``, the names of the columns are bold.
+    the right that are not in ``_ANSWERS``, then columns that are.  The problem is never left out.  ``remedy`` tells how
+    to get what is left out.  If ``coloured``, the names of the columns are bold.
     """
     columns = _columns(block)
     if not columns:
@@ -92,7 +98,8 @@ def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = Fa
     lines.append(" " + "─" * (sum(column.room + _GAP for column in shown) - _GAP))
     for cells in zip_longest(*(column.cells for column in shown), fillvalue=""):
         lines += map(line, zip_longest(*map(_Column.lines, shown, cells), fillvalue=""))
-    more = f"not shown: {', '.join(left_out)}{remedy and f' ({remedy})'}\n" if left_out else ""
+    filled = [column.name for column in left_out if any(column.cells)]
+    more = f"not shown: {', '.join(filled)}{remedy and f' ({remedy})'}\n" if filled else ""
     return "\n".join(lines) + "\n" + more
 
 
@@ -119,10 +126,10 @@ class _Column:
         numbers = (len(cell) for cell in self.cells if _INDEX.fullmatch(cell))
         return max(min(self.natural, _LEASTS.get(self.name, _LEAST)), len(self.name), *numbers)
 
-    def weight(self) -> tuple[bool, bool, bool]:
+    def weight(self) -> tuple[bool, bool, int]:
         """Return the sort key by which columns are left out.  The column with the lowest key is left out first."""
-        filled = any(self.cells)
-        return self.name in _LEASTS, filled and self.name in _ANSWERS, filled
+        rank = len(_ANSWERS) - _ANSWERS.index(self.name) if self.name in _ANSWERS else 0
+        return self.name in _LEASTS, any(self.cells), rank
 
     def lines(self, cell: str) -> list[str]:
         """Return the lines of a cell.  Sentences wrap between words."""
@@ -150,8 +157,8 @@ def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, int | float | datetime) and not isinstance(value, bool))
 
 
-def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[str]]:
-    """Return the columns that fit, each with its width, and the names of the others."""
+def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[_Column]]:
+    """Return the columns that fit, each with its width, and the others."""
     shown = list(columns)
     if width is None:
         for column in shown:
@@ -160,6 +167,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
         return shown, []
     if sum(c.natural + _GAP for c in shown) - _GAP <= width:
         return shown, []
+    shown = [c for c in shown if any(c.cells)] or shown
     while len(shown) > 1 and sum(c.least + _GAP for c in shown) - _GAP > width:
         shown.remove(min(reversed(shown), key=_Column.weight))
     room = width - sum(c.least + _GAP for c in shown) + _GAP
@@ -170,7 +178,19 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
         if column.room < column.natural and column.name not in _PROSE:
             column.cells = shortened(column.cells, column.room)
             column.room = column.needed
-    return shown, [c.name for c in columns if c not in shown]
+    return shown, [c for c in columns if c not in shown]
+
+
+def with_total(rows: Sequence[Mapping[str, object]]) -> Rows:
+    """Return rows and, if there are several, a last row with the sums of their numbers."""
+    if len(rows) < 2:
+        return list(rows)
+    first, *_ = names = list(rows[0])
+    sums: dict[str, object] = {first: "total"}
+    for name in names[1:]:
+        values = [row[name] for row in rows]
+        sums[name] = sum(x for x in values if isinstance(x, int)) if all(isinstance(x, int) for x in values) else ""
+    return [*rows, sums]
 
 
 def _cell(value: object) -> str:

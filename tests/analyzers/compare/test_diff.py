@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analyzers.compare.diff import CHANGED, diff
-from analyzers.compare.render import diff_lines, diff_table
+from analyzers.compare.render import compare, diff_answer, diff_lines, diff_table
 from analyzers.compare.timings import NEAREST, times_of_run, timings
 from analyzers.compare.upgrade import PlannedRow, upgrade_plan
 from analyzers.evidence.tables import Tables
@@ -25,7 +25,7 @@ from logparse.libraries.hipblaslt import tuning_file
 from logparse.libraries.miopen import find_db
 from logparse.libraries.tunableop import results
 from logparse.model import Override, Solution, problem_from_text
-from logparse.store import Store
+from logparse.store import Store, open_store
 from tests.analyzers.build import call, facts, measurement, tables, work
 from tests.analyzers.example import ARCH, W, gemm
 from tests.analyzers.ingested import count_units
@@ -105,15 +105,48 @@ def test_new_and_vanished_problems_have_the_times_of_their_run() -> None:
     assert rows["basis"].fillna("").to_dict() == dict(zip(G, ("trace", "trace", "trace", "", "trace"), strict=False)), (
         "a call's own time is nearer to the job than a tuned one"
     )
-    assert rows.loc[G[2], ["b_us", "delta_us", "pick_b"]].tolist() == [50.0, 1000.0, "k20"]
-    assert rows.loc[G[1], ["a_us", "delta_us", "pick_a"]].tolist() == [100.0, -1000.0, "k10"]
-    assert rows.loc[[G[1], G[2]], ["ratio", "noise"]].isna().all(axis=None)
+    assert rows.loc[G[2], ["b_us", "pick_b"]].tolist() == [50.0, "k20"]
+    assert rows.loc[G[1], ["a_us", "pick_a"]].tolist() == [100.0, "k10"]
+    assert rows.loc[[G[1], G[2]], ["ratio", "noise", "delta_us"]].isna().all(axis=None), "an absence is no saving"
     assert found.cost("slower", "faster")[1] == pytest.approx(-1000.0), "that of problems of both runs"
     assert found.flips == (1, 1, 0.5)
-    assert diff_lines(found)[3:] == [
-        "new: 3 problems, 2 of them 2 ms per run; the others' time or calls are unknown",
-        "vanished: 1 problem, 1 ms per run",
+    assert diff_lines(found)[4:] == [
+        "only in r: 3 problems, 2 of them 2 ms per run; the others' time or calls are unknown",
+        "only in r: 1 problem, 1 ms per run; an absence counts as no saving",
     ]
+
+
+def test_what_one_run_lacks_is_said_first(store: Store, tmp_path: Path) -> None:
+    """The second run has one of two logs, no find-db, and four other picks, whose times only the first run has."""
+    log = SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log"
+    find_db = SAMPLES / "miopen" / "gfx942130.HIP.3_4_0_7c1e0a9d2.ufdb.txt"
+    ingest([str(log), str(SAMPLES / "hipblaslt" / "bench_output.txt"), str(find_db)], store, run="before")
+    text = log.read_text(encoding="utf-8").replace("index 91033", "index 91077")
+    (tmp_path / "rank0_4300.log").write_text(text, encoding="utf-8")
+    ingest([str(tmp_path / "rank0_4300.log")], store, run="after")
+    found, _, worth = compare("before", "after", store.url)
+    lines = diff_lines(found, worth)
+    assert lines[0].startswith("after lacks what before has: ")
+    assert "miopen-find-db (" in lines[0]
+    assert "by times measured alone that saves 35 ms a run (1 of 1 known), not confirmed" in "\n".join(lines)
+    answer = diff_answer(found, [], None, worth)
+    tables_ = [x for x in answer.text or () if not isinstance(x, str)]
+    assert [{x["state"] for x in rows} for rows in tables_] == [{"changed"}], "no absence is a row"
+    assert (tables_[0][0]["pick_a"], tables_[0][0]["pick_b"]) == ("hipblaslt:91033", "91077")
+    assert found.rows.query("state == 'vanished'")["delta_us"].isna().all()
+    back, _, worth = compare("after", "before", store.url)
+    assert worth.saves_us == pytest.approx(-35_031, rel=1e-3)
+    assert "by times measured alone that costs 35 ms" in "\n".join(diff_lines(back, worth))
+
+
+def test_calls_of_each_kind_and_process_are_compared(store: Store) -> None:
+    logs = [SAMPLES / "hipblaslt" / f"hipblaslt_rank{n}_424{n + 2}.log" for n in (0, 1)]
+    ingest([str(x) for x in logs], store, run="both")
+    ingest([str(logs[0])], store := open_store(f"{store.url}-other", create=True), run="one")
+    both = times_of_run(open_store(store.url.removesuffix("-other")), "both")
+    assert diff_lines(diff(both, times_of_run(store, "one")))[0] == (
+        "calls: GEMMs 244 → 122, in logs of 2 → 1 processes"
+    )
 
 
 def test_other_kernels_of_a_trace_are_a_change() -> None:
@@ -126,7 +159,7 @@ def test_changes_below_the_floor_count_as_the_same() -> None:
     states = dict(zip(found.rows["problem"], found.rows["state"], strict=True))
     assert [states[g] for g in G[:2]] == ["same", "faster"], "110 µs instead of 100, and 50 instead of 100"
     assert found.ok
-    assert "(beyond 3.0%, 10 µs and noise)" in diff_lines(found)[0]
+    assert "(beyond 3.0%, 10 µs and noise)" in diff_lines(found)[1]
 
 
 def test_nothing_compared_is_reported() -> None:
@@ -141,11 +174,12 @@ def test_nothing_compared_is_reported() -> None:
 def test_renderings() -> None:
     found = diff(run_a(), run_b())
     assert diff_lines(found) == [
-        "r → r: 1 slower, 1 faster, 1 changed, 1 new, 1 vanished, 1 same (beyond 3.0% and noise)",
+        "calls: GEMMs 50 → 100",
+        "r → r: 1 slower, 1 faster, 1 with another pick, 1 same (beyond 3.0% and noise)",
         "picks differ in 1 of 4 problems (winner-flip rate 25%); the times differ there by 0.0% in the median",
         "slower and faster: in all 800 µs less per run where the calls are known",
-        "new: 1 problem, whose time per run is unknown",
-        "vanished: 1 problem, whose time per run is unknown",
+        "only in r: 1 problem, whose time per run is unknown",
+        "only in r: 1 problem, whose time per run is unknown",
     ]
     assert diff_table(found)["state"].to_pylist() == ["slower", "faster", "changed", "new", "vanished"]
 

@@ -78,7 +78,7 @@ def test_a_label_and_a_log_may_hold_the_mark_between_store_and_run(tmp_path: Pat
 
 
 def test_a_run_against_itself(job: Store) -> None:
-    found, plan = compare("job", "job", job.url, overrides=[TUNED, TUNING])
+    found, plan, _ = compare("job", "job", job.url, overrides=[TUNED, TUNING])
     assert found.ok
     assert found.count("same", "unknown") == len(found.rows)
     assert len(plan) == 20 + 17
