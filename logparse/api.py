@@ -118,7 +118,7 @@ class Run:
 
     >>> job = run("job", folder)
     >>> job
-    Run('job': use 4 faster solutions: ... ms a run, measured alone)
+    Run('job': use 4 faster solutions: ... ms a run, measured alone, not confirmed)
     >>> list(job.todo.columns)
     ['title', 'now_us', 'then_us', 'unit', 'certainty', 'changes']
     """

@@ -215,10 +215,10 @@ def recommend(
         take(held, records, run)
     with Stages("recommend", verb.STAGES) as stages:
         found = verb.advise(held, settings, run, stages)
-    return verb.answer(found, settings, out, gpus, own or [], n=n, explain=explain, verbose=verbose, store=held.url)
+    return verb.answer(found, settings, out, gpus, own or [], n=n, explain=explain, verbose=verbose, store=held)
 
 
-@verb("logparse replay --kind conv --direction W --budget 10m", opt.Table)
+@verb("logparse replay --kind conv --direction wgrad --budget 10m", opt.Table)
 def replay(
     store: opt.Store = None,
     run: opt.Run = None,
@@ -226,7 +226,9 @@ def replay(
     device: Annotated[str | None, option("0,1 or cpu. [default: every GPU, else cpu]")] = None,
     engine: opt.Engine = "local",
     kind: Annotated[str | None, choice("gemm or conv.", of=("gemm", "conv"))] = None,
-    direction: Annotated[str | None, choice("F, B or W.", of=("F", "B", "W"))] = None,
+    direction: Annotated[
+        str | None, choice("forward, dgrad or wgrad (F, B, W).", of=(*opt.PASSES, "F", "B", "W"))
+    ] = None,
     top: Annotated[int | None, option("Only the N most valuable problems.", min=1)] = None,
     ladder: Annotated[int | None, option("Time, too, what `recommend --ladder N` needs.", min=1)] = None,
     budget: Annotated[str | None, option("Stop after this long: 90s, 10m, 1.5h.")] = None,
@@ -253,7 +255,7 @@ def replay(
         engine=engine,
         run=run,
         kind=kind,
-        direction=direction,
+        direction=direction and opt.PASSES.get(direction, direction),
         top=top,
         ladder=ladder,
         resume=resume,
@@ -291,7 +293,7 @@ def top(
     rows = ranking.rows
     if not rows.num_rows:
         return Answer([lookup.no_problem(held, of, kind)], rows, "top")
-    text = [rows.drop_columns("text"), ranking.total, *lookup.passes(rows["problem"].to_pylist())]
+    text = [rows.drop_columns("text"), ranking.total]
     return Answer(text, rows, "top", notes=lambda: (f"note: {x}" for x in remarks_of(held, of)))
 
 

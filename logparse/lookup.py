@@ -278,7 +278,6 @@ def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
         else:
             yield f"problems of this name: {len(same):,}, which differ in"
             yield from (f"  {words}" for words in _differing([entry.problem.text for entry in same]))
-    yield from passes([entry.problem.label for entry in known])
 
 
 def _differing(texts: Sequence[str]) -> list[str]:
@@ -286,14 +285,6 @@ def _differing(texts: Sequence[str]) -> list[str]:
     words = [text.split(" ") for text in texts]
     common = set(words[0]).intersection(*words)
     return [" ".join(word for word in x if word not in common) for x in words]
-
-
-def passes(labels: Iterable[str]) -> list[str]:
-    """Return a line that explains ``F``, ``B`` and ``W`` if the name of a convolution is among the labels."""
-    return [PASSES] if any(re.match(r"[FBW+]+ \d", label) for label in labels) else []
-
-
-PASSES = "F, B, W: forward, dgrad, wgrad"
 
 
 def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:

@@ -78,6 +78,16 @@ def duration(time_us: float | None) -> str:
     return f"{float(f'{time_us / 3.6e9:.3g}'):,g} h"
 
 
+def in_one_unit(times_us: Sequence[float]) -> tuple[list[str], str]:
+    """Write times for people in one unit, the unit of the longest time, with three digits each.
+
+    Return the numbers and the unit: ``(["319", "0.85"], "ms")``.
+    """
+    unit = duration(max(map(abs, times_us), default=0.0)).rpartition(" ")[2]
+    divisor = {"µs": 1.0, "ms": 1e3, "s": 1e6, "min": 6e7, "h": 3.6e9}[unit]
+    return [f"{float(f'{us / divisor:.3g}'):,g}" for us in times_us], unit
+
+
 LINES, COLUMNS = 15, 100
 """Maximum lines and columns of an answer on a terminal, unless the user asks for everything."""
 

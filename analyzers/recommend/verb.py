@@ -122,7 +122,7 @@ def answer(
     n: int | None,
     explain: str | None,
     verbose: bool,
-    store: str,
+    store: Store,
 ) -> Answer:
     """Write the files with ``write`` and return the answer that the terminal shows.
 
@@ -140,7 +140,7 @@ def answer(
     except OSError as error:
         errors = [f"error: {error.filename or out}: {error.strerror or error}; the files were not written (--out)"]
     report = next((x.data.decode() for x in made if x.name == documents.REPORT_NAME), documents.report(found, []))
-    brief = screen.screen(found, screen.Written(out, made, store), n)
+    brief = screen.screen(found, screen.Written(out, made, store.url, store.runs()), n)
     return Answer(report.splitlines() if verbose else brief, table, "recommend", errors=errors, code=int(bool(errors)))
 
 

@@ -58,6 +58,9 @@ class Todo:
       no time.
     * ``exact``: True if results change only by the order in which numbers are added.
     * ``waits``: True if the saving shortens a wait in the step and not the kernels.
+    * ``confirmed``: True if a test confirmed every saving.
+    * ``doubt``: ``not confirmed`` if a test could confirm the saving and none did, ``may gain nothing`` if the interval
+      of the saving holds no gain, else empty.
     """
 
     name: str
@@ -75,11 +78,13 @@ class Todo:
     exact: bool = True
     waits: bool = False
     confirmed: bool = False
+    doubt: str = ""
 
     @property
     def certainty(self) -> str:
-        """``sureness``, and ``confirmed`` if a test confirmed every saving."""
-        return f"{self.sureness}, confirmed" if self.confirmed else self.sureness
+        """``sureness``, and whether a test confirmed every saving."""
+        more = "confirmed" if self.confirmed else self.doubt
+        return f"{self.sureness}, {more}" if more else self.sureness
 
     @property
     def saving_us(self) -> float:
@@ -270,6 +275,11 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
     remedy: Remedy = UseRows() if files else ChangeProgram(name, f"use {name}")
     title = remedy.title([found.findings[n - 1].problem for n in rows])
     unit: Unit = "step" if result.steps else "run"
+    in_job = name in found.in_job
+    if files:
+        doubt = _doubt([found.findings[n - 1] for n in rows])
+    else:
+        doubt = NOTHING if result.interval_us[1] >= result.now_us else ""
     return Todo(
         name=name,
         title=title,
@@ -277,13 +287,14 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
         now_us=result.now_us / per,
         then_us=(result.now_us - result.saving_us) / per,
         unit=unit,
-        sureness="measured in the job" if name in found.in_job else "measured alone",
+        sureness="measured in the job" if in_job else "measured alone",
         remedy=remedy,
         changes=changes if exact else calls(result) or changes,
         findings=rows if files else (),
         step_us=found.step_us(name),
         exact=exact,
         confirmed=sure,
+        doubt="" if in_job else doubt,
     )
 
 
@@ -304,6 +315,18 @@ def _sureness(findings: Sequence[Finding]) -> Sureness:
     """Return the least sure ``sureness`` of the findings whose saving is known."""
     known = {finding.sureness for finding in findings if finding.per_call_us is not None}
     return max(known, key=SURENESS.index, default="unknown")
+
+
+NOTHING, UNCONFIRMED = "may gain nothing", "not confirmed"
+
+
+def _doubt(findings: Sequence[Finding]) -> str:
+    """Return ``Todo.doubt`` of findings whose saving is measured alone."""
+    known = [x for x in findings if x.per_call_us is not None]
+    if _sureness(findings) != "measured alone" or all(x.confirmed for x in known):
+        return ""
+    lows = [x.per_call_low_us * (x.calls or 1) for x in known if x.per_call_low_us is not None]
+    return NOTHING if len(lows) == len(known) and math.fsum(lows) <= 0 else UNCONFIRMED
 
 
 def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
@@ -336,6 +359,7 @@ def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
         findings=tuple(numbers),
         step_us=step_us,
         bounded=step_us is not None,
+        doubt=_doubt(findings),
         confirmed=any(x.confirmed for x in findings) and all(x.confirmed or x.per_call_us is None for x in findings),
     )
 

@@ -26,7 +26,7 @@ from logparse.errors import UsageError
 from logparse.lazy import pa, pq
 from logparse.output.files import Rewrite
 from logparse.output.own_files import remember
-from logparse.output.terminal import Block, bold, drawn, is_coloured, terminal_width
+from logparse.output.terminal import PASSES, Block, bold, drawn, has_passes, is_coloured, terminal_width
 from logparse.text import printable
 
 
@@ -153,8 +153,11 @@ def show(
         remedy = "--wide shows every column" if wide is not None else ""
         coloured = out is None and is_coloured(stream)
         with _text_in(out) if out is not None else contextlib.nullcontext(stream) as sink:
+            told = False
             for number, block in enumerate(chain(answer.blocks, answer.notes())):
-                if isinstance(block, str):
+                if not isinstance(block, str) and not told and has_passes(block[:n]):
+                    text, told = f"{drawn(block[:n], width, remedy, coloured)}{PASSES}\n", True
+                elif isinstance(block, str):
                     text = f"{bold(printable(block)) if coloured and not number else printable(block)}\n"
                 else:
                     text = drawn(block[:n], width, remedy, coloured)

@@ -96,6 +96,8 @@ def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store"
     return open_store(store, create=create)
 
 
+PASSES = {"forward": "F", "dgrad": "B", "wgrad": "W"}
+"""Letters of a convolution's passes, by name."""
 _RUN = "a store (its latest run), STORE#RUN, a run's label, or log files."
 Text = str | None
 Words = list[str] | None

@@ -103,6 +103,15 @@ def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = Fa
     return "\n".join(lines) + "\n" + more
 
 
+def has_passes(block: Block) -> bool:
+    """Tell whether a table names a convolution, whose label begins with the letter of its pass."""
+    return any(_PASS.match(cell) for column in _columns(block) if column.name == "problem" for cell in column.cells)
+
+
+PASSES = "F, B, W: forward, dgrad, wgrad"
+_PASS = re.compile(r"[FBW+]+ \d+×")
+
+
 @dataclass(eq=False)
 class _Column:
     name: str

@@ -137,13 +137,41 @@ def test_nothing_essential_is_cut() -> None:
     assert explained.count("preferred = False") == 2
 
 
+def test_printed_commands_use_a_free_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = found_in("gained", tmp_path)
+    written, _ = verb.write(found, Settings(), tmp_path / "overrides")
+    for runs, label in ((["before"], "after"), (["before", "after"], "after2"), (["after2", "after"], "after3")):
+        lines = "\n".join(screen.screen(found, screen.Written(tmp_path / "overrides", written, runs=runs)))
+        assert f"--run {label} -- JOB && logparse verify before {label} " in lines
+
+
+def test_savings_are_in_one_unit_and_say_how_sure_they_are(tmp_path: Path) -> None:
+    """Two actions: the interval of the second one holds no gain."""
+    exact = replace(padded(2.0).action, exact=True)
+    first, second = (
+        replace(padded(2.0), action=replace(exact, name=name), now_us=540.0, then_us=then, low_us=low, high_us=high)
+        for name, then, low, high in (("sure", 300.0, 290.0, 310.0), ("doubtful", 520.0, 500.0, 539.9))
+    )
+    found = replace(recommend(host(), Settings()), actions=(first, second), gpu_time=None)
+    todo = verdict(found).todo
+    assert [(x.name, x.certainty) for x in todo] == [
+        ("sure", "measured alone"),
+        ("doubtful", "measured alone, may gain nothing"),
+    ]
+    assert screen.savings([replace(todo[0], now_us=9_000.0, then_us=1_000.0), todo[1]]) == [
+        "8 of 9 ms",
+        "0.01 of 0.27 ms",
+    ]
+
+
 def test_everything_to_do_is_explained_by_number_and_by_name(tmp_path: Path) -> None:
     found = found_in("everything", tmp_path)
     for number, todo in enumerate(verdict(found).todo, 1):
         by_number = [x for x in screen.explained(found, str(number)) if isinstance(x, str)]
         by_name = [x for x in screen.explained(found, todo.name) if isinstance(x, str)]
         assert by_number == by_name
-        assert todo.title in by_number[0]
+        assert todo.title in by_number[1]
     with pytest.raises(UsageError, match="--explain nosuch: there is 1 "):
         screen.explained(found, "nosuch")
 
