@@ -9,30 +9,23 @@ Store('...', runs: job)
 >>> store.sql("select sum(calls) > 0 as called from workload")
    called
 0    True
+>>> store.run("job")     # what to do, findings, figures (logparse.api.Run)
+Run('job': no verdict: nothing is timed against another solution (`logparse replay` measures))
 >>> sorted(store.workload().columns)     # the views, as pandas DataFrames
 ['calls', 'calls_from', 'kind', 'pid', 'problem', 'run']
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from logparse import lazy
+
 if TYPE_CHECKING:
-    from logparse.store import Store
+    from logparse.api import open
 
 __version__ = "0.1.0"
 
-
-def open(location: str | os.PathLike[str] | None = None) -> Store:
-    """Open the store at a folder or URL. Return it.
-
-    The default location is ``$LOGPARSE_STORE``, or ``logparse-store`` if that variable is not set. Raises
-    logparse.errors.StoreError if there is no store, or if another schema version wrote it.
-    """
-    from logparse.store import open_store
-
-    return open_store(location)
-
-
 __all__ = ["__version__", "open"]
+
+__getattr__ = lazy.members(__name__, {"open": "logparse.api"})

@@ -16,35 +16,88 @@ True
 >>> api.roofline(api.store_points(store)).layout.yaxis.title.text
 'achieved TFLOP/s'
 
-The figures (``roofline``, ``regret``, ``solutions``) are the functions of ``analyzers.explore``.
+A run has what a notebook asks for: ``store.run("job")`` (``Run``).  The figures (``roofline``, ``regret``,
+``solutions``) are the functions of ``analyzers.explore``, too.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from analyzers import explore
-from logparse import lazy, open
+from logparse import lazy
+from logparse.errors import InputError
 from logparse.lazy import pd
+from logparse.output import Answer
+from logparse.output.answer import arrow
+from logparse.output.terminal import Block, rows_of
 from logparse.quoting import html_text
+from logparse.store import Store
+from logparse.text import counted, printable
 
 if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
     from analyzers.evidence.tables import Settings
     from analyzers.explore import *  # noqa: F403
     from analyzers.recommend.ranking import Recommendation
     from logparse.ingest import Ingested
-    from logparse.store import Store
 
-__all__ = ["Run", "ingest", "open", "recommend", "run"]
+Location: TypeAlias = Store | str | os.PathLike[str] | None
+"""A store, its folder or its URL.  The default is as for ``open``."""
+
+__all__ = [
+    "OpenStore",
+    "Result",
+    "Run",
+    "coverage",
+    "diff",
+    "ingest",
+    "lint",
+    "open",
+    "recommend",
+    "run",
+    "show",
+    "status",
+    "verify",
+]
+
+
+def open(location: str | os.PathLike[str] | None = None) -> OpenStore:
+    """Open the store at a folder or URL.  Return it.
+
+    The default location is ``$LOGPARSE_STORE``, or ``logparse-store`` if that variable is not set.  Raises
+    logparse.errors.StoreError if there is no store, or if another schema version wrote it.
+    """
+    from logparse.store import open_store
+
+    held = open_store(location)
+    return OpenStore(held.url, held.filesystem, held.root)
+
+
+class OpenStore(Store):
+    """Store with its runs, for notebooks and scripts.  Its other methods are views, as DataFrames."""
+
+    def run(self, label: str | None = None) -> Run:
+        """Return a run by its label (default the latest).  Raises StoreError if it does not exist."""
+        return Run(self, self.latest_run(label))
+
+    def _repr_html_(self) -> str:
+        """Return the contents of the store as HTML, which a notebook shows."""
+        return f"<p>{html_text(repr(self))}</p>{status(self).table.to_html(index=False)}"
+
+    def __dir__(self) -> list[str]:
+        views = ("calls", "conv_problems", "facts", "gemm_problems", "kernels", "measurements", "sources", "workload")
+        return sorted((*views, "rejects", "run", "runs", "sql", "url"))
 
 
 def ingest(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    store: Store | str | os.PathLike[str] | None = None,
+    store: Location = None,
     *,
     run: str | None = None,
     format: str | None = None,
@@ -64,7 +117,7 @@ def ingest(
     """
     from logparse.executors import open_executor
     from logparse.ingest import ingest as read
-    from logparse.store import Store, open_store
+    from logparse.store import open_store
 
     held = store if isinstance(store, Store) else open_store(store, create=True)
     several = [paths] if isinstance(paths, str | os.PathLike) else paths
@@ -74,7 +127,7 @@ def ingest(
 
 
 def recommend(
-    store: Store | str | os.PathLike[str] | None = None,
+    store: Location = None,
     run: str | None = None,
     *,
     settings: Settings | None = None,
@@ -91,7 +144,6 @@ def recommend(
     """
     from analyzers.evidence.tables import Settings
     from analyzers.recommend.verb import advise, write
-    from logparse.store import Store
 
     chosen = settings or Settings()
     found = advise(store if isinstance(store, Store) else open(store), chosen, run)
@@ -100,15 +152,129 @@ def recommend(
     return found
 
 
-def run(label: str | None = None, store: Store | str | os.PathLike[str] | None = None) -> Run:
+def run(label: str | None = None, store: Location = None) -> Run:
     """Return a run of a store, by its label (default the latest).
 
     Raises StoreError for a store or run that does not exist.
     """
-    from logparse.store import Store
-
-    held = store if isinstance(store, Store) else open(store)
+    held = _opened(store)
     return Run(held, held.latest_run(label))
+
+
+def _opened(store: Location) -> Store:
+    return store if isinstance(store, Store) else open(store)
+
+
+def diff(a: str, b: str, store: Location = None, *, fail_on: float = 0.03) -> Result:
+    """Compare two runs as ``logparse diff`` does.
+
+    ``a`` and ``b`` are labels of runs, stores (their latest run), ``STORE#RUN``, or log files.  A problem is slower if
+    a call takes longer by more than the share ``fail_on``.  Raises InputError if a word names no run.
+    """
+    from analyzers.compare import render
+
+    found, plan, worth = render.compare(a, b, _opened(store).url, fail_on)
+    return Result(render.diff_answer(found, plan, None, worth))
+
+
+def verify(before: str, after: str, files: Sequence[str | os.PathLike[str]], store: Location = None) -> Result:
+    """Check as ``logparse verify`` does whether override files took effect, and what they gained.
+
+    ``before`` and ``after`` name runs as in ``diff``.  Raises InputError if a word names no run.
+    """
+    from analyzers.compare import verify as overrides
+    from analyzers.compare.diff import FAIL_ON
+
+    names = [os.fspath(file) for file in files]
+    return Result(overrides.answer(overrides.verify_at(before, after, names, _opened(store).url, FAIL_ON), False))
+
+
+def lint(files: Sequence[str | os.PathLike[str]], *, target: Mapping[str, str] | None = None) -> Result:
+    """Check per row whether the library will read, match and honour it, as ``logparse lint`` does.
+
+    ``target``: facts of the machine that will read the files, such as ``{"arch": "gfx942"}``.
+    """
+    from analyzers.overrides.lint import answer, lint_files
+
+    return Result(answer(*lint_files([os.fspath(file) for file in files], target or {}, None, None), False))
+
+
+def coverage(files: Sequence[str | os.PathLike[str]], run: str | None = None, store: Location = None) -> Result:
+    """Return what override files cover of a run's calls, as ``logparse coverage`` does.
+
+    The default run is the latest one.  Raises StoreError for a store or run that does not exist.
+    """
+    from analyzers.evidence.runs import tables_to_check
+    from analyzers.overrides.coverage import answer
+    from analyzers.overrides.lint import lint_files
+
+    tables = tables_to_check(_opened(store), run)
+    return Result(answer(*lint_files([os.fspath(file) for file in files], {}, tables), tables))
+
+
+def show(text: str, store: Location = None) -> Result:
+    """Return all that is known of the problem in a line of any format, or of the problem that a table names.
+
+    Raises InputError if the text holds no problem and names no problem of the store.
+    """
+    from logparse import lookup
+
+    held = _opened(store)
+    known = lookup.show(held, text)
+    return Result(Answer(list(lookup.known_lines(held, known)), lookup.known_table(known), "show"))
+
+
+def status(store: Location = None) -> Result:
+    """Return what the store holds: one row per run and format."""
+    from logparse import lookup
+
+    return Result(Answer(table=lookup.holdings(_opened(store)), of="status"))
+
+
+class Result:
+    """Answer of a verb: ``lines`` as the terminal shows them, and ``table`` with all its columns.
+
+    >>> status(folder)
+    1 row: run, format, files, lines, call_lines, measurement_lines, message_lines, rejects, foreign_lines, bytes
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    @cached_property
+    def _blocks(self) -> list[str | Block]:
+        return [*self._answer.blocks]
+
+    @property
+    def lines(self) -> list[str]:
+        """The sentences of the answer, without its tables."""
+        return [*(x for x in self._blocks if isinstance(x, str)), *self._answer.errors]
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The rows of the answer, with the columns that docs/commands.md lists."""
+        frame: pd.DataFrame = arrow(self._answer.made, self._answer.of).to_pandas()
+        return frame
+
+    def __repr__(self) -> str:
+        columns = f"{counted(len(self.table), 'row')}: {', '.join(self.table.columns)}"
+        return "\n".join([*self.lines[:1], columns])
+
+    def _repr_html_(self) -> str:
+        """Return the sentences and the tables of the terminal as HTML, which a notebook shows."""
+        errors = "".join(f"<p>{html_text(line)}</p>" for line in self._answer.errors)
+        return "".join(map(_html, self._blocks)) + errors
+
+    def __dir__(self) -> list[str]:
+        return ["lines", "table"]
+
+
+def _html(block: str | Block) -> str:
+    if isinstance(block, str):
+        return f"<p>{html_text(block)}</p>"
+    frame = pd.DataFrame(rows_of(block)).map(lambda x: printable(x) if isinstance(x, str) else x)
+    html: str = frame.to_html(index=False, na_rep="")
+    return html
 
 
 class Run:
@@ -120,7 +286,7 @@ class Run:
     >>> job
     Run('job': use 4 faster solutions: ... ms a run, measured alone, not confirmed)
     >>> list(job.todo.columns)
-    ['title', 'now_us', 'then_us', 'unit', 'certainty', 'changes']
+    ['title', 'saves_us', 'unit', 'certainty', 'now_us', 'then_us', 'changes']
     """
 
     def __init__(self, store: Store, label: str) -> None:
@@ -140,13 +306,15 @@ class Run:
 
     @property
     def todo(self) -> pd.DataFrame:
-        """Things worth doing, the best first.  Times are µs of a ``unit``: a step, the run, or one call."""
+        """Things worth doing, the best first.  Times are µs of a ``unit``: a step, the run, or one call.
+
+        ``saves_us`` is the most that can be saved if ``certainty`` is ``unknown``.
+        """
         from analyzers.recommend.verdict import verdict
 
-        names = ("title", "now_us", "then_us", "unit", "certainty", "changes")
-        return pd.DataFrame(
-            [{n: getattr(x, n) for n in names} for x in verdict(self.recommendation).todo], columns=names
-        )
+        names = ("title", "gained_us", "unit", "certainty", "now_us", "then_us", "changes")
+        rows = [{n: getattr(x, n) for n in names} for x in verdict(self.recommendation).todo]
+        return pd.DataFrame(rows, columns=names).rename(columns={"gained_us": "saves_us"})
 
     @property
     def findings(self) -> pd.DataFrame:
@@ -167,9 +335,33 @@ class Run:
         with self.store.connect(self.label) as con:
             return con.execute(f"select * from {name}").df()
 
+    @cached_property
     def points(self) -> pd.DataFrame:
-        """Problems of the run in the form that the figures take: ``api.roofline(job.points())``."""
+        """Problems of the run in the form that the figures take."""
         return explore.store_points(self.store, self.label)
+
+    def roofline(self) -> Figure:
+        """Draw each problem by arithmetic intensity (flop/byte) and achieved TFLOP/s."""
+        return explore.roofline(self.points)
+
+    def regret(self) -> Figure:
+        """Draw how much slower the picks are than the best known solutions, and what the first N rows save."""
+        return explore.regret(self.points)
+
+    def backward_weights(self) -> Figure:
+        """Draw the time of wgrad against the slower one of forward and dgrad of the same layer."""
+        return explore.backward_weights(self.points)
+
+    def solutions(self, label: str) -> Figure:
+        """Draw every solution of a problem, which ``points`` names in its column ``label``.
+
+        Raises InputError if the run has no such problem.
+        """
+        rows = self.points[self.points["label"] == label]
+        if not len(rows):
+            raise InputError(f"{label}: no problem of run {self.label}; `points` lists them in the column label")
+        row = rows.iloc[0]
+        return explore.solutions(self.store.measurements(), row["measured"], pick=row["pick"])
 
     def __repr__(self) -> str:
         return f"Run({self.label!r}: {self.headline})"
@@ -179,11 +371,12 @@ class Run:
         return f"<p>{html_text(self.headline)}</p>{self.todo.to_html(index=False)}"
 
     def __dir__(self) -> list[str]:
-        return ["findings", "headline", "label", "points", "recommendation", "store", "todo", "top", "view"]
+        figures = ("backward_weights", "regret", "roofline", "solutions")
+        return sorted((*figures, "findings", "headline", "label", "points", "recommendation", "todo", "top", "view"))
 
 
 __getattr__ = lazy.members(__name__, dict.fromkeys(explore.__all__, "analyzers.explore"))
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *explore.__all__])
+    return sorted(__all__)

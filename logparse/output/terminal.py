@@ -150,6 +150,15 @@ class _Column:
         return line.rjust(self.room) if self.right else line.ljust(self.room)
 
 
+def rows_of(block: Block) -> Rows:
+    """Return a table as rows."""
+    if isinstance(block, Sequence):
+        return block
+    if "pyarrow" in type(block).__module__:
+        return cast("Rows", cast("pa.Table", block).to_pylist())
+    return cast("Rows", cast("pd.DataFrame", block).to_dict("records"))
+
+
 def _columns(block: Block) -> list[_Column]:
     values: dict[str, list[object]]
     if isinstance(block, Sequence):

@@ -9,6 +9,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 
+from logparse.api import Run
 from tests.conftest import ROOT
 
 NOTEBOOK = ROOT / "docs" / "explore.ipynb"
@@ -29,6 +30,10 @@ def test_cells_run_and_every_chart_has_data(monkeypatch: pytest.MonkeyPatch) -> 
             assert isinstance(last, ast.Expr)
             shown = eval(compile(ast.Expression(last.value), str(NOTEBOOK), "eval"), names)
             figures += isinstance(shown, go.Figure)
-            assert len(shown.data if isinstance(shown, go.Figure) else shown)
+            if isinstance(shown, Run):
+                assert len(repr(shown).splitlines()) == 1
+                assert "<table" in shown._repr_html_()
+            else:
+                assert len(shown.data if isinstance(shown, go.Figure) else shown)
     assert figures == 4
     assert Path(str(names["folder"])).is_dir()
