@@ -223,7 +223,7 @@ def replay(
     store: opt.Store = None,
     run: opt.Run = None,
     backend: Annotated[str, choice("torch, cublaslt …", of=BACKENDS, several=True, own=True)] = "torch",
-    device: Annotated[str | None, option("0,1 or cpu. [default: every GPU, else cpu]")] = None,
+    device: Annotated[str | None, option("0,1 or cpu. [default: every GPU]")] = None,
     engine: opt.Engine = "local",
     kind: Annotated[str | None, choice("gemm or conv.", of=("gemm", "conv"))] = None,
     direction: Annotated[

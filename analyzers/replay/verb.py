@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from glob import glob
 
 import pandas as pd
 
@@ -14,6 +16,8 @@ from analyzers.replay.device_workers import local_devices
 from analyzers.replay.plan import Item
 from analyzers.replay.replay import Options, ReplayReport, ReplayStep, planned, replay, timed_of
 from analyzers.replay.results import Result
+from logparse.errors import InputError
+from logparse.libraries.all_backends import BACKENDS
 from logparse.output import Answer
 from logparse.store import Store
 from logparse.text import counted
@@ -38,15 +42,47 @@ def plan(store: Store, options: Options) -> Answer:
 
 
 def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
-    """Measure the problems, and show each outcome as it comes.  The exit code is 130 if Ctrl-C ended it."""
+    """Measure the problems, and show each outcome as it comes.  The exit code is 130 if Ctrl-C ended it.
+
+    Raises InputError as ``refuse_what_cannot_run``.
+    """
 
     def take(step: ReplayStep) -> None:
         if not (isinstance(step.outcome, Result) and step.outcome.known):  # A known outcome is no news.
             echo(outcome_line(step))
 
+    refuse_what_cannot_run(options)
     report = replay(store, options, take)
     ladder = [] if options.ladder is None else ladders.judged(tables_of(store, report.run), Settings(), options.ladder)
     return Answer([*(x.line for x in ladder), *report_lines(report)], code=130 * report.interrupted)
+
+
+def refuse_what_cannot_run(options: Options) -> None:
+    """Raise InputError if a package is missing, or if there is no GPU and the user did not ask for the CPU.
+
+    Times of this machine's CPU say nothing about calls of a GPU.  A user's own backend may need neither.  A cluster of
+    Ray is not asked.
+    """
+    if options.engine != "local":
+        return
+    known = [backend for backend in BACKENDS if backend.name in options.backends]
+    for backend in known:
+        if packages := backend.missing():
+            raise InputError(
+                f"--backend {backend.name} needs {' and '.join(packages)}: pip install {' '.join(packages)}"
+            )
+    if known and not options.devices and not (has_gpu_files() and local_devices(()) != ("cpu",)):
+        where = "run it where the job ran (`logparse export --as bundle` takes the problems there)"
+        raise InputError(f"no GPU on this machine: {where}, or measure this machine's CPU with --device cpu")
+
+
+_GPU_FILES = ("/dev/kfd", "/dev/nvidia[0-9]*", "/dev/dxg")
+"""Patterns of the files through which a process of Linux reaches a GPU: AMD's, NVIDIA's, and of WSL."""
+
+
+def has_gpu_files() -> bool:
+    """Tell whether this machine may have a GPU, without importing torch, which takes seconds."""
+    return not sys.platform.startswith("linux") or any(map(glob, _GPU_FILES))
 
 
 def outcome_line(step: ReplayStep) -> str:

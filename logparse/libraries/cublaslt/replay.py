@@ -101,4 +101,10 @@ class CublasLt(LtBackend):
         return algorithm_text(values)
 
 
-BACKEND = BackendType("cublaslt", "cuBLASLt's heuristic list (nvmath-python)", CublasLt, imports=("torch",))
+BACKEND = BackendType(
+    "cublaslt",
+    "cuBLASLt's heuristic list (nvmath-python)",
+    CublasLt,
+    imports=("torch",),
+    needs={"torch": "torch", "nvmath": "nvmath-python"},
+)

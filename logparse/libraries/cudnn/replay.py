@@ -145,5 +145,9 @@ def _channels_last(conv: ConvProblem) -> ConvProblem | None:
 
 
 BACKEND = BackendType(
-    "cudnn", "all plans that cuDNN offers for a convolution (nvidia-cudnn-frontend)", Cudnn, imports=("torch",)
+    "cudnn",
+    "all plans that cuDNN offers for a convolution (nvidia-cudnn-frontend)",
+    Cudnn,
+    imports=("torch",),
+    needs={"torch": "torch", "cudnn": "nvidia-cudnn-frontend"},
 )

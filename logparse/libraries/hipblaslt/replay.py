@@ -121,4 +121,5 @@ BACKEND = BackendType(
     "hipBLASLt's heuristic list, on request nearly all kernels (AMD's bindings)",
     HipblasLt,
     imports=("torch",),
+    needs={"torch": "torch", "rocm.bindings": "rocm-bindings-libraries"},
 )

@@ -8,7 +8,8 @@ which a user gets without any change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Literal, Protocol
 
 from logparse.model import Problem, Solution
@@ -149,6 +150,7 @@ class BackendType:
 
     * ``imports``: modules that open no device when imported.  Workers are forked from a process that has imported them.
     * ``default``: ``replay`` uses this backend if the user names none.
+    * ``needs``: modules that must be installed, each with the package that has it.
     """
 
     name: str
@@ -156,3 +158,15 @@ class BackendType:
     open: Callable[[Place], Backend]
     imports: tuple[str, ...] = ()
     default: bool = False
+    needs: Mapping[str, str] = field(default_factory=dict)
+
+    def missing(self) -> list[str]:
+        """Return the packages that are not installed.  Nothing heavy is imported."""
+        return [package for module, package in self.needs.items() if not _is_installed(module)]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # The package around the module is missing.
+        return False

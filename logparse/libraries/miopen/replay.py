@@ -90,5 +90,9 @@ def _solution(conv: ConvProblem, name: str, offer: Offer) -> Solution:
 
 
 BACKEND = BackendType(
-    "miopen", "immediate-mode solvers of MIOpen, on request all that apply (libMIOpen)", Miopen, imports=("torch",)
+    "miopen",
+    "immediate-mode solvers of MIOpen, on request all that apply (libMIOpen)",
+    Miopen,
+    imports=("torch",),
+    needs={"torch": "torch"},
 )

@@ -70,4 +70,5 @@ BACKEND = BackendType(
     Torch,
     imports=("torch",),
     default=True,
+    needs={"torch": "torch"},
 )

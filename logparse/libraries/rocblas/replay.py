@@ -122,5 +122,9 @@ def _gemm(problem: Problem) -> GemmProblem:
 
 
 BACKEND = BackendType(
-    "rocblas", "rocBLAS's own choice and the solutions that it lists (librocblas)", RocBlas, imports=("torch",)
+    "rocblas",
+    "rocBLAS's own choice and the solutions that it lists (librocblas)",
+    RocBlas,
+    imports=("torch",),
+    needs={"torch": "torch"},
 )
