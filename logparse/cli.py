@@ -13,7 +13,7 @@ import typer
 
 from logparse import __version__
 from logparse.errors import UsageError
-from logparse.output import CHECK_FAILED, ROWS, Answer, Bar, Stages, beside, with_total
+from logparse.output import CHECK_FAILED, ROWS, Answer, Bar, Stages, Wait, beside, with_total
 from logparse.output import options as opt
 from logparse.output.options import argument, choice, opened, option
 from logparse.output.program import run_program
@@ -322,7 +322,10 @@ def sql(
     """Run read-only SQL over the store's views."""
     from logparse.sql import query as run_query
 
-    return Answer(table=run_query(opened(store).url, pasted(query), run=run, timeout_s=timeout, max_rows=max_rows))
+    held = opened(store)
+    with Wait("sql") as waits:
+        table = run_query(held.url, pasted(query), run=run, timeout_s=timeout, max_rows=max_rows, waits=waits)
+    return Answer(table=table)
 
 
 @verb("logparse status", opt.Table)
@@ -387,12 +390,15 @@ def lint(
     from analyzers.overrides.lint import answer, lint_files
 
     if against is None:
-        return answer(*lint_files(files, facts_of(target), None, as_format), rows)
+        with Stages("lint", len(files)) as stages:
+            return answer(*lint_files(files, facts_of(target), None, as_format, stages), rows)
     from analyzers.evidence.runs import read_at, tables_to_check
     from analyzers.overrides.coverage import with_idle
 
-    tables = read_at(against, None, tables_to_check)
-    judged, unread = lint_files(files, facts_of(target), tables, as_format)
+    with Stages("lint", len(files) + 1) as stages:
+        stages(f"reading {against}")
+        tables = read_at(against, None, tables_to_check)
+        judged, unread = lint_files(files, facts_of(target), tables, as_format, stages)
     return answer([with_idle(x, tables) for x in judged], unread, rows)
 
 
@@ -411,8 +417,12 @@ def coverage(
 
     if against and run:
         raise UsageError("--against names the run, as STORE#RUN; --run is one of --store")
-    tables = read_at(against, store, tables_to_check) if against else tables_to_check(opened(store), run)
-    return answer(*lint_files(files, facts_of(target), tables), tables)
+    with Stages("coverage", len(files) + 2) as stages:
+        stages("reading the run")
+        tables = read_at(against, store, tables_to_check) if against else tables_to_check(opened(store), run)
+        judged, unread = lint_files(files, facts_of(target), tables, begins=stages)
+        stages("looking up the calls")
+        return answer(judged, unread, tables)
 
 
 @verb("logparse bisect tuned_fmoe.csv --check './gsm8k.sh --at-least 0.85'")
@@ -449,7 +459,8 @@ def verify(
         return replace(actions.answer(proof), errors=remarks)
     if not files:
         raise UsageError("verify needs override files, or --action NAME; `logparse diff` compares two runs without")
-    found = overrides.verify_at(before, after, files, store, share)
+    with Stages("verify", overrides.STAGES) as stages:
+        found = overrides.verify_at(before, after, files, store, share, stages)
     return replace(overrides.answer(found, verbose), errors=remarks)
 
 
@@ -569,9 +580,11 @@ def report(
     top: Annotated[int, option("Problems to show.", "-n", min=1)] = 500,
 ) -> Answer:
     """Write one HTML file with the same charts, which opens offline."""
+    from analyzers.explore.report import STAGES as REPORT_STAGES
     from analyzers.explore.report import write_report
 
-    made = write_report(opened(store), out, run=run, compare=compare, top=top)
+    with Stages("report", REPORT_STAGES) as stages:
+        made = write_report(opened(store), out, run=run, compare=compare, top=top, begins=stages)
     return Answer([f"{out}: {made.shown:,} of {made.total:,} problems"])
 
 

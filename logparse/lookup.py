@@ -417,10 +417,11 @@ _CANDIDATES = """
 _KNOWN_CALLS = """
     select level, run, category, pid, solution, cast(sum(count) as bigint) as count, min(first_seen) as first_seen,
            max(last_seen) as last_seen, by_tool, problem from calls join levels using (problem)
-    group by all order by count desc nulls last"""
+    group by all order by count desc nulls last, run, category, pid, solution, problem, level"""
 _KNOWN_TIMES = """
     select level, run, origin, solution, status, time_us, workspace_bytes, error, key_text, problem
-    from measurements join levels using (problem) where origin <> 'replay-host' order by time_us nulls last, solution"""
+    from measurements join levels using (problem) where origin <> 'replay-host'
+    order by time_us nulls last, solution, origin, run, problem, key_text"""
 """SQL of the measurements of a problem.
 
 It leaves out the host's time to enqueue a call, because the call's own time is the device's time.

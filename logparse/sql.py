@@ -7,6 +7,8 @@ connection can reach neither files nor network, because DuckDB's own ``read_only
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 import pyarrow as pa
@@ -22,9 +24,17 @@ _LOCK = ("set temp_directory = ''", "set enable_external_access = false", "set l
 
 
 def query(
-    store_url: str, sql: str, *, run: str | None = None, timeout_s: float = 60.0, max_rows: int = 1_000_000
+    store_url: str,
+    sql: str,
+    *,
+    run: str | None = None,
+    timeout_s: float = 60.0,
+    max_rows: int = 1_000_000,
+    waits: Callable[[float], None] = lambda seconds: None,
 ) -> pa.Table:
     """Return the result of one SELECT over the views of a store.
+
+    ``waits`` is called every second with the seconds that are left until the query is stopped.
 
     Raises QueryError if the SQL is wrong, is not a query, takes longer than ``timeout_s`` seconds or gives more than
     ``max_rows`` rows. Raises StoreError if there is no store, or no run of this name.
@@ -36,7 +46,10 @@ def query(
     child = started(_child, sender, store_url, sql, run, max_rows, imports=["duckdb"])
     sender.close()
     try:
-        if not receiver.poll(timeout_s):
+        ends = time.monotonic() + timeout_s
+        while not receiver.poll(max(0.0, min(1.0, ends - time.monotonic()))) and time.monotonic() < ends:
+            waits(ends - time.monotonic())
+        if not receiver.poll(0):
             raise QueryError(
                 f"the query took longer than {timeout_s:g} s and was stopped; narrow it (logparse sql: or --timeout)"
             )

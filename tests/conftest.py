@@ -211,6 +211,8 @@ LONGEST = [
     "tests/test_files.py",
     "tests/analyzers/tune/test_tune.py",
     "tests/store/test_joint.py",
+    "tests/test_screens.py",
+    "tests/test_api.py",
     "tests/analyzers/recommend/test_recommend.py",
     "tests/analyzers/actions/test_fused_epilogue.py",
     "tests/analyzers/findings/test_suboptimal_pick.py",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from logparse.output.terminal import Stages, bold, drawn, is_coloured, with_total
+from logparse.ingest import ingest
+from logparse.output.terminal import Stages, Wait, bold, drawn, is_coloured, with_total
+from logparse.store import Store, open_store
+from tests.conftest import SAMPLES
+from tests.program import run
 
 
 def test_sentences_wrap_between_words_and_nothing_of_them_is_lost() -> None:
@@ -96,3 +101,47 @@ def test_stages_say_how_much_is_left(monkeypatch: pytest.MonkeyPatch, capsys: py
         stages("slow-wrw")
     lines = capsys.readouterr().err.split("\r\x1b[K")
     assert lines == ["", "recommend 1 of 3: reading the store", "recommend 2 of 3: slow-wrw, 4 s left", ""]
+
+
+def test_a_wait_says_when_it_ends(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    moments = iter([0.0, 3.0])
+    monkeypatch.setattr("logparse.output.terminal.time.monotonic", lambda: next(moments))
+    with Wait("sql") as wait:
+        wait.shown = True
+        wait(57.0)
+    assert capsys.readouterr().err.split("\r\x1b[K") == ["", "sql: 3 s, stopped in 57 s", ""]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("diff", "before", "after"),
+        ("verify", "before", "after", "{tuned}"),
+        ("lint", "{tuned}", "{tuned}"),
+        ("lint", "{tuned}", "--against", "{store}"),
+        ("coverage", "{tuned}", "--run", "before"),
+        ("report", "--out", "{out}", "--run", "before"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_verbs_tell_each_stage(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_runs: Store
+) -> None:
+    """No verb tells more stages than it announces, so that the time left is right."""
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(Stages, "__call__", lambda self, stage: told.append((len(told) + 1, self._total)))
+    places = {"tuned": SAMPLES / "tunableop" / "tunableop_results0.csv", "store": two_runs.url, "out": tmp_path / "r"}
+    given = [word.format(**places) for word in words]
+    out = run(*given, *([] if words[0] == "lint" else ["--store", two_runs.url]))
+    assert out.returncode in (0, 3), out.stderr
+    assert told
+    assert all(number <= total for number, total in told)
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = open_store(tmp_path_factory.mktemp("two") / "store", create=True)
+    for name in ("before", "after"):
+        ingest([str(SAMPLES / "hipblaslt" / f"hipblaslt_rank{int(name == 'after')}_424{2 + int(name == 'after')}.log")],
+               store, run=name)  # fmt: skip
+    return store

@@ -10,7 +10,7 @@ Three things are checked for each problem that a file serves:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import fill, shorten
 from typing import Any, Literal, TypeVar
@@ -114,16 +114,29 @@ class Verification:
 
 
 def verify_at(
-    before: str, after: str, files: Sequence[str], store: str | None, fail_on: float = FAIL_ON
+    before: str,
+    after: str,
+    files: Sequence[str],
+    store: str | None,
+    fail_on: float = FAIL_ON,
+    begins: Callable[[str], None] = lambda stage: None,
 ) -> Verification:
     """Compare the run that ``after`` names with the run that ``before`` names, for the rows of override files.
 
-    The promises come from the last ``recommend`` in the store of ``before``.
+    The promises come from the last ``recommend`` in the store of ``before``.  ``begins`` is called with the name of
+    each of ``STAGES`` stages before it begins.
     """
-    a, b = tables_at(before, store), tables_at(after, store)
+    begins(f"reading {before}")
+    a = tables_at(before, store)
+    begins(f"reading {after}")
+    b = tables_at(after, store)
+    begins("comparing")
     held = existing(before.rpartition("#")[0] or before) or existing(store)
     promised = promises(held.findings()) if held is not None else {}
     return verify(a, b, [lint(path, None, b) for path in files], promised, fail_on)
+
+
+STAGES = 3
 
 
 def verify(

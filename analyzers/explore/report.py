@@ -11,7 +11,7 @@ import base64
 import hashlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -34,6 +34,7 @@ from analyzers.explore.page.paste import advice
 from analyzers.explore.plain_text import amount, of_one, sentence
 from analyzers.explore.selection import INTRO, VIEWS, Selection
 from analyzers.explore.views import ChartStyle, chart
+from analyzers.recommend.verb import STAGES as ADVICE_STAGES
 from logparse.groups import in_groups
 from logparse.lazy import duckdb
 from logparse.output.files import write_file
@@ -84,20 +85,26 @@ def write_report(
     compare: str | None = None,
     top: int = TOP,
     limit: int = LIMIT_BYTES,
+    begins: Callable[[str], None] = lambda stage: None,
 ) -> Report:
     """Write the report of a run (default the latest) to ``out``.
 
     The report has at most ``top`` problems.  It has fewer if it would be larger than ``limit`` bytes.  ``compare``
     names another run, in a form that ``beside`` takes, which is shown beside this run.  Raises StoreError if there is
-    no run, OSError if ``out`` cannot be written.
+    no run, OSError if ``out`` cannot be written.  ``begins`` is called with the name of each of ``STAGES`` stages
+    before it begins.
     """
-    analysis = analyse(store, run, limits=())
+    analysis = analyse(store, run, limits=(), begins=begins)
+    begins("drawing")
     with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
         other = _beside(store, analysis.run, compare, Path(folder)) if compare else None
         made = _fitting(store, analysis, other, top, limit)
     write_file(Path(out), made.text.data)
     remember([Path(out)])
     return made
+
+
+STAGES = ADVICE_STAGES + 1
 
 
 def _fitting(store: Store, analysis: Analysis, other: Beside | None, top: int, limit: int) -> Report:

@@ -7,7 +7,7 @@ although they are different problems, and if the row's solution is slower than t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 from itertools import chain
@@ -86,9 +86,15 @@ def _left_open(run: Facts, given: Facts) -> dict[str, str]:
 
 
 def lint_files(
-    paths: Sequence[str], target: Facts | None = None, against: Tables | None = None, format: str | None = None
+    paths: Sequence[str],
+    target: Facts | None = None,
+    against: Tables | None = None,
+    format: str | None = None,
+    begins: Callable[[str], None] = lambda path: None,
 ) -> tuple[list[OverrideFile], list[Unread]]:
     """Judge override files for the machine that ``target`` and the run ``against`` describe.
+
+    ``begins`` is called with the path of each file before it is read.
 
     If several files are given (``dir/*``), the files that are no override files are returned as ``Unread``.  Raises
     InputError if the only file is no override file.
@@ -98,6 +104,7 @@ def lint_files(
     judged: list[tuple[str, OverrideFile]] = []
     unread = []
     for path in dict.fromkeys(paths):
+        begins(path)
         try:
             judged.append((path, lint(path, target, against, format)))
         except InputError as error:

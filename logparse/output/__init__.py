@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from logparse.output.answer import CHECK_FAILED, ROWS, TABLES, Answer, TableFormat, beside, show
-from logparse.output.terminal import Bar, Block, Rows, Stages, with_total
+from logparse.output.terminal import Bar, Block, Rows, Stages, Wait, with_total
 
 __all__ = [
     "CHECK_FAILED",
@@ -22,6 +22,7 @@ __all__ = [
     "Rows",
     "Stages",
     "TableFormat",
+    "Wait",
     "beside",
     "show",
     "with_total",

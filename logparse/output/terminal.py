@@ -32,7 +32,7 @@ _LEAST = 16
 _LEASTS = {"problem": 44}
 """Minimum width of the columns that are never left out.  A row that does not show its problem would be useless."""
 _ANSWERS = (
-    *("effect", "saves_us", "saving_us", "pick_b", "pick_a", "best", "state", "total_us", "rejects"),
+    *("effect", "saves_us", "saving_us", "pick_b", "pick_a", "best", "action", "state", "total_us", "rejects"),
     *("solution", "time_us", "slower", "calls", "pick", "pick_us", "best_us", "change"),
 )
 """Columns that answer the question of their verb, the most important first.
@@ -252,6 +252,29 @@ class Bar:
         print(end=f"\r\x1b[K{' '.join(words)}", file=sys.stderr, flush=True)
 
 
+class Wait:
+    """Line that a verb waits for an answer, with the time until it is stopped, as a context.
+
+    It is shown only on a terminal.
+    """
+
+    def __init__(self, verb: str) -> None:
+        self._verb, self._began = verb, time.monotonic()
+        self.shown = sys.stderr.isatty()
+
+    def __enter__(self) -> Wait:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.shown:
+            print(end="\r\x1b[K", file=sys.stderr, flush=True)
+
+    def __call__(self, left_s: float) -> None:
+        if self.shown:
+            spent, left = duration((time.monotonic() - self._began) * 1e6), duration(left_s * 1e6)
+            print(end=f"\r\x1b[K{self._verb}: {spent}, stopped in {left}", file=sys.stderr, flush=True)
+
+
 class Stages:
     """Line of progress of work in stages, with the time left, as a context.  It is shown only on a terminal.
 
@@ -276,7 +299,7 @@ class Stages:
         if self.shown:
             left = f", {duration(spent / done * max(self._total - done, 0) * 1e6)} left" if done else ""
             print(
-                end=f"\r\x1b[K{self._verb} {self._done} of {max(self._total, self._done)}: {stage}{left}",
+                end=f"\r\x1b[K{self._verb} {self._done} of {max(self._total, self._done)}: {printable(stage)}{left}",
                 file=sys.stderr,
                 flush=True,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,15 +44,22 @@ class Analysis:
 
 
 def analyse(
-    store: Store, run: str | None = None, settings: Settings | None = None, limits: Sequence[str] = LIMITS
+    store: Store,
+    run: str | None = None,
+    settings: Settings | None = None,
+    limits: Sequence[str] = LIMITS,
+    begins: Callable[[str], None] = lambda stage: None,
 ) -> Analysis:
     """Run every analyzer over a run of the store (default the latest), with these settings of DuckDB.
+
+    ``begins`` is called with the name of each stage before it begins, as by ``analyzers.recommend.verb.advise``.
 
     Raises StoreError if there is no such run.
     """
     settings = settings or Settings()
+    begins("reading the store")
     tables = tables_to_analyse(store, run, limits)
-    result = recommend(tables, settings)
+    result = recommend(tables, settings, begins=begins)
     result = result if result.gpu_time is None else with_step(result, tables)
     of = verdict(result)
     limit = [f"the {of.word} is {of.limit}"] if isinstance(result.step, StepTimes) else []

@@ -1,0 +1,127 @@
+"""Screens of the program, as a user sees them in terminals of 80, 100 and 160 columns.
+
+The store is the one of README's session, with a run ``after``.  A golden has the screens of one case.  A width whose
+screen equals the screen before it is only named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logparse.output import Answer, options, show
+from tests.conftest import ROOT, SAMPLES
+from tests.golden import Goldens
+from tests.program import run
+from tests.transcript import files_of_session
+
+GOLDEN = Path(__file__).parent / "screens"
+WIDTHS = (80, 100, 160)
+CASES: Mapping[str, Sequence[str]] = {
+    "ingest": ("ingest", ".", "--run", "again", "--store", "other"),
+    "status": ("status",),
+    "top": ("top", "--by", "time", "-n", "6", "--run", "before"),
+    "top of a trace": ("top", "-n", "4", "--run", "trace"),
+    "show": ("show", "NT 4096×12288×8192 bf16_r"),
+    "show a convolution": ("show", "W 64×128×56×56 k128 3×3 g32 FP16 NCHW"),
+    "diff": ("diff", "before", "after"),
+    "recommend": ("recommend", "--run", "before", "--target", "tunableop_results0.csv"),
+    "explain": ("recommend", "--run", "before", "--target", "tunableop_results0.csv", "--explain", "2"),
+    "lint": ("lint", "damaged_results0.csv"),
+    "coverage": ("coverage", "tunableop_results0.csv", "--run", "before", "-n", "3"),
+    "verify": ("verify", "before", "after", "tunableop_results0.csv", "-v", "-n", "3"),
+    "dry run": ("replay", "--run", "before", "--dry-run", "--top", "3"),
+}
+ANSWERS: Mapping[str, Sequence[str]] = {
+    "ingest": ("file", "rejects"),
+    "status": ("run", "rejects"),
+    "top": ("problem", "best", "saves_us"),
+    "show": ("solution", "calls", "time_us", "slower"),
+    "diff": ("problem", "pick_a", "pick_b"),
+    "dry run": ("problem", "saving_us"),
+}
+"""Columns that answer the question of a verb, at every width."""
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of README's session, with a store of the runs ``after``, ``trace`` and ``before``."""
+    folder = files_of_session((ROOT / "README.md").read_text(encoding="utf-8"), tmp_path_factory.mktemp("screens"))
+    damaged = (SAMPLES / "tunableop/tunableop_results0.csv").read_text(encoding="utf-8").splitlines()
+    damaged[-1] = damaged[-1].replace(",", ";")
+    (folder / "damaged_results0.csv").write_text("\n".join(damaged) + "\n", encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("LOGPARSE_STORE", raising=False)
+        files = sorted(
+            str(x) for x in folder.iterdir() if x.suffix in (".log", ".txt") or x.stem == "tunableop_results0"
+        )
+        for words in (
+            ("ingest", "after", "--run", "after"),
+            ("ingest", str(SAMPLES / "traces/job.trace.json"), "--run", "trace"),
+            ("ingest", *files, "--run", "before"),
+        ):
+            assert run(*words).returncode == 0
+    return folder
+
+
+def screens(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[int, str]:
+    """Return the output of a case at each width.  The verb runs once, and its answer is drawn at each width."""
+    asked: list[tuple[Answer, tuple[Any, ...], dict[str, Any]]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(options, "show", lambda answer, *words, **more: asked.append((answer, words, more)))
+        done = run(*CASES[case])
+    assert done.returncode in (0, 3), done.stderr
+    [(answer, words, more)] = asked
+    blocks, notes = [*answer.blocks], [*answer.notes()]
+    answer = replace(answer, text=blocks, notes=lambda: notes)
+    out = {}
+    for width in WIDTHS:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", str(width))
+            capsys.readouterr()
+            show(answer, *words, **more)
+        out[width] = capsys.readouterr().out.replace(f"{folder}/", "$PWD/").replace(f"{folder}", "$PWD")
+    return out
+
+
+def heads(screen: str) -> list[str]:
+    """Return the names of the columns of the first table.  A rule stands below them."""
+    lines = screen.splitlines()
+    rule = next((number for number, line in enumerate(lines) if line.startswith(" ──")), 0)
+    return lines[rule - 1].split() if rule else []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_screens(
+    case: str,
+    session: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    golden: Goldens,
+) -> None:
+    monkeypatch.chdir(session)
+    monkeypatch.delenv("LOGPARSE_STORE", raising=False)
+    shown = screens(case, session, capsys)
+    text, before = "", ""
+    for width, screen in shown.items():
+        again = "as before\n"
+        text += f"== {width} columns\n{again if screen == before else screen}"
+        before = screen
+    golden.check(GOLDEN / f"{case}.txt", text)
+    for width, screen in shown.items():
+        tables = [line for line in screen.splitlines() if line.startswith(" ──")]
+        assert all(len(line) <= width for line in tables)
+        assert set(ANSWERS.get(case, ())) <= set(heads(screen)), f"{case} at {width}"
+        assert set(heads(shown[80])) <= set(heads(screen)), "a wider terminal shows more"
+        files = [line.split()[0] for line in screen.splitlines() if " new " in line]
+        assert len(set(files)) == len(files), "names that are cut stay different"
+    assert max(map(len, text.splitlines())) <= 400, "no line without an end"
+
+
+def test_no_golden_is_left_over(golden: Goldens) -> None:
+    golden.check_names(GOLDEN, (GOLDEN / f"{case}.txt" for case in CASES))
