@@ -54,6 +54,9 @@ def facts_of(words: Sequence[str] | None) -> Mapping[str, str]:
 @app.callback()
 def program(
     version: Annotated[bool, option("Print the version.", "--version", is_eager=True, callback=_print_version)] = False,
+    color: Annotated[
+        str, choice("Bold heads: auto (on a terminal, without NO_COLOR), always, never.", "--color", of=opt.COLOURS)
+    ] = "auto",
 ) -> None:
     """The options before a verb."""
 

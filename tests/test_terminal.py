@@ -87,9 +87,20 @@ def test_bold_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert is_coloured(stream)
     monkeypatch.setenv("NO_COLOR", "1")
     assert not is_coloured(stream)
+    assert is_coloured(stream, "always"), "an option is stronger than a variable"
+    monkeypatch.delenv("NO_COLOR")
+    assert not is_coloured(stream, "never")
     head, *rest = drawn([{"problem": "x"}], 60, coloured=True).splitlines()
     assert head == bold(" problem")
     assert "\x1b" not in "".join(rest)
+
+
+def test_color_is_an_option_before_the_verb(two_runs: Store) -> None:
+    words = ("top", "-n", "1", "--store", two_runs.url)
+    assert run("--color", "always", *words).stdout.startswith("\x1b[1m")
+    assert "\x1b" not in run("--color", "never", *words).stdout + run(*words).stdout
+    wrong = run("--color", "red", *words)
+    assert (wrong.returncode, "--color red: one of auto, always, never" in wrong.stderr) == (2, True)
 
 
 def test_stages_say_how_much_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,7 +95,9 @@ _TODO = (
 
 
 def _todo_object(todo: Todo) -> dict[str, object]:
-    return {"remedy": type(todo.remedy).__name__, **{name: getattr(todo, name) for name in _TODO}}
+    saves = None if todo.now_us is None or todo.then_us is None else todo.gained_us
+    known = {"remedy": type(todo.remedy).__name__, "saves_us": saves, "certainty": todo.certainty}
+    return known | {name: getattr(todo, name) for name in _TODO}
 
 
 def _action(result: ActionResult) -> dict[str, object]:

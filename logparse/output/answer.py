@@ -26,7 +26,7 @@ from logparse.errors import UsageError
 from logparse.lazy import pa, pq
 from logparse.output.files import Rewrite
 from logparse.output.own_files import remember
-from logparse.output.terminal import PASSES, Block, bold, drawn, has_passes, is_coloured, terminal_width
+from logparse.output.terminal import PASSES, Block, Colour, bold, drawn, has_passes, is_coloured, terminal_width
 from logparse.text import printable
 
 
@@ -136,11 +136,13 @@ def show(
     *,
     wide: bool | None = False,
     n: int | None = None,
+    colour: Colour = "auto",
 ) -> None:
     """Print an answer, or write its table to the file ``out``.
 
     * ``how``: the format.  The default is the format of the file's ending.
     * ``n``: the number of first rows that are shown of each table.
+    * ``colour``: whether heads are bold.  ``auto``: on a terminal.
     * ``wide``: True shows every column on any terminal.  None means that the verb has no such option.
 
     Raises UsageError for Parquet on a terminal.  Raises OSError if the file cannot be written.
@@ -151,7 +153,7 @@ def show(
         width = None if wide or out is not None else terminal_width()
         width = width and width - len(BESIDE) * answer.aside
         remedy = "--wide shows every column" if wide is not None else ""
-        coloured = out is None and is_coloured(stream)
+        coloured = out is None and is_coloured(stream, colour)
         with _text_in(out) if out is not None else contextlib.nullcontext(stream) as sink:
             told = False
             for number, block in enumerate(chain(answer.blocks, answer.notes())):

@@ -96,6 +96,7 @@ def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store"
     return open_store(store, create=create)
 
 
+COLOURS = ("auto", "always", "never")
 PASSES = {"forward": "F", "dgrad": "B", "wgrad": "W"}
 """Letters of a convolution's passes, by name."""
 _RUN = "a store (its latest run), STORE#RUN, a run's label, or log files."
@@ -185,7 +186,13 @@ class Command(TyperCommand):
         answer = super().invoke(ctx)
         how = chosen.pop("format", None)
         with quiet_pipe():
-            show(answer, how and TableFormat(how), chosen.pop("output", None), **{"wide": None, **chosen})
+            colour = ctx.find_root().params.get("color") or "auto"
+            show(
+                answer,
+                how and TableFormat(how),
+                chosen.pop("output", None),
+                **{"wide": None, "colour": colour, **chosen},
+            )
         if answer.code:
             raise typer.Exit(answer.code)
 

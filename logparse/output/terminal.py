@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 from textwrap import wrap
-from typing import TextIO, TypeAlias, cast
+from typing import Literal, TextIO, TypeAlias, cast
 
 from logparse.lazy import pa, pd
 from logparse.text import duration, printable, shortened
@@ -61,12 +61,17 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
 
 
-def is_coloured(stream: TextIO) -> bool:
+Colour: TypeAlias = Literal["auto", "always", "never"]
+
+
+def is_coloured(stream: TextIO, colour: Colour = "auto") -> bool:
     """Tell whether bold text may be written to a stream.
 
-    This is so for a terminal unless ``NO_COLOR`` is set, and for every stream if ``CLICOLOR_FORCE`` is set.  Sources of
-    the two variables: no-color.org, bixense.com/clicolors.
+    If ``colour`` is ``auto``, this is so for a terminal unless ``NO_COLOR`` is set, and for every stream if
+    ``CLICOLOR_FORCE`` is set.  Sources of the two variables: no-color.org, bixense.com/clicolors.
     """
+    if colour != "auto":
+        return colour == "always"
     if os.environ.get("NO_COLOR"):
         return False
     return stream.isatty() or os.environ.get("CLICOLOR_FORCE", "0") != "0"
