@@ -25,7 +25,7 @@ from analyzers.recommend.ranking import Recommendation
 from logparse.lookup import top
 from logparse.output import Answer, TableFormat, show
 from logparse.output.files import Rewrite, write_file
-from logparse.store import Store
+from logparse.store import Store, open_store
 from tests.analyzers.example import gemm
 from tests.conftest import SAMPLES
 
@@ -174,7 +174,17 @@ def test_a_recommendation_into_a_folder_with_such_a_link(found: Recommendation, 
     target = next(x.path for x in made if x.path is not None and x.name == "apply.sh")
     target.unlink()
     target.symlink_to(victim)
-    answer = verb.answer(found, Settings(), out, 1, [], n=None, explain=None, verbose=False, store="s")
+    answer = verb.answer(
+        found,
+        Settings(),
+        out,
+        1,
+        [],
+        n=None,
+        explain=None,
+        verbose=False,
+        store=open_store(tmp_path / "s", create=True),
+    )
     assert answer.code == 1
     (error,) = answer.errors
     assert "a link out of" in error
