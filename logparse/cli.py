@@ -4,6 +4,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -568,9 +569,15 @@ def explore(
     """Look at a run in the browser: from where the time goes to this row, this override."""
     from analyzers.explore.page.serve import explore as serve
 
-    serve(
-        store, run=run, compare=compare, target=facts_of(target), host=host, port=port, browser=browser, say=typer.echo
-    )
+    with ExitStack() as shown:
+        shown.enter_context(Stages("explore", 1))("reading the store")
+
+        def say(line: str) -> None:
+            shown.close()  # The line of progress is removed before the first line of the page.
+            typer.echo(line)
+
+        facts = facts_of(target)
+        serve(store, run=run, compare=compare, target=facts, host=host, port=port, browser=browser, say=say)
     return Answer()
 
 

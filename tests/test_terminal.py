@@ -149,6 +149,15 @@ def test_verbs_tell_each_stage(
     assert all(number <= total for number, total in told)
 
 
+def test_explore_tells_that_it_reads_until_it_has_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Stages, "__call__", lambda self, stage: said.append(stage))
+    monkeypatch.setattr(Stages, "__exit__", lambda self, *error: said.append("removed"))
+    monkeypatch.setattr("analyzers.explore.page.serve.explore", lambda *_, say, **more: (say("http://x"), say("y")))
+    assert run("explore", "--no-browser").stdout == "http://x\ny\n"
+    assert said == ["reading the store", "removed"]
+
+
 @pytest.fixture(scope="module")
 def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = open_store(tmp_path_factory.mktemp("two") / "store", create=True)
