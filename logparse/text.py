@@ -149,6 +149,13 @@ def shortened(texts: Sequence[str], room: int) -> list[str]:
             best |= zip(group, shortened(group, room), strict=True)
         if not groups:
             break
+    for _ in range(_ROUNDS):
+        alike = {}
+        for name, cut in best.items():
+            alike.setdefault(cut, []).append(name)
+        for group in (x for x in alike.values() if len(x) > 1):
+            start = common_start(group) - 1
+            best |= {name: f"…{name[max(start, 0) :][: room - 2]}…" for name in group}
     return [best.get(name, name) for name in names]
 
 
