@@ -292,8 +292,9 @@ def test_names_are_shortened_to_what_differs() -> None:
     stems += ("tuned_gemm_v2_56a09c8865", "tuned_gemm_v3_449189b166", "tuned_gemm_v6_cf1d28e3fa")
     files = ["flydsl_2.7.1_gfx942_results0.csv", *(f"aiter/{stem}.head.csv" for stem in stems)]
     assert len(set(shortened(files, 20))) == len(files), "a name that is cut again becomes like no other"
-    changes = [f"cudnn::engines_precompiled::{x}Kernel<__half, __half, float, false, true, (cudnnKernelDataType_t)0>"
-               for x in ("nchwToNhwc", "nhwcToNchw")]  # fmt: skip
+    flags = {"nchwToNhwc": "float, false, true", "nhwcToNchw": "float, true, false"}
+    changes = [f"cudnn::engines_precompiled::{x}Kernel<__half, __half, {y}, (cudnnKernelDataType_t)0>"
+               for x, y in flags.items()]  # fmt: skip
     for room in (16, 20, 24):
         assert len({*shortened(changes, room)}) == len(changes), "they differ in their middle alone"
         assert max(map(len, shortened(changes, room))) <= room
