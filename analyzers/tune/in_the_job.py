@@ -259,12 +259,12 @@ def _with_end(found: Record, how: str) -> Record:
 
 def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path, asked: Trial, say: Say) -> bool:
     """Wait until the job or its trial ends, then end the job. Return True if we ended it."""
-    told: set[str] = set()
+    told: set[tuple[str, int]] = set()
     while child.poll() is None:
         records = read(folder)
-        for line in _progress(records, asked):
-            if line not in told:
-                told.add(line)
+        for when, line in _progress(records, asked):
+            if when not in told:
+                told.add(when)
                 say(line)
         begun = [x for x in records if x.sort]  # Launchers and helpers that import torch make no unit.
         if begun and all(x.over for x in begun):
@@ -281,8 +281,12 @@ def _processes(folder: Path) -> Iterator[int]:
             yield int(number)
 
 
-def _progress(records: Sequence[Record], asked: Trial) -> Iterator[str]:
-    """Yield lines about the action that is tried now and the interval of its effect so far."""
+def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[str, int], str]]:
+    """Yield lines about the action that is tried now and the interval of its effect so far.
+
+    Each line comes with the action's name and its number of pairs. Control pairs move the interval between two lines of
+    the same number, so only one of them is for the user.
+    """
     for first in records[:1]:
         for seen in first.seen:
             found = Tried(seen.name, (seen,), asked.floor)
@@ -290,7 +294,8 @@ def _progress(records: Sequence[Record], asked: Trial) -> Iterator[str]:
                 count = 1 << int(math.log2(len(seen.pairs)))  # One line per doubling of the pairs.
                 if len(seen.pairs) == count or seen.ended:
                     reach = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
-                    yield f"    {seen.name}: {reach} of the time after {len(seen.pairs)} pairs"
+                    line = f"    {seen.name}: {reach} of the time after {len(seen.pairs)} pairs"
+                    yield (seen.name, len(seen.pairs)), line
 
 
 def _leave(child: subprocess.Popen[bytes], together: job.Together, folder: Path) -> bool:
