@@ -156,7 +156,7 @@ logging.getLogger("werkzeug").setLevel(logging.ERROR)
 def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromium: str) -> None:
     """Take one picture per view: the part of the page above the table."""
     data = PageData(store)
-    server = make_server("127.0.0.1", 0, application(data).server, threaded=True)
+    server = make_server("127.0.0.1", 0, application(data), threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         with sync_playwright() as playwright:

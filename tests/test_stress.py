@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("dash", reason="the extra `explore` is not installed")
+pytest.importorskip("flask", reason="the extra `explore` is not installed")
 
 from analyzers.explore import queries
 from analyzers.explore.page.data import PageData

@@ -62,9 +62,13 @@ def percent(share: float | None) -> str:
     return f"{share:.1%}" if 0 < share < 0.0995 else f"{share:.0%}"
 
 
+def capital(text: str) -> str:
+    """Return ``text`` with a capital at its beginning, unless it begins with a name such as ``channels_last``."""
+    first = text.split(" ", 1)[0]
+    return text[0].upper() + text[1:] if first.isalpha() and first.islower() else text
+
+
 def sentence(text: str) -> str:
     """Return ``text`` as a sentence: with a full stop, and a capital unless it begins with a name."""
-    first = text.split(" ", 1)[0]
-    if first.isalpha() and first.islower():
-        text = text[0].upper() + text[1:]
+    text = capital(text)
     return text if not text or text.endswith((".", ".'", "!", "?")) else text + "."

@@ -30,8 +30,10 @@ The columns are the facets and numbers of ``selection``, and:
 * ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops``, ``device``, ``roof_tflops``, ``efficiency``.
 * ``f_us``, ``b_us``: times of the forward and backward-data passes of the same layer and file.
 * ``source_id``; ``measured``: text of the measured problem, which is the problem itself or a linked problem.
-* ``here_us``, ``other_us``, ``change`` (other over here, minus one) and ``moved`` (slower, faster …): a comparison with
-  another run.
+* ``here_us``, ``other_us``, ``change`` (other over here, minus one), ``moved`` (slower, faster …), ``pick_here`` and
+  ``pick_there``: a comparison with another run.
+* ``dtype``: the one name of the input type (``BF16`` for GEMMs, too).  ``input_type``: its name in the problem.
+* ``action``: title of the first thing to do about the problem.  ``todos``: names of all of them, a list.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ import pyarrow as pa
 from analyzers.evidence.joins import facts_by_source
 from analyzers.evidence.units import unit_word, units_each
 from analyzers.explore.queries import readable
+from analyzers.explore.selection import TYPE_NAMES
 from analyzers.job.gpu_time import STEPS
 from logparse.devices import PEAK_COLUMN, device_of, devices
 from logparse.lazy import duckdb
@@ -60,17 +63,36 @@ COMPARED: Mapping[str, str] = {
     **dict.fromkeys(("calls", "pick_us", "best_us"), _NUMBER),
 }
 FOUND: Mapping[str, str] = {
-    **dict.fromkeys(("problem", "analyzer", "message", "advice", "action", "found_in", "proposed"), _TEXT),
+    **dict.fromkeys(("problem", "analyzer", "message", "advice", "action", "todos", "found_in", "proposed"), _TEXT),
     **dict.fromkeys(("held_us", "per_call_us", "found_us"), _NUMBER),
     "timed": "bool",
 }
 """Columns of the analyzers' results that this module reads, with their types."""
+NEARBY: Mapping[str, pa.DataType] = {
+    "problem": pa.string(),
+    "told": pa.string(),
+    **dict.fromkeys(("low_us", "high_us"), pa.float64()),
+    "times_us": pa.list_(pa.float64()),
+}
+"""Columns of the table ``nearby``: what comparable problems take at the size of each problem, as a sentence, as a range
+and one by one (µs).
+"""
+
+
+def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame | None = None) -> None:
+    """Create the table ``nearby`` under this name from rows with the columns ``NEARBY``; empty without rows."""
+    schema = pa.schema(NEARBY)
+    made = schema.empty_table() if rows is None else pa.Table.from_pandas(rows, schema=schema, preserve_index=False)
+    con.register("given_", made)
+    con.execute(f"create or replace table {table} as select * from given_")
+    con.unregister("given_")
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
     """Return findings about problems as a table: per problem and file, the finding that ``recommend`` ranks first.
 
-    The column ``action`` (the best action for each problem) is still empty.
+    The columns ``action`` (title of the first thing to do about the problem) and ``todos`` (names of all of them,
+    joined by ``|``) are still empty.
     """
 
     def as_text(override: Override) -> str:
@@ -79,7 +101,7 @@ def found(findings: Sequence[Finding]) -> pd.DataFrame:
 
     rows = [
         (
-            *(x.problem.text, x.analyzer, x.message, x.advice, None, x.evidence.source_id),
+            *(x.problem.text, x.analyzer, x.message, x.advice, None, None, x.evidence.source_id),
             as_text(x.override) if x.override is not None else None,
             *(x.evidence.now_us, x.per_call_us, x.saving_us),
             x.sureness != "estimated",
@@ -133,6 +155,8 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
     con.execute(f"create or replace macro unit_word() as {sql_text(unit_word(own))}")
     con.execute(f"create or replace macro units_each() as {units_each(own)!r}::double")
     con.execute(f"create or replace macro type_bytes(t) as (case t {_TYPE_CASES} end)")
+    names = " ".join(f"when {sql_text(x)} then {sql_text(y)}" for x, y in TYPE_NAMES.items())
+    con.execute(f"create or replace macro type_name(t) as (case t {names} else t end)")
     con.execute("create or replace table peaks as select * from rates_")
     con.execute(
         """create or replace table places as
@@ -169,7 +193,7 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: st
 
 
 def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
-    """Write another run's times into the columns ``here_us``, ``other_us``, ``change`` and ``moved`` of a table.
+    """Write another run's times and picks into the columns of a table that hold the comparison.
 
     ``others`` is Parquet, as ``beside.keep`` writes it.  If a problem has several rows, one per file that measured it,
     only one row gets the times.
@@ -177,14 +201,14 @@ def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> No
     con.execute(
         f"""create or replace temp table moved_ as
             select min(id) as id, any_value(here_us) as here_us, any_value(other_us) as other_us,
-                   any_value(moved) as moved
+                   any_value(moved) as moved, any_value(pick_here) as pick_here, any_value(pick_there) as pick_there
             from (select id, hash(problem) as h from {points})
             join (select * exclude (problem), hash(problem) as h from read_parquet({sql_text(others)})) using (h)
             group by h"""
     )
     con.execute(
         f"""update {points} as p set here_us = o.here_us, other_us = o.other_us, change = o.other_us / o.here_us - 1,
-                                     moved = o.moved
+                                     moved = o.moved, pick_here = o.pick_here, pick_there = o.pick_there
             from moved_ o where o.id = p.id"""
     )
     con.execute("drop table moved_")
@@ -356,7 +380,7 @@ merged as (
          coalesce(p.pick_us, b.default_us) as own_us, p.pick_us is not null or b.contested as contested,
          coalesce(p.basis, case when b.default_us is not null then 'default' end) as basis,
          f.message::varchar as finding, f.advice::varchar as advice, f.analyzer::varchar as analyzer,
-         f.action::varchar as action,
+         f.action::varchar as action, f.todos::varchar as todos,
          f.per_call_us, f.held_us, f.found_us / coalesce(steps, 1) as found_us,
          f.proposed::varchar as proposed, coalesce(f.timed, false) as found_timed
   -- pick and best are of one record: one without a time of the pick takes no place of one that has it
@@ -386,7 +410,9 @@ placed as (
          least(x.peak_tflops, t.intensity * s.hbm_gbs / 1e3) as roof_tflops
   from timed t left join places s using (source_id) left join peaks x on x.device = s.device and x.dtype = t.dtype)
 select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(operation, '?') as operation,
-       coalesce(direction, '–') as direction, coalesce(dtype, '?') as dtype,
+       coalesce(direction, '–') as direction,
+       coalesce(type_name(dtype), '?') as dtype,
+       coalesce(dtype, '?') as input_type,
        coalesce(nullif(split_part(case when contains(best, ':') then best when contains(pick, ':') then pick
                                        else '' end, ':', 1), ''), 'unknown') as library,
        coalesce(calls_from, '–') as calls_from, coalesce(origin, 'not measured') as origin,
@@ -400,12 +426,13 @@ select id, problem, coalesce(label, left(problem, 80)) as label, kind, coalesce(
        case when saving_us is not null then if(pick_us is null and not found_timed, 'estimated', 'measured') end
          as saving_from,
        if(abs(pick_us / best_us - 1) < {_SAME}, 0.0, pick_us / best_us - 1) as regret, finding, advice,
-       analyzer, action, proposed, solutions, failed, flops, bytes,
+       analyzer, action, coalesce(string_split(todos, '|'), []) as todos, proposed, solutions, failed, flops, bytes,
        intensity,
        flops / time_us / 1e6 as tflops, device,
        roof_tflops, flops / time_us / 1e6 / roof_tflops as efficiency,
        coalesce(own, true) as own, f_us, b_us, sibling_us, coalesce(best_us, time_us) / sibling_us as sibling_ratio,
        source_id, measured, unit,
-       null::double as here_us, null::double as other_us, null::double as change, null::varchar as moved
+       null::double as here_us, null::double as other_us, null::double as change, null::varchar as moved,
+       null::varchar as pick_here, null::varchar as pick_there
 from placed
 """

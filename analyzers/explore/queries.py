@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from analyzers.explore.selection import FACETS, Selection
 from logparse.lazy import duckdb, pd
@@ -20,8 +21,10 @@ More points could not be distinguished, and the browser would take longer than 3
 """
 ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
 """Default order of the page's table."""
-MOVED = f"abs(coalesce(calls, 1) * (other_us - here_us)) desc nulls last, {ORDER}"
-"""Order when two runs are compared: the change of a problem's time × its calls, largest first."""
+MOVED = (
+    f"abs(coalesce(calls, 1) * (other_us - here_us)) desc nulls last, coalesce(moved = 'changed', false) desc, {ORDER}"
+)
+"""Order when two runs are compared: the change of a problem's time × its calls, largest first; then changed picks."""
 
 FIRST_ROWS = 100
 """Rows of the table that the page asks for at once."""
@@ -41,6 +44,8 @@ TABLE: Mapping[str, str] = {
     "other_us": "Other run (µs)",
     "change": "Change (%)",
     "moved": "Moved",
+    "pick_here": "Pick, this run",
+    "pick_there": "Pick, other run",
     "regret": "Regret (%)",
     "sibling_ratio": "W ÷ max(F, B)",
     "tflops": "TFLOP/s",
@@ -59,12 +64,12 @@ PRESETS: Mapping[str, Sequence[str]] = {
     "Times": ("total_us", "calls", "time_us", "then_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
     "Solutions": ("saving_us", "time_us", "pick", "then_us", "best", "solutions", "finding"),
     "Where from": ("total_us", "calls", "operation", "dtype", "layout", "device", "file"),
-    "Two runs": ("here_us", "other_us", "change", "moved", "total_us", "device"),
+    "Two runs": ("moved", "change", "here_us", "other_us", "pick_here", "pick_there", "total_us", "device"),
 }
 """Named sets of the table's columns, in addition to the label.  The first set is selected at first."""
 BESIDE = "Two runs"
 """Name of the set of columns for a comparison.  Its first columns are empty without another run."""
-COMPARED = ("here_us", "other_us", "change", "moved")
+COMPARED = ("here_us", "other_us", "change", "moved", "pick_here", "pick_there")
 """Columns of the comparison with another run."""
 SPARED = ("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick")
 """Columns that are left out of a set, in this order, if the window has no room for all."""
@@ -78,7 +83,7 @@ SCALED: Mapping[str, float] = {
 TEXTS = frozenset(
     {
         *("label", "pick", "best", "operation", "dtype", "layout", "file"),
-        *("finding", "action", "device", "saving_from", "moved"),
+        *("finding", "action", "device", "saving_from", "moved", "pick_here", "pick_there"),
     }
 )
 
@@ -196,16 +201,12 @@ def sample(
 def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000) -> pd.DataFrame:
     """Return the largest measured savings, the largest first.
 
-    The columns are ``id, label, saving_us, calls, unit, estimated, total_saving_us, count``.  If no saving is measured,
-    the rows are estimated savings, and ``estimated`` is true.
+    The columns are ``id, label, saving_us, calls, unit, total_saving_us, count``.
     """
     where, parameters = chosen.where()
     sql = f"""
-        with saving as (
-          select *, saving_from = 'estimated' as estimated from points where {where} and saving_us > 0)
-        select id, label, saving_us, calls, unit, estimated, sum(saving_us) over () as total_saving_us,
-               count(*) over () as count
-        from saving where estimated = (select bool_and(estimated) from saving)
+        select id, label, saving_us, calls, unit, sum(saving_us) over () as total_saving_us, count(*) over () as count
+        from points where {where} and saving_us > 0 and saving_from = 'measured'
         order by saving_us desc, id limit {most}"""
     return con.execute(sql, parameters).df()
 
@@ -228,16 +229,108 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 
     * ``problems``: number of these problems.
     * ``faster, slower``: number of problems that are faster or slower in the other run, as ``logparse diff`` judges.
+    * ``repicked``: number of problems, with a time or without, that have another pick in the other run.
     * ``called``: number of problems with counted calls.
     * ``here_us, there_us``: sum of time × calls in this run and in the other run, µs.
     """
     where, parameters = chosen.where()
     sql = f"""
-        select count(*) as problems, count(calls) as called, count(*) filter (moved = 'faster') as faster,
-               count(*) filter (moved = 'slower') as slower,
-               sum(coalesce(calls, 1) * here_us) as here_us, sum(coalesce(calls, 1) * other_us) as there_us
-        from points where {where} and other_us > 0 and here_us > 0"""
+        with chosen as (select *, other_us > 0 and here_us > 0 as timed from points where {where})
+        select count(*) filter (timed) as problems, count(calls) filter (timed) as called,
+               count(*) filter (timed and moved = 'faster') as faster,
+               count(*) filter (timed and moved = 'slower') as slower,
+               count(*) filter (pick_here <> pick_there) as repicked,
+               sum(coalesce(calls, 1) * here_us) filter (timed) as here_us,
+               sum(coalesce(calls, 1) * other_us) filter (timed) as there_us
+        from chosen"""
     return con.execute(sql, parameters).df().iloc[0]
+
+
+def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
+    """Return the time of the selected problems by kind: ``kind, us, saving_us``, the longest first.
+
+    A kind is an operation with its direction, and the library that runs it if the files name it.  ``saving_us`` is the
+    measured saving.
+    """
+    where, parameters = chosen.where()
+    sql = f"""
+        select concat(if(library = 'unknown', '', library || ' '), case direction when 'F' then 'forward'
+                   when 'B' then 'dgrad' when 'W' then 'wgrad' else operation end) as kind,
+               sum(total_us) as us, coalesce(sum(saving_us) filter (saving_from = 'measured'), 0) as saving_us
+        from points where {where} and total_us > 0 group by 1 order by us desc, 1"""
+    return con.execute(sql, parameters).df()
+
+
+class KernelRow(NamedTuple):
+    """Launches of a kernel for an operator and its inputs: their number and time (µs), of a step or of all traces.
+
+    ``id`` and ``label`` are of the problem's row in ``points``, None if it has none.
+    """
+
+    kernel: str
+    op: str
+    kind: str
+    calls: float
+    us: float
+    id: str | None
+    label: str | None
+
+
+def kernels(con: duckdb.DuckDBPyConnection, most: int, problem: str = "") -> list[KernelRow]:
+    """Return the longest kernels.  ``problem``: text of the problem whose kernels are returned, empty for all."""
+    sql = f"""
+        with named as (select problem, min(id) as id, any_value(label) as label from points group by problem)
+        select kernel, op, kind, calls, us, id, label
+        from kernels k left join named n on n.problem = k.problem and k.problem <> ''
+        where ? in ('', k.problem) order by us desc, kernel, op limit {most}"""
+    return [KernelRow(*row) for row in con.execute(sql, [problem]).fetchall()]
+
+
+def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
+    """Return the sum of the kernels' times (µs), and whether it is of one step."""
+    ((us, per_step),) = con.execute(
+        "select (select coalesce(sum(us), 0) from kernels), (select bool_or(per_step) from step)"
+    ).fetchall()
+    return float(us), bool(per_step)
+
+
+def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    """Return the works and the gaps of one step, and the step's title (``load/one_step.py``)."""
+    named = "select problem, min(id) as id from points group by problem"
+    found = con.execute(
+        f"select w.*, coalesce(id, '') as id from works w left join ({named}) n using (problem) order by start"
+    )
+    rows, gaps = found.df(), con.execute("from gaps order by start").df()
+    titles = con.execute("select title from step").fetchall()
+    return rows, gaps, str(titles[0][0]) if titles else ""
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """What problems like one problem take at its size: a sentence, and their times (µs)."""
+
+    told: str
+    times_us: Sequence[float]
+
+
+def nearby(con: duckdb.DuckDBPyConnection, row: pd.Series) -> Nearby | None:
+    """Return what problems like that of a row take.  Return None if too few of them are measured."""
+    found = con.execute("select told, times_us from nearby where problem = ?", [str(row["problem"])]).fetchall()
+    return Nearby(str(found[0][0]), [float(x) for x in found[0][1]]) if found else None
+
+
+def todos(con: duckdb.DuckDBPyConnection, chosen: Selection) -> frozenset[str]:
+    """Return the names of the things to do about the selected problems."""
+    where, parameters = chosen.where()
+    found = con.execute(f"select distinct unnest(todos) from points where {where}", parameters).fetchall()
+    return frozenset(str(name) for (name,) in found)
+
+
+def empty_columns(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """Return the columns of the page's table that have no value in any row."""
+    counts = ", ".join(f"count({name})" for name in TABLE)
+    found = con.execute(f"select {counts} from points").fetchall()[0]
+    return frozenset(name for name, count in zip(TABLE, found, strict=True) if not count)
 
 
 def _count(con: duckdb.DuckDBPyConnection, where: str, parameters: Sequence[object]) -> int:

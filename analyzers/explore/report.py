@@ -1,57 +1,65 @@
-"""Write the report: one HTML file with the charts, the table and the solutions of the costliest problems.
+"""Write the report: the page of one run in one HTML file, with the cards of the costliest problems.
 
-The report opens offline from an e-mail, because plotly.js, styles and data are in it.  Its Content-Security-Policy
-allows no request, and no script but the two that it was written with.  Data of a log are in JSON blocks, which a
-browser never runs, and are shown as text.
+The report is drawn by the same code as the page: ``page/parts.py`` makes its parts, ``assets/explore.js`` draws them.
+Where the page asks its server, ``assets/report.js`` answers from the data in the file.  Two ways were considered.  A
+report drawn by code of its own drew every list, table and chart a second time, and differed from the page.  A page of
+Dash and AG Grid could not be put into a file of 3 MB that opens in half a second, so the page has its own small table.
+
+The report opens offline from an e-mail.  Its Content-Security-Policy allows no request, and no script but the three
+that it was written with.  Data of a log are in JSON blocks, which a browser never runs, and are shown as text.  The
+large parts (plotly.js, cards and charts) are compressed, and are unpacked when they are first needed.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from importlib.resources import files
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow as pa
-from plotly.offline import get_plotlyjs
 
+from analyzers.compare.diff import STATES
 from analyzers.evidence.joins import facts_by_source
-from analyzers.explore import point_table, queries, tries
-from analyzers.explore.charts.figure import Figure
-from analyzers.explore.charts.palette import DARK, LIGHT
-from analyzers.explore.charts.solutions import solutions
+from analyzers.explore import queries, tries
+from analyzers.explore.charts.palette import DARK, KINDS, LIGHT
 from analyzers.explore.load.actions import verdict_of
-from analyzers.explore.load.analysis import Analysis, analyse
+from analyzers.explore.load.analysis import Analysis, analyse, traced
 from analyzers.explore.load.beside import beside, compared, keep, names
-from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
+from analyzers.explore.load.child import write_tables
+from analyzers.explore.load.job import PageVerdict
+from analyzers.explore.page import parts
+from analyzers.explore.page.components import count
+from analyzers.explore.page.frame import ASSETS, frame
 from analyzers.explore.page.paste import advice
-from analyzers.explore.plain_text import amount, of_one, sentence
-from analyzers.explore.selection import INTRO, VIEWS, Selection
-from analyzers.explore.views import ChartStyle, chart
+from analyzers.explore.page.table import records
+from analyzers.explore.selection import NUMBERS, VIEWS, Selection
+from analyzers.explore.views import BOXES, ChartStyle
 from analyzers.recommend.verb import STAGES as ADVICE_STAGES
 from logparse.groups import in_groups
 from logparse.lazy import duckdb
 from logparse.output.files import write_file
 from logparse.output.own_files import remember
-from logparse.quoting import Html, asset, filled, html_list, html_text, joined, json_block
-from logparse.text import duration, printable
+from logparse.quoting import Html, asset, filled, html_text, joined
+from logparse.text import printable
 
 if TYPE_CHECKING:
     from logparse.store import Store
 
-LIMIT_BYTES = 10_000_000
+LIMIT_BYTES = 3_000_000
 TOP = 500
-SHOWN = 2  # Number of remarks shown at once.
-CHARTS = ("roofline", "regret", "weights", "compare")
-"""The views whose charts are in the report."""
-PAPER = ("label", *queries.PRESETS[next(iter(queries.PRESETS))], "tflops", "efficiency")
+PAPER = ("label", "saving_us", "total_us", "calls", "time_us", "then_us", "action", "tflops", "efficiency")
 """Columns of the table that are printed.  All columns are too many for a page of paper."""
+_DOWN = ("todos", "intensity", "sibling_us", "best_us")
+"""Columns of ``points`` by which the report filters, besides the table's columns."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +72,18 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Another run to compare with.
+class _Run:
+    """What the report knows of its run, as ``parts.Known`` explains."""
 
-    * ``names``: the names of both runs.
-    * ``called``: the other run's name in a sentence.
-    * ``times``: the comparison, as ``beside.keep`` writes it.
-    """
-
-    names: tuple[str, str]
-    called: str
-    times: Path
+    verdict: PageVerdict
+    run: str
+    runs: list[str]
+    other: str
+    empty: frozenset[str]
+    judged: bool = True
+    finished: bool = True
+    error: str = ""
+    files: Path | None = None
 
 
 def write_report(
@@ -97,8 +106,7 @@ def write_report(
     analysis = analyse(store, run, limits=(), begins=begins)
     begins("drawing")
     with tempfile.TemporaryDirectory(prefix="logparse-report-") as folder:
-        other = _beside(store, analysis.run, compare, Path(folder)) if compare else None
-        made = _fitting(store, analysis, other, top, limit)
+        made = _fitting(store, analysis, compare, Path(folder), top, limit)
     write_file(Path(out), made.text.data)
     remember([Path(out)])
     return made
@@ -107,160 +115,160 @@ def write_report(
 STAGES = ADVICE_STAGES + 1
 
 
-def _fitting(store: Store, analysis: Analysis, other: Beside | None, top: int, limit: int) -> Report:
+def _fitting(store: Store, analysis: Analysis, compare: str | None, folder: Path, top: int, limit: int) -> Report:
+    others, other, called, time, changed = None, ("", ""), "", None, dict[str, int]()
+    if compare:
+        there, other_run = beside(compare, store)
+        found = compared(store, analysis.run, there, other_run)
+        others, time = keep(found, folder), traced(there, other_run)
+        changed = {x: n for x in STATES if (n := found.count(x))}
+        other = names(store, analysis.run, there, other_run)
+        called = other_run if there.url == store.url else f"{other_run} of {_name(there.url)}"
     with store.connect() as con:
-        point_table.build(con, analysis.run, analysis.compared, analysis.found, other.times if other else None)
-        verdict = verdict_of(con, analysis, "points")
-        style = ChartStyle(LIGHT, names=other.names if other else ("", ""))
-        charts = {VIEWS[x]: chart(con, Selection(view=x), style) for x in CHARTS if other or x != "compare"}
-        drawn = {title: figure for title, figure in charts.items() if figure is not None}
-        made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
+        con.execute("set threads = 2")
+        con.execute("attach ':memory:' as out_")
+        write_tables(con, "out_", analysis.run, analysis, others)
+        con.execute("use out_")
+        known = _Run(
+            verdict=verdict_of(analysis, store.url, time, changed),
+            run=analysis.run,
+            runs=[analysis.run],
+            other=called,
+            empty=queries.empty_columns(con),
+        )
+        views = _views(con, known, ChartStyle(LIGHT, names=other, headed=False))
+        made = _report(con, store.url, known, views, top)
         while len(made.text.data) > limit and top > 10:
             top = top // 2
-            made = _report(con, store.url, analysis.run, verdict, other, drawn, top)
+            made = _report(con, store.url, known, views, top)
     return made
 
 
-def _beside(store: Store, run: str, word: str, folder: Path) -> Beside:
-    other, other_run = beside(word, store)
-    called = f"run {other_run}" + (f" of {_name(other.url)}" if other.url != store.url else "")
-    return Beside(names(store, run, other, other_run), called, keep(compared(store, run, other, other_run), folder))
+def _views(con: duckdb.DuckDBPyConnection, known: _Run, style: ChartStyle) -> dict[str, dict[str, object]]:
+    """Return the parts of each view.  The comparison is left out if there is no other run."""
+    made: dict[str, dict[str, object]] = {}
+    shown = [x for x in VIEWS if x != "compare" or known.other]
+    for view in shown:
+        chosen = Selection(view=view)
+        content = parts.content(con, known, chosen)
+        tabs = content["tabs"]
+        assert isinstance(tabs, list)
+        content["tabs"] = [x for x, name in zip(tabs, VIEWS, strict=True) if name in shown]
+        content |= {"filters": [], "version": 1, "finished": True, "doing": ""}
+        made[view] = {"content": content, "chart": parts.figure_of(con, chosen, style, webgl=True)}
+    return made
 
 
 def _report(
-    con: duckdb.DuckDBPyConnection,
-    url: str,
-    run: str,
-    verdict: PageVerdict,
-    other: Beside | None,
-    charts: Mapping[str, Figure],
-    top: int,
+    con: duckdb.DuckDBPyConnection, url: str, known: _Run, views: Mapping[str, Mapping[str, object]], top: int
 ) -> Report:
-    """Return the report with the solutions of the ``top`` problems.
+    """Return the report with the ``top`` problems.
 
     Problems are ordered by saving and then by time.  If another run is compared, they are ordered by their change.
     """
-    everything = Selection()
-    frame, total = queries.table(con, everything, end=top, default=queries.MOVED if other else queries.ORDER)
-    con.register("ids_", pd.DataFrame({"id": list(frame["id"])}, dtype="object"))
-    chosen = frame.merge(con.execute("select id, own from points semi join ids_ using (id)").df(), on="id", how="left")
-    sums = queries.totals(con, everything)
-    scope = f"Run {printable(run)}" + (f" beside {printable(other.called)}" if other else "")
-    left_out = () if other else queries.COMPARED
-    titles = {name: title for name, title in queries.TABLE.items() if name not in left_out}
-    data = {
-        "titles": titles,
-        "texts": sorted(queries.TEXTS),
-        "paper": (*PAPER, *(queries.COMPARED if other else ())),
-        "columns": {str(name): _plain(chosen[name]) for name in chosen.columns if name not in left_out},
-        "charts": {name: figure.plain() for name, figure in charts.items()},
-        "captions": {VIEWS[view]: f"{INTRO[view]} {scope}." for view in CHARTS if VIEWS[view] in charts},
-        "details": _details(con, verdict),
-        "total": total,
+    default, order = (queries.MOVED, "the largest change") if known.other else (queries.ORDER, "the most worthwhile")
+    rows, total = queries.table(con, Selection(), end=top, default=default)
+    con.register("ids_", pd.DataFrame({"id": list(rows["id"])}, dtype="object"))
+    more = con.execute(f"select id, {', '.join(_DOWN)} from points semi join ids_ using (id)").df()
+    rows = rows.merge(more, on="id", how="left")
+    rows["todos"] = ["|".join(x) if isinstance(x, list) or hasattr(x, "tolist") else "" for x in rows["todos"]]
+    whole = len(rows) == total
+    note = count(total, order) if whole else f"{len(rows):,} of {total:,} problems, {order} first"
+    first = {
+        "live": False,
+        "rows": _by_column(rows),
+        "note": note,
+        "numbers": {name: queries.SCALED.get(name, 1.0) for name in NUMBERS},
+        "boxes": {view: axes for view, axes in BOXES.items() if view in views},
+        "views": {view: made["content"] for view, made in views.items()},
+        "paper": [x for x in (*PAPER, *(queries.COMPARED if known.other else ())) if x not in known.empty],
+        "titles": {view: VIEWS[view] for view in views},
+    }
+    later = {
+        "charts": {view: made["chart"] for view, made in views.items()},
+        "cards": _cards(con, known.verdict),
         "dark": _recolouring(),
     }
-    return Report(_page(url, run, verdict, other, sums, len(frame), total, data), len(frame), total)
+    return Report(_page(url, known, first, later), len(rows), total)
 
 
-def _details(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
-    """Return the details of each problem in the table ``ids_``.
+def _by_column(rows: pd.DataFrame) -> dict[str, list[object]]:
+    """Return the rows column by column.  Numbers have six digits."""
+    plain = records(rows)
 
-    The details are a figure of its solutions, what to do, and the texts to copy.
-    """
+    def short(value: object) -> object:
+        return float(f"{value:.6g}") if isinstance(value, float) else value
+
+    return {str(name): [short(row[str(name)]) for row in plain] for name in rows.columns}
+
+
+def _cards(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
+    """Return the card of each problem in the table ``ids_``, as the page shows it."""
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     con.register("wanted_", pa.table({"problem": pa.array(sorted(set(chosen["measured"])), pa.string())}))
     columns = ", ".join(tries.COLUMNS)
-    found = con.execute(f"select {columns} from measurements semi join wanted_ using (problem)")
+    found = con.execute(f"select {columns} from memory.measurements semi join wanted_ using (problem)")
     by_problem = in_groups(tries.of_query(found), lambda x: x.problem)
-    facts = facts_by_source(con.execute("select * from facts").df())
-    made = {}
-    for row in chosen.to_dict("records"):
+    facts = facts_by_source(con.execute("select * from memory.facts").df())
+    made: dict[str, object] = {}
+    for _, row in chosen.iterrows():
         mine = tries.of_source(by_problem.get(row["measured"], []), row["source_id"])
-        pick = row["pick"] if isinstance(row["pick"], str) else None
-        advised = asdict(advice(row, facts.get(str(row["source_id"]), {}), verdict))
-        figure = solutions(mine, LIGHT, pick=pick).plain() if mine else None
-        if figure is not None:
-            # All figures have the same template, so only the first chart keeps it. The page copies it into the other
-            # figures.
-            del figure["layout"]["template"]
-        made[str(row["id"])] = {"figure": figure, "problem": str(row["problem"]), **advised}
+        advised = advice(row, facts.get(str(row["source_id"]), {}), verdict)
+        kernels = queries.kernels(con, parts.LAUNCHED, str(row["problem"]))
+        shown = Selection(problem=str(row["id"]))
+        card = parts.problem_card(shown, row, mine, advised, kernels, queries.nearby(con, row), "light")
+        figure = card["figure"]
+        assert isinstance(figure, dict)
+        # All figures have the same template, so only the first chart keeps it. The page copies it into the others.
+        figure["layout"] = {name: value for name, value in figure["layout"].items() if name != "template"}
+        made[str(row["id"])] = card
     return made
-
-
-def _plain(column: pd.Series) -> list[object]:
-    if pd.api.types.is_numeric_dtype(column):
-        return [None if pd.isna(x) or abs(x) == float("inf") else float(f"{x:.6g}") for x in column]
-    return [x if isinstance(x, str) else None for x in column]
 
 
 def _recolouring() -> dict[str, str]:
     """Map each colour of the light theme to the corresponding colour of the dark theme."""
-    names = ("panel", "ink", "faint", "grid", "alarm", "good")
-    pairs = {getattr(LIGHT, name): getattr(DARK, name) for name in names}
+    roles = ("panel", "ink", "faint", "grid", "alarm", "good")
+    pairs = {getattr(LIGHT, name): getattr(DARK, name) for name in roles}
     for light, dark in ((LIGHT.categories, DARK.categories), (LIGHT.scale, DARK.scale)):
         pairs |= dict(zip(light, dark, strict=True))
-    return pairs
+    return pairs | dict(KINDS.values())
 
 
-def _page(
-    url: str,
-    run: str,
-    verdict: PageVerdict,
-    other: Beside | None,
-    sums: pd.Series,
-    shown: int,
-    total: int,
-    data: Mapping[str, object],
-) -> Html:
-    folder = files("analyzers.explore")
-    script = Html(asset(folder / "assets_report" / "report.js"))
-    sheets = folder / "page" / "assets" / "explore.css", folder / "assets_report" / "report.css"
-    plotly = Html(get_plotlyjs())
-    of = f"{one} has " if (one := of_one(sums["unit"])) else ""
-    calls = of if pd.isna(sums["calls"]) else f"{of}{amount(sums['calls'])} calls of "
-    known = f", {duration(float(sums['total_us']))}" if pd.notna(sums["total_us"]) else ", no times" if total else ""
-    order = "the largest change first" if other else "the most worthwhile first"
-    part = "" if shown >= total else f" The table and the solutions below are of {shown:,} of them, {order}."
-    if other:
-        part += f" Compared with {printable(other.called)}."
-    of_all = f", {shown:,} of {total:,}" if shown < total else ""
-    digests = (base64.b64encode(hashlib.sha256(x.encode()).digest()).decode() for x in (plotly, script))
-    values = {
-        "plotly_hash": html_text(next(digests)),
-        "script_hash": html_text(next(digests)),
-        "style": joined(Html(), [Html(asset(x)) for x in sheets]),
-        "store": html_text(_name(url)),
-        "headline": html_text(verdict.headline),
-        "todo": _todo(verdict.actions),
-        "summary": html_text(f"Run {run}: {calls}{total:,} problems{known}.{part}"),
-        "caption": html_text(f"Problems of run {run}{of_all}, {order}"),
-        "remarks": _remarks([html_text(sentence(x)) for x in (*_split(verdict.time), *verdict.lines)]),
-        "plotly": plotly,
-        "data": json_block(data),
-        "script": script,
-    }
-    return filled(Html(asset(folder / "assets_report" / "report.html.in")), values)
+_POLICY = Html(
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src @hashes@ 'unsafe-eval'; "
+    "style-src 'unsafe-inline'; img-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'\">"
+)
+_STYLE, _PACKED = Html("<style>@style@</style>"), Html('<script type="text/plain" id="@name@">@text@</script>')
+_SCRIPT = Html("<script>@script@</script>")
+
+
+def _page(url: str, known: _Run, first: Mapping[str, object], later: Mapping[str, object]) -> Html:
+    scripts = [Html(asset(ASSETS / x)) for x in ("report.js", "explore.js")]
+    plotly = asset(resources("plotly") / "package_data" / "plotly.min.js")
+    packed = {"later": parts.as_json(later), "plotly": plotly}
+    blocks = [filled(_PACKED, {"name": html_text(x), "text": html_text(_compressed(y))}) for x, y in packed.items()]
+    hashes = " ".join(f"'sha256-{_digest(x)}'" for x in (*scripts, plotly))
+    style = joined(Html(), [Html(asset(ASSETS / x)) for x in ("explore.css", "report.css")])
+    scope = f"run {known.run}" + (f" beside {known.other}" if known.other else "")
+    return frame(
+        "logparse report",
+        f"{_name(url)}, {printable(scope)}",
+        "Made by logparse. This file asks for nothing from anywhere.",
+        json.loads(parts.as_json(first)),
+        policy=filled(_POLICY, {"hashes": html_text(hashes)}),
+        style=filled(_STYLE, {"style": style}),
+        scripts=joined(Html(), [*blocks, *(filled(_SCRIPT, {"script": x}) for x in scripts)]),
+    )
+
+
+def _compressed(text: str) -> str:
+    """Compress a text with gzip, as base64.  The same text always gives the same result."""
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "backslashreplace"), 9, mtime=0)).decode()
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _name(url: str) -> str:
     return url.rstrip("/").rsplit("/", 1)[-1]
-
-
-def _todo(actions: Sequence[Card]) -> Html:
-    """Return the things to do, numbered as ``recommend`` numbers them."""
-    texts = (f"{x.title}: {x.gain} ({x.evidence}); {x.changes}" for x in actions)
-    return html_list(Html("ol"), map(html_text, texts))
-
-
-def _split(time: TimeSplit | None) -> list[str]:
-    """Return where the time goes, in one sentence."""
-    parts = " · ".join(f"{name} {duration(us)}" for name, us in time.parts if us > 0) if time else ""
-    return [f"{time.title}, {duration(sum(us for _, us in time.parts))}: {parts}"] if time and parts else []
-
-
-def _remarks(remarks: Sequence[Html]) -> Html:
-    """Return the first remarks, and the others behind a line that opens them."""
-    first = [filled(Html("<p class=remark>@text@</p>"), {"text": x}) for x in remarks[:SHOWN]]
-    rest = {"count": html_text(str(len(remarks) - SHOWN)), "list": html_list(Html("ul"), remarks[SHOWN:])}
-    more = filled(Html("<details><summary>@count@ more</summary>@list@</details>"), rest)
-    return joined(Html(), [*first, more] if rest["list"] else first)

@@ -8,11 +8,13 @@ is read, unknown names and values are dropped, because anybody may have written 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, urlencode
 
 from analyzers.explore.plain_text import solution_name
+from logparse.libraries.kinds.dtypes import TORCH_TYPES
 
 FACETS: Mapping[str, str] = {
     "operation": "Operation",
@@ -53,16 +55,19 @@ NUMBERS: Mapping[str, str] = {
 
 VIEWS: Mapping[str, str] = {
     "overview": "Overview",
+    "timeline": "Timeline",
     "roofline": "Roofline",
     "regret": "Regret",
     "weights": "Backward weights",
     "compare": "Compare",
 }
 INTRO: Mapping[str, str] = {
-    "overview": "Where the time goes, what to do about it, and the problems (≈: estimated, not measured). Click a row "
-    "to see its solutions.",
-    "roofline": "How fast each problem runs against what the device allows; larger marks take more time. Drag a box to "
-    "select, click to open.",
+    "overview": "Where the time goes, what to do about it, and the problems (≈: estimated, not measured). Click a card "
+    "for its problems, a row for its solutions.",
+    "timeline": "One step as the GPU ran it: a line per stream, and the time in which nothing ran, with its reason. "
+    "Drag to zoom, double-click for all. The table below sums the kernels.",
+    "roofline": "How fast each problem runs against what the device allows; larger marks take more time, and the "
+    "colour is the time to gain. Drag a box to select, click to open.",
     "regret": "What the library's picks lose against the best known solution, and how few rows give most of it back.",
     "weights": "The backward-weight pass of each layer against its own F and B; larger marks take more time. Far above "
     "1× is worth a look.",
@@ -89,6 +94,8 @@ class Selection:
     search: str = ""
     problem: str = ""
     """The ``id`` of the problem that is shown.  It is no filter."""
+    todo: str = ""
+    """Name of the thing to do whose problems are shown."""
     table: str = ""
     """Sorting and column filters of the table, as ``assets/explore.js`` writes them.  Charts ignore them."""
 
@@ -111,7 +118,7 @@ class Selection:
 
     @property
     def filters(self) -> bool:
-        return bool(self.values or self.between or self.search)
+        return bool(self.values or self.between or self.search or self.todo)
 
     def url(self) -> str:
         """Return the query string, with its ``?``."""
@@ -120,7 +127,7 @@ class Selection:
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
         intervals = ((name, self.between[name]) for name in NUMBERS if name in self.between)
         pairs += [(name, f"{low:.12g}..{high:.12g}") for name, (low, high) in intervals]
-        texts = (("search", self.search), ("problem", self.problem), ("table", self.table))
+        texts = (("todo", self.todo), ("search", self.search), ("problem", self.problem), ("table", self.table))
         pairs += [(name, value) for name, value in texts if value]
         return "?" + urlencode(pairs)
 
@@ -133,12 +140,15 @@ class Selection:
         for name, (low, high) in self.between.items():
             parts.append(f"{name} between ? and ?")
             parameters += [low, high]
+        if self.todo:
+            parts.append("list_contains(todos, ?)")
+            parameters.append(self.todo)
         if self.search:
             # Labels are not ASCII, so converting them to lower case would take longest. The option "l" takes the text
             # literally.
             label = "regexp_matches(label, ?, 'il')"
-            parts.append(f"(contains(lower(best), ?) or contains(lower(problem), ?) or {label})")
-            parameters += [self.search.lower()] * 3
+            parts.append(f"(contains(lower(best), ?) or contains(lower(problem), ?) or {label} or dtype = ?)")
+            parameters += [self.search.lower(), self.search.lower(), as_label(self.search), type_name(self.search)]
         return " and ".join(parts), parameters
 
 
@@ -149,7 +159,7 @@ def from_url(query: str | None) -> Selection:
     """
     values: dict[str, tuple[str, ...]] = {}
     between: dict[str, tuple[float, float]] = {}
-    single = {"view": "overview", "run": "", "compare": "", "search": "", "problem": "", "table": ""}
+    single = dict.fromkeys(("run", "compare", "todo", "search", "problem", "table"), "") | {"view": "overview"}
     try:
         pairs = parse_qsl((query or "").lstrip("?"), max_num_fields=200)
     except ValueError:
@@ -169,8 +179,25 @@ def from_url(query: str | None) -> Selection:
         values=values,
         between=between,
         search=single["search"].strip(),
-        **{name: single[name] for name in ("run", "compare", "problem", "table")},
+        **{name: single[name] for name in ("run", "compare", "todo", "problem", "table")},
     )
+
+
+_BETWEEN_SIZES = re.compile(r"(?<=\d)[xX*](?=\d)")
+
+
+def as_label(text: str) -> str:
+    """Write a text that a user types as labels have it: ``4096x12288`` and ``4096*12288`` become ``4096×12288``."""
+    return _BETWEEN_SIZES.sub("×", text)
+
+
+TYPE_NAMES: Mapping[str, str] = {x.blas: x.conv for x in TORCH_TYPES if x.conv is not None}
+"""Names of input types of GEMMs, with the name that convolutions have for the same type (``bf16_r``: ``BF16``)."""
+
+
+def type_name(text: str) -> str:
+    """Return the one name of an input type: ``BF16`` for ``bf16_r``, ``bf16`` and ``BF16``."""
+    return TYPE_NAMES.get(text.lower(), text.upper())
 
 
 def _interval(text: str) -> tuple[float, float] | None:

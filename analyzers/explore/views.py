@@ -14,6 +14,7 @@ from analyzers.explore.charts.palette import Theme
 from analyzers.explore.charts.regret import regret
 from analyzers.explore.charts.roofline import COLUMNS as ROOFLINE
 from analyzers.explore.charts.roofline import roofline
+from analyzers.explore.charts.timeline import timeline
 from analyzers.explore.charts.weights import COLUMNS as WEIGHTS
 from analyzers.explore.charts.weights import backward_weights
 from analyzers.explore.selection import Selection
@@ -49,6 +50,9 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
     """
     theme = style.theme
     match chosen.view:
+        case "timeline":
+            row = queries.one(con, chosen.problem) if chosen.problem else None
+            return timeline(*queries.works(con), theme, problem="" if row is None else str(row["problem"]))
         case "roofline":
             drawn = queries.sample(con, chosen, ROOFLINE, ("intensity", "tflops"))
             return roofline(drawn.rows, theme, remark=drawn.note)

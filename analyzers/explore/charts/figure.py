@@ -46,6 +46,11 @@ class Figure:
         ends = {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "xref": f"x{number}", "yref": f"y{number} domain"}
         self.layout.setdefault("shapes", []).append({**ends, **settings})
 
+    def add_vrect(self, x0: float, x1: float, **settings: Any) -> None:
+        """Add a rectangle over the whole height of the plot, below the marks."""
+        ends = {"type": "rect", "x0": x0, "x1": x1, "y0": 0, "y1": 1, "xref": "x", "yref": "y domain", "layer": "below"}
+        self.layout.setdefault("shapes", []).append({**ends, **settings})
+
     def update_layout(self, **settings: Any) -> None:
         """Merge settings into the layout.
 

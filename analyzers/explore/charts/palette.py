@@ -20,6 +20,40 @@ SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
 FONT = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
+KINDS: Mapping[str, tuple[str, str]] = {
+    "GEMM": ("#0072B2", "#56B4E9"),
+    "grouped GEMM": ("#4C5FD7", "#8FA8FF"),
+    "convolutions": ("#009E73", "#2FBF97"),
+    "forward": ("#009E73", "#2FBF97"),
+    "dgrad": ("#7A8B00", "#C3D13A"),
+    "wgrad": ("#C2410C", "#FF8A4C"),
+    "attention": ("#6D3FC0", "#B794F4"),
+    "normalisation": ("#CC79A7", "#E9A6C9"),
+    "element-wise": ("#E69F00", "#F2B632"),
+    "transposes and copies": ("#8A5A2B", "#C79A6B"),
+    "optimizer": ("#1B2A7A", "#6C7FE0"),
+    "softmax": ("#B0127B", "#F15BB5"),
+    "reduction": ("#5F7A8A", "#9DB4C0"),
+    "embedding and indexing": ("#0E7C86", "#4FD1DB"),
+    "pooling": ("#2D6A4F", "#95D5B2"),
+    "expert routing": ("#D00000", "#FF5C5C"),
+    "communication": ("#D9480F", "#FFA94D"),
+    "idle": ("#9AA5B1", "#5F6B78"),
+    "other": ("#B8BEC6", "#7C8894"),
+}
+"""The fixed colour of each kind of work: on a light and on a dark background.
+
+``assets/explore.css`` has the same colours as ``--k-NAME``.  Time in which the GPU does not compute is hatched there.
+"""
+
+
+def kind_of_work(name: str) -> str:
+    """Return the kind in ``KINDS`` of a name such as ``exposed communication`` or ``miopen wgrad``."""
+    if name in KINDS:
+        return name
+    return next((x for x in sorted(KINDS, key=len, reverse=True) if name.endswith(f" {x}")), "other")
+
+
 @dataclass(frozen=True)
 class Theme:
     """The colours for one background."""
@@ -37,6 +71,10 @@ class Theme:
 
     The ends of cividis are left out, because they would not be visible on the background.
     """
+
+    def kind(self, name: str) -> str:
+        """Return the colour of a kind of work."""
+        return KINDS[kind_of_work(name)][self.name == "dark"]
 
     @property
     def accent(self) -> str:

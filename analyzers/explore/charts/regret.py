@@ -40,7 +40,8 @@ def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure
     figure = subplots(titles, horizontal_spacing=0.14)
     if len(judged):
         _classes(figure, regrets, theme)
-    remark = _cumulative(figure, savings, theme, len(titles)) if len(savings) else ["No row saves anything"]
+    nothing = ["No override row saves anything that was measured"]
+    remark = _cumulative(figure, savings, theme, len(titles)) if len(savings) else nothing
     styled(figure, theme, height=HEIGHT)
     figure.update_layout(showlegend=False)
     figure.update_annotations(selector={"yanchor": "bottom"}, font={"size": 12, "color": theme.ink})
@@ -71,7 +72,7 @@ def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
 def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> list[str]:
     """Draw the curve of cumulative savings.
 
-    Return a remark of one or two lines on how few rows give most of the saving.
+    Return a remark on how few rows give most of the saving, in a list.
     """
     count, total = int(savings["count"].iloc[0]), float(savings["total_saving_us"].iloc[0])
     needed = rows_for(savings)
@@ -92,12 +93,11 @@ def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int
     )
     figure.add_vline(x=needed, line={"color": theme.alarm, "width": 1, "dash": "dot"}, col=column)
     once = f" of a {savings['unit'].iloc[0]}" if savings["calls"].notna().any() else " (each problem called once)"
-    figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", col=column)
+    whole = {"dtick": 1} if len(savings) <= 8 else {}  # Without it the axis would show half rows.
+    figure.update_xaxes(title={"text": "rows changed, most valuable first"}, rangemode="tozero", **whole, col=column)
     figure.update_yaxes(title={"text": f"time saved{once}, ms"}, rangemode="tozero", col=column)
     rows = "row gives" if needed == 1 else f"{needed:,} rows give"
-    remark = f"The first {rows} {SHARE:.0%} of {duration(total)}{once} in {count:,} rows"
-    guess = savings["estimated"].any()
-    return [remark, *(["Estimated by analyzers: no pick is timed against an alternative"] if guess else [])]
+    return [f"The first {rows} {SHARE:.0%} of {duration(total)}{once} in {count:,} rows"]
 
 
 def _transparent(colour: str) -> str:

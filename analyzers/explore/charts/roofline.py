@@ -12,6 +12,7 @@ from analyzers.explore.charts.marks import HOVER, Look, add_points, hover_data, 
 from analyzers.explore.charts.palette import SYMBOLS, Theme, blank, note, styled
 from analyzers.explore.plain_text import shown
 from logparse.devices import Device, devices
+from logparse.text import duration
 
 NOTHING = (
     "No problem here has both a size and a time.<br>"
@@ -19,8 +20,8 @@ NOTHING = (
     "or measure: <b>logparse replay</b>"
 )
 COLUMNS = (
-    *("id", "label", "solver", "operation", "direction", "dtype", "device", "time_us", "then_us", "total_us"),
-    *("regret", "intensity", "tflops"),
+    *("id", "label", "solver", "operation", "direction", "input_type", "device", "time_us", "then_us", "total_us"),
+    *("saving_us", "intensity", "tflops"),
 )
 """Columns of ``points`` that this chart reads."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
@@ -29,9 +30,9 @@ HEIGHT = 560  # Height in px, with and without data, so that a filter moves noth
 def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     """Draw each problem at its arithmetic intensity (flop per byte that must move) and its present TFLOP/s.
 
-    The area of a point is proportional to the problem's time.  If the pick is timed, the colour is regret (time now /
-    best known time − 1).  Otherwise the colour is the operation.  The ceilings are for the device with the most time in
-    ``points`` (``devices.csv``).
+    The area of a point is proportional to the problem's time.  If a saving is known, the colour is the time to gain,
+    measured or estimated.  Otherwise the colour is the operation.  The ceilings are for the device with the most time
+    in ``points`` (``devices.csv``).
     """
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
@@ -40,7 +41,7 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     device = _device(rows)
     if device is not None:
         _ceilings(figure, device, rows, theme)
-    judged, diameter = rows["regret"].notna().to_numpy(), sizes(rows["total_us"])
+    judged, diameter = (rows["saving_us"] > 0).to_numpy(), sizes(rows["total_us"])
     if judged.any():
         _judged(figure, rows[judged], diameter[judged], theme)
     _plain(figure, rows[~judged], diameter[~judged], theme, only=not judged.any())
@@ -93,7 +94,7 @@ def _device(rows: pd.DataFrame) -> Device | None:
 def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) -> None:
     """Draw the slope of the bandwidth, and a flat peak for each of the three input types with the most time."""
     ends = _least(rows, "intensity") / 1.5, float(rows["intensity"].max()) * 1.5
-    common = rows.groupby("dtype")["total_us"].sum().sort_values(ascending=False, kind="stable").index
+    common = rows.groupby("input_type")["total_us"].sum().sort_values(ascending=False, kind="stable").index
     peaks: dict[float, list[str]] = {}
     for dtype in common[:6]:
         peak = device.peak_tflops(str(dtype))
@@ -124,7 +125,11 @@ def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) 
 
 
 def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme) -> None:
-    faint = {"color": theme.faint}
+    """Draw the points with a known saving.  The colour is the logarithm of the saving."""
+    faint, saving = {"color": theme.faint}, np.log10(rows["saving_us"].to_numpy(dtype="float64"))
+    high = float(saving.max())
+    low = max(float(saving.min()), high - _DECADES) if saving.min() < high else high - 1.0
+    ticks = np.linspace(low, high, 5)
     figure.add_scattergl(
         x=rows["intensity"],
         y=rows["tflops"],
@@ -132,31 +137,35 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: The
         text=texts(rows["label"]),
         customdata=hover_data(rows),
         hovertemplate=HOVER,
-        name="timed picks",
+        name="time to gain",
         marker={
             "size": diameter,
-            "color": rows["regret"].clip(0, 1),
+            "color": saving.clip(low, high),
             "colorscale": [(i / (len(theme.scale) - 1), colour) for i, colour in enumerate(theme.scale)],
-            "cmin": 0,
-            "cmax": 1,
+            "cmin": low,
+            "cmax": high,
             "opacity": 0.85,
             "line": {"width": 0.75, "color": theme.faint},
             # The colour bar's title stands along the bar. Above it, it would overlap the topmost number.
             "colorbar": {
-                "title": {"text": "regret: pick ÷ best known − 1", "side": "right", "font": {"size": 12, **faint}},
+                "title": {"text": "time to gain", "side": "right", "font": {"size": 12, **faint}},
                 "thickness": 10,
                 "outlinewidth": 0,
                 "len": 0.8,
                 "tickfont": {"size": 11, **faint},
-                "tickvals": [0, 0.25, 0.5, 0.75, 1],
-                "ticktext": ["0", "25%", "50%", "75%", "≥ 100%"],
+                "tickvals": [float(x) for x in ticks],
+                "ticktext": [duration(10**x) for x in ticks],
             },
         },
     )
 
 
+_DECADES = 3.0
+"""Decades of savings that the colours of the roofline distinguish."""
+
+
 def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme, *, only: bool) -> None:
-    """Draw points without a timed pick.
+    """Draw points without a known saving.
 
     If all points are without, they are coloured by operation and direction.  Otherwise they are grey.  Each kind of
     problem keeps its colour and symbol under every filter.
@@ -167,7 +176,7 @@ def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Them
     add_points(
         figure,
         kinds,
-        {**looks, "": Look("other" if only else "no timed pick", theme.faint, "circle")},
+        {**looks, "": Look("other" if only else "nothing to gain known", theme.faint, "circle")},
         diameter,
         opacity=0.6,
         x=rows["intensity"].to_numpy(),

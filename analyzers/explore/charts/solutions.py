@@ -21,12 +21,17 @@ _NUMBERED = 50
 """Largest ratio of two times for which the axis has room for numbers within a decade."""
 
 
-def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) -> Figure:
+def solutions(
+    tries: Sequence[Try], theme: Theme, *, pick: str | None = None, nearby_us: Sequence[float] = ()
+) -> Figure:
     """Draw a row per solution, the fastest on top.
 
     A row shows the samples.  Without samples, it shows the interval that the file states, or one point if there is
-    none. ``pick``, the solution that the library chose, is marked.
+    none. ``pick``, the solution that the library chose, is marked.  ``nearby_us``: what comparable problems take at
+    this problem's size, µs; their range is shaded.
     """
+    if not tries and len(nearby_us):
+        return _nearby_alone(nearby_us, theme)
     if not tries:
         return blank(NOTHING, theme, height=220)
     best = _best(tries)
@@ -34,7 +39,7 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) ->
     names = _names(order, pick)
     rows = [x for x in tries if x.solution in names]
     timed = [(x, x.time_us) for x in rows if x.time_us is not None and x.time_us > 0]
-    times = [time for _, time in timed]
+    times = [*(time for _, time in timed), *nearby_us]
     figure = Figure()
     _strips(figure, timed, names, theme)
     for group, look, legend in (
@@ -52,6 +57,8 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) ->
     linear: dict[str, Any] = {"type": "linear", "rangemode": mode, "nticks": 8}
     across = log_axis_over(spread, most=_NUMBERED) if spread > 20 else linear
     unit = "time of one call (µs)" + (", logarithmic" if spread > 20 else "")
+    if len(nearby_us):
+        _shade(figure, nearby_us, theme)
     hidden = len(best) - len(order)
     styled(figure, theme, height=120 + 26 * max(4, len(order)))
     figure.update_xaxes(title={"text": unit}, **across)
@@ -62,6 +69,29 @@ def solutions(tries: Sequence[Try], theme: Theme, *, pick: str | None = None) ->
             text=f"{hidden:,} slower ones are not shown", xref="paper", yref="paper", x=1, y=1, xanchor="right",
             yanchor="bottom", showarrow=False, font={"size": 11, "color": theme.faint},
         )  # fmt: skip
+    return figure
+
+
+def _shade(figure: Figure, nearby_us: Sequence[float], theme: Theme) -> None:
+    """Shade the range of comparable problems' times, with a thin mark for each."""
+    figure.add_vrect(min(nearby_us), max(nearby_us), fillcolor=theme.good, opacity=0.14, line={"width": 0})
+    figure.add_scatter(
+        x=[min(nearby_us)], y=[None], mode="markers", name=f"{len(nearby_us)} comparable problems at this size",
+        marker={"symbol": "square", "size": 10, "color": theme.good, "opacity": 0.4}, hoverinfo="skip",
+    )  # fmt: skip
+
+
+def _nearby_alone(nearby_us: Sequence[float], theme: Theme) -> Figure:
+    figure = Figure()
+    name = f"{len(nearby_us)} comparable problems at this size"
+    figure.add_scatter(
+        x=list(nearby_us), y=[name] * len(nearby_us), mode="markers", name="time",
+        marker={"symbol": "line-ns-open", "size": 20, "color": theme.good},
+        hovertemplate="%{x:,.5~r} µs<extra></extra>",
+    )  # fmt: skip
+    styled(figure, theme, height=170)
+    figure.update_xaxes(title={"text": "time of one call (µs), estimated"}, type="linear", rangemode="tozero")
+    figure.update_layout(showlegend=False)
     return figure
 
 

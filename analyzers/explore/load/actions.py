@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from analyzers.evidence.tables import Settings
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
-from analyzers.recommend.apply_module import has_lines
+from analyzers.recommend.apply_module import calls, has_lines
 from analyzers.recommend.ranking import Recommendation
 from analyzers.recommend.verb import write
 from analyzers.recommend.verdict import Todo, change_text, gain, verdict
-from logparse.lazy import duckdb
-from logparse.model import Search, UseRows
+from logparse.model import Replay, Search, Setting, UseRows
+from logparse.store import command_line
+from logparse.text import duration
 
 if TYPE_CHECKING:
+    from analyzers.actions import ActionResult
     from analyzers.explore.load.analysis import Analysis
     from analyzers.job.gpu_time import GpuTime
 
@@ -24,42 +28,80 @@ _TEXT_FILES = (".sh", ".md", ".json", ".py")
 
 
 def verdict_of(
-    con: duckdb.DuckDBPyConnection, analysis: Analysis, points: str, other: GpuTime | None = None
+    analysis: Analysis,
+    store: str | None,
+    other: GpuTime | None = None,
+    changed: Mapping[str, int] = MappingProxyType({}),
 ) -> PageVerdict:
     """Return what page and report show about a run.
 
-    ``points`` is the name of the table of problems with the analysis in ``con``.  ``other`` is the GPU time of the run
-    beside the shown run.
+    * ``store``: URL of the store, for the lines to type.
+    * ``other``: GPU time of the run beside the shown run.
+    * ``changed``: number of problems by state of the comparison of the two runs.
     """
     return PageVerdict(
         headline=analysis.headline,
         lines=analysis.lines,
-        actions=tuple(cards(analysis.recommendation)),
-        time=time_split(con, analysis.recommendation, points),
+        actions=tuple(cards(analysis.recommendation, store)),
+        time=time_split(analysis.recommendation),
         beside=times_beside(analysis.recommendation.gpu_time, other),
         objects=tuple(x.text for x in analysis.recommendation.object_calls),
+        changed=tuple(changed.items()),
     )
 
 
-def cards(recommendation: Recommendation) -> list[Card]:
+def cards(recommendation: Recommendation, store: str | None = None) -> list[Card]:
     """Return the things to do, in the order of ``recommend``'s list."""
-    return [_action(x, recommendation) for x in verdict(recommendation).todo]
+    return [_action(x, recommendation, store) for x in verdict(recommendation).todo]
 
 
-def _action(todo: Todo, recommendation: Recommendation) -> Card:
+def _action(todo: Todo, recommendation: Recommendation, store: str | None) -> Card:
     result = next((x for x in recommendation.actions if x.action.name == todo.name), None)
     findings = [recommendation.findings[n - 1] for n in todo.findings]
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
     word = recommendation.word if todo.unit == "step" else todo.unit
     advice = next((x.advice for x in (*remarks, *findings) if x.advice), None)
+    about = {x.problem for x in findings if x.problem is not None}
     return Card(
+        name=todo.name,
         title=todo.title,
         detail=advice or todo.what if result is None else f"{todo.what}: {result.application.line}",
+        saves=_saves(todo),
         gain=gain(todo) if todo.now_us is None else f"{gain(todo)} a {word}",
         evidence=todo.certainty,
         changes=change_text(todo),
         files=isinstance(todo.remedy, UseRows | Search) or (result is not None and has_lines(result)),
+        lines=_lines(todo, result, recommendation.run, store),
+        problems=len(about) or len({x.of for x in (result.parts if result else ())}),
     )
+
+
+def _saves(todo: Todo) -> str:
+    """Return the saving in its unit: ``110 ms``, ``≈ 6 ms`` if estimated, ``up to 8.5 ms`` if it has only a bound."""
+    now, then = todo.step_us or (todo.now_us, todo.then_us)
+    if now is None or then is None:
+        return "unknown"
+    bounded = todo.bounded or (not todo.step_us and todo.sureness == "unknown")
+    return f"{'up to ' if bounded else '≈ ' if todo.sureness == 'estimated' else ''}{duration(todo.gained_us)}"
+
+
+_FOLDER = "overrides"
+"""Folder of the recommendation's files in the lines to type."""
+
+
+def _lines(todo: Todo, result: ActionResult | None, run: str, store: str | None) -> tuple[str, ...]:
+    """Return the lines that apply a thing to do, else the line that states all about it."""
+    write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
+    if isinstance(todo.remedy, UseRows):
+        return write, f". {_FOLDER}/*/apply.sh"
+    if isinstance(todo.remedy, Search):
+        return write, f'for D in {_FOLDER}/*/; do (cd "$D" && for S in tune_*.sh; do sh "$S"; done); done'
+    if result is not None and has_lines(result):
+        return write, f"PYTHONPATH={_FOLDER} python YOUR_PROGRAM", f"# in it: import apply; {calls(result)}"
+    if isinstance(todo.remedy, Replay | Setting):
+        only = ("--only", "actions") if isinstance(todo.remedy, Setting) else ()
+        return (command_line(store, "replay", "--run", run, *only),)
+    return (command_line(store, "recommend", "--run", run, "--explain", todo.name),)
 
 
 def archive(recommendation: Recommendation, settings: Settings, path: Path) -> None:
@@ -75,24 +117,12 @@ def archive(recommendation: Recommendation, settings: Settings, path: Path) -> N
             target.writestr(info, data, zipfile.ZIP_DEFLATED)
 
 
-_TIME = """
-    with known as (
-      select problem, sum(total_us) as us,
-             bool_or(solutions > 1 or pick_us is not null or finding is not null) as compared,
-             sum(calls) filter (total_us is null) as untimed from {points} group by 1)
-    select coalesce(sum(us) filter (compared), 0), coalesce(sum(us) filter (not compared), 0), coalesce(sum(untimed), 0)
-    from known"""
-
-
-def time_split(con: duckdb.DuckDBPyConnection, found: Recommendation, points: str) -> TimeSplit:
-    """Return where the time of the run goes.  ``points`` is the name of the table of problems in ``con``."""
-    compared, alone, untimed = map(float, con.execute(_TIME.format(points=points)).fetchall()[0])
+def time_split(found: Recommendation) -> TimeSplit | None:
+    """Return where the time of a step goes.  Return None if the run has no trace."""
     of = verdict(found)
-    if of.split:
-        title = f"A {of.word}" if of.unit == "step" else "All traces"
-        return TimeSplit(title, tuple((x.name, x.us) for x in of.split), int(untimed))
-    parts = (("compared with another solution, or with a finding", compared), ("nothing to compare with", alone))
-    return TimeSplit("Time of the problems (calls × time; other kernels are unknown)", parts, int(untimed))
+    if not of.split:
+        return None
+    return TimeSplit(f"A {of.word}" if of.unit == "step" else "All traces", tuple((x.name, x.us) for x in of.split))
 
 
 def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str, float | None, float | None], ...]:

@@ -11,14 +11,19 @@ import pandas as pd
 from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.runs import tables_to_analyse
 from analyzers.evidence.tables import Settings
-from analyzers.explore.point_table import build, found
+from analyzers.explore.plain_text import capital
+from analyzers.explore.point_table import NEARBY, build, found
+from analyzers.findings.slower_than_comparable import in_words
+from analyzers.job.expectations import expectations
 from analyzers.job.gpu_time import GpuTime, gpu_time
 from analyzers.recommend.ranking import Recommendation, recommend
 from analyzers.recommend.step_times import StepTimes
 from analyzers.recommend.verb import with_step
 from analyzers.recommend.verdict import verdict
+from logparse.model import problem_from_text
 
 if TYPE_CHECKING:
+    from analyzers.evidence.tables import Tables
     from logparse.store import Store
 
 
@@ -32,6 +37,7 @@ class Analysis:
 
     * ``compared``: rows of ``picks_vs_best``.
     * ``found``: one row per problem with a finding.
+    * ``nearby``: what comparable problems take, one row per problem for which it is known (``NEARBY``).
     * ``headline`` and ``lines``: sentences for the top of the page.
     """
 
@@ -40,6 +46,7 @@ class Analysis:
     lines: tuple[str, ...]
     compared: pd.DataFrame
     found: pd.DataFrame
+    nearby: pd.DataFrame
     recommendation: Recommendation
 
 
@@ -71,8 +78,21 @@ def analyse(
         lines=(*limit, *(x.message for x in result.remarks)),
         compared=compared[~compared["apart"].astype(bool)],
         found=_with_actions(found(result.findings), result),
+        nearby=_nearby(tables, settings),
         recommendation=result,
     )
+
+
+def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
+    """Return the times of comparable problems, at the size of each problem for which only one solution was timed."""
+    rows = []
+    for device, (known, times) in expectations(tables, settings).items():
+        for i, text in enumerate(known["problem"]):
+            if near := times.neighbours(i):
+                scaled = [x.scaled_us for x in near]
+                told = in_words(problem_from_text(str(text)), near, device)
+                rows.append((str(text), told, min(scaled), max(scaled), scaled))
+    return pd.DataFrame(rows, columns=list(NEARBY)).drop_duplicates("problem")
 
 
 def traced(store: Store, run: str) -> GpuTime | None:
@@ -83,19 +103,21 @@ def traced(store: Store, run: str) -> GpuTime | None:
 
 
 def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
-    """Add to each problem the name of the best action for it.
+    """Add to each problem the things to do about it: the title of the first, and the names of all.
 
-    An action may concern a problem without a finding.  Such a problem is added as a row.
+    A thing to do may concern a problem without a finding.  Such a problem is added as a row.
     """
     parts = {x.action.name: x.parts for x in result.actions}
-    named: dict[str, str] = {}
+    named: dict[str, dict[str, str]] = {}
     for todo in verdict(result).todo:
         of = [x.problem.text for x in (result.findings[n - 1] for n in todo.findings) if x.problem is not None]
         for text in (*of, *(part.of for part in parts.get(todo.name, ()))):
-            named.setdefault(text, todo.name)
-    rows["action"] = rows["problem"].map(named)
+            named.setdefault(text, {}).setdefault(todo.name, capital(todo.title))
+    first, all_of = {x: next(iter(y.values())) for x, y in named.items()}, {x: "|".join(y) for x, y in named.items()}
+    rows["action"], rows["todos"] = rows["problem"].map(first), rows["problem"].map(all_of)
     others = [x for x in named if x not in set(rows["problem"])]
-    more = pd.DataFrame({"problem": others, "action": [named[x] for x in others], "timed": False}, columns=rows.columns)
+    known = {"action": [first[x] for x in others], "todos": [all_of[x] for x in others]}
+    more = pd.DataFrame({"problem": others, **known, "timed": False}, columns=rows.columns)
     return pd.concat([rows, more.astype(rows.dtypes)], ignore_index=True) if others else rows
 
 

@@ -50,9 +50,13 @@ def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
 def keep(found: Diff, folder: Path) -> Path:
     """Write the comparison to a file in the folder and return the file's path.
 
-    The columns are ``problem, here_us, other_us, moved``.  The rows are problems with times in both runs.
+    The columns are ``problem, here_us, other_us, moved, pick_here, pick_there``.  The rows are problems of both runs
+    with a time or a pick in both.
     """
     path = folder / "others.parquet"
-    rows = "select problem, a_us as here_us, b_us as other_us, state as moved from compared where ratio is not null"
+    rows = """
+        select problem, if(ratio is null, null, a_us) as here_us, if(ratio is null, null, b_us) as other_us,
+               state as moved, pick_a as pick_here, pick_b as pick_there
+        from compared where ratio is not null or (pick_a is not null and pick_b is not null)"""
     found.con.execute(f"copy ({rows}) to {sql_text(path)} (format parquet)")
     return path

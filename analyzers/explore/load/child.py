@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import pyarrow as pa
 
 from analyzers.explore import point_table
+from analyzers.explore.load import one_step
 from analyzers.explore.load.beside import beside, compared, keep
 from analyzers.explore.load.job import DONE, FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, Job
 from logparse.errors import LogparseError
@@ -109,14 +110,24 @@ def _database(
     ``beside.keep`` writes them.
     """
     con.execute(f"attach {sql_text(path)} as out_")
-    compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
-    point_table.build(con, run, compared, found, others, "out_.points")
-    con.execute("create table out_.facts as select * from facts")
+    write_tables(con, "out_", run, analysis, others)
     con.execute("detach out_")
+
+
+def write_tables(
+    con: duckdb.DuckDBPyConnection, database: str, run: str, analysis: Analysis | None, others: Path | None
+) -> None:
+    """Write the tables that page and report query into an attached database."""
+    compared, found = (analysis.compared, analysis.found) if analysis else (None, None)
+    point_table.build(con, run, compared, found, others, f"{database}.points")
+    con.execute(f"create table {database}.facts as select * from facts")
+    one_step.write(con, run, database)
+    point_table.write_nearby(con, f"{database}.nearby", analysis.nearby if analysis else None)
 
 
 def _judge(job: Job) -> Iterator[tuple[str, str]]:
     os.nice(5)
+    from analyzers.compare.diff import STATES
     from analyzers.evidence.tables import Settings
     from analyzers.explore.load.actions import archive, verdict_of
     from analyzers.explore.load.analysis import analyse, traced
@@ -125,18 +136,19 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
     known = json.loads((folder / "run.json").read_text())
     run, settings = str(known["run"]), Settings(target=job.target)
     others = time = None
+    changed: dict[str, int] = {}
     if known["other"]:  # The comparison runs first, before the findings fill the memory.
         with store.reading("measurements") as con:  # This is a connection to the one DuckDB of this process.
             _limit(con, 0.5)  # The comparison makes tables outside DuckDB too.
         url, other = known["other"]
-        others, time = keep(compared(store, run, open_store(url), other), folder), traced(open_store(url), other)
+        found = compared(store, run, open_store(url), other)
+        others, time = keep(found, folder), traced(open_store(url), other)
+        changed = {x: count for x in STATES if (count := found.count(x))}
     analysis = analyse(store, run, settings)
     with _connect(store) as con:
         con.execute("set threads = 1")  # The findings stay in memory beside DuckDB.
         _database(con, folder / JUDGED, run, analysis, others)
-        con.execute(f"attach {sql_text(folder / JUDGED)} as judged_ (read_only)")
-        verdict = verdict_of(con, analysis, "judged_.points", time)
-    verdict.write(folder / "verdict.json")
+    verdict_of(analysis, job.url, time, changed).write(folder / "verdict.json")
     yield VERDICT, ""
     archive(analysis.recommendation, settings, folder / FILES)
     (folder / FIRST).unlink()  # A process that has the file open can still read it.

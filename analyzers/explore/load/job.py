@@ -39,33 +39,35 @@ class Job:
 class Card:
     """One thing to do from ``recommend``'s list (``analyzers/recommend/verdict.py``), as texts.
 
+    * ``name``: the id of the thing to do.
+    * ``saves``: the saving, such as ``110 ms``; "unknown" if it is unknown.
     * ``gain``: time now → time then, or "unknown".
     * ``evidence``: how the gain is known.
     * ``changes``: what the user changes.
     * ``files``: True if the user applies the change with the recommendation's files (override files and ``apply.sh``,
       or a search script).
+    * ``lines``: lines to type into a shell or a program.
+    * ``problems``: number of problems that it is about; 0 if it is about the whole job.
     """
 
+    name: str
     title: str
     detail: str
+    saves: str
     gain: str
     evidence: str
     changes: str
     files: bool
+    lines: tuple[str, ...] = ()
+    problems: int = 0
 
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """Where the time goes, µs by name.
-
-    With a trace, ``parts`` are the kinds of work of a step, as ``recommend`` splits the step.  Without a trace,
-    ``parts`` are sums of calls × time: one for the problems that have an alternative to compare with, one for the other
-    problems. ``untimed_calls`` is the number of calls of problems without any time.
-    """
+    """Where the time goes, µs by kind of work, as ``recommend`` splits a step of the run's traces."""
 
     title: str
     parts: tuple[tuple[str, float], ...]
-    untimed_calls: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,18 +89,21 @@ class PageVerdict:
     """
     objects: tuple[str, ...] = ()
     """Problems that the run called through hipBLASLt's C++ object."""
+    changed: tuple[tuple[str, int], ...] = ()
+    """Number of problems by state of the comparison with the other run (``analyzers/compare/diff.py``)."""
 
     @staticmethod
     def read(path: Path) -> PageVerdict:
         known = json.loads(path.read_text())
-        title, parts, untimed = known["time"].values()
+        time = known["time"]
         return PageVerdict(
             headline=known["headline"],
             lines=tuple(known["lines"]),
-            actions=tuple(Card(**x) for x in known["actions"]),
-            time=TimeSplit(title, tuple((name, us) for name, us in parts), untimed),
+            actions=tuple(Card(**{**x, "lines": tuple(x["lines"])}) for x in known["actions"]),
+            time=time and TimeSplit(time["title"], tuple((name, us) for name, us in time["parts"])),
             beside=tuple((name, here, there) for name, here, there in known["beside"]),
             objects=tuple(known["objects"]),
+            changed=tuple((state, count) for state, count in known["changed"]),
         )
 
     def write(self, path: Path) -> None:

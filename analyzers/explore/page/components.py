@@ -1,4 +1,4 @@
-"""Build the page's layout.  Pure: Dash components are made from a selection and small tables.
+"""Build the parts of the page.  Pure: elements are made from a selection and small tables.
 
 Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to others.  The URL is the
 state of the page.  All text of a log goes into components as text, which React never reads as HTML.
@@ -6,220 +6,51 @@ state of the page.  All text of a log goes into components as text, which React 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-import dash_ag_grid
 import pandas as pd
-from dash import dcc, html
 
-from analyzers.explore import queries
 from analyzers.explore.charts.compare import NOISE
 from analyzers.explore.charts.compare import verdict as verdict_of
 from analyzers.explore.charts.figure import Figure
+from analyzers.explore.charts.palette import kind_of_work
 from analyzers.explore.load.job import Card, PageVerdict, TimeSplit
+from analyzers.explore.page import elements as html
 from analyzers.explore.page.paste import Advice, Paste
-from analyzers.explore.plain_text import amount, of_one, percent, sentence
+from analyzers.explore.plain_text import amount, capital, of_one, percent, sentence, solution_name
+from analyzers.explore.queries import KernelRow
 from analyzers.explore.selection import FACETS, NUMBERS, VIEWS, Selection, facet_text
-from logparse.text import duration, printable
-
-
-def layout(store: str, tunnel: str, table_url: str, version: int = 0) -> html.Div:
-    """Return the frame of the page, which callbacks fill.
-
-    ``version`` is the version of the data, so that only later data are fetched again.
-    """
-    return html.Div(
-        [
-            dcc.Location(id="url", refresh=False),
-            dcc.Store(id="theme", storage_type="local", data=""),
-            dcc.Store(id="webgl", data=None),
-            dcc.Interval(id="pulse", interval=700),
-            dcc.Store(id="version", data=version),
-            html.A("Skip to the table", href="#table-box", className="skip"),
-            html.Header(
-                [
-                    html.Div([html.H1("logparse", className="brand"), html.Span(printable(store), className="store")]),
-                    html.Div(
-                        [
-                            html.Div(id="runs"),
-                            html.Label("Search", htmlFor="search", className="hidden"),
-                            dcc.Input(id="search", type="search", placeholder="Search ( / )", debounce=True),
-                            html.Button("Dark / light", id="switch", n_clicks=0, title="Change the colours"),
-                        ],
-                        className="tools",
-                    ),
-                ]
-            ),
-            html.Div(id="verdict", className="verdict", role="status"),
-            html.P(id="doing", className="faint", role="status"),
-            html.Nav(id="tabs", **_aria(label="Views")),
-            html.Div(id="chips", className="chips"),
-            html.Main(
-                [
-                    html.Section(
-                        [
-                            html.P(id="intro", className="intro"),
-                            html.Div(id="answer"),
-                            html.Div(html.Div(id="chart", className="chart"), id="charts", tabIndex="-1"),
-                            html.Div(id="detail", **_aria(live="polite")),
-                            html.Div(
-                                _table(table_url),
-                                id="table-box",
-                                tabIndex="-1",
-                                role="region",
-                                **_aria(label="Problems: Enter or Space opens a row's solutions"),
-                            ),
-                        ],
-                        id="content",
-                        className="content",
-                    ),
-                    # The filters come after the content, so that the keyboard reaches the table before fifty filters.
-                    html.Aside(html.Div(id="facets"), **_aria(label="Filters")),
-                ]
-            ),
-            html.Footer(tunnel),
-        ],
-        id="page",
-    )
+from logparse.text import counted, duration, printable
 
 
 def _aria(**attributes: str) -> dict[str, Any]:
-    return {f"aria-{name}": value for name, value in attributes.items()}
+    return {f"aria_{name}": value for name, value in attributes.items()}
 
 
 def _data(**attributes: str) -> dict[str, Any]:
     """Return HTML attributes that ``assets/explore.js`` reads."""
-    return {f"data-{name}": value for name, value in attributes.items()}
-
-
-def _table(table_url: str) -> list[Any]:
-    return [
-        html.Div([html.H2("Problems"), html.Span(id="table-note", className="faint")], className="bar"),
-        dash_ag_grid.AgGrid(
-            id="table",
-            columnDefs=[_column(name, title) for name, title in queries.TABLE.items()],
-            defaultColDef={
-                "sortable": True,
-                "resizable": True,
-                "filter": True,
-                "sortingOrder": ["desc", "asc", None],
-                "minWidth": 70,
-                "wrapHeaderText": True,
-                "autoHeaderHeight": True,
-            },
-            # ``assets/explore.js`` asks for the rows, because Dash handles one request at a time.
-            rowModelType="infinite",
-            dashGridOptions={
-                "rowBuffer": 0,
-                "cacheBlockSize": queries.FIRST_ROWS,
-                "maxBlocksInCache": 4,
-                # AG Grid's default is 2. Dash's own source takes one more and never answers.
-                "maxConcurrentDatasourceRequests": 3,
-                "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
-                "suppressCellFocus": False,
-                "enableCellTextSelection": True,
-                "theme": "themeQuartz",
-                "rowHeight": 34,
-                "localeText": {
-                    "noRowsToShow": "No problem here. Take a filter away, or ingest more.",
-                    # Remove AG Grid's texts for a screen reader: it would speak them at each row, 0.2 s late, over the
-                    # card. The label of the table explains once how to open a row.
-                    **dict.fromkeys(("ariaRowSelect", "ariaRowDeselect"), " "),
-                },
-            },
-            getRowId="params.data.id",
-            className="grid",
-            style={"height": "430px"},
-        ),
-        # The screen shows this bar above the table. The keyboard reaches the bar after the table.
-        html.Div(
-            [
-                html.Details([html.Summary("Columns"), _chooser()], id="choose"),
-                html.Button("Export CSV", id="export", **_data(url=table_url)),
-            ],
-            className="above",
-        ),
-    ]
-
-
-_UNITS = {"µs": 1.0, "ms": 1e3}  # The value of each unit in µs.
-
-
-def _chooser() -> html.Div:
-    given = {"presets": queries.PRESETS, "spared": queries.SPARED, "beside": queries.BESIDE}
-    return html.Div(id="chooser", **_data(**{name: json.dumps(value) for name, value in given.items()}))
-
-
-_NUMBER_WIDTH, _LABEL_WIDTH = 78, 278
-_TEXT_WIDTH: Mapping[str, int] = {"best": 240, "pick": 200, "action": 104, "finding": 400, "file": 180}
-"""Least widths of the table's columns (px).
-
-Beside the problem's column, a window of 1,440 pixels has room for all columns of a preset, and a window of 1,024 pixels
-for five.
-"""
-_NUMBER = (
-    "params.value == null ? '' : Math.abs(params.value) < 1e-9 ? '0' : "
-    "d3.format(Math.abs(params.value) >= 1000 ? ',.0f' : '.4~r')(params.value)"
-)
-
-
-def _column(name: str, title: str) -> dict[str, object]:
-    shown = {"field": name, "hide": name not in ("label", *next(iter(queries.PRESETS.values())))}
-    if name in queries.TEXTS:
-        return {
-            **shown,
-            "headerName": title,
-            "width": _LABEL_WIDTH if name == "label" else _TEXT_WIDTH.get(name, 96),
-            "filter": "agTextColumnFilter",
-            "filterParams": {"filterOptions": queries.TEXT_RULES, **_ONE_RULE},
-            "tooltipField": name,
-            **({"pinned": "left"} if name == "label" else {}),
-        }
-    heading, _, unit = title.removesuffix(")").partition(" (")
-    if name == "change":
-        signed = "params.value == null ? '' : d3.format('+,.1f')(params.value)"
-        as_change = {**_AS_NUMBER, "valueFormatter": {"function": signed}}
-        return {**shown, "headerName": title, "width": _NUMBER_WIDTH + 14, **as_change}
-    if unit not in _UNITS:
-        return {**shown, "headerName": title, "width": _NUMBER_WIDTH, **_AS_NUMBER}
-    scaled = f"duration(params.value, {_UNITS[unit]:g})"
-    return {
-        **shown,
-        "headerName": heading,
-        "width": _NUMBER_WIDTH + 10 * (name == "saving_us"),  # There is room for the mark of an estimate.
-        **_AS_NUMBER,
-        "filterParams": {"filterPlaceholder": f"in {unit}", **_NUMBER_RULE},
-        "valueFormatter": {"function": f"estimated(params, {scaled})" if name == "saving_us" else scaled},
-    }
-
-
-_ONE_RULE = {"maxNumConditions": 1}
-_NUMBER_RULE = {"filterOptions": queries.NUMBER_RULES, **_ONE_RULE}
-_AS_NUMBER = {
-    "filter": "agNumberColumnFilter",
-    "filterParams": _NUMBER_RULE,
-    "type": "rightAligned",
-    "valueFormatter": {"function": _NUMBER},
-}
+    return {f"data_{name}": value for name, value in attributes.items()}
 
 
 def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[object]:
-    """Return the names of the shown run and the run beside it, and links to other runs.  A link reloads the page."""
-    what: list[Any] = ["Run ", html.B(_with_end(run))]
-    what += [" beside ", html.B(_with_end(other))] if other else []
+    """Return the names of the shown run and the run beside it, and links to other runs."""
+    what: list[Any] = ["Run ", html.b(_with_end(run))]
+    what += [" beside ", html.b(_with_end(other))] if other else []
     latest = list(reversed(known))
     if len(known) < 2:
-        return [html.Span(what, title=printable(run))]
+        return [html.span(what, title=printable(run))]
     after = f"{run}{AFTER}" if f"{run}{AFTER}" in known else run.removesuffix(AFTER)
-    offered = dcc.Link(f"Compare with {_with_end(after)}", href=_compared(after, chosen).url(), className="offered")
-    look = [_run(x, replace(chosen.cleared(), run=x), x == run) for x in latest]
+    offered = html.link(f"Compare with {_with_end(after)}", href=_compared(after, chosen).url(), class_="offered")
+    look = [
+        _run(x, replace(chosen.cleared(), run=x, compare="" if x == other else chosen.compare), x == run)
+        for x in latest
+    ]
     compare = [_run(x, _compared(x, chosen), x == other) for x in latest if x != run]
-    lists = [html.H2("Look at"), html.Ul(look), html.H2("Compare with"), html.Ul(compare)]
+    lists = [html.h2("Look at"), html.ul(look), html.h2("Compare with"), html.ul(compare)]
     pair = [offered] if not other and after in known and after != run else []
-    return [html.Details([html.Summary(what, title=printable(run)), html.Div(lists)]), *pair]
+    return [html.details([html.summary(what, title=printable(run)), html.div(lists)]), *pair]
 
 
 AFTER = "-after"
@@ -240,11 +71,11 @@ def _compared(name: str, chosen: Selection) -> Selection:
     return replace(chosen.cleared(), view="compare", compare=name)
 
 
-def _run(name: str, chosen: Selection, here: bool) -> html.Li:
-    return html.Li(html.A(printable(name), href=chosen.url(), className="here" if here else ""))
+def _run(name: str, chosen: Selection, here: bool) -> html.Element:
+    return html.li(html.link(printable(name), href=chosen.url(), class_="here" if here else ""))
 
 
-def comparison(known: PageVerdict, other: str, totals: pd.Series, *, finished: bool, choice: bool) -> list[object]:
+def comparison(known: PageVerdict, other: str, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
     """Return the result of the comparison of two runs.
 
     First come the times of both runs from their traces, then the problems (``queries.changes``).  ``choice``: the store
@@ -252,37 +83,46 @@ def comparison(known: PageVerdict, other: str, totals: pd.Series, *, finished: b
     """
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
-        return [html.P(f"{choose} the page with --compare {'[STORE#]RUN' if choice else 'STORE#RUN'}")]
-    table = html.Table([_beside(*row) for row in known.beside], className="beside", **_aria(label="Times of both runs"))
-    times: list[object] = [table] if known.beside else []
-    if not totals["problems"]:
-        return times if finished else [html.P("Reading: the two runs are being compared …")]
-    noun = "problem has" if totals["problems"] == 1 else "problems have"
-    once = "" if totals["called"] else " (each counted once: the store has no calls of them)"
-    return [
-        *times,
-        html.H2(verdict_of(totals)),
-        html.P(
-            f"{int(totals['problems']):,} {noun} a time in both runs{once}; "
-            f"faster and slower: beyond {NOISE:.0%} and noise."
-        ),
-    ]
+        return [html.p(f"{choose} the page with --compare {'[STORE#]RUN' if choice else 'STORE#RUN'}")]
+    if not judged:
+        return [html.p("The two runs are being compared …", class_="skeleton")]
+    table = html.table([_beside(*row) for row in known.beside], class_="beside", **_aria(label="Times of both runs"))
+    made: list[object] = [table] if known.beside else []
+    picks = int(totals["repicked"])
+    if totals["problems"]:
+        noun = "problem has" if totals["problems"] == 1 else "problems have"
+        once = "" if totals["called"] else " (each counted once: the store has no calls of them)"
+        made += [
+            html.h2(verdict_of(totals)),
+            html.p(
+                f"{int(totals['problems']):,} {noun} a time in both runs{once}; "
+                f"faster and slower: beyond {NOISE:.0%} and noise."
+            ),
+        ]
+    if picks:
+        only = "" if totals["problems"] else "; no problem has a time of one kind in both runs, so no time is compared"
+        made.append(html.h2(f"{counted(picks, 'problem')} with another pick{only}"))
+    apart = {"vanished": f"not in {printable(other)}", "new": f"only in {printable(other)}"}
+    made += [html.p(f"{counted(count, 'problem')} {apart[state]}.") for state, count in known.changed if state in apart]
+    if not totals["problems"] and not picks:
+        made.append(html.p("No time and no pick differs: no problem has a time or a pick in both runs."))
+    return made
 
 
-def _beside(name: str, here: float | None, there: float | None) -> html.Tr:
+def _beside(name: str, here: float | None, there: float | None) -> html.Element:
     change = f"{there / here - 1:+.1%}" if here and there is not None else ""
     times = ["unknown" if us is None else duration(us) for us in (here, there)]
-    return html.Tr([html.Th(name, scope="row"), html.Td(f"{times[0]} → {times[1]}"), html.Td(change)])
+    return html.tr([html.th(name, scope="row"), html.td(f"{times[0]} → {times[1]}"), html.td(change)])
 
 
 def tabs(chosen: Selection) -> list[object]:
     return [
-        dcc.Link(title, href=replace(chosen, view=view).url(), className="view here" if view == chosen.view else "view")
+        html.link(title, href=replace(chosen, view=view).url(), class_="view here" if view == chosen.view else "view")
         for view, title in VIEWS.items()
     ]
 
 
-def chips(chosen: Selection) -> list[object]:
+def chips(chosen: Selection, actions: Sequence[Card] = ()) -> list[object]:
     """Return each active filter with a link that takes it away."""
     made: list[object] = [
         _chip(f"{FACETS[facet]}: {printable(facet_text(facet, value, whole=True))}", chosen.toggled(facet, value))
@@ -293,18 +133,21 @@ def chips(chosen: Selection) -> list[object]:
         _chip(f"{NUMBERS[name]}: {low:.4g} – {high:.4g}", chosen.limited({name: None}))
         for name, (low, high) in chosen.between.items()
     ]
+    if chosen.todo:
+        title = next((x.title for x in actions if x.name == chosen.todo), chosen.todo)
+        made.append(_chip(printable(capital(title)), replace(chosen, todo="")))
     if chosen.search:
         made.append(_chip(f"“{printable(chosen.search)}”", replace(chosen, search="")))
     if made:
-        made.append(dcc.Link("Clear all", href=chosen.cleared().url(), className="clear"))
+        made.append(html.link("Clear all", href=chosen.cleared().url(), class_="clear"))
     return made
 
 
-def _chip(text: str, without: Selection) -> dcc.Link:
-    return dcc.Link(
-        [text, html.Span(" ×", **_aria(hidden="true"))],
-        href=without.url(),
-        className="chip",
+def _chip(text: str, without: Selection) -> html.Element:
+    return html.link(
+        [text, html.span(" ×", **_aria(hidden="true"))],
+        without.url(),
+        class_="chip",
         title="Take this filter away",
     )
 
@@ -341,9 +184,9 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
     return made
 
 
-def height_of(figure: Figure) -> dict[str, str]:
-    """Return the style of a chart's box.  Without a height of its own the box collapses when the window is resized."""
-    return {"height": f"{figure.layout['height'] + _FRAME}px"}
+def height_of(figure: Figure) -> str:
+    """Return the height of a chart's box.  Without a height of its own the box collapses when the window is resized."""
+    return f"{figure.layout['height'] + _FRAME}px"
 
 
 _FRAME = 14  # Padding and border of a chart's box (px).
@@ -372,100 +215,242 @@ def _entry(facet: str, value: str, share: float, chosen: Selection) -> dict[str,
     }
 
 
-REMARKS = 2  # Number of remarks shown at once in the overview. In the other views the chart comes first.
+REMARKS = 1  # Number of remarks shown at once in the overview. In the other views the chart comes first.
 
 
 def unreadable(error: str) -> list[object]:
     """Return the text that replaces the verdict if the store could not be read."""
-    return [html.Strong("The store could not be read"), html.P(printable(error))]
+    return [html.strong("The store could not be read"), html.p(printable(error))]
 
 
-def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection, *, finished: bool) -> list[object]:
-    """Return what to know first: the largest possible saving, what is selected, and the analyzers' remarks.
+def no_such_run(name: str, known: Sequence[str], chosen: Selection) -> list[object]:
+    """Return the text that replaces the verdict if the URL names a run that the store does not have."""
+    latest = list(reversed(known))
+    links = [_run(x, replace(chosen.cleared(), run=x, compare=""), False) for x in latest]
+    return [
+        html.strong(f"This store has no run {printable(name)}"),
+        html.p("Its runs, the latest first:"),
+        html.ul(links),
+    ]
 
-    If filters are set, the possible saving is stated for the filtered problems.  Without filters, the headline states
-    it for all problems.
+
+def skeleton() -> list[object]:
+    """Return the place of a verdict that is not known yet.  No sum is shown, because it would change."""
+    lines = [html.span("", class_="bone") for _ in range(2)]
+    return [html.strong("The run is being analysed …"), html.p(lines, class_="skeleton")]
+
+
+def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection) -> list[object]:
+    """Return what to know first: the first thing to do with its saving, what is selected, and the analyzers' remarks.
+
+    If filters are set, the possible saving is stated for the filtered problems, and remarks about the whole run are
+    closed.
     """
-    headline, remarks = known.headline, REMARKS if chosen.view == "overview" else 0
+    remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
     calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
     total_us = float(total["total_us"])
     time = f", calls × time of a call is {duration(total_us)}" if total_us > 0 else ""
     once = "" if calls or not total["problems"] else " (each counted once: the store has no calls of them)"
     untimed, of = total["untimed_calls"], f", of {one}" if (one := of_one(total["unit"])) else ""
     gap = f"; {amount(untimed)} calls have no time" if pd.notna(untimed) and untimed > 0 else ""
-    stated = total["saving_us"] > 0 and (chosen.filters or not headline)
-    saving = f"; up to {duration(float(total['saving_us']))} to save" if stated else ""
-    headline = headline or ("No verdict" if finished else "Reading: analyzers are running …")
+    saving = (
+        f"; up to {duration(float(total['saving_us']))} to save" if total["saving_us"] > 0 and chosen.filters else ""
+    )
     made: list[object] = [
-        html.Strong(printable(headline)),
-        html.P(f"Selected{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
+        html.strong(printable(capital(known.headline or "no verdict"))),
+        html.p(f"Selected{of}: {calls}{total['problems']:,} problems{time}{once}{gap}{saving}. Run {printable(run)}."),
     ]
     texts = [printable(sentence(x)) for x in known.lines]
-    made += [html.P(x, className="remark") for x in texts[:remarks]]
+    made += [html.p(x, class_="remark") for x in texts[:remarks]]
     if rest := texts[remarks:]:
         noun = "more" if remarks else "remark" if len(rest) == 1 else "remarks"
-        made.append(html.Details([html.Summary(f"{len(rest)} {noun}"), html.Ul([html.Li(x) for x in rest])]))
+        about = " about the whole run" if chosen.filters else ""
+        made.append(html.details([html.summary(f"{len(rest)} {noun}{about}"), html.ul([html.li(x) for x in rest])]))
     return made
 
 
 CARDS = 4  # Number of cards shown at once.
 
 
-def answer(actions: Sequence[Card], time: TimeSplit | None, download: str) -> list[object]:
+def answer(
+    actions: Sequence[Card],
+    time: TimeSplit | None,
+    parts: pd.DataFrame,
+    chosen: Selection,
+    download: str,
+    about: Collection[str] | None = None,
+) -> list[object]:
     """Return the first answer: where the time goes, and what to do.
 
-    ``download`` is the URL of the files, empty without files.
+    * ``time``: the step by kind of work.  It is shown if nothing is filtered.
+    * ``parts``: the time of the selected problems (``queries.split``), for a filter or a run without traces.
+    * ``download``: URL of the files, empty without files.
+    * ``about``: names of the things to do about the selected problems, None if nothing is filtered.
     """
-    made: list[object] = [] if time is None else _time_bar(time)
-    if not actions:
-        return made
-    cards = [_card(x, download) for x in actions]
-    made.append(html.Ul(cards[:CARDS], className="cards", **_aria(label="What to do")))
+    made = _split_bar(parts, chosen) if time is None or about is not None else _time_bar(time)
+    shown = [x for x in actions if about is None or x.name in about]
+    cards = [_card(x, n, download, chosen) for n, x in enumerate(shown, 1)]
+    if cards:
+        made.append(html.ul(cards[:CARDS], class_="cards", **_aria(label="What to do")))
     if rest := cards[CARDS:]:
-        made.append(html.Details([html.Summary(f"{len(rest)} more"), html.Ul(rest, className="cards")]))
+        made.append(html.details([html.summary(f"{len(rest)} more things to do"), html.ul(rest, class_="cards")]))
+    if about is not None and len(actions) > len(shown):
+        hidden = counted(len(actions) - len(shown), "thing")
+        made.append(html.p(f"{hidden} to do about other problems or the whole job: clear the filters.", class_="faint"))
     return made
 
 
 def _time_bar(time: TimeSplit) -> list[object]:
-    total = sum(us for _, us in time.parts)
-    if total <= 0:
+    parts = [(name, us, 0.0) for name, us in time.parts if us > 0]
+    total = sum(us for _, us, _ in parts)
+    return _bar(f"{time.title}: {duration(total)}", parts) if parts else []
+
+
+def _split_bar(parts: pd.DataFrame, chosen: Selection) -> list[object]:
+    columns = (parts[x].tolist() for x in ("kind", "us", "saving_us"))
+    rows = [(str(kind), float(us), min(float(saved), float(us))) for kind, us, saved in zip(*columns, strict=True)]
+    if not rows:
         return []
-    shown = [(_KINDS.get(name, f"kind{n % 8}"), name, us) for n, (name, us) in enumerate(time.parts) if us > 0]
-    bar = [
-        html.Span(className=look, style={"width": f"{100 * us / total:.2f}%"}, title=f"{name}: {duration(us)}")
-        for look, name, us in shown
-    ]
-    legend = [
-        html.Span([html.I(className=look), f" {name} {duration(us)} ({percent(us / total)})"])
-        for look, name, us in shown
-    ]
-    gap = f"; {time.untimed_calls:,} calls have no time" if time.untimed_calls else ""
-    label = ", ".join(f"{percent(us / total)} {name}" for _, name, us in shown)
+    what = "Selected problems" if chosen.filters else "Problems"
+    head = f"{what}: {duration(sum(us for _, us, _ in rows))} (calls × time; other kernels are not in it)"
+    return _bar(head, rows)
+
+
+_PARTS = 9
+"""Largest number of kinds in a bar.  The last sums all others."""
+
+
+def _bar(head: str, parts: Sequence[tuple[str, float, float]]) -> list[object]:
+    """Return a bar with its legend.  ``parts``: kind, time (µs), and the part of the time that can be saved (µs)."""
+    if len(parts) > _PARTS:
+        rest = parts[_PARTS - 1 :]
+        parts = [*parts[: _PARTS - 1], ("other", sum(x[1] for x in rest), sum(x[2] for x in rest))]
+    total = sum(us for _, us, _ in parts)
+    bar, legend = [], []
+    for name, us, saved in parts:
+        for share, what, more in ((us - saved, "", ""), (saved, " to-save", ", can be saved")):
+            if share > 0:
+                text = f"{printable(name)}: {duration(share)}{more}"
+                bar.append(html.span(class_=_look(name) + what, style=f"width:{100 * share / total:.2f}%", title=text))
+        can = f", {duration(saved)} to save" if saved > 0 else ""
+        words = f" {printable(name)} {duration(us)} ({percent(us / total)}{can})"
+        legend.append(html.span([html.i(class_=_look(name)), words]))
+    if any(saved > 0 for *_, saved in parts):
+        legend.append(html.span([html.i(class_="k to-save"), " hatched: can be saved"]))
+    label = ", ".join(f"{percent(us / total)} {printable(name)}" for name, us, _ in parts)
     return [
-        html.P([html.B(f"{time.title}: {duration(total)}"), gap], className="time"),
-        html.Div(bar, className="time-bar", role="img", **_aria(label=label)),
-        html.P(legend, className="legend"),
+        html.p(html.b(head), class_="time"),
+        html.div(bar, class_="time-bar", role="img", **_aria(label=label)),
+        html.p(legend, class_="legend"),
     ]
 
 
-_KINDS = {"exposed communication": "exposed", "idle": "idle"}
-"""Kinds of time in the time bar that look different.  Time in which the GPU does not compute is hatched."""
+def _look(name: str) -> str:
+    """Return the classes of a kind of work.  ``assets/explore.css`` has the colour of each."""
+    kind = kind_of_work(name)
+    still = " still" if kind in ("communication", "idle") else ""
+    return f"k k-{kind.replace(' ', '-')}{still}"
 
 
-def _card(action: Card, download: str) -> html.Li:
-    link = html.A("Download the files (zip)", href=download, className="get") if action.files and download else None
-    return html.Li(
+def _card(action: Card, number: int, download: str, chosen: Selection) -> html.Element:
+    """Return a card.  All of it leads to its problems, or to the timeline if it is about the whole job."""
+    view = "overview" if action.problems else "timeline"
+    where = replace(chosen.cleared(), view=view, todo=action.name if action.problems else "")
+    leads = f"Show {counted(action.problems, 'problem')}" if action.problems else "Show the timeline"
+    name = f"lines-{number}"
+    text = "\n".join(map(printable, action.lines))
+    copy = html.button("Copy", class_="copy", **_data(copies=name), **_aria(label=f"Copy: {printable(action.title)}"))
+    get = html.a("Download the files (zip)", href=download, class_="get") if action.files and download else None
+    worth = "worth unknown" if action.saves == "unknown" else f"saves {action.saves}"
+    detail, sure = printable(action.detail), _SURE.get(action.evidence, action.evidence)
+    return html.li(
         [
-            html.H3(printable(action.title)),
-            html.P([html.B(printable(action.gain)), f" · {action.evidence} · {printable(action.changes)}"]),
-            *([html.P(text, className="faint", title=text)] if (text := printable(action.detail)) else []),
-            *([link] if link else []),
+            html.link(
+                [html.h3(f"{number}. {printable(capital(action.title))}")], where.url(), class_="whole", title=leads
+            ),
+            html.p(worth, class_="saves"),
+            *([html.p([html.b(printable(action.gain)), f" · {sure}"])] if action.saves != "unknown" else []),
+            html.p(f"Changes {printable(action.changes)}"),
+            *([html.p(detail, class_="faint", title=detail)] if detail and detail not in action.changes else []),
+            html.div([html.pre(html.code(text, id=name)), copy], class_="type") if text else None,
+            html.p([html.link(leads, where.url(), class_="leads"), *([" · ", get] if get else [])]),
         ]
     )
 
 
-def detail(row: pd.Series, advised: Advice, chart: html.Div, close: str) -> html.Section:
-    """Return one problem: what to do, its numbers, every solution, and the texts to copy."""
+_SURE = {"unknown": "a bound: how much of it is unknown"}
+"""Words for the sureness of a saving that do not explain themselves."""
+KERNELS = 200
+"""Largest number of rows in the table of kernels."""
+
+
+def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selection) -> list[object]:
+    """Return the table of kernels by time (``queries.kernels``).
+
+    A kernel of a known problem leads to the problem.  ``unit`` names the step that the times are of, empty for the
+    whole run.
+    """
+    if not len(rows):
+        return [html.p("This run has no trace, so no kernel is known. Next: logparse capture --trace.", class_="faint")]
+    head = [
+        html.th(x, scope="col") for x in ("Kernel", "Kind", "Time", "Share", "Launches", "Each", "Operator", "Problem")
+    ]
+    body = []
+    for x in rows:
+        link = html.link(printable(x.label or ""), replace(chosen, problem=x.id).url()) if x.id else ""
+        here = "here" if x.id and x.id == chosen.problem else ""
+        body.append(
+            html.tr(
+                [
+                    html.th(printable(solution_name(f"kernel:{x.kernel}")), scope="row", title=printable(x.kernel)),
+                    html.td([html.i(class_=_look(x.kind)), f" {x.kind}"]),
+                    html.td(duration(x.us), class_="number"),
+                    html.td(percent(x.us / total_us), class_="number"),
+                    html.td(amount(x.calls), class_="number"),
+                    html.td(duration(x.us / x.calls) if x.calls else "", class_="number"),
+                    html.td(printable(x.op)),
+                    html.td(link),
+                ],
+                class_=here,
+            )
+        )
+    of = f" of {unit}" if unit else " of the run's traces"
+    shown = f"the {len(rows)} longest" if len(rows) >= KERNELS else f"{len(rows)}"
+    return [
+        html.div(
+            [html.h2(f"Kernels{of}"), html.span(f"{shown}, by time; {duration(total_us)} in all", class_="faint")],
+            class_="bar",
+        ),
+        html.div(html.table([html.thead(html.tr(head)), html.tbody(body)], class_="kernels"), class_="scroll"),
+    ]
+
+
+def launched(rows: Sequence[KernelRow], chosen: Selection) -> list[object]:
+    """Return the kernels that a problem's calls launch, with a link to their place in the step; nothing without any."""
+    if not len(rows):
+        return []
+    each = [
+        html.li([html.b(duration(x.us)), f" {amount(x.calls)} × {printable(solution_name(f'kernel:{x.kernel}'))} "
+                 f"({printable(x.op or x.kind)})"])
+        for x in rows
+    ]  # fmt: skip
+    where = html.link("Where in the step →", replace(chosen, view="timeline").url())
+    return [html.div([html.h3("Its kernels"), where], class_="bar"), html.ul(each, class_="launched")]
+
+
+def detail(
+    row: pd.Series,
+    advised: Advice,
+    chart: html.Element,
+    close: str,
+    *,
+    expected: str = "",
+    launched: Sequence[object] = (),
+) -> html.Element:
+    """Return one problem: what to do, its numbers, every solution, its kernels, and the texts to copy.
+
+    ``expected``: a sentence on the times of comparable problems.  ``launched``: elements on the problem's kernels.
+    """
     estimated = row["saving_from"] == "estimated"
     numbers = [
         ("Now" if row["own"] else f"As of {printable(str(row['file']))}", duration(row["time_us"])),
@@ -477,30 +462,34 @@ def detail(row: pd.Series, advised: Advice, chart: html.Div, close: str) -> html
     ]
     if pd.notna(row["other_us"]):
         numbers.append(("Both runs", f"{duration(row['here_us'])} → {duration(row['other_us'])}"))
-    head = [html.H2(printable(str(row["label"]))), dcc.Link("Close", href=close, className="close")]
+    if isinstance(row["pick_here"], str) and row["pick_here"] != row["pick_there"]:
+        numbers.append(("Pick, both runs", f"{printable(row['pick_here'])} → {printable(str(row['pick_there']))}"))
+    head = [html.h2(printable(str(row["label"]))), html.link("Close", href=close, class_="close")]
     title = f"Override row ({advised.override.name})" if advised.override.name else "Override row"
-    return html.Section(
+    return html.section(
         [
-            html.Div(head, className="bar"),
-            html.P(printable(advised.sentence), className="sentence"),
-            html.Dl([html.Div([html.Dt(name), html.Dd(value)]) for name, value in numbers]),
+            html.div(head, class_="bar"),
+            html.p(printable(advised.sentence), class_="sentence"),
+            *([html.p(printable(expected), class_="sentence expected")] if expected else []),
+            html.dl([html.div([html.dt(name), html.dd(value)]) for name, value in numbers]),
             chart,
+            *launched,
             _paste("Bench command", advised.command, "bench"),
             _paste(title, advised.override, "override"),
-            html.Details([html.Summary("Full key"), html.Code(printable(str(row["problem"])))]),
+            html.details([html.summary("Full key"), html.code(printable(str(row["problem"])))]),
         ],
         id="problem",
-        className="problem",
-        tabIndex="-1",
+        class_="problem",
+        tabindex="-1",
         **_aria(label="One problem"),
     )
 
 
-def _paste(title: str, given: Paste, name: str) -> html.Div:
-    note = html.Span(printable(given.note), className="faint")
+def _paste(title: str, given: Paste, name: str) -> html.Element:
+    note = html.span(printable(given.note), class_="faint")
     if not given.text:
-        return html.Div([html.H3(title), html.P(note)])
+        return html.div([html.h3(title), html.p(note)])
     more = _data(copies=f"text-{name}") | _aria(label=f"Copy: {title}")
-    copy = html.Button("Copy", id=f"copy-{name}", className="copy", **more)
-    head = html.Div([html.H3(title), copy, note], className="bar")
-    return html.Div([head, html.Pre(html.Code(given.text, id=f"text-{name}"))])
+    copy = html.button("Copy", id=f"copy-{name}", class_="copy", **more)
+    head = html.div([html.h3(title), copy, note], class_="bar")
+    return html.div([head, html.pre(html.code(given.text, id=f"text-{name}"))])

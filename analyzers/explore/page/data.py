@@ -16,6 +16,7 @@ import pandas as pd
 from analyzers.explore.load.beside import names
 from analyzers.explore.load.job import FAILED, FILES, FIRST, JUDGED, READY, TRIES, VERDICT, PageVerdict
 from analyzers.explore.load.reader import StoreReading
+from analyzers.explore.queries import empty_columns
 from analyzers.explore.selection import Selection
 from analyzers.explore.tries import COLUMNS, Try, of_query, of_source
 from logparse.errors import LogparseError
@@ -23,6 +24,7 @@ from logparse.store import open_store
 from logparse.text import sql_text
 
 DOING = {
+    "": "Reading the store",
     READY: "1 of 3 done: all problems with their best times. Reading every other measurement; then the analyzers",
     TRIES: "2 of 3 done: all problems and measurements. The analyzers are at work: verdict and findings follow",
 }
@@ -55,9 +57,12 @@ class PageData:
         Empty means that each override is for the machine on which it was measured.
         """
         self.verdict = PageVerdict()
-        """The result of the analyzers, once they are done."""
+        """The result of the analyzers, once they are done (``judged``)."""
+        self.judged = False
+        self.empty: frozenset[str] = frozenset()
+        """Columns of the table without any value."""
         self.error = ""
-        self._begun, self._done = time.monotonic(), ""
+        self._begun, self._done = time.monotonic(), DOING[""]
         self.version = 0
         """Number that grows whenever there is more to show."""
         self.reading = reading or StoreReading(url, run, other, target)
@@ -144,7 +149,7 @@ class PageData:
             self.error = f"{type(error).__name__}: {error}"
         finally:
             self._finished.set()
-            self.version += bool(self.error and self._ready.is_set())
+            self.version += 1  # The page asks once more, so that nothing on it waits any longer.
             self._ready.set()
             self._tries.set()
 
@@ -166,18 +171,22 @@ class PageData:
     def _load_verdict(self) -> None:
         self.verdict = PageVerdict.read(self.reading.folder / "verdict.json")
         self._attach(JUDGED)
+        self.judged = True
 
     def _attach(self, name: str) -> None:
         """Answer from these tables from now on, instead of the earlier tables."""
         tables = name.partition(".")[0]
         self._con.cursor().execute(f"attach {sql_text(self.reading.folder / name)} as {tables} (read_only)")
+        with self._con.cursor() as con:
+            con.execute(f"use {tables}")
+            self.empty = empty_columns(con)
         self._tables = tables
 
 
 class Pages:
     """Page of the run that was requested first, and pages of other runs of its store, which are read when requested.
 
-    Each page holds hundreds of megabytes, so only the first page and the ``_OTHERS`` latest pages are kept.
+    A page of a large store holds hundreds of megabytes, so only the first page and the ``_OTHERS`` latest are kept.
     """
 
     def __init__(self, first: PageData) -> None:
@@ -188,7 +197,8 @@ class Pages:
     def of(self, chosen: Selection) -> PageData:
         """Return the page of the selection's runs.
 
-        The first page is returned if the selection names no run, or a run that the store does not have.
+        The first page is returned if the selection names no run, or a run that the store does not have.  A run is
+        never compared with itself.
         """
         first = self.first
         if not (chosen.run or chosen.compare):
@@ -196,6 +206,7 @@ class Pages:
         with contextlib.suppress(LogparseError):
             first.cursor().close()  # The cursor waits until the runs of the first page are known.
         wanted = (chosen.run or first.run, chosen.compare or first.other)
+        wanted = (wanted[0], "" if wanted[0] == wanted[1] else wanted[1])
         if wanted == (first.run, first.other) or any(x not in ("", first.other, *first.runs) for x in wanted):
             return first
         with self._lock:
@@ -205,9 +216,15 @@ class Pages:
                 self._others.pop(old).close()
             return page
 
+    def unknown(self, chosen: Selection) -> str:
+        """Return the name of a run that the selection names and that the store does not have, else an empty text."""
+        first = self.first
+        known = ("", first.other, *first.runs)
+        return next((x for x in (chosen.run, chosen.compare) if first.runs and x not in known), "")
+
     def close(self) -> None:
         for page in (self.first, *self._others.values()):
             page.close()
 
 
-_OTHERS = 2
+_OTHERS = 12

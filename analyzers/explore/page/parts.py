@@ -1,85 +1,145 @@
 """Answer the browser's requests for the content of the page that depends on the selection.
 
-``assets/explore.js`` requests each part of the content with one request and draws it.  With Dash's callbacks each part
-would need a chain of requests, and every chart would be drawn twice.  The answers are Dash components, from which the
-browser makes plain HTML elements.
+``assets/explore.js`` requests each part of the content with one request and draws it.  The answers are plain data of
+elements (``elements``), from which the browser makes HTML elements.  The report holds the same answers in its file.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from dash import html
+import pandas as pd
 
 from analyzers.explore import queries
 from analyzers.explore.charts.palette import EMPTY, theme_of
 from analyzers.explore.charts.solutions import solutions
+from analyzers.explore.load.job import PageVerdict
 from analyzers.explore.page import components
+from analyzers.explore.page import elements as html
 from analyzers.explore.page.data import PageData, Pages
-from analyzers.explore.page.paste import advice
+from analyzers.explore.page.paste import Advice, advice
 from analyzers.explore.page.table import rows
+from analyzers.explore.plain_text import of_one
 from analyzers.explore.selection import INTRO, Selection, from_url
+from analyzers.explore.tries import Try
 from analyzers.explore.views import BOXES, ChartStyle, chart, clicked
 from logparse.errors import LogparseError
+from logparse.lazy import duckdb
 
 FILES_URL, TABLE_URL = "/overrides.zip", "/problems.csv"
 FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away, or clear them all."
 
 
 def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return everything but charts, table and card, by the ids of the page's elements.
+    """Return everything but charts, table and card, by the ids of the page's elements (``content``).
 
-    The entry ``filters`` is plain data, and ``content`` holds class names.  ``asked`` has ``search``: the URL's query
-    string, without parameters that change no filter.
+    ``asked`` has ``search``: the URL's query string, without parameters that change no filter.
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
-    frame: dict[str, object] = {
-        "tabs": components.tabs(chosen),
-        "chips": components.chips(chosen),
-        "filters": [],
-        "intro": "",
-        "answer": [],
-        "runs": [],
-        "content": f"content {chosen.view}",
-    }
     try:
         with page.cursor() as con:
-            total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
+            if unknown := pages.unknown(chosen):
+                told = components.no_such_run(unknown, page.runs, chosen)
+                return {**_FRAME, **progress(page), "verdict": told, "content": "content nothing"}
+            return {**content(con, page, chosen), **progress(page)}
     except LogparseError as error:
-        return {**frame, "verdict": components.unreadable(str(error))}
-    frame["verdict"] = (
-        components.unreadable(page.error)
-        if page.error
-        else components.verdict(page.verdict, total, page.run, chosen, finished=page.finished)
-    )
-    frame["filters"] = components.facets(groups, chosen)
-    frame["runs"] = components.runs(page.runs, page.run, page.other, chosen)
-    frame["intro"] = INTRO[chosen.view]
-    frame["answer"] = _answer(page, chosen)
-    if chosen.view == "compare" and page.other:
-        frame["content"] = "content compare beside"
-    return frame
+        return {
+            **_FRAME,
+            **progress(page),
+            "tabs": components.tabs(chosen),
+            "verdict": components.unreadable(str(error)),
+        }
 
 
-def _answer(page: PageData, chosen: Selection) -> list[object]:
+_NOTHING: tuple[object, ...] = ()
+_FRAME: Mapping[str, object] = {
+    **dict.fromkeys(("verdict", "tabs", "chips", "intro", "answer", "after", "runs", "filters"), _NOTHING),
+    "content": "content overview",
+}
+
+
+class Known(Protocol):
+    """What is known of the shown run, besides its tables.  ``PageData`` explains each attribute."""
+
+    verdict: PageVerdict
+    judged: bool
+    error: str
+    run: str
+    runs: list[str]
+    other: str
+    empty: frozenset[str]
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def files(self) -> Path | None: ...
+
+
+def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> dict[str, object]:
+    """Return everything but charts, table and card, by the ids of the page's elements.
+
+    The entry ``filters`` is plain data, ``content`` holds class names, ``empty`` the columns without values, and
+    ``names`` the names of the two runs.
+    """
+    total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
+    return {
+        "tabs": components.tabs(chosen),
+        "chips": components.chips(chosen, known.verdict.actions),
+        "verdict": (
+            components.unreadable(known.error)
+            if known.error
+            else components.verdict(known.verdict, total, known.run, chosen)
+            if known.judged
+            else components.skeleton()
+        ),
+        "filters": components.facets(groups, chosen),
+        "runs": components.runs(known.runs, known.run, known.other, chosen),
+        "intro": INTRO[chosen.view],
+        "answer": _answer(con, known, chosen),
+        "after": _after(con, chosen),
+        "content": f"content {chosen.view}" + " beside" * (chosen.view == "compare" and bool(known.other)),
+        "empty": sorted(known.empty),
+        "names": [known.run, known.other],
+    }
+
+
+def progress(page: PageData) -> dict[str, object]:
+    """Return the version of the page's data, whether more will come, and a text on what is being read."""
+    return {"version": page.version, "finished": page.finished, "doing": page.doing}
+
+
+def _answer(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> list[object]:
     if chosen.view == "overview":
-        files = FILES_URL + replace(chosen.cleared(), view="overview").url() if page.files else ""
-        return components.answer(page.verdict.actions, page.verdict.time, files)
+        files = FILES_URL + replace(chosen.cleared(), view="overview").url() if known.files else ""
+        if not known.judged:
+            return [html.div([html.span("", class_="bone") for _ in range(3)], class_="skeleton")]
+        about = queries.todos(con, chosen) if chosen.filters else None
+        of = known.verdict
+        return components.answer(of.actions, of.time, queries.split(con, chosen), chosen, files, about)
     if chosen.view == "compare":
-        with page.cursor() as con:
-            totals = queries.changes(con, chosen)
-        choice = len(page.runs) > 1
-        known = page.verdict
-        return components.comparison(known, page.other, totals, finished=page.finished, choice=choice)
+        totals, choice = queries.changes(con, chosen), len(known.runs) > 1
+        judged = known.judged or known.finished
+        return components.comparison(known.verdict, known.other, totals, judged=judged, choice=choice)
     return []
 
 
+def _after(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
+    """Return what follows the chart: in the timeline, the table of kernels."""
+    if chosen.view != "timeline":
+        return []
+    total, per_step = queries.kernels_us(con)
+    ((unit,),) = con.execute("select any_value(unit) from points").fetchall() if per_step else [(None,)]
+    return components.kernels(queries.kernels(con, components.KERNELS), total, of_one(unit), chosen)
+
+
 def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the ``figure`` of the selection's view and the ``style`` of its box.
+    """Return the ``figure`` of the selection's view and the ``height`` of its box.
 
     Both are missing if there is no figure.  ``asked`` has ``search``, ``theme``, and ``webgl`` (True if the browser has
     WebGL).
@@ -88,12 +148,20 @@ def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     page = pages.of(chosen)
     try:
         with page.cursor() as con:
-            nothing = chosen.view == "compare" and not page.other  # The text above states what to do.
+            if chosen.view == "compare" and not page.other:  # The text above states what to do.
+                return {}
             style = ChartStyle(theme_of(str(asked.get("theme"))), names=page.names, headed=False)
-            figure = None if nothing else chart(con, chosen, style)
+            return figure_of(con, chosen, style, webgl=bool(asked.get("webgl")))
     except LogparseError:
-        figure = None
-    if figure is None or (chosen.view == "compare" and not figure.data and not page.finished):
+        return {}
+
+
+def figure_of(
+    con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle, *, webgl: bool
+) -> dict[str, object]:
+    """Return the ``figure`` of the selection's view and the ``height`` of its box; nothing without a figure."""
+    figure = chart(con, chosen, style)
+    if figure is None or (chosen.view == "compare" and not figure.data):  # The text above states the result.
         return {}
     figure.layout["uirevision"] = chosen.view  # A zoom is kept while filters change. The next view has axes of its own.
     if not figure.data and chosen.filters:
@@ -102,7 +170,7 @@ def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
         figure.layout["height"] = EMPTY
     if not figure.data and chosen.view in BOXES:  # Plotly keeps WebGL as long as the figure has anything to draw.
         figure.add_scattergl(x=[None], y=[None], mode="markers", showlegend=False, hoverinfo="skip")
-    return {"figure": figure.plain(webgl=bool(asked.get("webgl"))), "style": components.height_of(figure)}
+    return {"figure": figure.plain(webgl=webgl), "height": components.height_of(figure)}
 
 
 def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
@@ -112,18 +180,42 @@ def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     try:
         with page.cursor() as con:
             row = queries.one(con, chosen.problem)
-        if row is None:
-            return {"card": html.P("This problem is not in the store (any more).", className="faint")}
+            if row is None:
+                return {"card": html.p("This problem is not in the store (any more).", class_="faint")}
+            kernels = queries.kernels(con, LAUNCHED, str(row["problem"]))
+            near = queries.nearby(con, row)
         tries = page.tries(row)
-        verdict = page.verdict if page.verdict.headline else None
+        verdict = page.verdict if page.judged else None
         advised = advice(row, {**page.facts(row["source_id"]), **page.target}, verdict)
     except LogparseError as error:
-        return {"card": html.P(str(error))}
+        return {"card": html.p(str(error))}
+    return problem_card(chosen, row, tries, advised, kernels, near, str(asked.get("theme")))
+
+
+def problem_card(
+    chosen: Selection,
+    row: pd.Series,
+    tries: Sequence[Try],
+    advised: Advice,
+    kernels: Sequence[queries.KernelRow],
+    near: queries.Nearby | None,
+    theme: str,
+) -> dict[str, object]:
+    """Return ``card`` and ``figure`` of a problem.
+
+    ``kernels`` are those that its calls launch.  ``near`` is what problems like it take.
+    """
     pick = row["pick"] if isinstance(row["pick"], str) else None
-    figure = solutions(tries, theme_of(str(asked.get("theme"))), pick=pick)
-    box = html.Div(id="solutions", className="chart", style=components.height_of(figure))
-    made = components.detail(row, advised, box, replace(chosen, problem="").url())
+    figure = solutions(tries, theme_of(theme), pick=pick, nearby_us=near.times_us if near else ())
+    box = html.div(id="solutions", class_="chart", style=f"height:{components.height_of(figure)}")
+    told = near.told if near else ""
+    launched = components.launched(kernels, chosen)
+    made = components.detail(row, advised, box, replace(chosen, problem="").url(), expected=told, launched=launched)
     return {"card": made, "figure": figure.plain()}
+
+
+LAUNCHED = 8
+"""Largest number of kernels in the card of a problem."""
 
 
 def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
@@ -144,8 +236,7 @@ def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 def watch(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
     """Return the progress of reading the page's store."""
-    page = pages.of(_chosen(asked))
-    return {"version": page.version, "finished": page.finished, "doing": page.doing}
+    return progress(pages.of(_chosen(asked)))
 
 
 PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
@@ -159,8 +250,8 @@ PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
 
 
 def as_json(part: Mapping[str, object]) -> str:
-    """Return a part of the page as JSON for the browser.  A component becomes its type and properties."""
-    return json.dumps(part, separators=(",", ":"), ensure_ascii=False, default=lambda x: x.to_plotly_json())
+    """Return a part of the page as JSON for the browser.  An element becomes its tag, attributes and children."""
+    return json.dumps(part, separators=(",", ":"), ensure_ascii=False, default=lambda x: x.plain())
 
 
 def _chosen(asked: Mapping[str, Any]) -> Selection:

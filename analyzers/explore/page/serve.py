@@ -129,5 +129,5 @@ def _server(
 
         from analyzers.explore.page.app import application
     except ImportError as error:
-        raise LogparseError(f"the page needs Dash ({error}): pip install 'logparse[explore]'") from None
+        raise LogparseError(f"the page needs Flask ({error}): pip install 'logparse[explore]'") from None
     return make_server, application, data

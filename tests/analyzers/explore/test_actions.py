@@ -7,16 +7,14 @@ import zipfile
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
-import pytest
-
 from analyzers.actions import action
 from analyzers.evidence.runs import tables_of
 from analyzers.evidence.tables import Settings
 from analyzers.explore.load.actions import archive, cards, time_split, times_beside
+from analyzers.explore.load.job import Card
 from analyzers.job.gpu_time import GpuTime, Part
-from analyzers.recommend.ranking import recommend
-from analyzers.recommend.verdict import gain, verdict
+from analyzers.recommend.ranking import Recommendation, recommend
+from analyzers.recommend.verdict import Todo, gain, verdict
 from logparse.model import Evidence, Finding
 from logparse.store import Store
 from tests.analyzers.example import B, F, W, everything
@@ -79,38 +77,36 @@ def test_the_files_are_one_zip_without_a_path_of_this_machine(sampled: Store, tm
         assert any(b"HIPBLASLT_TUNING_OVERRIDE_FILE" in x for x in scripts)
 
 
-@pytest.fixture
-def con() -> duckdb.DuckDBPyConnection:
-    """Return a connection with four problems.
-
-    ``p`` has two solutions, ``q`` has one, ``s`` has no time, and ``t`` has a timed pick.
-    """
-    made = duckdb.connect()
-    made.execute("create table points as select * from (values ('p', 2, null, null, 300.0, 3.0),"
-                 " ('q', 1, null, null, 200.0, 2.0), ('s', 0, null, null, null, 7.0),"
-                 " ('t', null, 50.0, null, 100.0, 2.0))"
-                 " t(problem, solutions, pick_us, finding, total_us, calls)")  # fmt: skip
-    return made
-
-
 TIME = GpuTime(
     parts=(Part("communication", 30.0, 1), Part("convolution W", 50.0, 4), Part("convolution F", 20.0, 4)),
     kernels_us=100.0, traces=1, steps=2.0, window_us=120.0, busy_us=100.0, alone_us=30.0,
 )  # fmt: skip
 
 
-def test_the_time_of_traces_is_split_as_recommend_splits_it(con: duckdb.DuckDBPyConnection) -> None:
+def test_the_time_of_traces_is_split_as_recommend_splits_it() -> None:
     found = replace(recommend(everything(), Settings()), gpu_time=TIME)
-    split = time_split(con, found, "points")
+    split = time_split(found)
+    assert split is not None
     assert split.parts == (("convolutions", 35.0), ("exposed communication", 15.0), ("idle", 10.0))
-    assert (split.title, split.untimed_calls) == ("A step", 7)
-    assert time_split(con, replace(found, word="request"), "points").title == "A request"
+    assert split.title == "A step"
+    assert (time_split(replace(found, word="request")) or split).title == "A request"
+    assert time_split(replace(found, gpu_time=None)) is None
 
 
-def test_without_traces_the_time_is_that_of_the_problems(con: duckdb.DuckDBPyConnection) -> None:
-    split = time_split(con, replace(recommend(everything(), Settings()), gpu_time=None), "points")
-    assert [us for _, us in split.parts] == [400.0, 200.0]
-    assert split.untimed_calls == 7
+def test_a_card_states_its_saving_and_the_lines_to_type() -> None:
+    made = {type(x.remedy).__name__: y for x, y in _todos(recommend(everything(), Settings()))}
+    apply, search = made["UseRows"], made["Search"]
+    assert apply.saves.split()[-1] in ("µs", "ms")
+    assert apply.lines == ("logparse recommend --store S --run r --out overrides", ". overrides/*/apply.sh")
+    assert apply.problems == 2
+    assert search.saves.startswith("≈ "), "an estimate is marked"
+    assert search.lines[1].startswith("for D in overrides/*/")
+    unknown = [y for x, y in _todos(recommend(everything(), Settings())) if x.now_us is None]
+    assert all(x.saves == "unknown" for x in unknown)
+
+
+def _todos(found: Recommendation) -> list[tuple[Todo, Card]]:
+    return list(zip(verdict(found).todo, cards(found, "S"), strict=True))
 
 
 def test_times_of_two_runs_are_per_step_where_both_mark_steps() -> None:

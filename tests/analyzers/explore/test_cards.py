@@ -97,7 +97,7 @@ def rows_of(store: Store, made: Analysis) -> list[dict[Any, Any]]:
 
 
 def texts(component: Any) -> str:
-    """Return all text of a Dash component."""
+    """Return all text of an element."""
     if isinstance(component, list | tuple):
         return " ".join(texts(x) for x in component)
     children = getattr(component, "children", component)
@@ -220,7 +220,7 @@ def test_an_unknown_saving_stands_beside_no_number(
     )
     recommendation = replace(recommend(tables(), Settings()), findings=found)
     for todo, made in zip(verdict(recommendation).todo, cards(recommendation), strict=True):
-        card, of = texts(_card(made, "")), [found[n - 1] for n in todo.findings]
+        card, of = texts(_card(made, 1, "", Selection())), [found[n - 1] for n in todo.findings]
         assert (made.gain == "unknown") != ("→" in card or "up to" in card)
         known = any(x.saving_us is not None or x.per_call_us is not None for x in of)
         assert (made.gain == "unknown") != known, "the time now is known, so any saving is"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
-from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-pytest.importorskip("dash", reason="the extra `explore` is not installed")
+pytest.importorskip("flask", reason="the extra `explore` is not installed")
 
 from flask.testing import FlaskClient
 
@@ -39,19 +38,8 @@ def client(planted: Store) -> Iterator[FlaskClient]:
     with reading_here():
         data = PageData(planted.url)
         assert data.wait(300), data.error
-    yield application(data).server.test_client()
+    yield application(data).test_client()
     data.close()
-
-
-def test_no_callback_waits_for_one_that_waits_for_it(client: FlaskClient) -> None:
-    """If two Dash callbacks need each other's output, both wait for ever, and the page shows nothing more."""
-    after: TopologicalSorter[str] = TopologicalSorter()
-    for callback in client.get("/_dash-dependencies").get_json():
-        needed = [f"{x['id']}.{x['property']}" for x in callback["inputs"]]
-        for made in callback["output"].strip(".").split("..."):
-            after.add(made.partition("@")[0], *needed)
-    order = list(after.static_order())  # raises CycleError
-    assert order.index("url.search") < order.index("page.data-seen")
 
 
 def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
@@ -71,7 +59,7 @@ def test_a_click_in_a_chart_answers_with_a_url(client: FlaskClient) -> None:
 
 
 def test_rows_come_as_the_table_asks(client: FlaskClient) -> None:
-    """The server ignores anything in a request that AG Grid never sends."""
+    """The server ignores anything in a request that the page never sends."""
     by_time = part(client, "rows", search="", start=0, end=100, sort=[{"colId": "time_us", "sort": "asc"}], filter={})
     times = [x["time_us"] for x in by_time["rows"]]
     assert times == sorted(times)
@@ -102,13 +90,13 @@ def test_requests_that_name_this_host_are_answered(client: FlaskClient, host: st
     "host", ["evil.example", "evil.example:8050", "127.0.0.1.evil.example", "localhost@evil.example"]
 )
 def test_requests_that_name_another_host_are_refused(client: FlaskClient, host: str) -> None:
-    for path in ("/", "/_dash-layout", "/_dash-dependencies"):
+    for path in ("/", "/assets/explore.js", "/assets/plotly.min.js"):
         assert client.get(path, headers={"Host": host}).status_code == 403
 
 
 def test_requests_of_other_sites_are_refused(client: FlaskClient) -> None:
     headers = {"Host": "127.0.0.1:8050", "Origin": "http://evil.example"}
-    assert client.post("/_dash-update-component", headers=headers, json={}).status_code == 403
+    assert client.post("/part/rows", headers=headers, json={}).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -117,17 +105,17 @@ def test_requests_of_other_sites_are_refused(client: FlaskClient) -> None:
 )
 def test_an_origin_must_be_this_host_and_port(client: FlaskClient, origin: str, status: int) -> None:
     headers = {"Host": "127.0.0.1:8050", "Origin": origin}
-    assert client.get("/_dash-layout", headers=headers).status_code == status
+    assert client.get("/assets/explore.css", headers=headers).status_code == status
 
 
 @pytest.mark.usefixtures("read_here")
 def test_only_who_has_the_token_is_answered(planted: Store) -> None:
     data = PageData(planted.url)
     try:
-        stranger, user = (application(data, token="secret").server.test_client() for _ in range(2))
-        for path in ("/", "/_dash-layout", "/overrides.zip", "/?token=wrong", "/?token="):
+        stranger, user = (application(data, token="secret").test_client() for _ in range(2))
+        for path in ("/", "/assets/explore.js", "/overrides.zip", "/?token=wrong", "/?token="):
             assert stranger.get(path).status_code == 403, path
-        assert stranger.post("/_dash-update-component?token=secret", json={}).status_code == 403
+        assert stranger.post("/part/rows?token=secret", json={}).status_code == 403
         answer = user.get("/?view=regret&token=secret")
         assert answer.status_code == 200
         assert 'content="0; url=/?view=regret"' in answer.text, "a link of its own, with which the cookie comes"
@@ -199,7 +187,7 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
     first = PageData(two_runs.url)
     pages = Pages(first)
     try:
-        client = application(pages).server.test_client()
+        client = application(pages).test_client()
 
         def shown(search: str) -> dict[str, str]:
             page = pages.of(from_url(search))
@@ -211,6 +199,12 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
         assert "?view=overview&run=before" in shown("?view=overview")["runs"]
         assert "Choose a run to compare with" in shown("?view=compare")["answer"]
         assert pages.of(from_url("?run=nosuch&compare=<img>")) is first, "what a link names and is not there"
+        unknown = part(client, "surroundings", search="?run=nosuch")
+        assert "This store has no run nosuch" in str(unknown["verdict"])
+        assert "?view=overview&run=before" in str(unknown["verdict"]), "the way out"
+        assert (unknown["answer"], unknown["filters"]) == ([], [])
+        itself = pages.of(from_url("?run=before&compare=before"))
+        assert (itself.run, itself.other) == ("before", ""), "no run is compared with itself"
         both = "?view=compare&run=before&compare=after"
         found = shown(both)["answer"]
         data = pages.of(from_url(both))
@@ -317,9 +311,3 @@ def test_what_other_sites_load_from_the_page_is_refused(
     client: FlaskClient, headers: dict[str, str], status: int
 ) -> None:
     assert client.get("/", headers=headers).status_code == status
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"output": "x", "inputs": []}', b'{"output": [1]}'])
-def test_a_callback_that_is_none_of_the_page_is_a_bad_request(client: FlaskClient, body: bytes) -> None:
-    answer = client.post("/_dash-update-component", data=body, content_type="application/json")
-    assert answer.status_code == 400

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-pytest.importorskip("dash", reason="the extra `explore` is not installed")
+pytest.importorskip("flask", reason="the extra `explore` is not installed")
 
 from analyzers.explore.load import child
 from analyzers.explore.load.job import READY
@@ -113,7 +113,7 @@ def test_the_page_shows_progress_until_the_analysis_is_there(sampled: Store, tmp
     url = str(shutil.copytree(sampled.url, tmp_path / "store", ignore=shutil.ignore_patterns("explore")))
     reading = Stepwise(url)
     data = PageData(url, reading=reading)
-    client = app.application(data).server.test_client()
+    client = app.application(data).test_client()
 
     def line() -> str:
         return str(part(client, "watch")["doing"])

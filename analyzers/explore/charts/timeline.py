@@ -1,0 +1,129 @@
+"""Draw one step as the GPU ran it: a line per stream, and the time in which nothing ran, by its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analyzers.explore.charts.figure import Figure
+from analyzers.explore.charts.palette import KINDS, Theme, blank, styled
+from analyzers.explore.plain_text import shown, solution_name
+from logparse.text import duration
+
+NOTHING = (
+    "This run has no trace, so no time of a stream is known.<br>"
+    "Next: <b>logparse capture --trace 2 -- JOB</b>, or ingest a trace of torch.profiler"
+)
+DRAWN = 3_000
+"""Largest number of bars.  Neighbours of one kind are joined until there are so few."""
+IDLE = "nothing runs"
+"""Name of the line of idle time."""
+WHY: dict[str, tuple[str, str]] = {
+    "queued": ("idle, work queued", "work is queued, and the GPU waits"),
+    "data loading": ("idle, data loading", "the host waits for data"),
+    "synchronisation": ("idle, synchronised", "the host waits for the GPU"),
+    "host": ("idle, host", "the host launches, or runs code of its own"),
+}
+"""Reasons of idle time: in the legend, and as a sentence."""
+_LOOKS = {"queued": ".", "data loading": "x", "synchronisation": "|", "host": "/"}
+_AROUND = 210
+"""Height (px) of axis, legend and margins."""
+HOVER = "<b>%{text}</b><br>%{customdata[1]}at %{base:,.4~r} ms for %{customdata[2]}<br>%{customdata[3]}<extra></extra>"
+
+
+def timeline(works: pd.DataFrame, gaps: pd.DataFrame, title: str, theme: Theme, *, problem: str = "") -> Figure:
+    """Draw works (``start, us, stream, kind, kernel, op, problem, id``) and gaps (``start, us, why``), times in µs.
+
+    The kernels of ``problem`` keep their colour, and all others become faint.
+    """
+    if not len(works):
+        return blank(NOTHING, theme, height=220)
+    figure = Figure()
+    whole = float((works["start"] + works["us"]).max())
+    bars = _joined(works, whole)
+    streams = list(dict.fromkeys(works["stream"]))
+    lines = {x: f"communication ({x})" if _talks(works, x) else x for x in streams}
+    for kind in [x for x in KINDS if x in set(bars["kind"])]:
+        rows = bars[bars["kind"] == kind]
+        faint = [bool(problem) and x != problem for x in rows["problem"]]
+        pattern = {"pattern": {"shape": "/", "solidity": 0.3}} if kind == "communication" else {}
+        look: dict[str, Any] = {
+            "color": theme.kind(kind), "opacity": [0.15 if x else 1.0 for x in faint], "line": {"width": 0}, **pattern,
+        }  # fmt: skip
+        data = [
+            [mark, "" if count == 1 else f"{count:,} launches, ", duration(us), shown(op, 60)]
+            for mark, count, us, op in zip(rows["id"], rows["count"], rows["us"], rows["op"], strict=True)
+        ]
+        figure.add_bar(
+            orientation="h", base=list(rows["start"] / 1e3), x=list(rows["us"] / 1e3),
+            y=[lines[x] for x in rows["stream"]],
+            name=kind, marker=look, text=[shown(solution_name(f"kernel:{x}"), 90) for x in rows["kernel"]],
+            textposition="none", customdata=data, hovertemplate=HOVER,
+        )  # fmt: skip
+    _idle(figure, gaps, whole, theme)
+    order = [IDLE, *(lines[x] for x in reversed(streams))]
+    styled(figure, theme, height=_AROUND + 44 * len(order))
+    busy = 1 - float(gaps["us"].sum()) / whole if whole > 0 else 1.0
+    text = f"{shown(title, 90)}: {duration(whole)}, the GPU works {busy:.0%} of it"
+    figure.update_xaxes(title={"text": f"ms since the first kernel. {text}"}, rangemode="tozero")
+    figure.update_yaxes(type="category", categoryorder="array", categoryarray=order, fixedrange=True)
+    figure.update_layout(
+        barmode="overlay", bargap=0.25, dragmode="zoom", margin={"t": 30, "b": _AROUND - 30, "l": 140},
+        legend={"y": 0.01, "yanchor": "bottom"},
+    )  # fmt: skip
+    return figure
+
+
+def _talks(works: pd.DataFrame, stream: str) -> bool:
+    rows = works[works["stream"] == stream]
+    return bool((rows["kind"] == "communication").mean() > 0.5)
+
+
+def _idle(figure: Figure, gaps: pd.DataFrame, whole: float, theme: Theme) -> None:
+    for why, (name, told) in WHY.items():
+        rows = gaps[gaps["why"] == why]
+        if not len(rows):
+            continue
+        rows = rows.nlargest(DRAWN // 4, "us")
+        look = {"color": theme.kind("idle"), "line": {"width": 0}, "pattern": {"shape": _LOOKS[why], "solidity": 0.4}}
+        total = float(gaps.loc[gaps["why"] == why, "us"].sum())
+        figure.add_bar(
+            orientation="h", base=list(rows["start"] / 1e3), x=list(rows["us"] / 1e3), y=[IDLE] * len(rows),
+            name=f"{name} {duration(total)}", marker=look, text=[told] * len(rows), textposition="none",
+            customdata=[["", "", duration(us), f"{us / whole:.1%} of the time shown"] for us in rows["us"]],
+            hovertemplate=HOVER,
+        )  # fmt: skip
+
+
+def _joined(works: pd.DataFrame, whole: float) -> pd.DataFrame:
+    """Join neighbours of one kind, problem and stream that are too close to be distinguished.
+
+    The columns are those of ``works`` and ``count``, the number of works of each bar.
+    """
+    rows = works.sort_values(["stream", "start"], kind="stable").reset_index(drop=True)
+    if len(rows) <= DRAWN:
+        return rows.assign(count=1)
+    for parts in (4_000, 2_000, 1_000, 500, 250):
+        made = _joined_within(rows, whole / parts)
+        if len(made) <= DRAWN:
+            break
+    return made
+
+
+def _joined_within(rows: pd.DataFrame, least_us: float) -> pd.DataFrame:
+    start, end = rows["start"].to_numpy(), (rows["start"] + rows["us"]).to_numpy()
+    same = np.ones(len(rows) - 1, dtype=bool)
+    for name in ("stream", "kind", "problem"):
+        values = rows[name].to_numpy()
+        same &= values[1:] == values[:-1]
+    near = same & (start[1:] - end[:-1] < least_us) & ((end - start)[1:] < least_us)
+    group = np.r_[0, np.cumsum(~near)]
+    grouped = rows.assign(end=end, group=group).groupby("group")
+    first = grouped.first()
+    return (
+        first.assign(us=grouped["end"].max() - first["start"], count=grouped.size())
+        .drop(columns="end")
+        .reset_index(drop=True)
+    )

@@ -1,0 +1,209 @@
+"""Read one step of a run's traces for the timeline, and the kernels of the whole run by time.
+
+The row of a trace (``logparse/libraries/torch_profiler/timeline.py``) keeps the work of the device and the calls of the
+runtime, but no operators.  So the reason of an idle gap is one of four:
+
+================  ====================================================================================================
+queued            The next work had been launched before the gap began: the device is late, or waits for an event.
+data loading      A batch of a loader was under way for half of the gap or more.
+synchronisation   A call that waits for the device took half of the gap or more, or was under way when it began.
+host              Anything else: the host launches work, or runs code of its own.
+================  ====================================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from analyzers.job.gpu_time import part_of
+from logparse.lazy import duckdb
+from logparse.libraries.torch_profiler.busy import BEFORE
+from logparse.libraries.torch_profiler.coverage import Coverage
+from logparse.libraries.torch_profiler.searches import SEARCH
+from logparse.libraries.torch_profiler.timeline import CALL_KINDS
+
+WHYS = ("queued", "data loading", "synchronisation", "host")
+"""Reasons of idle gaps.  The first that fits counts."""
+COPY = "copy or fill"
+MOST = 20_000
+"""Largest number of works that a timeline without marked steps shows."""
+_BLOCKING = tuple(CALL_KINDS.index(x) for x in ("device", "stream", "event", "copy"))
+_WAITED_US = 20.0
+"""Least duration of a call that really waited, µs."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of one trace.  All times are µs since its first work.
+
+    * ``title``: which step it is, for a heading.
+    * ``works``: ``start, us, stream, kind, kernel, op, problem``.
+    * ``gaps``: ``start, us, why``: time in which the device did nothing.
+    """
+
+    title: str
+    works: pd.DataFrame
+    gaps: pd.DataFrame
+
+
+def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
+    """Return the step of median duration of the run's first trace; without marked steps a part of the trace.
+
+    ``con`` has the store's views.  Return None if no trace of the run has any work.
+    """
+    first = "select * from timelines where run = $run and len(works) > 0 order by rank, source_id, unit_window limit 1"
+    found = con.sql(first, params={"run": run}).to_arrow_table()
+    if not found.num_rows:
+        return None
+    works, calls, loads = (_columns(found, x) for x in ("works", "calls", "loads"))
+    identities = _columns(found, "identities")
+    asked = _launched(works, calls)
+    chosen, title = _window(works, asked, _columns(found, "units"))
+    devices = works["device"][chosen]
+    common = np.unique(devices, return_counts=True)
+    chosen &= works["device"] == common[0][np.argmax(common[1])]
+    order = np.flatnonzero(chosen)[np.argsort(works["start"][chosen], kind="stable")]
+    start, us, asked = works["start"][order], np.maximum(works["us"][order], 0.0), asked[order]
+    begin = float(start[0])
+    gaps = _gaps(start, us, asked, calls, loads)
+    known, talks = works["identity"][order], works["ranks"][order] >= 0
+    stream = works["stream"][order]
+    frame = pd.DataFrame({"start": start - begin, "us": us, "stream": [f"stream {x}" for x in stream.tolist()]})
+    names = {x: [str(y or "") for y in identities[x].tolist()] for x in ("op", "kernel", "problem")}
+    for name, other in (("op", ""), ("kernel", COPY), ("problem", "")):
+        frame[name] = [names[name][i] if i >= 0 else other for i in known.tolist()]
+    frame["kind"] = [
+        "communication" if talk else part_of(op, kernel, problem) if i >= 0 else "transposes and copies"
+        for talk, i, op, kernel, problem in zip(
+            talks.tolist(), known.tolist(), frame["op"], frame["kernel"], map(_library, frame["problem"]), strict=True
+        )
+    ]
+    frame["kind"] = ["convolutions" if x.startswith("convolution ") else x for x in frame["kind"]]
+    rank = int(found["rank"][0].as_py())
+    return Step(f"{title}, rank {rank}" if rank else title, frame, gaps.assign(start=gaps["start"] - begin))
+
+
+def _library(problem: str) -> str:
+    """Return the text of a library's problem.  The text of an operator with its inputs is none."""
+    return "" if problem.startswith("operator ") else problem
+
+
+def _columns(row: pa.Table, name: str) -> dict[str, npt.NDArray[Any]]:
+    """Return a trace's list of rows as one array per field."""
+    lists = row[name].combine_chunks()
+    values = (lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists).flatten()
+    return {field.name: values.field(field.name).to_numpy(zero_copy_only=False) for field in values.type}
+
+
+def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[Any]]) -> Floats:
+    """Return the time at which each work was launched; NaN if no call is known."""
+    out = np.full(len(works["start"]), np.nan)
+    if not len(calls["correlation"]):
+        return out
+    order = np.argsort(calls["correlation"], kind="stable")
+    keys = calls["correlation"][order]
+    place = np.minimum(np.searchsorted(keys, works["correlation"]), len(keys) - 1)
+    same = keys[place] == works["correlation"]
+    out[same] = calls["start"][order][place[same]]
+    return out
+
+
+def _window(
+    works: dict[str, npt.NDArray[Any]], asked: Floats, units: dict[str, npt.NDArray[Any]]
+) -> tuple[npt.NDArray[np.bool_], str]:
+    """Return which works to show, and the title of the step."""
+    at = np.where(np.isnan(asked), works["start"], asked)
+    lengths = units["end"] - units["start"]
+    for i in np.argsort(np.abs(lengths - np.median(lengths)), kind="stable").tolist() if len(lengths) else ():
+        chosen: npt.NDArray[np.bool_] = (at >= units["start"][i]) & (at < units["end"][i])
+        if chosen.any():
+            return chosen, f"Step {i + 1} of {len(lengths)} of one trace, the one of median duration"
+    every = np.ones(len(at), dtype=bool)
+    if len(at) <= MOST:
+        return every, "The whole trace, which marks no steps"
+    middle = np.argsort(works["start"], kind="stable")[(len(at) - MOST) // 2 :][:MOST]
+    chosen = np.zeros(len(at), dtype=bool)
+    chosen[middle] = True
+    return chosen, f"{MOST:,} works from the middle of a trace, which marks no steps"
+
+
+def _gaps(
+    start: Floats, us: Floats, asked: Floats, calls: dict[str, npt.NDArray[Any]], loads: dict[str, npt.NDArray[Any]]
+) -> pd.DataFrame:
+    """Return the gaps between works that are ordered by ``start``, with their reasons."""
+    until = np.maximum.accumulate(start + us)
+    after = np.flatnonzero(start[1:] > until[:-1]) + 1
+    begin, end = until[after - 1], start[after]
+    half = 0.5 * (end - begin)
+    with np.errstate(invalid="ignore"):
+        queued = asked[after] <= begin
+    long = np.isin(calls["kind"], _BLOCKING) & (calls["end"] - calls["start"] >= _WAITED_US)
+    blocked, loading = (
+        Coverage(calls["start"][long], calls["end"][long]),
+        Coverage(loads["start"].astype(np.float64), loads["end"].astype(np.float64)),
+    )
+    at_begin = blocked.within(begin, np.minimum(begin + 1.0, end)) > 0
+    fits = [queued, loading.within(begin, end) >= half, at_begin | (blocked.within(begin, end) >= half)]
+    why = np.select(fits, list(WHYS[:3]), WHYS[3])
+    return pd.DataFrame({"start": begin, "us": end - begin, "why": why.astype(object)})
+
+
+def kernels(con: duckdb.DuckDBPyConnection, run: str, steps: float | None) -> pd.DataFrame:
+    """Return the kernels of the run's traces, per step if ``steps`` is known, the longest first.
+
+    The columns are ``kernel, op, operator, problem, kind, calls, us``.
+    """
+    rows = con.execute(
+        f"""select kernel, coalesce(op, '') as op, coalesce(operator, '') as operator, coalesce(problem, '') as problem,
+                   sum(calls)::double as calls, sum(total_us) as us
+            from kernels where run = ? and op not in ('{BEFORE}', '{SEARCH}') group by all
+            order by us desc, kernel, op, problem""",
+        [run],
+    ).df()
+    per = steps if steps and math.isfinite(steps) else 1.0
+    kinds = [
+        part_of(op, kernel, problem)
+        for op, kernel, problem in zip(rows["op"], rows["kernel"], rows["problem"], strict=True)
+    ]
+    kinds = ["convolutions" if x.startswith("convolution ") else x for x in kinds]
+    return rows.assign(kind=kinds, calls=rows["calls"] / per, us=rows["us"] / per)
+
+
+def write(con: duckdb.DuckDBPyConnection, run: str, database: str) -> None:
+    """Write the tables ``kernels``, ``works``, ``gaps`` and ``step`` (its title) into a database that ``con`` has.
+
+    The table ``steps_`` of ``point_table.build`` states the number of steps.
+    """
+    ((steps,),) = con.execute("select steps from steps_").fetchall()
+    step = one_step(con, run)
+    nothing = Step("", _NO_WORKS, _NO_GAPS)
+    made = step or nothing
+    tables = {"kernels": kernels(con, run, steps), "works": made.works, "gaps": made.gaps}
+    tables["step"] = pd.DataFrame({"title": [made.title], "per_step": [bool(steps)]}).astype({"title": "object"})
+    for name, frame in tables.items():
+        con.register("given_", pa.Table.from_pandas(frame, preserve_index=False, schema=_SCHEMAS[name]))
+        con.execute(f"create or replace table {database}.{name} as select * from given_")
+        con.unregister("given_")
+
+
+_TEXT, _REAL = pa.string(), pa.float64()
+_SCHEMAS = {
+    "kernels": pa.schema(
+        {**dict.fromkeys(("kernel", "op", "operator", "problem", "kind"), _TEXT), "calls": _REAL, "us": _REAL}
+    ),
+    "works": pa.schema(
+        {"start": _REAL, "us": _REAL, **dict.fromkeys(("stream", "kind", "kernel", "op", "problem"), _TEXT)}
+    ),
+    "gaps": pa.schema({"start": _REAL, "us": _REAL, "why": _TEXT}),
+    "step": pa.schema({"title": _TEXT, "per_step": pa.bool_()}),
+}
+_NO_WORKS, _NO_GAPS = (_SCHEMAS[x].empty_table().to_pandas() for x in ("works", "gaps"))

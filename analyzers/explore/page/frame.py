@@ -1,0 +1,62 @@
+"""Fill the frame of the page, which the report has, too: one HTML file, whose parts ``assets/explore.js`` fills."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+
+from analyzers.explore import queries
+from logparse.quoting import Html, asset, filled, html_text, json_block
+
+ASSETS = files("analyzers.explore") / "assets"
+_UNITS = {"µs": 1.0, "ms": 1e3}  # The value of each unit in µs.
+_NUMBER_WIDTH, _LABEL_WIDTH = 84, 278
+_TEXT_WIDTH: Mapping[str, int] = {
+    "label": _LABEL_WIDTH,
+    "best": 240,
+    "pick": 200,
+    "action": 118,
+    "finding": 400,
+    "file": 180,
+    "pick_here": 190,
+    "pick_there": 190,
+    "device": 76,
+}
+"""Least widths of the table's columns (px).
+
+Beside the problem's column, a window of 1,440 pixels has room for all columns of a preset, and a window of 1,024 pixels
+for five.
+"""
+
+
+def columns() -> list[dict[str, object]]:
+    """Return the table's columns as the browser needs them.
+
+    ``kind``: text, number, change (a signed number) or time.  ``each``: µs of one unit of a time.
+    """
+    made: list[dict[str, object]] = []
+    for name, title in queries.TABLE.items():
+        heading, _, unit = title.removesuffix(")").partition(" (")
+        text, time = name in queries.TEXTS, unit in _UNITS
+        kind = "text" if text else "time" if time else "change" if name == "change" else "number"
+        width = _TEXT_WIDTH.get(name, 96) if text else _NUMBER_WIDTH + 10 * (name in ("saving_us", "change"))
+        column: dict[str, object] = {"name": name, "title": heading if time else title, "kind": kind, "width": width}
+        made.append({**column, "unit": unit, "each": _UNITS[unit]} if time else column)
+    return made
+
+
+def frame(
+    title: str, store: str, footer: str, data: Mapping[str, object], *, policy: Html, style: Html, scripts: Html
+) -> Html:
+    """Return the HTML of the page.  ``data`` is what ``assets/explore.js`` needs besides the table's columns."""
+    table = {"columns": columns(), "presets": queries.PRESETS, "spared": queries.SPARED, "beside": queries.BESIDE}
+    values = {
+        "policy": policy,
+        "style": style,
+        "scripts": scripts,
+        "title": html_text(title),
+        "store": html_text(store),
+        "footer": html_text(footer),
+        "data": json_block({**table, "rows_at_once": queries.FIRST_ROWS, **data}),
+    }
+    return filled(Html(asset(ASSETS / "page.html.in")), values)
