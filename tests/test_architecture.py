@@ -212,7 +212,7 @@ PLACE = re.compile(r"@([a-z_]+)@")
 
 def test_a_template_is_filled_by_one_function_alone() -> None:
     """Only ``quoting.filled`` reads templates, and each place of each template gets a value."""
-    assert {x.name for x in TEMPLATES} >= {"apply.sh.in", "apply.py.in", "tune_miopen.sh.in", "report.html.in"}
+    assert {x.name for x in TEMPLATES} >= {"apply.sh.in", "apply.py.in", "tune_miopen.sh.in", "page.html.in"}
     literals: dict[Path, set[str]] = {}
     for path in FILES:
         tree = ast.parse(path.read_text(encoding="utf-8"))

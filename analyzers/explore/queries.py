@@ -307,7 +307,7 @@ def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, s
 
 @dataclass(frozen=True)
 class Nearby:
-    """What problems like one problem take at its size: a sentence, and their times (µs)."""
+    """Times of problems like one problem, at its size: a sentence, and each time (µs)."""
 
     told: str
     times_us: Sequence[float]

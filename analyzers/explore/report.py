@@ -71,9 +71,9 @@ class Report:
     total: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Run:
-    """What the report knows of its run, as ``parts.Known`` explains."""
+    """The report's knowledge of its run, as ``parts.Known`` explains."""
 
     verdict: PageVerdict
     run: str

@@ -26,7 +26,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "convolutions": ("#009E73", "#2FBF97"),
     "forward": ("#009E73", "#2FBF97"),
     "dgrad": ("#7A8B00", "#C3D13A"),
-    "wgrad": ("#C2410C", "#FF8A4C"),
+    "wgrad": ("#B23A0A", "#FF8A4C"),
     "attention": ("#6D3FC0", "#B794F4"),
     "normalisation": ("#CC79A7", "#E9A6C9"),
     "element-wise": ("#E69F00", "#F2B632"),
@@ -37,7 +37,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "embedding and indexing": ("#0E7C86", "#4FD1DB"),
     "pooling": ("#2D6A4F", "#95D5B2"),
     "expert routing": ("#D00000", "#FF5C5C"),
-    "communication": ("#D9480F", "#FFA94D"),
+    "communication": ("#F76707", "#FFA94D"),
     "idle": ("#9AA5B1", "#5F6B78"),
     "other": ("#B8BEC6", "#7C8894"),
 }

@@ -2,7 +2,8 @@
 
 Reading 200,000 problems takes more than half a gigabyte for some seconds, which the page's own process must not keep.
 So a child process reads the store, writes what the page needs into a folder and reports each step when it is done.  The
-first step is all that the first view needs.  The analyzers' results come later, at a lower priority than the page.
+first step is all that the first view needs.  For a small store the same process runs the analyzers next.  For a large
+store a second process runs them, at a lower priority than the page.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -37,6 +39,8 @@ _MB, _ROWS_PER_MB = 300, 20_000
 Reading a store of 193,590 problems (649,000 measurements) is as fast with the limit as without.  A limit of 400 MB was
 too small for 4.5 million measurements.
 """
+_SMALL = 100_000
+"""Largest number of measurements for which one process reads the files and runs the analyzers."""
 _TRIES = """
     select hash(problem) as h, source_id, origin, library, solution, raw, algorithm, status, time_us, min_us, max_us,
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family'"""
@@ -75,29 +79,42 @@ def _reports() -> Iterator[TextIO]:
 
 def _steps(job: Job) -> Iterator[tuple[str, str]]:
     try:
-        yield from _judge(job) if job.judge else _read(job)
+        yield from _judge_alone(job) if job.judge else _read(job)
     except (LogparseError, OSError) as error:
         yield FAILED, str(error)
     except Exception as error:  # The exception may be of any kind. Its text is shown on the page.
         yield FAILED, f"{type(error).__name__}: {error}"
 
 
+def _judge_alone(job: Job) -> Iterator[tuple[str, str]]:
+    os.nice(5)
+    yield from _judge(job)
+    yield from _archive(job)
+    yield DONE, ""
+
+
 def _read(job: Job) -> Iterator[tuple[str, str]]:
     """Yield the steps that read the store's files, in the order in which the page needs them."""
     store, folder = open_store(job.url), Path(job.folder)
-    run = store.latest_run(job.run)
     other = beside(job.other, store) if job.other else None
     with _connect(store) as con:
+        ((count,),) = con.execute("select count(*) from measurements").fetchall()
+        run = _most_to_gain(store, count) if job.run is None and other is None else store.latest_run(job.run)
         shown = {"run": run, "runs": store.runs(), "other": other and (other[0].url, other[1])}
         (folder / "run.json").write_text(json.dumps(shown))
         # Compression takes as long as all other steps, so the process that runs the analyzers compresses.
         con.execute("set force_compression = 'uncompressed'")
         _database(con, folder / FIRST, run)
         yield READY, ""
-        os.nice(15)
+    small = count <= _SMALL
+    if small:  # A second process would import everything again, which takes longer than the analysis.
+        yield from _judge(job)
+    os.nice(15)
     with _connect(store) as con:
         con.execute(f"copy ({_TRIES}) to {sql_text(folder / 'tries.parquet')} (format parquet, {_BLOOM})")
     yield TRIES, ""
+    if small:
+        yield from _archive(job)
     yield DONE, ""
 
 
@@ -125,8 +142,45 @@ def write_tables(
     point_table.write_nearby(con, f"{database}.nearby", analysis.nearby if analysis else None)
 
 
+_LIMITS = ("threads = 2", "memory_limit = '400MB'")
+"""Settings of DuckDB while the run to open is chosen."""
+_RUNS = 4
+"""Largest number of runs, the latest ones, among which the page chooses the one to open."""
+
+
+def _most_to_gain(store: Store, count: int) -> str:
+    """Return the run whose picks lose most time against the best known solutions; the latest if none loses any.
+
+    After ``tune`` the latest run is the one with the change applied, in which nothing is left to do.  A store of many
+    measurements (``count``) opens with its latest run, because the choice would take longer than a click.
+    """
+    runs = store.runs()[-_RUNS:]
+    if len(runs) < 2 or count > _SMALL // 10:
+        return store.latest_run(None)
+    from analyzers.evidence.picks import picks_vs_best
+    from analyzers.evidence.runs import tables_to_analyse
+    from analyzers.evidence.tables import Settings
+
+    gains = {}
+    for run in reversed(runs):
+        rows = picks_vs_best(tables_to_analyse(store, run, _LIMITS), Settings())
+        lost = ((rows["pick_us"] - rows["best_us"]) * rows["calls"]).astype("float64")
+        gains[run] = float(lost[(lost > 0) & ~rows["apart"].astype(bool)].sum())
+    return max(gains, key=lambda run: gains[run])
+
+
+_archives: dict[str, Callable[[Path], None]] = {}
+"""Functions that write the recommendation's files of a job, by the job's folder."""
+
+
+def _archive(job: Job) -> Iterator[tuple[str, str]]:
+    """Write the recommendation's files, which the headline does not wait for.  Yield no step."""
+    _archives.pop(job.folder)(Path(job.folder) / FILES)
+    (Path(job.folder) / FIRST).unlink()  # A process that has the file open can still read it.
+    yield from ()
+
+
 def _judge(job: Job) -> Iterator[tuple[str, str]]:
-    os.nice(5)
     from analyzers.compare.diff import STATES
     from analyzers.evidence.tables import Settings
     from analyzers.explore.load.actions import archive, verdict_of
@@ -150,9 +204,7 @@ def _judge(job: Job) -> Iterator[tuple[str, str]]:
         _database(con, folder / JUDGED, run, analysis, others)
     verdict_of(analysis, job.url, time, changed).write(folder / "verdict.json")
     yield VERDICT, ""
-    archive(analysis.recommendation, settings, folder / FILES)
-    (folder / FIRST).unlink()  # A process that has the file open can still read it.
-    yield DONE, ""
+    _archives[job.folder] = partial(archive, analysis.recommendation, settings)
 
 
 def _connect(store: Store) -> duckdb.DuckDBPyConnection:

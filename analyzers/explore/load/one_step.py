@@ -93,7 +93,7 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
 
 
 def _library(problem: str) -> str:
-    """Return the text of a library's problem.  The text of an operator with its inputs is none."""
+    """Return the text of a library's problem, else an empty text, as for an operator with its inputs."""
     return "" if problem.startswith("operator ") else problem
 
 

@@ -1,7 +1,8 @@
 """Start the processes that read a store for the page, and follow them (``child`` is the program that they run).
 
 This module imports next to nothing, so that the first process, which takes longest, starts before this process imports
-the drawing code.  The analyzers run in a second process, because one process for both would take a gigabyte of memory.
+the drawing code.  The analyzers of a large store run in a second process, because one process for both would take a
+gigabyte of memory.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from analyzers.explore.load.job import DONE, FAILED, Job
+from analyzers.explore.load.job import DONE, FAILED, VERDICT, Job
 
 _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
 """Settings of glibc that return freed memory to the system.  They lower the reader's peak memory by a fifth."""
@@ -43,23 +44,28 @@ class StoreReading:
     def steps(self) -> Iterator[tuple[str, str]]:
         """Yield each step as soon as it is done: ``(step, text)``.  Raises EOFError if a process dies."""
         self._followed = True
-        done = yield from self._steps_of_process()
-        if done and not self._closed:
+        done, judged = yield from self._steps_of_process()
+        if done and not judged and not self._closed:
             self._process = _started(replace(self._job, judge=True))
             yield from self._steps_of_process()
 
-    def _steps_of_process(self) -> Generator[tuple[str, str], None, bool]:
-        """Yield the steps of the present process.  Return True if the process did all its work."""
+    def _steps_of_process(self) -> Generator[tuple[str, str], None, tuple[bool, bool]]:
+        """Yield the steps of the present process.
+
+        Return whether the process did all its work, and whether it ran the analyzers.
+        """
+        judged = False
         with self._process as process:
             for line in process.stdout or ():
                 step, text = json.loads(line)
                 if step == DONE:
-                    return True
+                    return True, judged
+                judged |= step == VERDICT
                 yield step, text
                 if step == FAILED:
-                    return False
+                    return False, judged
         if self._closed:
-            return False
+            return False, judged
         raise EOFError
 
     def close(self) -> None:

@@ -25,8 +25,9 @@ from logparse.text import sql_text
 
 DOING = {
     "": "Reading the store",
-    READY: "1 of 3 done: all problems with their best times. Reading every other measurement; then the analyzers",
-    TRIES: "2 of 3 done: all problems and measurements. The analyzers are at work: verdict and findings follow",
+    READY: "All problems are read, with their best times. Every other measurement and the analyzers' verdict follow",
+    TRIES: "All problems and measurements are read. The analyzers' verdict and findings follow",
+    VERDICT: "Writing the files to download",
 }
 _STORED = tuple(x for x in COLUMNS if x != "problem")
 """Columns of a problem's rows.  The rows are found by the hash of the problem's text."""
@@ -141,7 +142,7 @@ class PageData:
                     self.error = text
                     break
                 steps[step]()
-                self._done = DOING.get(step, "")
+                self._done = DOING[VERDICT if self.judged else step]
                 self.version += step == VERDICT
         except EOFError:
             self.error = self.error or "the process that reads the store died (out of memory?)"

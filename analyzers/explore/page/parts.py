@@ -64,7 +64,7 @@ _FRAME: Mapping[str, object] = {
 
 
 class Known(Protocol):
-    """What is known of the shown run, besides its tables.  ``PageData`` explains each attribute."""
+    """Knowledge of the shown run, besides its tables.  ``PageData`` explains each attribute."""
 
     verdict: PageVerdict
     judged: bool
@@ -203,7 +203,7 @@ def problem_card(
 ) -> dict[str, object]:
     """Return ``card`` and ``figure`` of a problem.
 
-    ``kernels`` are those that its calls launch.  ``near`` is what problems like it take.
+    ``kernels``: kernels that its calls launch.  ``near``: times of problems like it.
     """
     pick = row["pick"] if isinstance(row["pick"], str) else None
     figure = solutions(tries, theme_of(theme), pick=pick, nearby_us=near.times_us if near else ())

@@ -78,7 +78,7 @@ def explore(
             if page is not None:
                 threading.Thread(target=webbrowser.open, args=[page.as_uri()], daemon=True).start()
             make_server, application, data = _server(store.url, run, compare, facts, reading)
-            app = application(data, host, port, token).server
+            app = application(data, host, port, token)
             server = make_server(host, port, app, threaded=True, fd=listening.fileno())
             logging.getLogger("werkzeug").setLevel(logging.ERROR)
             say(f"{address}  (Ctrl-C ends it)")

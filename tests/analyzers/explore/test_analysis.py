@@ -11,6 +11,7 @@ from analyzers.evidence.picks import picks_vs_best
 from analyzers.evidence.tables import Settings, Tables
 from analyzers.explore.load.actions import cards
 from analyzers.explore.load.analysis import analyse
+from analyzers.explore.plain_text import capital
 from analyzers.explore.point_table import found
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verb import advise
@@ -36,7 +37,10 @@ def test_the_page_agrees_with_recommend(sampled: Store) -> None:
     result, said = recommend(tables, settings), analyse(sampled)
     by_finding = said.found.drop(columns=["action", "todos"])
     pd.testing.assert_frame_equal(by_finding, found(result.findings).drop(columns=["action", "todos"]))
-    assert set(said.found["action"].dropna()) <= {x.name for x in verdict(result).todo}, "as the list calls it"
+    todo = {x.name: capital(x.title) for x in verdict(result).todo}
+    assert set(said.found["action"].dropna()) <= set(todo.values()), "as the list calls it"
+    names = said.found.dropna(subset="action")["todos"].str.split("|")
+    assert [todo[x[0]] for x in names] == said.found["action"].dropna().tolist()
     assert said.found["action"].notna().any()
     assert sorted(said.lines) == sorted(x.message for x in result.remarks)
     keys = ["problem", "pick"]

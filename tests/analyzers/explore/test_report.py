@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
 import json
 import re
 from pathlib import Path
 
 from analyzers.evidence.tables import Settings
 from analyzers.explore.report import write_report
+from analyzers.explore.selection import VIEWS
 from analyzers.findings import ANALYZERS
 from analyzers.recommend.ranking import recommend
 from analyzers.recommend.verdict import verdict
@@ -17,18 +21,36 @@ from tests.analyzers.example import B, F, W, gemm
 from tests.analyzers.ingested import bench, read
 
 
-def test_every_chart_and_the_table_state_what_they_show_and_of_which_run(store: Store, tmp_path: Path) -> None:
+def test_the_report_states_what_it_shows_and_of_which_run(store: Store, tmp_path: Path) -> None:
     sizes = range(64, 64 + 16 * 20, 16)
     read(store, tmp_path, {"bench.log": "".join(bench(m, 64, 64, count=2) for m in sizes)})
     out = tmp_path / "report.html"
     run = store.latest_run(None)
-    write_report(store, out, top=12)
+    made = write_report(store, out, top=12)
+    assert (made.shown, made.total) == (12, 20)
     text = out.read_text(encoding="utf-8")
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
     data = json.loads(found.group(1)) if found else {}
-    assert list(data["captions"]) == list(data["charts"])
-    assert all(x.endswith(f" Run {run}.") for x in data["captions"].values())
-    assert f'<caption class="hidden">Problems of run {run}, 12 of 20, the most worthwhile first</caption>' in text
+    assert data["note"] == "12 of 20 problems, the most worthwhile first"
+    assert len(data["rows"]["id"]) == 12
+    assert list(data["views"]) == [x for x in VIEWS if x != "compare"], "there is no other run"
+    for view, content in data["views"].items():
+        assert f"Run {run}." in str(content["verdict"]), view
+    assert f'<span class="store">store, run {run}</span>' in text
+
+
+def test_a_report_of_500_problems_has_at_most_3_mb_and_only_scripts_of_its_policy(store: Store, tmp_path: Path) -> None:
+    sizes = range(64, 64 + 16 * 600, 16)
+    read(store, tmp_path, {"bench.log": "".join(bench(m, 64, 64, count=2) for m in sizes)})
+    made = write_report(store, tmp_path / "report.html")
+    assert (made.shown, made.total) == (500, 600)
+    assert len(made.text.data) < 3_000_000
+    policy = html.unescape(re.findall(r"script-src ([^\"]*)", made.text)[0])
+    scripts = re.findall(r"<script>(.*?)</script>", made.text, re.DOTALL)
+    assert len(scripts) == 2
+    for script in scripts:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
 
 
 def test_the_headline_agrees_with_the_list_of_findings() -> None:

@@ -1,0 +1,111 @@
+"""The timeline of one step: which works and gaps it shows, why nothing runs, and how it is drawn."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analyzers.explore import queries
+from analyzers.explore.charts.palette import KINDS, LIGHT, kind_of_work
+from analyzers.explore.charts.timeline import DRAWN, IDLE, NOTHING, timeline
+from analyzers.explore.load import one_step
+from analyzers.explore.load.child import write_tables
+from analyzers.explore.page import components
+from analyzers.explore.selection import Selection
+from logparse.ingest import ingest
+from logparse.store import Store, open_store
+from tests.analyzers.explore.test_cards import texts
+from tests.conftest import SAMPLES
+
+CSS = Path(one_step.__file__).parents[1] / "assets" / "explore.css"
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    made = open_store(tmp_path_factory.mktemp("traced") / "store", create=True)
+    ingest([str(SAMPLES / "traces" / "job.trace.json")], made, run="job", jobs=1)
+    return made
+
+
+def test_a_step_is_works_and_gaps_that_fill_it(traced: Store) -> None:
+    with traced.connect() as con:
+        step = one_step.one_step(con, "job")
+    assert step is not None
+    assert step.works["start"].min() == 0
+    whole = float((step.works["start"] + step.works["us"]).max())
+    covered = sorted(zip(step.works["start"], step.works["start"] + step.works["us"], strict=True))
+    busy, until = 0.0, 0.0
+    for start, end in covered:
+        busy += max(0.0, end - max(start, until))
+        until = max(until, end)
+    assert busy + step.gaps["us"].sum() == pytest.approx(whole)
+    assert set(step.gaps["why"]) <= set(one_step.WHYS)
+    assert set(map(kind_of_work, step.works["kind"])) - {"other"}, "kinds of work are known"
+
+
+def test_the_reason_of_a_gap_is_the_first_that_fits() -> None:
+    import numpy as np
+
+    start, us = np.array([0.0, 100.0, 300.0, 600.0, 1000.0]), np.full(5, 50.0)
+    asked = np.array([-1.0, 20.0, 260.0, 550.0, 990.0])  # the second work was launched before the first gap began
+    kinds = [one_step.CALL_KINDS.index(x) for x in ("device", "launch")]
+    calls = {"kind": np.array(kinds), "start": np.array([150.0, 990.0]), "end": np.array([290.0, 991.0])}
+    loads = {"start": np.array([360.0]), "end": np.array([590.0])}
+    gaps = one_step._gaps(start, us, asked, calls, loads)
+    assert gaps["why"].tolist() == ["queued", "synchronisation", "data loading", "host"]
+    assert gaps["us"].tolist() == [50.0, 150.0, 250.0, 350.0]
+
+
+def test_kernels_are_summed_by_time_and_lead_to_their_problems(traced: Store) -> None:
+    with traced.connect() as con:
+        con.execute("attach ':memory:' as out_")
+        write_tables(con, "out_", "job", None, None)
+        con.execute("use out_")
+        rows = queries.kernels(con, 100)
+        total, per_step = queries.kernels_us(con)
+        stored = con.execute("select sum(total_us) from memory.kernels").fetchall()[0][0]
+        steps = con.execute("select steps from memory.steps_").fetchall()[0][0] or 1.0
+        of_one = queries.kernels(con, 100, con.execute("select problem from points limit 1").fetchall()[0][0])
+    assert [x.us for x in rows] == sorted((x.us for x in rows), reverse=True)
+    assert total * steps == pytest.approx(stored)
+    assert per_step == (steps > 1)
+    known = [x for x in rows if x.id]
+    assert known
+    assert {x.id for x in of_one} == {of_one[0].id}
+    shown = components.kernels(rows, total, "a step", Selection(view="timeline"))
+    assert "Kernels of a step" in texts(shown)
+    assert f"problem={known[0].id}" in repr(shown), "a kernel leads to its problem"
+
+
+def test_many_works_are_joined_and_the_open_problem_is_marked() -> None:
+    count = 4 * DRAWN
+    works = pd.DataFrame({"start": [2.0 * i for i in range(count)], "us": 1.0, "stream": "stream 7", "kind": "GEMM",
+                          "kernel": "k", "op": "mm", "problem": "p", "id": "i"})  # fmt: skip
+    gaps = pd.DataFrame({"start": [1.0], "us": [1.0], "why": ["host"]})
+    figure = timeline(works, gaps, "Step 1", LIGHT)
+    bars, idle = figure.data
+    assert len(bars["x"]) <= DRAWN
+    assert bars["marker"]["color"] == KINDS["GEMM"][0]
+    assert set(idle["y"]) == {IDLE}
+    marked = timeline(works[:10].assign(problem=["p"] * 5 + ["q"] * 5), gaps, "Step 1", LIGHT, problem="p")
+    assert sorted(set(marked.data[0]["marker"]["opacity"])) == [0.15, 1.0]
+    empty = timeline(works[:0], gaps[:0], "", LIGHT)
+    assert empty.layout["annotations"][0]["text"] == NOTHING
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["light", "dark"])
+def test_each_kind_of_work_has_one_colour_of_its_own(place: int) -> None:
+    """The page's style has the colours of the charts, and no two kinds look alike."""
+    sheets = re.findall(r":root[^{]*\{( --k-[^}]*)\}", CSS.read_text(encoding="utf-8"))
+    stated = dict(re.findall(r"--k-([\w-]+): (#\w+);", sheets[place]))
+    assert stated == {name.replace(" ", "-"): colours[place] for name, colours in KINDS.items()}
+    alike = [{"convolutions", "forward"}]  # a bar has either all convolutions or their directions
+    names = list(KINDS)
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            first, second = (bytes.fromhex(KINDS[x][place][1:]) for x in (one, other))
+            apart = sum((x - y) ** 2 for x, y in zip(first, second, strict=True)) ** 0.5
+            assert apart > 25 or {one, other} in alike, (one, other, apart)
