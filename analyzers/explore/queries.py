@@ -21,9 +21,8 @@ More points could not be distinguished, and the browser would take longer than 3
 """
 ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls last, id"
 """Default order of the page's table."""
-MOVED = (
-    f"abs(coalesce(calls, 1) * (other_us - here_us)) desc nulls last, coalesce(moved = 'changed', false) desc, {ORDER}"
-)
+_REPICKED = "coalesce(moved = 'other pick', false) desc"
+MOVED = f"abs(coalesce(calls, 1) * (other_us - here_us)) desc nulls last, {_REPICKED}, {ORDER}"
 """Order when two runs are compared: the change of a problem's time × its calls, largest first; then changed picks."""
 
 FIRST_ROWS = 100

@@ -33,12 +33,17 @@ _NONE = "–"  # Value of a facet for problems that have no value.
 _MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no file"}
 
 
+_DIRECTIONS = {"F": "forward", "B": "dgrad", "W": "wgrad"}
+
+
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
     """Return a value of a facet as shown to people.  A solution is shortened unless ``whole``."""
     if not value.strip("?"):
         return "unknown"
     if value == _NONE:
         return _MEANING_NONE.get(facet, value)
+    if facet == "direction":
+        return f"{value} ({_DIRECTIONS[value]})" if value in _DIRECTIONS else value
     return value if whole or facet != "solver" else solution_name(value)
 
 

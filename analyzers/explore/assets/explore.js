@@ -136,12 +136,18 @@
     link.tabIndex = here ? 0 : -1;
     if (here) link.setAttribute('aria-current', 'page'); else link.removeAttribute('aria-current');
   });
+  // Of the cards one is reached by Tab, with its buttons; the arrow keys lead to the others.
+  const cards = (chosen = document.querySelector('.cards li')) => document.querySelectorAll('.cards li').forEach((card) => {
+    for (const x of card.querySelectorAll('a, button')) x.tabIndex = card === chosen ? 0 : -1;
+  });
+  document.addEventListener('focusin', (event) => { const card = event.target.closest('.cards li'); if (card) cards(card); });
   const surround = (made) => {
     for (const id of ['verdict', 'tabs', 'chips', 'intro', 'answer', 'after', 'runs']) fill($(id), made[id]);
     children($('facets'), made.filters.length, group).forEach((x, i) => showGroup(x, made.filters[i]));
     put($('content'), 'className', made.content);
     put($('doing'), 'textContent', made.doing);
     views();
+    cards();
     page.empty = new Set(made.empty || []);
     page.names = made.names || page.names;
     if (made.finished) page.finished.add(runs()); else page.finished.delete(runs());
@@ -601,6 +607,10 @@
     else if (typing) return;
     else if (event.target.matches('#tabs a') && ['ArrowLeft', 'ArrowRight'].includes(event.key)) {
       event.target[event.key === 'ArrowLeft' ? 'previousElementSibling' : 'nextElementSibling']?.focus();
+    }
+    else if (event.target.matches('.cards .whole') && ['ArrowLeft', 'ArrowRight'].includes(event.key)) {
+      const all = [...document.querySelectorAll('.cards .whole')];
+      all[all.indexOf(event.target) + (event.key === 'ArrowLeft' ? -1 : 1)]?.focus();
     }
     else if (event.key === '/') $('search').focus();
     else if (shown?.contains(event.target) && ['ArrowDown', 'ArrowUp'].includes(event.key)) step(event.key === 'ArrowDown' ? 1 : -1);

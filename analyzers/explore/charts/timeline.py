@@ -28,7 +28,7 @@ WHY: dict[str, tuple[str, str]] = {
 }
 """Reasons of idle time: in the legend, and as a sentence."""
 _LOOKS = {"queued": ".", "data loading": "x", "synchronisation": "|", "host": "/"}
-_AROUND = 210
+_AROUND = 180
 """Height (px) of axis, legend and margins."""
 HOVER = "<b>%{text}</b><br>%{customdata[1]}at %{base:,.4~r} ms for %{customdata[2]}<br>%{customdata[3]}<extra></extra>"
 

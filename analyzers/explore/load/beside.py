@@ -56,7 +56,8 @@ def keep(found: Diff, folder: Path) -> Path:
     path = folder / "others.parquet"
     rows = """
         select problem, if(ratio is null, null, a_us) as here_us, if(ratio is null, null, b_us) as other_us,
-               state as moved, pick_a as pick_here, pick_b as pick_there
+               case when state = 'changed' then 'other pick' when state = 'unknown' and pick_a = pick_b then 'same pick'
+                    else state end as moved, pick_a as pick_here, pick_b as pick_there
         from compared where ratio is not null or (pick_a is not null and pick_b is not null)"""
     found.con.execute(f"copy ({rows}) to {sql_text(path)} (format parquet)")
     return path

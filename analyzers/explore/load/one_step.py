@@ -120,11 +120,22 @@ def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[A
 def _window(
     works: dict[str, npt.NDArray[Any]], asked: Floats, units: dict[str, npt.NDArray[Any]]
 ) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return which works to show, and the title of the step."""
-    at = np.where(np.isnan(asked), works["start"], asked)
+    """Return which works to show, and the title of the step.
+
+    A step on the device begins with the first work that the host launched in it, and ends where the next step begins.
+    The device may still do work of the step before, which is shown, too.  Work whose launch is unknown may have been
+    launched before the trace, so it tells where a step begins only if no launch is known.
+    """
+    start = works["start"]
+    at = start if np.isnan(asked).all() else asked
     lengths = units["end"] - units["start"]
+    begins = []
+    for left, right in zip(units["start"].tolist(), units["end"].tolist(), strict=True):
+        launched = start[(at >= left) & (at < right)]
+        begins.append(float(launched.min()) if len(launched) else math.nan)
+    ends = [*begins[1:], float((start + works["us"]).max())]
     for i in np.argsort(np.abs(lengths - np.median(lengths)), kind="stable").tolist() if len(lengths) else ():
-        chosen: npt.NDArray[np.bool_] = (at >= units["start"][i]) & (at < units["end"][i])
+        chosen: npt.NDArray[np.bool_] = (start >= begins[i]) & (start < ends[i])
         if chosen.any():
             return chosen, f"Step {i + 1} of {len(lengths)} of one trace, the one of median duration"
     every = np.ones(len(at), dtype=bool)

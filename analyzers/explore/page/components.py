@@ -228,7 +228,7 @@ def no_such_run(name: str, known: Sequence[str], chosen: Selection) -> list[obje
     latest = list(reversed(known))
     links = [_run(x, replace(chosen.cleared(), run=x, compare=""), False) for x in latest]
     return [
-        html.strong(f"This store has no run {printable(name)}"),
+        html.strong(f"This store has no run “{printable(name)}”"),
         html.p("Its runs, the latest first:"),
         html.ul(links),
     ]
@@ -370,10 +370,10 @@ def _card(action: Card, number: int, download: str, chosen: Selection) -> html.E
             ),
             html.p(worth, class_="saves"),
             *([html.p([html.b(printable(action.gain)), f" · {sure}"])] if action.saves != "unknown" else []),
-            html.p(f"Changes {printable(action.changes)}"),
+            html.p(printable(action.changes)),
             *([html.p(detail, class_="faint", title=detail)] if detail and detail not in action.changes else []),
-            html.div([html.pre(html.code(text, id=name)), copy], class_="type") if text else None,
-            html.p([html.link(leads, where.url(), class_="leads"), *([" · ", get] if get else [])]),
+            html.div([html.pre(html.code(text, id=name), tabindex="-1"), copy], class_="type") if text else None,
+            html.p([html.span(leads, class_="leads"), *([" · ", get] if get else [])]),
         ]
     )
 

@@ -157,8 +157,8 @@ def ready(page: Page) -> None:
     page.wait_for_selector(", ".join(drawn))
     page.wait_for_selector("#verdict strong")
     page.wait_for_selector("#verdict .bone", state="detached")
-    page.wait_for_selector("#table tbody tr")  # rows that are still being fetched count, too
-    page.wait_for_selector("#table-note:not(:empty)")
+    page.wait_for_selector("#table tbody tr", state="attached")
+    page.wait_for_selector("#table-note:not(:empty)", state="attached")
     page.wait_for_function(f"!({ASKING})")
 
 
@@ -678,6 +678,14 @@ def test_the_table_is_at_most_ten_tabs_away(seen: Visit, demo: Served) -> None:
             page.keyboard.press("Tab")
             passed.append(page.evaluate("document.activeElement.outerHTML.slice(0, 40)"))
             assert len(passed) <= 10, "\n".join(passed)
+    show(page, demo.url)
+    page.focus(".cards .whole >> nth=0")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.activeElement === document.querySelectorAll('.cards .whole')[1]")
+    assert page.locator(".cards [tabindex='0']").count() <= 3, "of the cards one is reached by Tab"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**todo=*")
+    show(page, f"{demo.url}?view=compare")
     page.focus("#tabs a.here")
     page.keyboard.press("ArrowLeft")
     assert page.evaluate("document.activeElement.textContent") == "Backward weights"

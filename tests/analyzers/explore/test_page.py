@@ -200,7 +200,7 @@ def test_runs_of_one_store_are_chosen_and_compared_in_the_page(two_runs: Store) 
         assert "Choose a run to compare with" in shown("?view=compare")["answer"]
         assert pages.of(from_url("?run=nosuch&compare=<img>")) is first, "what a link names and is not there"
         unknown = part(client, "surroundings", search="?run=nosuch")
-        assert "This store has no run nosuch" in str(unknown["verdict"])
+        assert "This store has no run “nosuch”" in str(unknown["verdict"])
         assert "?view=overview&run=before" in str(unknown["verdict"]), "the way out"
         assert (unknown["answer"], unknown["filters"]) == ([], [])
         itself = pages.of(from_url("?run=before&compare=before"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -47,8 +48,6 @@ def test_a_step_is_works_and_gaps_that_fill_it(traced: Store) -> None:
 
 
 def test_the_reason_of_a_gap_is_the_first_that_fits() -> None:
-    import numpy as np
-
     start, us = np.array([0.0, 100.0, 300.0, 600.0, 1000.0]), np.full(5, 50.0)
     asked = np.array([-1.0, 20.0, 260.0, 550.0, 990.0])  # the second work was launched before the first gap began
     kinds = [one_step.CALL_KINDS.index(x) for x in ("device", "launch")]
@@ -109,3 +108,16 @@ def test_each_kind_of_work_has_one_colour_of_its_own(place: int) -> None:
             first, second = (bytes.fromhex(KINDS[x][place][1:]) for x in (one, other))
             apart = sum((x - y) ** 2 for x, y in zip(first, second, strict=True)) ** 0.5
             assert apart > 25 or {one, other} in alike, (one, other, apart)
+
+
+def test_a_step_begins_with_its_first_launched_work_however_late_the_device_is() -> None:
+    """The host launches step after step while the device still does work from before the trace."""
+    works = {"start": np.array([0.0, 10.0, 100.0, 110.0, 200.0, 210.0]), "us": np.full(6, 5.0)}
+    asked = np.array([np.nan, np.nan, 1.0, 2.0, 21.0, 22.0])
+    units = {"start": np.array([0.0, 20.0]), "end": np.array([19.0, 39.0])}
+    chosen, title = one_step._window(works, asked, units)
+    assert works["start"][chosen].tolist() == [100.0, 110.0]
+    assert title.startswith("Step 1 of 2 ")
+    chosen, title = one_step._window(works, asked, {"start": np.array([]), "end": np.array([])})
+    assert chosen.all()
+    assert "marks no steps" in title
