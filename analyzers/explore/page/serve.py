@@ -20,7 +20,7 @@ from analyzers.explore.page.address import LOOPBACK, leading_to, tunnel
 from logparse.errors import LogparseError
 
 if TYPE_CHECKING:
-    from analyzers.explore.page.data import PageData
+    from analyzers.explore.page.data import Pages
 
 
 @contextmanager
@@ -62,6 +62,7 @@ def explore(
     listening = _listening(host, port)
     # Reading starts now, while this process still imports the other modules that it needs.
     reading = StoreReading(url, run, compare, facts)
+    pages: Pages | None = None
     try:
         from analyzers.explore.load.beside import beside
         from logparse.store import open_store
@@ -77,8 +78,8 @@ def explore(
             # The browser starts while this process imports modules. Its first request waits in the socket.
             if page is not None:
                 threading.Thread(target=webbrowser.open, args=[page.as_uri()], daemon=True).start()
-            make_server, application, data = _server(store.url, run, compare, facts, reading)
-            app = application(data, host, port, token)
+            make_server, application, pages = _server(store.url, run, compare, facts, reading)
+            app = application(pages, host, port, token)
             server = make_server(host, port, app, threaded=True, fd=listening.fileno())
             logging.getLogger("werkzeug").setLevel(logging.ERROR)
             say(f"{address}  (Ctrl-C ends it)")
@@ -91,6 +92,8 @@ def explore(
     except KeyboardInterrupt:
         pass
     finally:
+        if pages is not None:
+            pages.close()
         reading.close()
         listening.close()
 
@@ -120,14 +123,14 @@ def _listening(host: str, port: int) -> socket.socket:
 
 def _server(
     url: str, run: str | None, other: str | None, target: Mapping[str, str], reading: StoreReading
-) -> tuple[Callable[..., Any], Callable[..., Any], PageData]:
-    from analyzers.explore.page.data import PageData
+) -> tuple[Callable[..., Any], Callable[..., Any], Pages]:
+    from analyzers.explore.page.data import PageData, Pages
 
-    data = PageData(url, run, other, target, reading)
+    pages = Pages(PageData(url, run, other, target, reading))
     try:
         from werkzeug.serving import make_server
 
         from analyzers.explore.page.app import application
     except ImportError as error:
         raise LogparseError(f"the page needs Flask ({error}): pip install 'logparse[explore]'") from None
-    return make_server, application, data
+    return make_server, application, pages

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analyzers.explore.queries import COMPARED
-from logparse.store import Store
+from logparse.ingest import ingest
+from logparse.store import Store, open_store
 from tests.analyzers.explore.conftest import PLANTED, reading_here
-from tests.conftest import NIGHTLY
+from tests.conftest import NIGHTLY, SAMPLES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, FloatRect, Locator, Page, Request, ViewportSize
@@ -126,17 +127,18 @@ def _serve(store: Store, other: str | None = None) -> Iterator[Served]:
     from werkzeug.serving import make_server
 
     from analyzers.explore.page.app import application
-    from analyzers.explore.page.data import PageData
+    from analyzers.explore.page.data import PageData, Pages
 
     data = PageData(store.url, other=other)
-    server = make_server("127.0.0.1", 0, application(data), threaded=True)
+    pages = Pages(data)
+    server = make_server("127.0.0.1", 0, application(pages), threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield Served(f"http://127.0.0.1:{server.port}/", data)
     server.shutdown()
     thread.join()
     server.server_close()
-    data.close()
+    pages.close()
 
 
 @pytest.fixture(scope="module")
@@ -515,6 +517,58 @@ def test_two_stores_are_compared_and_markup_of_a_log_is_text(seen: Visit, both: 
     page.wait_for_function("document.querySelector('#table-note').textContent.startsWith('2 problems')")
     page.wait_for_url("**other_us=*")
     assert page.locator("img[src=x], #page a[href^=http]").count() == 0
+    seen.clean()
+
+
+@pytest.fixture(scope="module")
+def traced(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Serve a store with a trace, and a job's log before and after other solutions were picked."""
+    folder = tmp_path_factory.mktemp("traced")
+    store = open_store(folder / "store", create=True)
+    log = (SAMPLES / "hipblaslt" / "hipblaslt_rank0_4242.log").read_text(encoding="utf-8")
+    (folder / "before.log").write_text(log, encoding="utf-8")
+    (folder / "after.log").write_text(log.replace("index 91033", "index 91077"), encoding="utf-8")
+    for run in ("before", "after"):
+        ingest([str(folder / f"{run}.log")], store, run=run, jobs=1)
+    ingest([str(SAMPLES / "traces" / "job.trace.json")], store, run="job", jobs=1)
+    with reading_here():
+        yield from _serve(store)
+
+
+def test_a_step_leads_to_its_kernels_and_two_runs_to_changed_picks(seen: Visit, traced: Served) -> None:
+    page = seen.page
+    show(page, traced.url + "?run=job&view=timeline")
+    page.wait_for_selector("#chart .barlayer .point")
+    assert "nothing runs" in (page.text_content("#chart .yaxislayer-above") or "")
+    assert page.locator("#after .kernels tbody tr").count() > 3
+    page.click("#after .kernels tbody a >> nth=0")
+    page.wait_for_selector("#problem >> text=Its kernels")
+    page.wait_for_selector("#after .kernels tr.here")
+    page.click("#problem >> text=Close")
+    show(page, traced.url + "?run=job")
+    whole = page.inner_text(".time")
+    page.click("aside .entry >> nth=0")
+    page.wait_for_function("x => document.querySelector('.time')?.textContent.trim() !== x", arg=whole.strip())
+    assert page.inner_text(".time").startswith("Selected problems: "), "a filter moves the bar"
+
+    show(page, traced.url + "?run=after&view=compare&compare=before")
+    page.wait_for_selector("#answer >> text=1 problem with another pick")
+    first = [
+        page.inner_text(f"#table tbody tr:nth-child(1) [data-column={x}]") for x in ("moved", "pick_here", "pick_there")
+    ]
+    assert first == ["other pick", "hipblaslt:91077", "hipblaslt:91033"]
+    heads = page.locator("#table thead th").all_inner_texts()
+    assert {"Pick, after", "Pick, before"} < {x.strip() for x in heads}
+    empty = page.evaluate(
+        """() => [...document.querySelectorAll('#table thead th')].map((x) => x.dataset.name).filter((name) =>
+            [...document.querySelectorAll(`#table tbody [data-column=${name}]`)].every((x) => !x.textContent))"""
+    )
+    assert empty == [], "no column is empty"
+    show(page, traced.url + "?run=nosuch")
+    assert "This store has no run “nosuch”" in page.inner_text("#verdict")
+    page.click("#verdict a:has-text('job')")
+    page.wait_for_url("**run=job*")
+    page.wait_for_selector(".time")
     seen.clean()
 
 

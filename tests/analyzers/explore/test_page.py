@@ -16,6 +16,7 @@ pytest.importorskip("flask", reason="the extra `explore` is not installed")
 from flask.testing import FlaskClient
 
 from analyzers.explore.load.beside import beside, compared, keep
+from analyzers.explore.load.child import _most_to_gain
 from analyzers.explore.page.address import tunnel
 from analyzers.explore.page.app import application
 from analyzers.explore.page.data import PageData, Pages
@@ -28,6 +29,7 @@ from analyzers.explore.selection import Selection, from_url
 from analyzers.explore.views import clicked
 from logparse.errors import LogparseError, StoreError
 from logparse.ingest import record
+from logparse.model import Call, Fact, Measurement, solution_from_text
 from logparse.store import Store, open_store
 from tests.analyzers.example import B, F, W
 from tests.analyzers.explore.conftest import measured, part, reading_here
@@ -311,3 +313,20 @@ def test_what_other_sites_load_from_the_page_is_refused(
     client: FlaskClient, headers: dict[str, str], status: int
 ) -> None:
     assert client.get("/", headers=headers).status_code == status
+
+
+def test_the_page_opens_the_run_with_the_most_to_gain(tmp_path: Path) -> None:
+    """After a change the latest run has nothing left to do, and the run before it has."""
+    store = open_store(tmp_path / "store", create=True)
+    for run, pick in (("before", "Default"), ("after", "miopen:A")):
+        rows = [Call(problem=W, category="bench", count=9, solution=solution_from_text(pick), pid=1)]
+        record(store, [*rows, Fact("arch", "gfx942"), Fact("cu_count", "304")], run=run, name=run, format="table")
+    times = [
+        Measurement(problem=W, solution=solution_from_text(x), origin="table", time_us=us)
+        for x, us in (("Default", 50.0), ("miopen:A", 20.0))
+    ]
+    facts = [Fact("arch", "gfx942"), Fact("cu_count", "304")]
+    record(store, [*times, *facts], run="before", name="times.csv", format="table")
+    assert store.latest_run(None) == "after"
+    assert _most_to_gain(store, 2) == "before"
+    assert _most_to_gain(store, 10**6) == "after", "a large store opens with its latest run"
