@@ -18,6 +18,7 @@ import argparse
 import gzip
 import json
 import logging
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -155,6 +156,7 @@ logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromium: str) -> None:
     """Take one picture per view: the part of the page above the table."""
+    os.environ["LOGPARSE_STORE"] = store  # so that the lines to type do not name the temporary folder
     data = PageData(store)
     server = make_server("127.0.0.1", 0, application(data), threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -165,9 +167,9 @@ def pictures(store: str, views: Mapping[str, tuple[str, str]], out: Path, chromi
                 page = browser.new_page(viewport={"width": 1120, "height": 870}, color_scheme=theme)  # type: ignore[arg-type]
                 page.set_default_timeout(180_000)
                 page.goto(f"http://127.0.0.1:{server.port}/{query}")
-                page.wait_for_selector("#verdict strong:not(:has-text('Reading'))")
+                page.wait_for_selector("#verdict .bone", state="detached")
                 page.wait_for_selector(".cards" if "overview" in query else "#charts .chart:visible .main-svg")
-                page.wait_for_selector("#table .ag-row:has-text('s')")
+                page.wait_for_selector("#table tbody tr:has-text('s')")
                 page.evaluate("document.querySelector('.store').textContent = ''")  # it shows a temporary folder's name
                 page.wait_for_timeout(2_500)
                 path = out / f"{name}.png"
