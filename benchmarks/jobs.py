@@ -107,7 +107,7 @@ _SMOKE = {
 }
 FASTER = frozenset({"verified", "faster, not as promised"})
 NOT_FASTER = frozenset({"took effect, not faster", "had no effect"})
-_WALL = re.compile(r"of the wall time of an? \w+ (.*)")
+_WALL = re.compile(r"wall time of an? \w+: (.*)")
 """Pattern of the line of ``verify`` that states the unit's wall time before and after."""
 VERDICTS = (*FASTER, *NOT_FASTER, "another workload", "time unknown")
 

@@ -26,7 +26,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="From math-library logs and tuning files of GPU jobs to one table, findings and override files.",
+    help="Read the math-library logs, traces and tuning files of GPU jobs, find slow library calls, and write override "
+    "files: files by which a library runs another solution (kernel) than the pick of its heuristic.",
     epilog="A first session: `logparse ingest hipblaslt_*.log *.fdb.txt tunableop_*.csv`, then `logparse recommend`.",
 )
 verb = partial(opt.verb, app)
@@ -64,13 +65,18 @@ def program(
 
 @verb("logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv", opt.Wide)
 def ingest(
-    paths: Annotated[list[str], argument("Files, folders, globs, URLs; `-` for standard input.")],
+    paths: Annotated[list[str], argument("Files, folders, glob patterns or URLs; `-` reads standard input.")],
     store: opt.Store = None,
     run: opt.Label = None,
-    format: Annotated[str | None, option("Format. [default: recognised]")] = None,
-    jobs: Annotated[int, option("Files at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
+    format: Annotated[
+        str | None,
+        option("Format of the files (`logparse formats` lists them). [default: recognised from the content]"),
+    ] = None,
+    jobs: Annotated[int, option("Number of files to read at once. [default: one per core]", "--jobs", "-j", min=0)] = 0,
     engine: opt.Engine = "local",
-    pid: Annotated[str | None, option("Process of lines that state none, or `none`. [default: of the name]")] = None,
+    pid: Annotated[
+        str | None, option("Process number for lines that state no process, or `none`. [default: from the file's name]")
+    ] = None,
 ) -> Answer:
     """Read logs and tuning files into the store."""
     from logparse.executors import open_executor
@@ -84,26 +90,41 @@ def ingest(
 
 @verb("logparse capture --dir logs -- torchrun --nproc-per-node 8 train.py", passes_on=True)
 def capture(
-    command: Annotated[opt.Words, argument("The job, after `--`.")] = None,
-    masks: Annotated[str, option("hipBLASLt log categories: numbers and names.")] = "32,64",
-    folder: Annotated[Path | None, opt.path("New folder for the logs. [default: one of its own]", "--dir")] = None,
+    command: Annotated[opt.Words, argument("Command that runs the job, after `--`.")] = None,
+    masks: Annotated[
+        str, option("hipBLASLt log categories, as numbers or names: 32 or bench, 64 or profile.")
+    ] = "32,64",
+    folder: Annotated[
+        Path | None, opt.path("New folder for the logs. [default: a new folder, which is printed]", "--dir")
+    ] = None,
     store: opt.Store = None,
     run: opt.Label = None,
-    markers: Annotated[bool, option("roctx ranges by hipBLASLt.", "--markers")] = False,
-    tunableop: Annotated[bool, option("Record the keys that TunableOp has no tuned row for.")] = True,
+    markers: Annotated[
+        bool, option("Let hipBLASLt mark its calls as roctx ranges, for rocprofv3.", "--markers")
+    ] = False,
+    tunableop: Annotated[
+        bool, option("Let TunableOp record the matrix products for which it has no tuned row.")
+    ] = True,
     trace: Annotated[
-        str, option("Units of work (steps, requests) per window that PyTorch's profiler traces, or 2s. 0: no trace.")
+        str,
+        option(
+            "Trace this many units of work (steps, requests) at a time with torch.profiler, or a time: 2s. 0: no trace."
+        ),
     ] = "0",
-    unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
-    print_only: Annotated[bool, option("Only print the exports and what they mean.", "--print")] = False,
+    unit: Annotated[
+        str, option("Function whose calls are the units of work: package.module:Class.method. [default: found]")
+    ] = "",
+    print_only: Annotated[
+        bool, option("Run nothing. Print the environment variables as shell exports, with their meaning.", "--print")
+    ] = False,
 ) -> Answer:
-    """Run a job with its libraries' logs switched on, then ingest them; the exit code is the job's."""
+    """Run a job with the logs of its libraries switched on, and ingest the logs; the exit code is the job's."""
     from logparse.capture.plan import exports, plan, trace_of
     from logparse.capture.run import capture as captured
     from logparse.ingest.render import answer
 
     if not command and not print_only:
-        raise typer.BadParameter("a command after `--`, or --print", param_hint="COMMAND")
+        raise typer.BadParameter("give the job's command after `--`, or --print", param_hint="COMMAND")
     off = () if tunableop else ("tunableop",)
     settings = plan(command or [], folder, masks, markers=markers, leave_out=off, trace=trace_of(trace, unit))
     if print_only:
@@ -120,11 +141,11 @@ def capture(
 @verb("logparse run --with overrides -- python train.py", passes_on=True)
 def run(
     command: opt.Job,
-    overrides: Annotated[Path, opt.path("Folder that `recommend` wrote.", "--with")] = Path("overrides"),
+    overrides: Annotated[Path, opt.path("Folder that `logparse recommend` wrote.", "--with")] = Path("overrides"),
 ) -> Answer:
-    """Run a job with the recommended files and settings, and nothing else changed; the exit code is the job's.
+    """Run a job with the files and settings that `recommend` wrote; the exit code is the job's.
 
-    125: the job ended well, and without what was to be applied.
+    Exit code 125: the job succeeded, but the files or settings were not applied.
     """
     from logparse.capture import with_overrides
 
@@ -136,15 +157,24 @@ def run(
 @verb("logparse tune --budget 10m -- python train.py", passes_on=True)
 def tune(
     command: opt.Job,
-    budget: Annotated[str, option("Seconds of replay at most: 90s, 10m.")] = "10m",
-    trace: Annotated[str, option("Units of work (steps, requests) per traced window, or a time: 2s.")] = "2",
-    unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
-    out: Annotated[Path, opt.path("Folder for the override files and apply.py.")] = Path("overrides"),
-    pairs: Annotated[int, option("Timed pairs of runs, old and new, at most; fewer where they decide.", min=3)] = 4,
-    before_each: Annotated[str, option("Shell command before every start of the job: removes what it wrote.")] = "",
+    budget: Annotated[str, option("Measure for at most this long: 90s, 10m.")] = "10m",
+    trace: Annotated[str, option("Trace this many units of work (steps, requests) at a time, or a time: 2s.")] = "2",
+    unit: Annotated[
+        str, option("Function whose calls are the units of work: package.module:Class.method. [default: found]")
+    ] = "",
+    out: Annotated[Path, opt.path("Folder to write the override files and apply.py to.")] = Path("overrides"),
+    pairs: Annotated[
+        int,
+        option(
+            "Time at most this many pairs of runs, with and without the changes; stop once the result is clear.", min=3
+        ),
+    ] = 4,
+    before_each: Annotated[
+        str, option("Shell command to run before each start of the job, such as one that removes its checkpoints.")
+    ] = "",
     store: opt.Store = None,
 ) -> Answer:
-    """Capture a job, replay, recommend, run it again with the files and settings, and verify."""
+    """Find what makes a job faster and prove it: capture, replay, recommend, run the job again, verify."""
     from analyzers.replay.replay import seconds
     from analyzers.tune import verb
     from logparse.capture.plan import trace_of
@@ -159,13 +189,23 @@ def tune(
 
 @verb("logparse try channels_last tf32 -- python train.py", opt.Table, passes_on=True, name="try")
 def try_(
-    words: Annotated[list[str], argument("Actions, `--`, and the job.", metavar="ACTION… -- COMMAND…")],
-    budget: Annotated[str, option("Seconds of trials in each start of the job at most: 90s, 10m.")] = "60s",
-    unit: Annotated[str, option("The callable whose calls are units of work: package.module:Class.method.")] = "",
-    rows: Annotated[opt.Words, option("TunableOp files for the action tunableop_rows.")] = None,
-    before_each: Annotated[str, option("Shell command before every start of the job: removes what it wrote.")] = "",
+    words: Annotated[
+        list[str],
+        argument(
+            "Actions (settings or changes of the program), `--`, and the command that runs the job.",
+            metavar="ACTION… -- COMMAND…",
+        ),
+    ],
+    budget: Annotated[str, option("Try for at most this long in each start of the job: 90s, 10m.")] = "60s",
+    unit: Annotated[
+        str, option("Function whose calls are the units of work: package.module:Class.method. [default: found]")
+    ] = "",
+    rows: Annotated[opt.Words, option("TunableOp results CSV for the action tunableop_rows.")] = None,
+    before_each: Annotated[
+        str, option("Shell command to run before each start of the job, such as one that removes its checkpoints.")
+    ] = "",
 ) -> Answer:
-    """Try actions in a running job: switched on and off between its steps, timed there, and taken back."""
+    """Try settings in a running job: switch each on and off between steps, time it, and undo it."""
     import os
 
     from analyzers.replay.replay import seconds
@@ -183,22 +223,34 @@ def recommend(
     store: opt.Store = None,
     run: opt.Run = None,
     target: opt.Target = None,
-    out: Annotated[Path, opt.path("Folder for the override files, one folder per target in it.")] = Path("overrides"),
+    out: Annotated[Path, opt.path("Folder for the override files, with one folder per target.")] = Path("overrides"),
     n: opt.Count = None,
-    min_gain: Annotated[str, option("Propose nothing that gains less of a problem's own time.")] = "3%",
-    min_saving: Annotated[float, option("Leave out findings that save less (µs per run).", min=0.0)] = 0.0,
-    own: Annotated[opt.Words, option("Override files that the job reads now: their other rows are kept.")] = None,
-    confirmed: Annotated[bool, option("Write only overrides that a replay confirmed.", "--confirmed")] = False,
-    max_rows: Annotated[int | None, option("Rows of an override file at most, the most valuable first.", min=1)] = None,
-    ladder: Annotated[int | None, option("hipBLASLt rows for the multiples of N between sizes, too.", min=1)] = None,
-    steps: Annotated[int | None, option("Steps that the logs are of. [default: as the traces mark]", min=1)] = None,
-    gpus: Annotated[int, option("GPUs of a target process: so many TunableOp files.", min=1)] = 1,
-    same_build: Annotated[bool, option("Logs and times are of one library build and arch.", "--same-build")] = False,
+    min_gain: Annotated[str, option("Propose no change that saves less than this share of a problem's time.")] = "3%",
+    min_saving: Annotated[float, option("Leave out findings that save less than this (µs per run).", min=0.0)] = 0.0,
+    own: Annotated[
+        opt.Words, option("Override files that the job reads now. The new files keep their other rows.")
+    ] = None,
+    confirmed: Annotated[bool, option("Write only overrides that `logparse replay` confirmed.", "--confirmed")] = False,
+    max_rows: Annotated[
+        int | None, option("Write at most this many rows per override file, the most valuable first.", min=1)
+    ] = None,
+    ladder: Annotated[
+        int | None, option("Also write hipBLASLt rows for sizes between the measured ones, at multiples of N.", min=1)
+    ] = None,
+    steps: Annotated[
+        int | None, option("Number of training steps in the logs. [default: counted in the traces]", min=1)
+    ] = None,
+    gpus: Annotated[int, option("GPUs that one process sees; one TunableOp file is written per GPU.", min=1)] = 1,
+    same_build: Annotated[
+        bool, option("Assume that logs and times come from the same library build and GPU arch.", "--same-build")
+    ] = False,
     records: opt.Records = None,
-    explain: Annotated[str | None, option("All about one thing to do: its number or name.")] = None,
-    verbose: Annotated[bool, option("The report: all that was found and is written.", "-v", "--verbose")] = False,
+    explain: Annotated[str | None, option("Print all about one thing to do: its number or name.")] = None,
+    verbose: Annotated[
+        bool, option("Print the whole report: every finding and every file.", "-v", "--verbose")
+    ] = False,
 ) -> Answer:
-    """Rank what is worth changing, and write the override files."""
+    """Rank what to change in a job by the time it saves, and write the override files."""
     from analyzers.evidence.tables import Settings
     from analyzers.recommend import verb
 
@@ -226,27 +278,53 @@ def recommend(
 def replay(
     store: opt.Store = None,
     run: opt.Run = None,
-    backend: Annotated[str, choice("torch, cublaslt …", of=BACKENDS, several=True, own=True)] = "torch",
-    device: Annotated[str | None, option("0,1 or cpu. [default: every GPU]")] = None,
+    backend: Annotated[
+        str, choice("Libraries to measure, such as torch,cublaslt.", of=BACKENDS, several=True, own=True)
+    ] = "torch",
+    device: Annotated[str | None, option("GPU numbers, such as 0,1, or cpu. [default: every GPU]")] = None,
     engine: opt.Engine = "local",
-    kind: Annotated[str | None, choice("gemm or conv.", of=("gemm", "conv"))] = None,
+    kind: Annotated[str | None, choice("Measure only gemm or only conv (convolutions).", of=("gemm", "conv"))] = None,
     direction: Annotated[
-        str | None, choice("forward, dgrad or wgrad (F, B, W).", of=(*opt.PASSES, "F", "B", "W"))
+        str | None,
+        choice(
+            "Measure only one pass of convolutions: forward, dgrad or wgrad (F, B, W).", of=(*opt.PASSES, "F", "B", "W")
+        ),
     ] = None,
-    top: Annotated[int | None, option("Only the N most valuable problems.", min=1)] = None,
-    ladder: Annotated[int | None, option("Time, too, what `recommend --ladder N` needs.", min=1)] = None,
-    budget: Annotated[str | None, option("Stop after this long: 90s, 10m, 1.5h.")] = None,
-    silence: Annotated[str, option("Kill a worker that reports nothing for this long.")] = "60s",
-    workspace: Annotated[int | None, option("Workspace in bytes. [default: the log's, else PyTorch's]", min=0)] = None,
-    resume: Annotated[bool, option("Skip what this machine has measured.", "--resume/--again")] = True,
-    exhaustive: Annotated[bool, option("Enumerate, not only the heuristic's list.", "--exhaustive")] = False,
-    propose: Annotated[str, choice("Which solutions to try.", of=("all", "neighbours"))] = "all",
+    top: Annotated[int | None, option("Measure only the N problems that may save the most time.", min=1)] = None,
+    ladder: Annotated[int | None, option("Also time what `logparse recommend --ladder N` needs.", min=1)] = None,
+    budget: Annotated[str | None, option("Stop after this time: 90s, 10m, 1.5h.")] = None,
+    silence: Annotated[str, option("Kill a measuring process that reports nothing for this time.")] = "60s",
+    workspace: Annotated[
+        int | None, option("Workspace per call in bytes. [default: as logged, else PyTorch's]", min=0)
+    ] = None,
+    resume: Annotated[
+        bool, option("Skip, or repeat, what this machine has measured before.", "--resume/--again")
+    ] = True,
+    exhaustive: Annotated[
+        bool, option("Try every solution of the library, not only those that its heuristic lists.", "--exhaustive")
+    ] = False,
+    propose: Annotated[
+        str,
+        choice(
+            "Which solutions to try: all, or neighbours (solutions that won similar problems).",
+            of=("all", "neighbours"),
+        ),
+    ] = "all",
     records: opt.Records = None,
-    hot: Annotated[bool, option("Leave operands in the last-level cache.", "--hot")] = False,
-    only: Annotated[str | None, choice("actions: no search. races: nothing else.", of=("actions", "races"))] = None,
-    dry_run: Annotated[bool, option("Print the plan and stop.", "--dry-run")] = False,
+    hot: Annotated[
+        bool,
+        option("Measure with operands in the last-level cache. Without it, each call reads them from memory.", "--hot"),
+    ] = False,
+    only: Annotated[
+        str | None,
+        choice(
+            "actions: time only settings and changes of the program. races: only search for faster solutions.",
+            of=("actions", "races"),
+        ),
+    ] = None,
+    dry_run: Annotated[bool, option("Print what would be measured, and measure nothing.", "--dry-run")] = False,
 ) -> Answer:
-    """Measure the problems on this machine's GPUs, the most valuable first."""
+    """Time a run's problems with other solutions on this machine's GPUs, the most valuable first."""
     from analyzers.replay import replay as measuring
     from analyzers.replay import verb as measure
     from analyzers.replay.results import Method
@@ -283,11 +361,11 @@ def replay(
 def top(
     store: opt.Store = None,
     run: opt.Run = None,
-    by: Annotated[str, choice("calls, or time.", of=("calls", "time"))] = "calls",
+    by: Annotated[str, choice("Rank by calls, or by time.", of=("calls", "time"))] = "calls",
     kind: opt.Kind = None,
-    n: Annotated[int, option("Number of problems.", "-n", min=1)] = ROWS,
+    n: Annotated[int, option("Number of problems to list.", "-n", min=1)] = ROWS,
 ) -> Answer:
-    """Rank the distinct problems of a run by calls or time."""
+    """List the problems of a run (GEMMs and convolutions with their sizes), most calls or time first."""
     from analyzers.job.double_counts import remarks_of
     from logparse import lookup
 
@@ -303,10 +381,12 @@ def top(
 
 @verb("logparse show '256-28-28-3x3-256-56-56-64-1x1-2x2-1x1-0-NCHW-FP16-W_g32'", opt.Table)
 def show(
-    text: Annotated[str, argument("A bench, Trace or profile line, MIOpenDriver command, find-db key …")],
+    text: Annotated[
+        str, argument("Line of a log (bench, Trace, profile), MIOpenDriver command, find-db key, or a problem's name.")
+    ],
     store: opt.Store = None,
 ) -> Answer:
-    """Show all that every format knows of the problem in a pasted line."""
+    """Show all calls and times of one problem, named by a pasted log line."""
     from logparse import lookup
 
     held = opened(store)
@@ -319,11 +399,11 @@ def show(
 def sql(
     query: Annotated[str, argument('One SELECT over the views (see `logparse sql "describe calls"`).')],
     store: opt.Store = None,
-    run: Annotated[str | None, option("Limit the views to one run.")] = None,
-    timeout: Annotated[float, option("Seconds until the query is stopped.", min=0.1)] = 60.0,
-    max_rows: Annotated[int, option("Refuse larger results.", min=1)] = 1_000_000,
+    run: Annotated[str | None, option("Query only this run.")] = None,
+    timeout: Annotated[float, option("Stop the query after this many seconds.", min=0.1)] = 60.0,
+    max_rows: Annotated[int, option("Fail if the result has more rows.", min=1)] = 1_000_000,
 ) -> Answer:
-    """Run read-only SQL over the store's views."""
+    """Run a read-only SQL query over the store."""
     from logparse.sql import query as run_query
 
     held = opened(store)
@@ -334,7 +414,7 @@ def sql(
 
 @verb("logparse status", opt.Table)
 def status(store: opt.Store = None) -> Answer:
-    """Show what the store holds, and what is missing."""
+    """List the runs and formats of the store, and what the logs lack."""
     held = opened(store)
     from analyzers.findings.completeness import missing
     from logparse import lookup
@@ -346,7 +426,7 @@ def status(store: opt.Store = None) -> Answer:
 
 @verb("logparse formats", opt.Table)
 def formats() -> Answer:
-    """List what can be read and written."""
+    """List the file formats that logparse reads and writes."""
     from logparse.libraries import FORMATS
     from logparse.libraries.override_formats import WRITERS
 
@@ -356,7 +436,9 @@ def formats() -> Answer:
 
 
 @verb("logparse forget run-before-upgrade")
-def forget(name: Annotated[str, argument("A run label, or a path or its end.")], store: opt.Store = None) -> Answer:
+def forget(
+    name: Annotated[str, argument("Label of a run, or path of a file or the end of it.")], store: opt.Store = None
+) -> Answer:
     """Remove a run or a file from the store."""
     return Answer([f"forgot {path}" for path in opened(store).forget(name)])
 
@@ -364,9 +446,11 @@ def forget(name: Annotated[str, argument("A run label, or a path or its end.")],
 @verb("logparse compact --store s3://bucket/store")
 def compact(
     store: opt.Store = None,
-    now: Annotated[bool, option("Remove the old files at once: nothing else reads the store.", "--now")] = False,
+    now: Annotated[
+        bool, option("Remove the old files at once. Use it only while nothing else reads the store.", "--now")
+    ] = False,
 ) -> Answer:
-    """Merge the store's many small files into a few large ones; the old ones go an hour later."""
+    """Merge the small files of a store into a few large ones; the old files are removed an hour later."""
     from logparse.store import compaction
 
     before, after = compaction.compact(opened(store), unread=now)
@@ -375,7 +459,7 @@ def compact(
 
 @verb("logparse check --store s3://bucket/store")
 def check(store: opt.Store = None) -> Answer:
-    """Read all that the store holds, and name damaged and missing files; exit code 3 when there are some."""
+    """Check every file of the store, and name damaged and missing ones; exit code 3 if there are any."""
     held = opened(store)
     if damage := held.damage():
         return Answer(damage, code=CHECK_FAILED)
@@ -387,10 +471,10 @@ def lint(
     files: opt.Files,
     against: opt.Against = None,
     target: opt.Target = None,
-    as_format: Annotated[str | None, choice("Its format. [default: recognised]", "--as", of=OVERRIDES)] = None,
-    rows: Annotated[bool, option("One row per row of the file, with its verdicts.", "--rows")] = False,
+    as_format: Annotated[str | None, choice("Format of the files. [default: recognised]", "--as", of=OVERRIDES)] = None,
+    rows: Annotated[bool, option("Print each row of the file with its verdicts.", "--rows")] = False,
 ) -> Answer:
-    """Check per row whether the library will read, match and honour it; exit code 3 on errors, 1 for another file."""
+    """Check whether the library will use each row of override files; exit code 3 on errors, 1 for an unknown file."""
     from analyzers.overrides.lint import answer, lint_files
 
     if against is None:
@@ -409,18 +493,22 @@ def lint(
 @verb("logparse coverage tunableop_results0.csv --against logparse-store", opt.Table)
 def coverage(
     files: opt.Files,
-    against: Annotated[str | None, option("The workload, as of `lint`. [default: the store]")] = None,
+    against: Annotated[
+        str | None, option("Run whose calls are looked up, as in `lint`. [default: the store's latest]")
+    ] = None,
     target: opt.Target = None,
     store: opt.Store = None,
     run: opt.Run = None,
 ) -> Answer:
-    """Replay a run's calls against override files: what they cover, and which rows can never hit."""
+    """Look up a run's calls in override files: what the files cover, and which rows no call can hit."""
     from analyzers.evidence.runs import read_at, tables_to_check
     from analyzers.overrides.coverage import answer
     from analyzers.overrides.lint import lint_files
 
     if against and run:
-        raise UsageError("--against names the run, as STORE#RUN; --run is one of --store")
+        raise UsageError(
+            "--against and --run both name a run: give one of them (--against STORE#RUN names a run of a store)"
+        )
     with Stages("coverage", len(files) + 2) as stages:
         stages("reading the run")
         tables = read_at(against, store, tables_to_check) if against else tables_to_check(opened(store), run)
@@ -431,12 +519,14 @@ def coverage(
 
 @verb("logparse bisect tuned_fmoe.csv --check './gsm8k.sh --at-least 0.85'")
 def bisect(
-    table: Annotated[Path, argument("Override file; it stays as it is.")],
-    check: Annotated[str, option("Shell command: exit code 0 is good, 125 skip, else bad.")],
-    timeout: Annotated[float | None, option("Seconds until a run is ended and is bad.", min=0.1)] = None,
-    out: Annotated[Path | None, opt.path("Write the file without the rows that were found.")] = None,
+    table: Annotated[Path, argument("Override file to search. It is not changed.")],
+    check: Annotated[str, option("Shell command that runs the job. Exit code 0: good. 125: skip. Any other: bad.")],
+    timeout: Annotated[float | None, option("Stop a run after this many seconds, and take it as bad.", min=0.1)] = None,
+    out: Annotated[
+        Path | None, opt.path("Write the override file to this path without the rows that were found.")
+    ] = None,
 ) -> Answer:
-    """Find the rows of an override file that make a job fail: run a check with parts of them."""
+    """Find the rows of an override file that make a job fail, by running a check with some of the rows."""
     from analyzers.overrides import bisect as bisecting
 
     return bisecting.answer(table, check, timeout, out, partial(typer.echo, err=True, nl=False))
@@ -446,13 +536,15 @@ def bisect(
 def verify(
     before: opt.RunName,
     after: opt.RunName,
-    files: Annotated[opt.Words, argument("Override files, unless --action is given.")] = None,
-    action: Annotated[opt.Words, option("An action that AFTER has applied: judge the whole job by it.")] = None,
+    files: Annotated[opt.Words, argument("Override files that AFTER ran with. Not with --action.")] = None,
+    action: Annotated[
+        opt.Words, option("Action (setting or change of the program) that AFTER ran with: compare the whole jobs.")
+    ] = None,
     fail_on: opt.FailOn = "3%",
     store: opt.Store = None,
-    verbose: Annotated[bool, option("Every problem, and every row that hit nothing.", "-v", "--verbose")] = False,
+    verbose: Annotated[bool, option("Print every problem, and every row that no call hit.", "-v", "--verbose")] = False,
 ) -> Answer:
-    """Check that overrides took effect and what they gained against the promise; exit code 3 when not."""
+    """Check that overrides took effect, and compare the gain with the promise; exit code 3 if not."""
     from analyzers.compare import actions
     from analyzers.compare import verify as overrides
     from analyzers.evidence.runs import remarks_on_words, tables_at
@@ -462,7 +554,9 @@ def verify(
         proof = actions.verify_actions(tables_at(before, store), tables_at(after, store), action)
         return replace(actions.answer(proof), errors=remarks)
     if not files:
-        raise UsageError("verify needs override files, or --action NAME; `logparse diff` compares two runs without")
+        raise UsageError(
+            "verify needs override files or --action NAME; to compare two runs without them, use `logparse diff`"
+        )
     with Stages("verify", overrides.STAGES) as stages:
         found = overrides.verify_at(before, after, files, store, share, stages)
     return replace(overrides.answer(found, verbose), errors=remarks)
@@ -473,12 +567,14 @@ def diff(
     a: opt.RunName,
     b: opt.RunName,
     fail_on: opt.FailOn = "3%",
-    floor: Annotated[float, option("Changes of a call by at most this many µs count as the same.", min=0.0)] = 0.0,
-    overrides: Annotated[opt.Words, option("Old override files, for an upgrade plan.")] = None,
+    floor: Annotated[float, option("Take a change of at most this many µs per call as no change.", min=0.0)] = 0.0,
+    overrides: Annotated[
+        opt.Words, option("Override files of the old library build: list the rows to measure again.")
+    ] = None,
     store: opt.Store = None,
     n: opt.Count = None,
 ) -> Answer:
-    """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 when something got slower."""
+    """Compare two runs: slower, faster, new and gone problems, changed picks; exit code 3 if any is slower."""
     from analyzers.compare import render
     from analyzers.evidence.runs import remarks_on_words
 
@@ -490,7 +586,7 @@ def diff(
 
 @verb("logparse merge tunableop_results?.csv --gpus 8 --out merged")
 def merge(files: opt.Files, out: opt.Out = Path("merged"), gpus: opt.Gpus = 1) -> Answer:
-    """Merge override files of one format, device and build: the fastest (without times the first) of each key."""
+    """Merge override files of one format, device and build: the fastest row of each key, the first without times."""
     from analyzers.overrides import merge as merging
     from analyzers.overrides.write import written
 
@@ -501,13 +597,18 @@ def merge(files: opt.Files, out: opt.Out = Path("merged"), gpus: opt.Gpus = 1) -
 @verb("logparse convert tunableop_results0.csv --to hipblaslt --out tuning")
 def convert(
     files: opt.Files,
-    to: Annotated[str, choice("tunableop, hipblaslt, aiter or rocblas.", of=TARGETS)],
+    to: Annotated[str, choice("Format to write: tunableop, hipblaslt, aiter or rocblas.", of=TARGETS)],
     target: opt.Target = None,
-    same_build: Annotated[bool, option("Vouch for a device or build that no file states.", "--same-build")] = False,
+    same_build: Annotated[
+        bool,
+        option(
+            "Assume that the files come from the target's device and build, if they do not state it.", "--same-build"
+        ),
+    ] = False,
     gpus: opt.Gpus = 1,
     out: opt.Out = Path("converted"),
 ) -> Answer:
-    """Write tuned GEMMs of one library's file as another's, where both count solutions alike."""
+    """Write the tuned GEMMs of one override file as another format, if both number solutions alike."""
     from analyzers.overrides import convert as converting
     from analyzers.overrides.write import written
 
@@ -517,23 +618,32 @@ def convert(
 
 @verb("logparse export --as bench --kind gemm -n 50 --out problems")
 def export(
-    tables: Annotated[opt.Words, argument("Tables of aiter, or for candidates any override files.")] = None,
-    as_: Annotated[str | None, choice("bench, driver, untuned, bundle or candidates.", "--as", of=EXPORTS)] = None,
-    portable: Annotated[bool, option("One table of these without indices of a library's build.", "--portable")] = False,
+    tables: Annotated[
+        opt.Words, argument("Tables of aiter (with --portable), or any override files (with --as candidates).")
+    ] = None,
+    as_: Annotated[
+        str | None, choice("What to write: bench, driver, untuned, bundle or candidates.", "--as", of=EXPORTS)
+    ] = None,
+    portable: Annotated[
+        bool,
+        option("Write the tables of aiter as one, without rows that only one library build understands.", "--portable"),
+    ] = False,
     store: opt.Store = None,
     run: opt.Run = None,
     kind: opt.Kind = None,
-    n: Annotated[int | None, option("Only the most called.", "-n", min=1)] = None,
-    sql: Annotated[str | None, option("A SELECT with a column problem (and calls) instead.")] = None,
+    n: Annotated[int | None, option("Write only the N problems with the most calls.", "-n", min=1)] = None,
+    sql: Annotated[
+        str | None, option("Choose the problems by a SELECT with a column problem, and optionally calls.")
+    ] = None,
     target: opt.Target = None,
     out: opt.Out = Path("problems"),
 ) -> Answer:
-    """Write problems as input for the libraries' own tools, or an aiter table for other builds of its libraries."""
+    """Write problems as input for the libraries' own tuning tools, or an aiter table for other builds."""
     from analyzers.overrides import export as exporting
     from analyzers.overrides.write import Made, written
 
     if portable == bool(as_) or (portable and not tables) or (tables and as_ not in (None, "candidates")):
-        raise UsageError("either --as (only candidates takes files), or --portable and tables of aiter")
+        raise UsageError("give --as NAME (files only with --as candidates), or --portable with tables of aiter")
     if tables and portable:
         from analyzers.evidence.runs import tables_to_check
         from analyzers.overrides import portable as moving
@@ -562,11 +672,13 @@ def explore(
     run: opt.Run = None,
     compare: opt.Compare = None,
     target: opt.Target = None,
-    host: Annotated[str, option("Interface; others than 127.0.0.1 show the store to the network.")] = "127.0.0.1",
-    port: Annotated[int, option("0: any free one.", min=0, max=65535)] = 8050,
-    browser: Annotated[bool, option("Open a browser.", "--browser/--no-browser")] = True,
+    host: Annotated[
+        str, option("Address to listen on. Any other than 127.0.0.1 shows the store to the network.")
+    ] = "127.0.0.1",
+    port: Annotated[int, option("Port to listen on. 0: any free port.", min=0, max=65535)] = 8050,
+    browser: Annotated[bool, option("Open the page in a browser.", "--browser/--no-browser")] = True,
 ) -> Answer:
-    """Look at a run in the browser: from where the time goes to this row, this override."""
+    """Show a run in the browser: where the time goes, what to change, every problem and its solutions."""
     from analyzers.explore.page.serve import explore as serve
 
     with ExitStack() as shown:
@@ -586,10 +698,10 @@ def report(
     store: opt.Store = None,
     run: opt.Run = None,
     compare: opt.Compare = None,
-    out: Annotated[Path, opt.path("The HTML file.", "--out", "-o")] = Path("report.html"),
-    top: Annotated[int, option("Problems to show.", "-n", min=1)] = 500,
+    out: Annotated[Path, opt.path("HTML file to write.", "--out", "-o")] = Path("report.html"),
+    top: Annotated[int, option("Number of problems to show.", "-n", min=1)] = 500,
 ) -> Answer:
-    """Write one HTML file with the same charts, which opens offline."""
+    """Write the charts and tables of `explore` to one HTML file, which needs no network."""
     from analyzers.explore.report import STAGES as REPORT_STAGES
     from analyzers.explore.report import write_report
 

@@ -128,4 +128,4 @@ def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str
     if rate <= most:
         return ""
     name = "/".join(x.name for x in alike) if alike else "any device"
-    return f"{time_us:g} µs are {rate:,.0f} Tflop/s: {name} does less than {most:,.0f} in any precision"
+    return f"{time_us:g} µs would be {rate:,.0f} Tflop/s, but {name} does less than {most:,.0f} in any precision"

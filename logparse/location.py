@@ -80,7 +80,7 @@ def split_url(url: str) -> tuple[str, str, str]:
     """
     match = _URL.match(url)
     if match is None:
-        raise InputError(f"{url!r} is not a URL")
+        raise InputError(f"{url!r} is not a valid URL")
     place, path = f"{match['scheme']}://{match['place']}", match["path"]
     return place, unquote(path), match["query"] or ""
 
@@ -114,12 +114,14 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
             full.encode()
         except UnicodeEncodeError:
             raise InputError(
-                f"{full}: a path must be UTF-8: rename it, or set PYTHONUTF8=1 in a locale without"
+                f"{full}: a path must be UTF-8; rename it, or set PYTHONUTF8=1 if the locale is not UTF-8"
             ) from None
         return pafs.LocalFileSystem(), full
     user, at, _ = place.partition("://")[2].rpartition("@")
     if at and ":" in user:
-        raise InputError(f"{place.partition('://')[0]}://…@…: a URL must not hold a password; use the environment")
+        raise InputError(
+            f"{place.partition('://')[0]}://…@…: a URL must not contain a password; pass it in the environment"
+        )
     if place.startswith(("gs://", "gcs://")) and "retry_limit_seconds=" not in query:
         query += f"{'&' if query else '?'}retry_limit_seconds={_GS_SECONDS}"
     try:
@@ -127,7 +129,10 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
     except (pa.ArrowException, OSError) as error:
         why = _first_line(error)
         if why.startswith("Unrecognized filesystem"):
-            why = "only s3://, gs://, hdfs:// and file:// are read; fetch it first, or pipe it to `logparse ingest -`"
+            why = (
+                "logparse reads only s3://, gs://, hdfs:// and file:// URLs; download the file first, or pipe it "
+                "to `logparse ingest -`"
+            )
         raise InputError(f"{url}: {why}") from error
     return filesystem, inner.rstrip("/")
 

@@ -248,7 +248,7 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
     with store.reading(sql, run) as con:
         ((kernels,),) = con.execute(sql).fetchall()
     ask = command_line(store.url, "sql", "from kernels order by total_us desc")
-    instead = f"it holds {kernels} kernels of a profiler: `{ask}`"
+    instead = f"it holds {kernels} kernels of a profiler, which `{ask}` lists"
     status = f"`{command_line(store.url, 'status')}` lists what runs hold"
     return f"run {run} holds no {what} that a job called or that was measured ({instead if kernels else status})"
 
@@ -494,8 +494,8 @@ def problems_in(text: str) -> list[Problem]:
         found = {problem.text: problem for problem in _named(text)}
     if not found:
         raise InputError(
-            f"no problem in {text[:60]!r}: paste a bench, Trace or profile line, a MIOpenDriver command, a find-db key "
-            "or row, a TunableOp row, or the name of a problem of this store as tables show it"
+            f"{text[:60]!r} names no problem; paste a bench, Trace or profile line, a MIOpenDriver command, a "
+            "find-db key or row, a TunableOp row, or a problem's name as the tables show it"
         )
     return list(found.values())
 
@@ -539,12 +539,12 @@ def hints(store: Store) -> list[str]:
         return [store.empty]
     count, out = store.unmerged, list[str]()
     if count > MANY_FILES:
-        out.append(f"the store has {count:,} small files: `logparse compact` merges them")
+        out.append(f"the store has {count:,} small files, which slow it down; `logparse compact` merges them")
     if left_out := store.left_out():
         first = shortened([store.unreadable()[0]], _WIDTH)[0]
         out.append(
-            f"{counted(left_out, 'row')} of an earlier version left out, whose problems cannot be read, such as "
-            f"{printable(first)}: ingested again, their lines are rejects with a reason"
+            f"{counted(left_out, 'row')} of an earlier version are left out, because their problems cannot be "
+            f"read, such as {printable(first)}; if ingested again, their lines become rejects with a reason"
         )
     return out
 

@@ -51,11 +51,12 @@ def query(
             waits(ends - time.monotonic())
         if not receiver.poll(0):
             raise QueryError(
-                f"the query took longer than {timeout_s:g} s and was stopped; narrow it (logparse sql: or --timeout)"
+                f"the query took longer than {timeout_s:g} s and was stopped; narrow it, or allow more time "
+                "(logparse sql --timeout)"
             )
         kind, payload = receiver.recv()
     except (EOFError, ConnectionResetError):
-        raise QueryError("the query's process died (out of memory?)") from None
+        raise QueryError("the process that ran the query died (out of memory?)") from None
     finally:
         child.kill()
         child.join()
@@ -63,7 +64,7 @@ def query(
     if kind == "error":
         message = str(payload)
         if message.startswith("Catalog Error: Table with name"):  # DuckDB's guess names tables that are no views
-            message = f"{message.partition(chr(10))[0]} There is {', '.join(VIEWS)}."
+            message = f"{message.partition(chr(10))[0]} The views are {', '.join(VIEWS)}."
         raise QueryError(message)
     with pa.ipc.open_stream(payload) as reader:
         return reader.read_all()
@@ -87,7 +88,9 @@ def _child(sender: Connection, store_url: str, sql: str, run: str | None, max_ro
             for batch in reader:
                 rows += batch.num_rows
                 if rows > max_rows:
-                    raise QueryError(f"more than {max_rows:,} rows; add a LIMIT (logparse sql: or --max-rows)")
+                    raise QueryError(
+                        f"more than {max_rows:,} rows; add a LIMIT, or allow more rows (logparse sql --max-rows)"
+                    )
                 batches.append(batch)
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, reader.schema) as writer:

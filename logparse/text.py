@@ -42,7 +42,7 @@ def one_of(option: str, value: str, names: Iterable[str]) -> str:
     """Return ``value`` if it is one of ``names``.  Raises UsageError, which lists the names, if it is not."""
     known = tuple(dict.fromkeys(names))
     if value not in known:
-        raise UsageError(f"{option} {value}: one of {', '.join(known)}")
+        raise UsageError(f"{option} {value}: must be one of {', '.join(known)}")
     return value
 
 

@@ -280,7 +280,7 @@ def test_the_five_commands_work_as_they_are_printed(tmp_path: Path) -> None:
     *_, recommended, _, verified = out.stdout.split("=====\n")
     assert recommended.startswith("recommend: search MIOpen for 7 problems: ≈ 344 → 24.9 ms a run")
     assert "measured" in recommended, "evidence is kept where the terminal is 100 columns wide"
-    assert verified.startswith("verify: took effect: 4 applied of the files")
+    assert verified.startswith("verify: took effect: 4 applied (problems with a row)")
 
 
 def test_the_first_page_is_short_and_narrow() -> None:

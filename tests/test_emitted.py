@@ -195,7 +195,7 @@ def test_no_file_takes_the_place_of_one_that_is_read(tmp_path: Path) -> None:
     own.write_bytes(Path(CSV).read_bytes())
     linked = tmp_path / "linked"
     linked.symlink_to(tmp_path)
-    with pytest.raises(InputError, match=r"tunableop_results0\.csv is one of the files that are read"):
+    with pytest.raises(InputError, match=r"tunableop_results0\.csv is also an input file"):
         written(merge([CSV, str(own)], gpus=2), [], linked, [CSV, str(own)])
     assert own.read_bytes() == Path(CSV).read_bytes()
     assert not (tmp_path / "tunableop_results1.csv").exists()

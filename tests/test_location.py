@@ -166,7 +166,7 @@ def test_globs_mean_what_they_mean_on_a_disk(s3: Any, options: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("url", "expected"),
     [
-        ("s3://logs/nothing*.log{}", "matches nothing"),
+        ("s3://logs/nothing*.log{}", "no file matches it"),
         ("s3://no-such-bucket/x.log{}", "no-such-bucket"),
         ("s3://logs/x.log{}&colour=red", "colour"),
         ("ftp://logs/x.log", "ftp"),
@@ -268,7 +268,7 @@ def test_without_boto3_a_look_comes_before_the_write(
     [
         ("s3://no-such-bucket/store{}", "no-such-bucket"),
         ("s3://logs/store?endpoint_override=127.0.0.1:1&scheme=http", "127.0.0.1:1"),
-        ("s3://logs/empty{}", "ingest something first"),
+        ("s3://logs/empty{}", "ingest a log first"),
     ],
 )
 def test_a_store_out_of_reach_is_reported(s3: Any, options: str, url: str, expected: str) -> None:
@@ -354,9 +354,11 @@ def test_errors_of_a_disk_are_not_taken_for_its_lack_of_links(tmp_path: Path) ->
 
 
 def test_what_is_no_url() -> None:
-    with pytest.raises(InputError, match="not a URL"):
+    with pytest.raises(InputError, match="not a valid URL"):
         split_url("://x")
-    with pytest.raises(InputError, match=r"^http://a/b\.log: only s3://, gs://, hdfs:// and file:// are read"):
+    with pytest.raises(
+        InputError, match=r"^http://a/b\.log: logparse reads only s3://, gs://, hdfs:// and file:// URLs"
+    ):
         resolve("http://a/b.log")
 
 

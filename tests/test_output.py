@@ -186,10 +186,12 @@ def test_what_is_lost_with_merged_and_joint_parts_has_a_remedy_that_works(tmp_pa
     part = next((tmp_path / "s" / "calls").rglob("*.parquet"))
     part.write_bytes(b"PAR1")
     (line,) = open_store(store.url).damage()
-    assert "into a new store, or `logparse forget PART`" in line
+    assert "into a new store, or run `logparse forget PART`" in line
     part.unlink()
     (line,) = (left := open_store(store.url)).damage()
-    assert "missing; lost: rows of files that a compaction merged: ingest all files into a new store, or" in line
+    assert (
+        "missing; lost: rows of files that a compaction merged; remedy: ingest all files into a new store, or" in line
+    )
     with pytest.raises(StoreError, match="into a new store"):
         left.calls()
     assert len(left.measurements())
@@ -225,7 +227,7 @@ def test_tables_fit_and_break_no_number(
 
 def test_what_a_table_names_as_remedy_is_an_option_of_the_verb(tmp_path: Path) -> None:
     words = ["ingest", str(LOG), "--store", str(tmp_path)]
-    assert "foreign (--wide shows every column)" in run(*words, columns=80).stdout
+    assert "foreign (--wide shows all columns)" in run(*words, columns=80).stdout
     assert "foreign" in run(*words, "--wide", columns=80).stdout.splitlines()[0]
 
 
@@ -388,29 +390,29 @@ new_typer = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("top", "--kind", "foo"), "--kind foo: one of gemm, grouped, conv"),
+        (("top", "--kind", "foo"), "--kind foo: must be one of gemm, grouped, conv"),
         pytest.param(("top", "-n", "-3"), "greater than or equal to 1", marks=new_typer),
-        (("replay", "--backend", "torch,nosuch"), "--backend nosuch: one of torch, cublaslt"),
+        (("replay", "--backend", "torch,nosuch"), "--backend nosuch: must be one of torch, cublaslt"),
         (("diff", "a", "b", "--fail-on", "x"), "give a share such as 3%"),
         pytest.param(("diff", "a", "b", "--floor", "-1"), "greater than or equal to 0", marks=new_typer),
-        (("capture", "--print", "--masks", "nosuch"), "'nosuch' is no category; there is 1 error"),
-        (("ingest", LOG, "--engine", "spark"), "--engine spark: one of local, ray"),
+        (("capture", "--print", "--masks", "nosuch"), "'nosuch' is not a log category; the categories are 1 error"),
+        (("ingest", LOG, "--engine", "spark"), "--engine spark: must be local, ray"),
         (("recommend", "--target", "nosuch=1"), "names are arch"),
-        (("recommend", "--target", "cu_count=abc"), "cu_count is a number of compute units"),
+        (("recommend", "--target", "cu_count=abc"), "cu_count must be a number of compute units"),
         pytest.param(("recommend", "--min-saving", "nan"), "greater than or equal to 0", marks=new_typer),
-        (("recommend", "--out", "s3://bucket/overrides"), "s3:/bucket/overrides: only inputs and stores may be URLs"),
-        (("report", "--out", "gs://bucket/r.html"), "gs:/bucket/r.html: only inputs and stores may be URLs"),
-        (("top", "-o", "s3://bucket/top.csv"), "s3://bucket/top.csv: only inputs and stores may be URLs"),
-        (("replay", "--dry-run", "--device", "foo"), "--device foo: cpu, or the numbers of GPUs"),
-        (("replay", "--device", "0,cuda"), "--device cuda: cpu, or the numbers of GPUs"),
-        (("replay", "--dry-run", "--engine", "spark"), "--engine spark: one of local, ray"),
-        (("replay", "--dry-run", "--backend", ":x"), "--backend :x: one of torch, cublaslt"),
-        (("coverage", "x.csv", "--against", "s", "--run", "nosuch"), "--against names the run"),
-        (("top", "-o", "x.xlsx"), "-o x.xlsx: one of .csv, .json, .parquet"),
-        (("replay", "--budget", "soon"), "--budget soon: a time above 0"),
-        (("export", "--as", "nosuch"), "--as nosuch: one of bench"),
-        (("convert", "x.csv", "--to", "nosuch"), "--to nosuch: one of"),
-        (("lint", "x.csv", "--as", "nosuch"), "--as nosuch: one of"),
+        (("recommend", "--out", "s3://bucket/overrides"), "s3:/bucket/overrides: cannot write to a URL"),
+        (("report", "--out", "gs://bucket/r.html"), "gs:/bucket/r.html: cannot write to a URL"),
+        (("top", "-o", "s3://bucket/top.csv"), "s3://bucket/top.csv: cannot write to a URL"),
+        (("replay", "--dry-run", "--device", "foo"), "--device foo: must be cpu or the numbers of GPUs"),
+        (("replay", "--device", "0,cuda"), "--device cuda: must be cpu or the numbers of GPUs"),
+        (("replay", "--dry-run", "--engine", "spark"), "--engine spark: must be local, ray"),
+        (("replay", "--dry-run", "--backend", ":x"), "--backend :x: must be one of torch, cublaslt"),
+        (("coverage", "x.csv", "--against", "s", "--run", "nosuch"), "--against and --run both name a run"),
+        (("top", "-o", "x.xlsx"), "-o x.xlsx: must end in .csv, .json, .parquet"),
+        (("replay", "--budget", "soon"), "--budget soon: must be a time above 0"),
+        (("export", "--as", "nosuch"), "--as nosuch: must be one of bench"),
+        (("convert", "x.csv", "--to", "nosuch"), "--to nosuch: must be one of"),
+        (("lint", "x.csv", "--as", "nosuch"), "--as nosuch: must be one of"),
     ],
 )
 def test_values_that_an_option_does_not_have_are_refused(words: tuple[str, ...], expected: str, tmp_path: Path) -> None:
@@ -422,7 +424,7 @@ def test_a_format_is_no_name_of_a_file(samples_store: str) -> None:
     out = run("top", "--store", samples_store, "-o", "csv")
     assert (out.returncode, out.stderr) == (
         2,
-        "error: -o names a file: to print csv, --format csv; to write it, -o NAME.csv\n",
+        "error: -o names a file, not a format; to print csv, use --format csv; to write it, use -o NAME.csv\n",
     )
 
 
@@ -458,7 +460,7 @@ def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
         '{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [{"ph": "M", "name": "x"}]}'
     )
     assert "export in `on_trace_ready`" in run("ingest", str(tmp_path / "cleared.json"), *at).stderr
-    assert "it begins with 'hello'" in out.stderr
+    assert "the file begins with 'hello'" in out.stderr
     (tmp_path / "tunableop_results0.csv").touch()
     out = run("ingest", str(tmp_path / "tunableop_results0.csv"), *at)
     assert (out.returncode, "TunableOp wrote no result" in out.stderr) == (0, True)
@@ -472,7 +474,7 @@ def test_an_ingest_that_gave_nothing_states_the_reason(tmp_path: Path) -> None:
         ("async_npu", "a trace of Ascend NPUs"),
         ("cuda_profiler_range", "counters of CUPTI"),
         ("Kernel", "a trace of 2021"),
-        ("cpu_op", "a trace of the CPU alone"),
+        ("cpu_op", "a trace of the CPU only"),
         ("xpu_driver", "its events are of xpu_driver"),
     ],
 )
@@ -491,8 +493,8 @@ def test_a_run_without_problems_is_named(store: Store, tmp_path: Path) -> None:
     assert run("top", *at, "--kind", "conv").stdout.startswith("run none holds no convolution that a job called")
     assert "status" in run("top", *at).stdout
     ingest([str(SAMPLES / "traces" / "4242_kernel_stats.csv")], store, run="profiled")
-    assert f"it holds 2 kernels of a profiler: `logparse sql --store {store.url}" in run("top", *at).stdout
-    assert run("diff", "none", "none", *at).stdout.startswith("none → none: no problem in either run\n")
+    assert f"it holds 2 kernels of a profiler, which `logparse sql --store {store.url}" in run("top", *at).stdout
+    assert run("diff", "none", "none", *at).stdout.startswith("none → none: neither run has a problem\n")
 
 
 def test_a_file_of_another_run_is_never_silently_ignored(tmp_path: Path) -> None:
@@ -500,7 +502,7 @@ def test_a_file_of_another_run_is_never_silently_ignored(tmp_path: Path) -> None
     assert run("ingest", LOG, "--run", "one", *at).returncode == 0
     out = run("ingest", LOG, "--run", "two", *at)
     assert out.returncode == 1
-    assert "in the store as of run one" in out.stderr
+    assert "already in the store as part of run one" in out.stderr
     assert f"`logparse forget --store {at[1]} {LOG}`" in out.stderr, "without it the file of another store would go"
     assert run("ingest", LOG, *at).returncode == 0, "without --run it is only known"
 
@@ -510,17 +512,18 @@ def test_a_file_in_place_of_a_run_is_remarked(tmp_path: Path) -> None:
     run("ingest", TUNED, "--run", "one", *at)
     out = run("diff", "one", TUNED, *at)
     assert out.stderr == (
-        f"note: {TUNED} is read anew, and alone; the store has it as of run one, which it is compared with\n"
+        f"note: {TUNED} is read again from the file, without the rest of run one in the store, which it is "
+        "compared with\n"
     )
     assert "20 same" in out.stdout
     assert run("diff", "one", "one", *at).stderr == "note: one is compared with itself\n"
     out = run("verify", TUNED, "one", TUNED, *at)
     assert (out.returncode, "which it is compared with" in out.stderr) == (3, True)
-    assert out.stdout.splitlines()[0] == "verify: not verified: no problem of the files; no time was compared"
-    assert "run one has no call (ingest a log or a trace of the job into it)" in out.stdout
+    assert out.stdout.splitlines()[0] == "verify: not verified: no problem (problems with a row); no time was compared"
+    assert "run one has no calls (ingest a log or a trace of the job into it)" in out.stdout
     bare = run("verify", "one", "one", *at)
     assert (bare.returncode, bare.stdout) == (2, "")
-    assert "needs override files, or --action" in bare.stderr
+    assert "needs override files or --action" in bare.stderr
 
 
 def test_the_same_stream_twice_is_remarked(tmp_path: Path) -> None:
@@ -571,7 +574,7 @@ def test_sql_errors_are_readable(samples_store: str) -> None:
     assert (out.returncode, "\\n" in out.stderr) == (1, False)
     assert "nosuch" in out.stderr
     [line] = run("sql", "from nosuch", "--store", samples_store).stderr.splitlines()
-    assert "does not exist! There is sources, calls, workload" in line
+    assert "does not exist! The views are sources, calls, workload" in line
 
 
 def test_offsets_have_a_name_that_needs_no_quotes(samples_store: str) -> None:
@@ -637,7 +640,7 @@ def test_the_c_locale_and_closed_streams(samples_store: str) -> None:
 def test_the_status_of_an_empty_store_states_that(tmp_path: Path) -> None:
     at = ("--store", open_store(tmp_path / "s", create=True).url)
     assert run("status", *at).stdout.endswith(
-        f"/s is empty: ingest some logs first (`logparse ingest --store {at[1]} PATH…`)\n"
+        f"/s is empty; ingest some logs first (`logparse ingest --store {at[1]} PATH…`)\n"
     )
     assert run("status", *at, "--format", "json").stdout == "[]\n"
 
@@ -667,14 +670,14 @@ def test_names_that_are_no_utf8_are_errors_with_a_remedy(tmp_path: Path) -> None
         [sys.executable, "-m", "logparse", *words], env=environ, cwd=ROOT, capture_output=True, check=False
     )
     assert (out.returncode, out.stdout.isascii()) == (1, True)
-    assert b"/x.log: a path must be UTF-8: rename it, or set PYTHONUTF8=1" in out.stderr
+    assert b"/x.log: a path must be UTF-8; rename it, or set PYTHONUTF8=1" in out.stderr
     assert open_store(tmp_path / "s").sources()["path"].tolist() == [str(tmp_path / "x.log")]
 
 
 def test_pasted_bytes_that_are_no_utf8(store: Store) -> None:
     for words in (("show", "a\udcff"), ("sql", "select 'a\udcff' as x")):
         out = run(*words, "--store", store.url)
-        assert "a\\xff" in out.stdout or "no problem in 'a\\\\xff'" in out.stderr
+        assert "a\\xff" in out.stdout or "names no problem" in out.stderr or "x'a\\\\xff'" in out.stderr
 
 
 def test_json_is_utf_8_in_every_locale() -> None:

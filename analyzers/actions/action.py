@@ -229,8 +229,8 @@ class ActionResult:
         """
         if not self.untimed or self.measured_share >= _TIMED:
             return ""
-        timed = f"{self.measured_share:.0%} of what {self.action.name} changes was timed"
-        return f"{timed}: the rest may gain or lose likewise"
+        timed = f"only {self.measured_share:.0%} of the time that {self.action.name} changes was measured"
+        return f"{timed}; the rest may gain or lose in the same way"
 
     @property
     def untimed_factors(self) -> tuple[float, float]:

@@ -45,11 +45,11 @@ def _action(backend: str) -> Action:
     return Action(
         name=f"attention_{backend}",
         kind="setting",
-        about=f"let the {backend} backend of scaled_dot_product_attention compute attention",
+        about=f"compute attention with the {backend} backend of scaled_dot_product_attention",
         change=lambda work, job: _change(work, backend),
         application=lambda job: _application(job, backend),
         excludes="attention",
-        needs="PyTorch 2.6 or later (CPU: any)",
+        needs="PyTorch 2.6 or later (on a CPU any version)",
     )
 
 

@@ -35,7 +35,7 @@ def _action(library: str) -> Action:
     return Action(
         name=f"blas_{library}",
         kind="setting",
-        about=f"let {library} compute all matrix products",
+        about=f"compute all matrix products with {library}",
         change=lambda work, job: _change(work, job, library),
         application=lambda job: _application(job, library),
         excludes="preferred_blas_library",

@@ -115,7 +115,7 @@ def _action(name: str, about: str, benchmark: bool = False) -> Action:
     return Action(
         name=name,
         kind="program",
-        about=f"store images with their channels next to each other{about}",
+        about=f"store images as channels_last (NHWC){about}",
         change=lambda work, job: _changed(work, job, benchmark or "cudnn_benchmark" in job.settings),
         application=lambda job: _application(job, benchmark),
         added=_added,
@@ -125,4 +125,4 @@ def _action(name: str, about: str, benchmark: bool = False) -> Action:
 
 
 ACTION = _action("channels_last", "")
-WITH_BENCHMARK = _action("channels_last_benchmark", ", and let PyTorch time every plan for each convolution", True)
+WITH_BENCHMARK = _action("channels_last_benchmark", ", and let PyTorch time every plan of each convolution", True)

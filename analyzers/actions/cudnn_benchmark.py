@@ -25,9 +25,11 @@ def _application(job: Job) -> Application | None:
 ACTION = Action(
     name="cudnn_benchmark",
     kind="setting",
-    about="let PyTorch time every plan of cuDNN (MIOpen: find) for each convolution at its first call",
+    about="let PyTorch time every cuDNN plan (on ROCm: MIOpen solver) of each convolution at its first call",
     change=lambda work, job: Change(work.problem, "torch:benchmark") if isinstance(work.problem, ConvProblem) else None,
     application=_application,
-    needs="sizes that do not vary: each new size is searched again, for seconds (on ROCm MIOpen then passes over the "
-    "rows of override files and writes its own)",
+    needs=(
+        "sizes that do not vary, because each new size is searched again, for seconds (on ROCm, MIOpen then ignores "
+        "the rows of override files and writes its own)"
+    ),
 )

@@ -22,8 +22,10 @@ _LINE = {
 }
 
 _ONE_GELU = Application(
-    line='torch.nn.functional.gelu(x, approximate="tanh") instead of the formula (transformers: activation_function or '
-    'hidden_act = "gelu_pytorch_tanh")',
+    line=(
+        'torch.nn.functional.gelu(x, approximate="tanh") instead of the written-out formula (in transformers: '
+        'activation_function or hidden_act = "gelu_pytorch_tanh")'
+    ),
     model=(Python("model = use_one_kernel_gelu(model)"),),
     helpers=(definitions("gelu"),),
 )
@@ -79,7 +81,7 @@ def _fused(job: Job, suits: Callable[[Epilogue, Job], bool], approximate: tuple[
 EPILOGUE = Action(
     name="fused_epilogue",
     kind="program",
-    about="let the library's epilogue do what kernels of their own do after a product",
+    about="compute bias and activation in the epilogue of the matrix product, not in kernels of their own",
     change=_to(exact, lambda tail: tail.in_library),
     application=lambda job: _fused(job, exact, ("tanh",)),
     works=lambda job: job.pairs,
@@ -88,18 +90,18 @@ EPILOGUE = Action(
 TANH = Action(
     name="fused_gelu_tanh",
     kind="program",
-    about="let the library's epilogue compute GELU, by its tanh approximation",
+    about="compute GELU in the epilogue of the matrix product, by its tanh approximation",
     change=_to(_tanh, lambda tail: tail.in_library),
     application=lambda job: _fused(job, _tanh, ("none", "tanh")),
     works=lambda job: job.pairs,
     excludes="epilogue",
     exact=False,
-    needs="a model that bears the tanh approximation of GELU, which differs by up to 5e-4",
+    needs="a model that tolerates the tanh approximation of GELU, which differs by up to 5e-4",
 )
 ONE_KERNEL = Action(
     name="one_kernel_gelu",
     kind="program",
-    about="let one kernel compute a GELU that is written out, and one its gradient",
+    about="compute a GELU that the model writes out as a formula in one kernel, and its gradient in another",
     change=lambda work, job: Change(work.problem),
     application=lambda job: _ONE_GELU if _activations(job, lambda tail, _: tail.form == "written") else None,
     works=lambda job: job.gelus,

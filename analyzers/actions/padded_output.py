@@ -146,20 +146,25 @@ def _application(job: Job) -> Application | None:
     if size is None:
         return None
     return Application(
-        line=f"let the output layer compute {padded(size):,} outputs and return its own {size:,}",
+        line=f"compute {padded(size):,} outputs in the output layer, and return only the first {size:,}",
         model=(python_line(Python("model = pad_output(model, {}, {})"), size, padded(size)),),
         helpers=(definitions("padding"),),
-        by_hand=f"set the vocabulary in the model's configuration to {padded(size)} (targets stay below {size}): "
-        "the softmax then runs over the added outputs too, and no gradient is copied",
+        by_hand=(
+            f"set the vocabulary in the model's configuration to {padded(size)} (targets stay below {size}); the "
+            "softmax then also runs over the added outputs, and no gradient is copied"
+        ),
     )
 
 
 ACTION = Action(
     name="padded_output",
     kind="program",
-    about=f"pad the output layer to a multiple of {MULTIPLE}",
+    about=f"pad the output layer to a multiple of {MULTIPLE} outputs",
     change=_change,
     application=_application,
     added=lambda job: tuple(_gradients(job)),
-    needs="checkpoints to be loaded before it: those saved after it hold the padded layer (and tied embedding)",
+    needs=(
+        "checkpoints loaded before this change: checkpoints saved after it hold the padded layer (and the tied "
+        "embedding)"
+    ),
 )

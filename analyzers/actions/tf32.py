@@ -33,9 +33,9 @@ def _application(job: Job) -> Application | None:
 ACTION = Action(
     name="tf32",
     kind="setting",
-    about="let matrix products of float32 run in TF32",
+    about="compute float32 matrix products in TF32",
     change=_change,
     application=_application,
     exact=False,
-    needs="a model that bears products with 10 bits of mantissa (the exponent stays that of float32)",
+    needs="a model that tolerates products with 10 bits of mantissa (the exponent is that of float32)",
 )

@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from textwrap import fill
 from typing import Literal, TypeAlias
 
 from analyzers.actions import ACTIONS, ActionResult
@@ -39,7 +40,7 @@ from logparse.errors import InputError
 from logparse.libraries.own.applied_marks import APPLIED, ASKED, EXPORTED
 from logparse.libraries.own.job_units import KIND, UNIT
 from logparse.output import CHECK_FAILED, Answer
-from logparse.text import counted, duration, fitted, gained, signed
+from logparse.text import COLUMNS, counted, duration, fitted, gained, signed
 
 Verdict: TypeAlias = Literal[
     "verified",
@@ -165,8 +166,8 @@ class ActionProof:
             return ""
         if not (self.before_us and self.after_us) or least > 0 or most > WORTH * self.wall.before_us:
             return ""
-        gain = f"its kernels and launches gained at most {duration(max(most, 0.0))}"
-        return f"{gain}: less than {WORTH:.0%} of a {self.unit}"
+        gain = f"kernels and launches gained at most {duration(max(most, 0.0))}"
+        return f"{gain}, less than {WORTH:.0%} of a {self.unit}"
 
     @property
     def limit(self) -> str:
@@ -179,8 +180,8 @@ class ActionProof:
             return ""
         other = max((x for x in step.shares if x != "kernels"), key=lambda x: step.shares[x], default="host")
         limit = f"{'the ' * (other == 'host')}{other} is the limit"
-        times = f"{duration(step.ceilings.free_kernels_us)} of {duration(step.now_us)}"
-        return f"{limit}: with kernels of no time a {self.unit} takes {times}, simulated"
+        times = f"{duration(step.ceilings.free_kernels_us)}, not {duration(step.now_us)}"
+        return f"{limit}: if kernels took no time, a {self.unit} would take {times} (simulated)"
 
     @property
     def of_the_host(self) -> bool:
@@ -271,9 +272,9 @@ def verify_actions(
     known = [x.action.name for x in results(before, ACTIONS, settings)]
     unknown = [name for name in names if name not in known]
     if unknown:
-        there = f"there is {', '.join(known)}" if known else "no replay has timed one (`logparse replay`)"
-        there += "; override files are judged by `logparse verify BEFORE AFTER FILE…`"
-        raise InputError(f"no action {', '.join(unknown)} of run {before.run}: {there}")
+        there = f"measured are {', '.join(known)}" if known else "no replay timed any action (run `logparse replay`)"
+        there += "; to judge override files, run `logparse verify BEFORE AFTER FILE…`"
+        raise InputError(f"run {before.run} has no measured action {', '.join(unknown)}: {there}")
     both = _Both(before, after, settings)
     chosen = [x for x in results(both.before, ACTIONS, settings) if x.action.name in names]
     now, then = both.us
@@ -436,8 +437,12 @@ class _Both:
         """Yield the reasons why the runs cannot be compared."""
         for run, found, us in zip(self.runs, self.units, self.us, strict=True):
             if not us and self.share >= SHARE:
-                ended = ": its job ended before its units of work had settled" if found and not found.tracing else ""
-                yield f"{run.run} has no trace with kernels{ended}"
+                ended = (
+                    ": the job ended before the times of its units of work settled"
+                    if found and not found.tracing
+                    else ""
+                )
+                yield f"{run.run} has no trace with GPU kernels{ended}"
         ranks = [_ranks(x) for x in self.runs]
         for what in ("units", "trace"):
             there = [x[what] for x in ranks]
@@ -445,7 +450,7 @@ class _Both:
                 lost = sorted(set().union(*there) - mine, key=lambda x: (len(x), x))
                 if lost and all(there):
                     which = f"rank {lost[0]}" if len(lost) == 1 else f"{len(lost)} ranks ({lost[0]} …)"
-                    yield f"{which} of {run.run} left no {what}: did it die?"
+                    yield f"{which} of {run.run} wrote no {what}: did the process die?"
         for run in self.runs:
             yield from _unlike_ranks(run)
 
@@ -454,11 +459,11 @@ class _Both:
         marks = [_marked(x) for x in self.runs]
         for name in names:
             if name in marks[0]:
-                yield f"{self.before.run} had {name} applied, too: the job is compared with itself"
+                yield f"{self.before.run} also ran with {name}, so the job is compared with itself"
             if name not in marks[1] and name in self._asked("settings"):
-                yield f"{self.after.run} left no mark that {name} was applied: it ran as it was"
+                yield f"{self.after.run} did not report that it applied {name}, so it ran without {name}"
         if files and self._asked("scripts") and not any(_marked(self.runs[1], EXPORTED)):
-            yield f"{self.after.run} left no mark of apply.sh: it ran as it was"
+            yield f"{self.after.run} did not report that it ran apply.sh, so it ran without the override files"
 
     def unproven(self, names: Sequence[str]) -> str:
         """Return the reason why the run after may be the unchanged job, or an empty text.
@@ -468,9 +473,7 @@ class _Both:
         lost = [x for x in names if x not in _marked(self.runs[1])]
         if not lost or not self.same or not len(self._rows(ASKED)):
             return ""
-        return (
-            f"no process of {self.after.run} left a mark that {', '.join(lost)} was applied, and the same kernels ran"
-        )
+        return f"no process of {self.after.run} reported that it applied {', '.join(lost)}, and the same kernels ran"
 
     def _asked(self, what: str) -> set[str]:
         return {name for text in self._rows(ASKED).values() for name in json.loads(text).get(what, ())}
@@ -482,11 +485,11 @@ class _Both:
         """Yield other facts that a reader must know."""
         for run, found in zip(self.runs, self.units, strict=True):
             if wall is None and (found is None or not timed(found)):
-                yield f"no unit of {run.run} was timed without a profiler often enough"
+                yield f"{run.run}: too few units of work were timed without the profiler"
             elif found is not None and found.tracing.startswith("not settled"):
-                yield f"the times of {run.run}'s units had {found.tracing}"
+                yield f"{run.run}: times of units of work {found.tracing}"
         if wall is None and all(x is not None and timed(x) for x in self.units) and self.share >= SHARE:
-            yield "no kind of unit was timed without a profiler in both runs"
+            yield "the two runs have no kind of unit of work in common that was timed without the profiler"
 
 
 def _values(tables: Tables, name: str) -> Mapping[str, str]:
@@ -521,7 +524,7 @@ def _unlike_ranks(tables: Tables) -> Iterator[str]:
     numbers = [x.count for x in ranks]
     if len({x.sort for x in ranks}) > 1 or (numbers and min(numbers) < (1 - _ALIKE) * max(numbers)):
         made = ", ".join(f"{x.count} of {x.word}" for x in ranks[:_SHOWN])
-        yield f"the ranks of {tables.run} do different units ({made} …)"
+        yield f"the ranks of {tables.run} do different work ({made} …)"
 
 
 def by_group(tables: Tables) -> dict[str, float]:
@@ -554,7 +557,7 @@ def answer(found: ActionProof) -> Answer:
 def headline(found: ActionProof) -> str:
     """Return the verdict, with the time of a unit if it is known."""
     times = (found.wall.before_us, found.wall.after_us) if found.wall else (found.before_us, found.after_us)
-    what = f"{found.unit} " if found.wall else f"computation of a {found.unit} "
+    what = f"{found.unit} " if found.wall else f"GPU computation of a {found.unit} "
     moved = f"{what}{duration(times[0])} → {duration(times[1])} with " if all(times) and found.share else ""
     return f"{found.verdict}: {moved}{found.named}"
 
@@ -565,35 +568,40 @@ def lines(found: ActionProof) -> list[str]:
     if found.before_us and found.after_us and found.share:
         promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
         out.append(
-            f"computation {duration(found.before_us)} → {duration(found.after_us)}, {gained(found.gained_us)}, "
+            f"GPU computation {duration(found.before_us)} → {duration(found.after_us)}, {gained(found.gained_us)}, "
             f"promised {signed(promised)} [{signed(low)}, {signed(high)}]"
         )
     wall = found.wall
     if wall is None:
-        out.append(f"wall time of a {found.unit} without a profiler: unknown")
+        out.append(f"wall time of a {found.unit} without the profiler: unknown")
     else:
-        of = f"{counted(wall.runs, 'run')} of each by turns" if wall.runs else "blocks of units"
+        of = f"{counted(wall.runs, 'run')} of each version, in turns" if wall.runs else "blocks of units in one process"
         of = f"{wall.turns} turns in {counted(wall.runs, 'pair')} of runs" if wall.turns else of
         interval = f"[{signed(wall.low_us)}, {signed(wall.high_us)}]"
-        out.append(f"of the wall time of a {found.unit} {gained(wall.gained_us)} {interval} ({of})")
+        out.append(f"wall time of a {found.unit}: {gained(wall.gained_us)} {interval} ({of})")
         out += _said_of_the_wall(found)
     if found.same and found.verdict == "had no effect":
-        out.append("the same kernels ran: what was applied reached none of its calls, or chose what ran before")
+        out.append("the same kernels ran: the change reached no call of the job, or chose the solution that ran before")
     a, b = found.collectives_us
     if abs(b - a) > 0.005 * max(found.before_us, a):
         moved_by = f"{signed(b - a)} ({duration(a)} → {duration(b)})"
-        out.append(f"exposed communication moved by {moved_by}, which it does not explain")
+        out.append(f"exposed communication changed by {moved_by}, which the change does not explain")
     if found.share < 1:
-        out.append(f"kinds of units in common: {found.share:.0%} of the unit time of {found.before}")
+        out.append(f"kinds of units of work that both runs have: {found.share:.0%} of the time of {found.before}")
     if found.share >= SHARE and not found.doubts:
         moved = [x for x in found.groups[:_SHOWN] if abs(x.after_us - x.before_us) > 0.005 * found.before_us]
         if moved and not found.unexplained:
-            out.append("moved most: " + _named(moved))
+            out.append("changed most: " + _named(moved))
         if found.unexplained:
-            out.append("unexplained, far more than was promised: " + _named(found.unexplained))
+            out.append("changed far more than promised, unexplained: " + _named(found.unexplained))
     unproven = [found.unproven] * bool(found.unproven)
     out += [*dict.fromkeys((*found.doubts, *unproven, *found.notes))][:_SHOWN]
-    return [fitted(headline(found)), *(fitted(f"  {x}") for x in out)]
+    return [fitted(headline(found)), *(line for x in out for line in _wrapped(x))]
+
+
+def _wrapped(text: str) -> list[str]:
+    """Break a line of details at ``COLUMNS`` characters."""
+    return fill(text, COLUMNS, initial_indent="  ", subsequent_indent="    ").splitlines()
 
 
 def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
@@ -601,11 +609,14 @@ def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
     step = found.step
     if step is not None:
         promised, low, high = (signed(step.now_us - us) for us in (step.then_us, step.high_us, step.low_us))
-        yield f"promised of it, simulated: {promised} [{low}, {high}]"
+        yield f"promised of the wall time, by simulation: {promised} [{low}, {high}]"
     if found.of_the_host:
-        yield "kernels do not explain that: host or communication may differ between two starts of the job"
+        yield "kernels do not explain this; the host or communication may differ between two starts of the job"
     elif found.undecided:
-        yield "which decides nothing: units differ by more; longer runs would, or more (`tune --pairs 12`)"
+        yield (
+            "too uncertain to decide, because units differ by more than the gain; time longer runs or more of them "
+            "(`tune --pairs 12`)"
+        )
     elif not found.faster and (why := found.limit or found.little):
         yield why
 

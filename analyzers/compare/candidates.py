@@ -45,7 +45,7 @@ def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | Non
     """
     rows = kernels_of_run(tables)
     if not len(rows):
-        raise InputError(f"run {tables.run} has no kernels: `logparse capture --trace` records them")
+        raise InputError(f"run {tables.run} has no GPU kernels; `logparse capture --trace` records them")
     files, unread = lint_files(paths, target, tables) if paths else ([], [])
     names = [rows[name].map(text_of).fillna("") for name in ("op", "kernel", "problem")]
     sums = rows.groupby(names)[["calls", "total_us"]].sum().sort_values("total_us", ascending=False, kind="stable")
@@ -85,7 +85,10 @@ def _served(texts: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Cand
 
 def _notes(found: Sequence[Candidate]) -> Iterator[str]:
     share = sum(float(str(x["gpu_pct"])) for x in found)
-    yield f"{counted(len(found), 'kernel')}, {share:.1f}% of the GPU time that computes"
+    yield f"{counted(len(found), 'kernel')}, {share:.1f}% of the GPU time of computation"
     rows = [x["override"] for x in found if isinstance(x["override"], dict)]
     if rows:
-        yield f"  {len(rows):,} with an override row, {sum(row['engaged'] is True for row in rows):,} engaged"
+        yield (
+            f"  {len(rows):,} with an override row, of which {sum(row['engaged'] is True for row in rows):,} took "
+            "effect"
+        )

@@ -32,33 +32,35 @@ def diff_lines(found: Diff, worth: Worth | None = None) -> list[str]:
     """Return the text of a comparison: first what the sources of one run lack, and how the calls differ."""
     counts = ", ".join(f"{found.count(state):,} {_WORDS.get(state, state)}" for state in _TOLD if found.count(state))
     floor = f", {found.floor_us:g} µs" if found.floor_us else ""
-    none = "no problem is in both runs" if found.count("new", "vanished") else "no problem in either run"
-    beyond = f"{counts} (beyond {found.fail_on:.1%}{floor} and noise)" if counts else none
+    none = "no problem is in both runs" if found.count("new", "vanished") else "neither run has a problem"
+    beyond = f"{counts} (changes beyond {found.fail_on:.1%}{floor} and noise)" if counts else none
     out = [*_sources(found), *_calls(found), f"{found.a} → {found.b}: {beyond}"]
     if not found.compared:
-        nothing = "no time was compared: no problem has one of the same kind in both runs"
-        out.append(f"{nothing}, and a gate fails on that")
+        nothing = "no time was compared: no problem has times of the same kind in both runs"
+        out.append(f"{nothing}; --fail-on therefore fails")
     if found.devices:
-        out.append(f"the runs are of two devices ({' and '.join(found.devices)}): changes may be the devices' own")
+        out.append(f"the runs are from two devices ({' and '.join(found.devices)}), which may cause the changes")
     if found.builds:
-        what = "an index may be another kernel there: measure old rows again (--overrides FILE lists them)"
-        out.append(f"the runs are of two builds of {' and '.join(found.builds)}; {what}")
+        what = "the same index may name another kernel there, so measure old rows again (--overrides FILE lists them)"
+        out.append(f"the runs are from two builds of {' and '.join(found.builds)}; {what}")
     flipped, picked, apart = found.flips
     if flipped:
-        cost = "what that costs is unknown" if apart is None else f"the times differ there by {apart:.1%} in the median"
+        cost = "what this costs is unknown" if apart is None else f"their times differ by {apart:.1%} (median)"
         cost = worth.text if apart is None and worth is not None and worth.saves_us else cost
         rate = f"winner-flip rate {flipped / picked:.0%}"
-        out.append(f"picks differ in {flipped:,} of {picked:,} problems ({rate}); {cost}")
+        out.append(f"the library picked another solution in {flipped:,} of {picked:,} problems ({rate}); {cost}")
     elif picked > found.several:
         same = counted(picked - found.several, "other problem" if found.several else "problem")
-        out.append(f"picks are the same in all {same} that have one in both runs")
+        out.append(f"the library picked the same solutions in all {same} with a pick in both runs")
     if found.several:
-        which = "which of them ran when is not compared, only the one that ran most often, or the fastest"
-        out.append(f"of {counted(found.several, 'problem')} a run holds several solutions: {which}")
+        which = "only the one that ran most often, or the fastest, is compared"
+        out.append(f"several solutions ran for {counted(found.several, 'problem')}; {which}")
     known, delta_us = found.cost("slower", "faster")
     if known:
         word = "more" if delta_us > 0 else "less"
-        out.append(f"slower and faster: in all {duration(abs(delta_us))} {word} per run where the calls are known")
+        out.append(
+            f"slower and faster together: {duration(abs(delta_us))} {word} per run, for problems with known calls"
+        )
     return [*out, *(_one_sided(found, state) for state in ("new", "vanished") if found.count(state))]
 
 
@@ -96,7 +98,7 @@ def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
     count, (known, us) = found.count(state), found.alone(state)
     out = f"only in {found.b if state == 'new' else found.a}: {counted(count, 'problem')}"
     if not known:
-        return f"{out}, whose time per run is unknown"
+        return f"{out}; their time per run is unknown"
     some = "" if known == count else f"{known:,} of them "
     rest = "" if known == count else "; the others' time or calls are unknown"
     absent = "; an absence counts as no saving" if state == "vanished" else ""

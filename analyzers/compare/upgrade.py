@@ -52,7 +52,9 @@ def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_O
         ignored = any(file.facts[x] != facts[x] for x in file.facts if x.startswith(format.compared) and x in facts)
         for row in file.rows:
             action, reason = _decision(file, row, facts, served if len(work) else None, ratios, floor)
-            reason += "; write it again, the new build ignores this file" if ignored and action == "keep" else ""
+            reason += (
+                "; write the row again, because the new build ignores this file" if ignored and action == "keep" else ""
+            )
             solution = row.solution.text if row.solution else ""
             out.append(PlannedRow(file.name, row.line, row.key, solution, action, reason))
     return out
@@ -75,7 +77,7 @@ def _decision(
     calls = [] if served is None else served.get(row.key, ())
     vague = () if served is None else served.get(None, ())  # Calls whose logs leave some fields of the key open.
     if served is not None and not calls and not any(may_be(row.problem, problem_from_text(x)) for x in vague):
-        return "drop", "the new run does not call it"
+        return "drop", "the new run does not call this problem"
     library = row.solution.library if row.solution else ""
     name = row.solution.text if row.solution else ""
     gains = [1 / ratios[x, name] - 1 for x in calls if (x, name) in ratios]

@@ -327,30 +327,33 @@ def _failures(
     for file in files:
         if file.accepted is False:
             why = next((note.message for note in file.notes if note.line is None and note.severity == "error"), "")
-            yield f"{file.name} is not accepted on this machine" + (f": {why}" if why else "")
+            yield f"this machine's library does not accept {file.name}" + (f": {why}" if why else "")
     yield from complaints
     for outcome in outcomes:
         if outcome.effect in ("not applied", "unchanged kernel"):
             ran = outcome.after or "the same kernel as before"
             place = f"({outcome.file}, line {outcome.line})" + (f": {outcome.why}" if outcome.why else "")
-            yield f"{outcome.label}: {outcome.intended} was intended, {ran} ran {place}"
+            yield f"{outcome.label}: {outcome.intended} was intended, but {ran} ran {place}"
         if outcome.move == "slower":
             yield f"{outcome.label}: slower with the override, {outcome.before_us:.4g} to {outcome.after_us:.4g} µs"
     if not any(outcome.effect in ("applied", "changed kernel") for outcome in outcomes):
         shown = any(outcome.effect == "unknown" for outcome in outcomes)
         same = any(outcome.effect == "as before" for outcome in outcomes)
-        rocblas = "what TENSILE_DB=0x40 prints before and after does, as does a trace with kernels"
+        rocblas = "what TENSILE_DB=0x40 prints before and after names it, and so does a trace with kernels"
         # Logs of rocBLAS name only the solutions that a program asks for by index.
         of_rocblas = all(solution_from_text(x.intended).library == "rocblas" for x in outcomes)
-        how = rocblas if of_rocblas else "a bench or verbose log does"
+        how = rocblas if of_rocblas else "a bench or verbose log names it"
         if same:
-            yield "no row can be shown to have taken effect: the intended solutions ran before, too"
+            yield "no row can be shown to have taken effect, because the intended solutions also ran before"
         elif shown:
-            yield f"no row can be shown to have taken effect: the logs after name no pick ({how})"
+            yield (
+                "no row can be shown to have taken effect, because the logs of the run after do not name the "
+                f"solutions that ran ({how})"
+            )
         elif len(after.workload):
-            yield "no row took effect: no call of the run is served"
+            yield "no row took effect: no call of the run finds a row"
         else:
-            yield f"no row took effect: run {after.run} has no call (ingest a log or a trace of the job into it)"
+            yield f"no row took effect: run {after.run} has no calls (ingest a log or a trace of the job into it)"
 
 
 def promises(findings: pd.DataFrame) -> dict[str, float]:
@@ -388,9 +391,9 @@ def headline(found: Verification) -> str:
     effects = ", ".join(f"{count:,} {effect}" for effect, count in sorted(counts.items())) or "no problem"
     word = "not verified" if not found.ok else "verified" if timed else "took effect"
     if not timed:
-        return f"{word}: {effects} of the files; no time was compared"
+        return f"{word}: {effects} (problems with a row); no time was compared"
     promise = "" if found.promised_us is None else f" (promised {signed(found.promised_us)})"
-    return f"{word}: {effects} of the files; {gained(found.gained_us)} a run{promise}"
+    return f"{word}: {effects} (problems with a row); {gained(found.gained_us)} a run{promise}"
 
 
 def lines(found: Verification, most: int = LINES) -> list[str]:
@@ -398,12 +401,12 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
     out = [f"verify: {headline(found)}"]
     if found.run_us is not None:
         a, b = found.run_us
-        out.append(f"  GPU time of the traces: {duration(a)} → {duration(b)}, {gained(a - b)}")
+        out.append(f"  GPU time in the traces: {duration(a)} → {duration(b)}, {gained(a - b)}")
     for failure in found.failures[: most // 3]:
         text = printable(f"  failed: {failure}")
         out += fill(text, COLUMNS, subsequent_indent="    ").splitlines() if most == LINES else [text]
     if (left := len(found.failures) - most // 3) > 0:
-        out.append(f"  and {left:,} failures more")
+        out.append(f"  and {left:,} more failures")
     idle = [f"  {name}, line {line}: {x.reason}" for name, x in found.idle for line in x.lines]
     if most != LINES:
         return [*out, *idle]
@@ -411,7 +414,7 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
     room = LINES - len(out) - 1
     out += _problems(done[:room])
     rest = [f"{len(done) - room:,} more problems"] * (len(done) > room)
-    rest += [f"{counted(len(idle), 'row')} that hit nothing"] * bool(idle)
+    rest += [f"{counted(len(idle), 'row')} that no call hit"] * bool(idle)
     return [fitted(printable(x)) for x in [*out, *([f"rest     {', '.join(rest)}: -v"] if rest else [])]]
 
 

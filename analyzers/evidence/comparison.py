@@ -86,11 +86,11 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
     if refusal is not None:
         return refusal
     if known.ambiguous:
-        return Refusal("it may be several measured problems, with different winners")
+        return Refusal("the call may be one of several measured problems, whose fastest solutions differ")
     fits = serves(known.facts, target, known.best.library)
     if not (settings.same_build if fits is None else fits):
         where = "is not known to be" if fits is None else "is not"
-        return Refusal(f"the file with its time {where} of the target's device and library build")
+        return Refusal(f"the file with its time {where} from the target's device and library build")
     return Override(
         problem=known.problem,
         solution=known.best,
@@ -105,7 +105,10 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
 def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
     """Return the reason why the two times show no gain for the problem. Return None if they show a gain."""
     if known.basis == INCOMPARABLE:
-        return Refusal("log and file are not known to be of one library build and arch: an index may be another kernel")
+        return Refusal(
+            "the log and the file are not known to be from one library build and GPU arch, so an index may name "
+            "another kernel"
+        )
     if known.best.text == known.pick:
         return Refusal("only the pick is timed" if known.pick_us is None else "the pick is the best known solution")
     if known.loss_us is None or known.pick_us is None:
@@ -113,11 +116,11 @@ def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
     if not known.loses:
         return Refusal("the pick is as fast as the best known solution, within noise")
     if known.origin != CONFIRM and known.loss_us < settings.min_gain * known.pick_us:
-        return Refusal(f"it gains less than {settings.min_gain:.0%} of a call")
+        return Refusal(f"it saves less than {settings.min_gain:.0%} of a call")
     if may_be_so(known.problem, known.measured, known.best.text):
-        return Refusal("the call may be in that layout already")
+        return Refusal("the call may already use this layout")
     if known.best.text == DEFAULT.text:
-        return Refusal("the library's own choice is the best known solution: what overrides it should go")
+        return Refusal("the library's own choice is the best known solution, so remove what overrides it")
     return None
 
 
@@ -127,45 +130,54 @@ def _no_file(known: Comparison, target: Facts) -> Refusal | None:
     if best.library == "hipblaslt" and need is not None and given is not None and given < need:
         return Refusal(
             "the calls give hipBLASLt less workspace than the solution needs",
-            f"Give these calls {need:,} bytes of workspace: the logs state {given:,}, and hipBLASLt takes no "
-            "solution, from a file or not, that needs more than a call gives.",
+            f"Give these calls {need:,} bytes of workspace. The logs state {given:,}, and hipBLASLt uses no "
+            "solution that needs more than a call gives, not even one from a file.",
         )
     if by_hand(best):
-        return Refusal(out_of_reach(best) or f"no file makes a library take {best.text}", advice(best))
+        return Refusal(out_of_reach(best) or f"no override file can make a library use {best.text}", advice(best))
     if known.problem.kind == "grouped":
         by_index = f"initialize the GroupedGemm with hipblaslt_ext::getAlgosFromIndex(handle, {{{best.id}}}, …)"
-        how = by_index if best.library == "hipblaslt" else "name it in the program"
-        return Refusal("no file chooses for a grouped GEMM", f"No file chooses for a grouped GEMM: {how}.")
+        how = by_index if best.library == "hipblaslt" else "name the solution in the program"
+        return Refusal(
+            "no override file can choose the solution of a grouped GEMM",
+            f"No override file can choose the solution of a grouped GEMM: {how}.",
+        )
     why = untunable(target) if best.library == "cublaslt" else None
-    return Refusal(why, f"Call cuBLASLt itself with this algorithm, or update PyTorch: {why}") if why else None
+    return Refusal(why, f"Call cuBLASLt directly with this algorithm, or update PyTorch: {why}") if why else None
 
 
 # ------------------------------------------------------------ what no file can express
 
 LAYOUT = (
-    "Change the layout: model.to(memory_format=channels_last) in PyTorch, with PYTORCH_MIOPEN_SUGGEST_NHWC=1 on ROCm."
+    "Change the layout with model.to(memory_format=torch.channels_last) in PyTorch, and "
+    "PYTORCH_MIOPEN_SUGGEST_NHWC=1 on ROCm."
 )
 FUSION = (
-    "Fuse the epilogue: torch.compile, torch._addmm_activation or the library's own epilogue "
-    "(HIPBLASLT_MATMUL_DESC_EPILOGUE)."
+    "Fuse the epilogue (bias, activation) into the matrix product: with torch.compile, torch._addmm_activation or "
+    "the library's own epilogue (HIPBLASLT_MATMUL_DESC_EPILOGUE)."
 )
 _LIBRARIES = frozenset({"torch", "kernel", "cudnn"})
 _ADVICE: Mapping[str, str] = {
     r"torch:layout=.*|cudnn:layout=.*": LAYOUT,
-    r"torch:benchmark": "Set torch.backends.cudnn.benchmark = True (MIOpen's find on ROCm): shapes should not vary.",
-    r"torch:pad=.*": "Pad the model's own sizes (vocabulary, heads, hidden) to multiples of 64 where they are free.",
+    r"torch:benchmark": (
+        "Set torch.backends.cudnn.benchmark = True (on ROCm: MIOpen's find). Shapes should not vary, since each new "
+        "shape is searched."
+    ),
+    r"torch:pad=.*": (
+        "Pad the model's own sizes (vocabulary, heads, hidden size) to multiples of 64, if you are free to choose them."
+    ),
     r"torch:fused": FUSION,
-    r"torch:blas=.*": "Choose the library: torch.backends.cuda.preferred_blas_library(…), which holds for all calls.",
+    r"torch:blas=.*": "Choose the library for all calls: torch.backends.cuda.preferred_blas_library(…).",
     r"torch:gemm|torch:im2col": "Write the convolution as a matrix product.",
     # Only stores that earlier versions wrote have these solutions.
     r"kernel:.*": "Call your own kernel in place of the library's.",
-    r"cudnn:.*": "No setting makes PyTorch take one plan of cuDNN's; benchmark mode lets it time several.",
+    r"cudnn:.*": "No setting makes PyTorch use a given plan of cuDNN. Its benchmark mode times several plans.",
 }
 
 
 _OUT_OF_REACH: Mapping[str, str] = {
-    r"cudnn:.*": "no setting makes PyTorch take one plan of cuDNN's",
-    r"torch:layout=.*\bstored\b.*": "a layout is chosen for a whole model: what that does is an action",
+    r"cudnn:.*": "no setting makes PyTorch use a given plan of cuDNN",
+    r"torch:layout=.*\bstored\b.*": "a layout can only be chosen for the whole model; the actions state what that does",
 }
 
 
@@ -193,7 +205,7 @@ _CHANGES: Mapping[str, str] = {
     r"torch:pad=.*": "pad the model's sizes",
     r"torch:fused": "fuse the epilogue",
     r"torch:blas=.*": "choose the BLAS library",
-    r"torch:gemm|torch:im2col": "write it as a matrix product",
+    r"torch:gemm|torch:im2col": "write the convolution as a matrix product",
     r"kernel:.*": "call your own kernel",
 }
 

@@ -63,7 +63,7 @@ class Rung:
         """The rung as text: its sizes, its cost, and whether rows are written."""
         sizes = zip(self.timed, self.regrets, strict=True)
         costs = ", ".join(f"{x:.1%} at {problem.n:,}" for problem, x in sizes if x is not None)
-        regret = f"regret {costs}" if costs else "regret unknown"
+        regret = f"regret (time lost against the best solution) {costs}" if costs else "regret unknown"
         solution = self.override.solution.text if self.override else ""
         end = f"not written: {self.why}" if self.why else counted(len(self.sizes), "row")
         return f"ladder {self.low.label} to n = {self.high.n:,}: {solution} {regret}; {end}"
@@ -150,11 +150,11 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
     regrets = tuple(us and us / min(race.times.values()) - 1 for us, race in zip(taken, races, strict=True))
     missing = [f"{problem.n:,}" for problem, us in zip(rung.timed, taken, strict=True) if us is None]
     if missing:
-        why = f"no replay timed it at {' and '.join(missing)}"
+        why = f"no replay timed it at N = {' and '.join(missing)}"
     elif max(regret or 0.0 for regret in regrets) > MOST:
-        why = f"regret above {MOST:.0%}"
+        why = f"its regret is above {MOST:.0%}"
     elif (taken[1] or 0.0) > races[1].times.get(races[1].pick, math.inf):
-        why = "the library's own choice is faster in the middle"
+        why = "the library's own choice is faster at the middle size"
     return replace(rung, override=override, regrets=regrets, why=why)
 
 

@@ -49,13 +49,17 @@ def _is_build(mine: Facts, target: Facts) -> bool:
 
 
 NOT_IN_THE_BUILD = (
-    "{name} is named by no find-db, log or replay of the target's MIOpen, nor is another solver of the problem: where "
-    "the build lacks it, MIOpen searches again and overwrites the record; `logparse replay` on the target tries it"
+    "no find-db, log or replay of the target's MIOpen names {name} or another solver of the problem. If the "
+    "target's build lacks {name}, MIOpen searches again and overwrites the record. Run `logparse replay` on the "
+    "target to try it"
 )
 """Advice that replaces an override if no file of the target's build names its solvers."""
 
 
-UNTIMED_ZEROS = "MIOpen's Find leaves the kernel that sets dW to zero out of a GEMM solver's time: a call takes longer"
+UNTIMED_ZEROS = (
+    "MIOpen's Find does not time the kernel that sets dW to zero before a GEMM solver runs, so a call takes longer "
+    "than this"
+)
 """Warning for a GEMM solver of W whose time was measured by MIOpen's Find.
 
 Seen with MIOpen 3.5.1: its times of GemmWrwUniversal and GemmWrw1x1_stride1 are the times of the other kernels.
@@ -99,7 +103,7 @@ class _Known:
             if second is None:
                 return replace(
                     finding,
-                    remedy=Advise("build with this solver"),
+                    remedy=Advise("use a MIOpen build that has this solver"),
                     advice=NOT_IN_THE_BUILD.format(name=override.solution.id),
                 )
         fallback = None if second is None else self._tuned_to(second, known)

@@ -236,7 +236,7 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
     results = ingest([word], fresh, run=printable(Path(word).name or word))
     if not any(result.recognised for result in results):
         known = "" if here is None else f" of {here.url} (there is {', '.join(here.runs()) or 'none'})"
-        raise InputError(f"{word}: no store, no run{known} and no log that can be read")
+        raise InputError(f"{word}: neither a store, nor a run{known}, nor a log file that can be read")
     return read(fresh, None)
 
 
@@ -259,7 +259,7 @@ def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str
         run = run_of.get(str(Path(word).absolute()))
         if run is None or word in runs:
             continue
-        out.append(f"note: {word} is read anew, and alone; the store has it as of run {run}")
+        out.append(f"note: {word} is read again from the file, without the rest of run {run} in the store")
         if run in words:
             out[-1] += ", which it is compared with"
     return out

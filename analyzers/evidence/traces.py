@@ -81,10 +81,10 @@ def _by_source(facts: pd.DataFrame) -> Mapping[str, Facts]:
     return out
 
 
-_COPY, _OF_CAPTURE = "a copy of a trace that counts", "the capture of a graph, which is no time of the job"
-_OTHER_TOOL = "kernels of another profiler, beside a trace of torch.profiler"
-_UNLIKE = "traces of several devices or programs, which are not added"
-_UNMARKED = "a trace without marked steps, beside traces that mark them"
+_COPY, _OF_CAPTURE = "a copy of another trace", "a trace of a graph's capture, which is no time of the job"
+_OTHER_TOOL = "kernels from another profiler; the trace of torch.profiler is used instead"
+_UNLIKE = "traces of several devices or programs, whose times cannot be added"
+_UNMARKED = "a trace without marked steps; traces with marked steps are used instead"
 
 
 def _reasons(
@@ -204,14 +204,14 @@ def _same_device(one: Facts, other: Facts) -> bool:
 def _device(known: Facts) -> str:
     """Return the devices of a trace as text."""
     named = next((x for name in ("device", "arch") if (x := sorted(set(known.get(name, [])) - {""}))), [])
-    return " and ".join(named) or f"a device of {' or '.join(sorted(set(known.get('cu_count', ['?']))))} CUs"
+    return " and ".join(named) or f"a device with {' or '.join(sorted(set(known.get('cu_count', ['?']))))} CUs"
 
 
 def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
     named = [f"{name}: {', '.join(x.rpartition('/')[2] for x in paths)}" for name, paths in groups.items()]
     return (
-        f"the run's traces are of {len(groups)} {what} ({'; '.join(named)}), whose times are not added: give each a "
-        "run of its own (logparse ingest FILE --run NAME; logparse recommend --run NAME)"
+        f"the run's traces are from {len(groups)} {what} ({'; '.join(named)}), whose times cannot be added. Ingest "
+        "each into its own run (logparse ingest FILE --run NAME), then: logparse recommend --run NAME"
     )
 
 
@@ -261,8 +261,8 @@ def unknown_idle(tables: Tables) -> str:
     if not lost or (kept and lost * us / kept < _HIDDEN * window):
         return ""
     return (
-        f"{lost:,.0f} of {lost + kept:,.0f} launches of graphs left no kernel in the traces: how long the GPU was idle "
-        "is unknown"
+        f"the GPU's idle time is unknown, because {lost:,.0f} of {lost + kept:,.0f} graph launches have no kernel in "
+        "the traces"
     )
 
 

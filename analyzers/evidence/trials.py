@@ -147,10 +147,13 @@ class Tried:
             return why
         unlike = sum(x.unlike for x in self.seen)
         if unlike > len(self.pairs):
-            return f"the job's units are of many kinds: {unlike} pairs of blocks had none in common"
+            return f"the job's units of work are of many kinds: {unlike} pairs of blocks of units had no kind in common"
         if self.logs is None:
-            return f"the job makes too few units: {len(self.pairs)} pairs of blocks, and an interval needs 6"
-        return f"its interval is still wider than {NARROW:.0%} to a side"
+            return (
+                f"the job did too few units of work: {len(self.pairs)} pairs of blocks of units were timed, and an "
+                "interval needs 6"
+            )
+        return f"the interval of its effect is still wider than ±{NARROW:.0%}"
 
 
 def tried(tables: Tables) -> tuple[Tried, ...]:

@@ -28,8 +28,8 @@ from logparse.model import Evidence, Finding, Replay, problem_from_text
 
 NAME = "below-roofline"
 ADVICE = (
-    "No search of solutions has timed these problems yet: `logparse replay` measures what the library, other layouts "
-    "and padded sizes reach, the largest estimates first."
+    "No search has timed other solutions of these problems yet. `logparse replay` measures what the library, other "
+    "layouts and padded sizes reach, the largest estimates first."
 )
 
 
@@ -55,11 +55,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
     now, least, within = (float(row[name]) for name in ("now_us", "least_us", "within_us"))
     reach = (
-        f"{row['comparable']} comparable problems of the trace reach {row['reach']:.0%}"
+        f"{row['comparable']} comparable problems of the trace reach {row['reach']:.0%} of the roofline"
         if row["comparable"] >= ENOUGH
-        else f"{row['reach']:.0%} is taken to be within reach, as there are fewer than {ENOUGH} comparable problems"
+        else f"{row['reach']:.0%} is taken as reachable, because there are fewer than {ENOUGH} comparable problems"
     )
-    allowed = f"{least / now:.1%} of what {row['device']} allows ({least:,.1f} µs)"
+    allowed = f"{least / now:.1%} of the roofline: {row['device']} needs at least {least:,.1f} µs"
     return Finding(
         analyzer=NAME,
         problem=problem_from_text(str(row["problem"])),
@@ -75,8 +75,10 @@ def _finding(row: Mapping[Hashable, Any], calls: int) -> Finding:
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="products and convolutions of a trace far below the roofline, or below what comparable problems of the "
-    "trace reach, where no time is expected",
-    worth="estimated: the time at what is within reach; a replay measures it",
+    about=(
+        "GEMMs and convolutions of a trace far below the roofline (the least time that the device allows), or below "
+        "what comparable problems of the trace reach, if no time is expected for them"
+    ),
+    worth="estimated: the time above what is reachable; a replay measures it",
     find=find,
 )

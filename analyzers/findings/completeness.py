@@ -151,7 +151,7 @@ def _errors(rows: Rows) -> Iterator[str]:
     for (_, why, _), found in sorted(groups.items(), key=lambda x: (x[0][0], not x[0][1], -x[1][0][1], x[1][0][0])):
         [first], count = shortened([found[0][0]], _LONGEST), sum(count for _, count, _ in found)
         several = sum(texts for _, _, texts in found)
-        of = f" of {several:,} texts" if several > 1 else ""
+        of = f" in {several:,} different texts" if several > 1 else ""
         yield f"{first!r} ({counted(count, 'line')}{of})" + (f": {why}" if why else "")
 
 
@@ -160,23 +160,23 @@ def _level(rows: Rows) -> Iterator[str]:
     ((hidden,),) = rows
     if hidden:
         yield (
-            f"{counted(hidden, 'log')} with {'/'.join(BY_LEVEL)} lines but no bench or profile lines. If bench "
-            "lines were wanted: HIPBLASLT_LOG_LEVEL, set to anything, silently disables HIPBLASLT_LOG_MASK; unset it "
-            "and set HIPBLASLT_LOG_MASK=32"
+            f"{counted(hidden, 'log')} with {'/'.join(BY_LEVEL)} lines has no bench or profile lines. If you want "
+            "bench lines, unset HIPBLASLT_LOG_LEVEL and set HIPBLASLT_LOG_MASK=32: any value of HIPBLASLT_LOG_LEVEL "
+            "silently disables HIPBLASLT_LOG_MASK"
         )
 
 
 def _torn(rows: Rows) -> Iterator[str]:
     for (path,) in rows:
         yield (
-            f"{path} has rejected lines: threads lose, tear and repeat lines where bench, trace and api lines are "
-            "logged together. HIPBLASLT_LOG_MASK=96 is exact"
+            f"{path} has rejected lines: if bench, trace and api lines are logged together, threads lose, tear and "
+            "repeat lines. HIPBLASLT_LOG_MASK=96 logs exact counts"
         )
 
 
 def _ends(rows: Rows) -> Iterator[str]:
     for path, ended in rows:
-        yield f"{path} ends {ended}: its process was killed or still writes"
+        yield f"{path} ends {ended}: its process was killed, or is still writing"
 
 
 def _silent(rows: Rows) -> Iterator[str]:
@@ -191,8 +191,8 @@ def _silent(rows: Rows) -> Iterator[str]:
             yield f"{counted(len(paths), 'empty file')}: {listed}"
         elif paths:
             yield (
-                f"nothing is counted of {counted(len(paths), 'file')}, of which no line could be read: {listed}. "
-                "Is a log among them? `logparse formats` lists what is read"
+                f"no line could be read in {counted(len(paths), 'file')}: {listed}. If one of them is a log, compare "
+                "it with the formats that `logparse formats` lists"
             )
 
 
@@ -208,8 +208,8 @@ def _ranks(rows: Rows) -> Iterator[str]:
             continue
         listed = ", ".join(f"{pid} ({count:,})" for pid, count in list(few.items())[:5])
         yield (
-            f"{len(few)} of {len(calls)} processes logged less than half the median of {middle:,.0f} {category} calls: "
-            f"{listed}. A rank may have been killed, or its log be missing in part"
+            f"{len(few)} of {len(calls)} processes logged less than half as many {category} calls as the median of "
+            f"{middle:,.0f}: {listed}. A rank may have been killed, or part of its log is missing"
         )
 
 
@@ -217,19 +217,21 @@ def _without_inputs(rows: Rows) -> Iterator[str]:
     if rows:
         names = [str(function) for function, _ in rows]
         yield (
-            "no problem here, as their trace lacks the sizes or strides of their inputs: "
-            f"{sum(count for _, count in rows):,} × {', '.join(names[:4])}{' …' * (len(names) > 4)} "
-            "(torch.profiler: record_shapes=True)"
+            f"{sum((count for _, count in rows)):,} × {', '.join(names[:4])}{' …' * (len(names) > 4)} cannot be "
+            "analysed, because the trace lacks the sizes or strides of their inputs (trace with torch.profiler: "
+            "record_shapes=True)"
         )
 
 
 def _without_problem(rows: Rows) -> Iterator[str]:
     for path, count in rows:
         yield (
-            f"{path}: {counted(count, 'line')} of MIOpen's with a time or a solver left out: threads or ranks share "
-            "the log, and of which one's problem they are is unknown (MIOPEN_ENABLE_LOGGING_MPMT=1 names the thread in "
+            f"{path}: {counted(count, 'line')} of MIOpen with a time or solver cannot be assigned to a problem, "
+            "because several threads or ranks write to this log (MIOPEN_ENABLE_LOGGING_MPMT=1 names the thread in "
             "each line)"
         )
 
 
-ANALYZER = Analyzer(name=NAME, about="what the logs lack: disabled lines, ends, ranks", worth="–", find=find, place=90)
+ANALYZER = Analyzer(
+    name=NAME, about="what the logs lack: disabled log lines, cut ends, missing ranks", worth="–", find=find, place=90
+)

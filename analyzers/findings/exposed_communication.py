@@ -29,27 +29,27 @@ from logparse.text import counted, duration
 
 NAME = "exposed-communication"
 _FIRST = (
-    "Compare the traces of several ranks first: where the same collective is short on one of them, the others wait for "
-    "that rank (its data, its host, its share of the work). Else "
+    "First compare the traces of several ranks. If the same collective is short on one rank, the other ranks wait "
+    "for that rank (because of its data, its host or its share of the work). Otherwise "
 )
 GATHERED = _FIRST + (
-    "let transfers run beside the computation (FSDP: backward_prefetch, forward_prefetch; fully_shard: "
-    "set_modules_to_forward_prefetch), or make them fewer (reshard_after_forward=False, where memory allows) or "
-    "smaller (gather and reduce in bf16)."
+    "overlap transfers with the computation (FSDP: backward_prefetch, forward_prefetch; fully_shard: "
+    "set_modules_to_forward_prefetch), or transfer less often (reshard_after_forward=False, if memory allows) or "
+    "less data (gather and reduce in bf16)."
 )
 REDUCED = _FIRST + (
-    "of DistributedDataParallel, which overlaps them with the backward pass, join small messages (bucket_cap_mb), or "
-    "make them fewer (gradient accumulation under no_sync) or smaller (bf16_compress_hook); of tensor parallelism, use "
-    "fewer ranks."
+    "with DistributedDataParallel, which overlaps transfers with the backward pass: join small messages "
+    "(bucket_cap_mb), transfer less often (gradient accumulation under no_sync) or less data (bf16_compress_hook). "
+    "With tensor parallelism: use fewer ranks."
 )
 ADVICE = _FIRST + (
-    "let transfers run beside the computation, join small messages, or make them fewer (fewer ranks of tensor "
-    "parallelism) or smaller (reduce in bf16)."
+    "overlap transfers with the computation, join small messages, transfer less often (fewer ranks of tensor "
+    "parallelism) or less data (reduce in bf16)."
 )
 CHANGES: Mapping[str, str] = {
-    GATHERED: "is a rank slow? FSDP: prefetch",
-    REDUCED: "is a rank slow? DDP: bucket_cap_mb",
-    ADVICE: "is a rank slow? else fewer ranks",
+    GATHERED: "check for a slow rank; FSDP: prefetch",
+    REDUCED: "check for a slow rank; DDP: bucket_cap_mb",
+    ADVICE: "check for a slow rank; else fewer ranks",
 }
 """Short text of the change to make, for each advice."""
 _GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))
@@ -88,22 +88,27 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     shown = "; ".join(x.text(steps, each) for x in found[:_SHOWN])
     more = f"; {counted(len(found) - _SHOWN, 'more kind')}" if len(found) > _SHOWN else ""
     whole = sum(x.us for x in found)
-    waits = f", and {duration(time.waiting_us / steps)} more they wait, under the profiler" if time.waiting_us else ""
+    waits = (
+        f". Under the profiler, {duration(time.waiting_us / steps)} more are spent waiting for other ranks"
+        if time.waiting_us
+        else ""
+    )
     advice = _advice(found, trains(tables))
     return [
         Finding(
             analyzer=NAME,
             message=(
-                f"{duration(time.exposed_us / steps)} of {duration(time.window_us / steps)}{each} only collectives run "
-                f"({time.exposed_us / time.window_us:.0%}){waits}. Under the profiler they take "
-                f"{duration(whole / steps)}: {shown}{more}. {_waiting(ranks(tables))}"
+                f"only collectives run in {duration(time.exposed_us / steps)} of "
+                f"{duration(time.window_us / steps)}{each} ({time.exposed_us / time.window_us:.0%}, exposed "
+                f"communication){waits}. All collectives take {duration(whole / steps)} under the profiler: "
+                f"{shown}{more}. {_waiting(ranks(tables))}"
             ),
             evidence=Evidence(
                 at_most_us=time.exposed_us,
                 waits_for="communication",
                 details={"alone_us": time.alone_us, "window_us": time.window_us},
             ),
-            remedy=Advise("hide communication", CHANGES[advice]),
+            remedy=Advise("hide communication behind computation", CHANGES[advice]),
             advice=advice,
         )
     ]
@@ -125,7 +130,7 @@ def _advice(found: Sequence[_Collective], in_training: bool) -> str:
 def _waiting(found: Ranks | None) -> str:
     """Return a sentence with the rank that the others wait for, and the reason why that rank is late."""
     if found is None or not found.matched:
-        return "Their times contain the wait for the slowest rank"
+        return "These times contain the wait for the slowest rank"
     late, longest = found.slowest, max(found.ranks, key=lambda x: x.waiting_us)
     if longest.waiting_us < _FEW * longest.unit_us:
         return "The ranks hardly wait for each other"
@@ -135,7 +140,7 @@ def _waiting(found: Ranks | None) -> str:
     waits = f"rank {longest.rank} waits {least}{duration(longest.waiting_us)} per unit of work"
     if found.missing:
         why += f"; {counted(found.missing, 'rank')} left no trace"
-    return f"Of this {waits} for rank {late.rank} (idle {duration(late.host_us)}), which {why}"
+    return f"Of this, {waits} for rank {late.rank} (idle {duration(late.host_us)}), which {why}"
 
 
 def _collectives(tables: Tables) -> Iterator[_Collective]:
@@ -171,9 +176,11 @@ def _size(count: float) -> str:
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="collectives (NCCL, RCCL and others) that run while no other kernel of a trace does: how long, which, "
-    "what message",
-    worth="none: their times contain the wait for the slowest rank",
+    about=(
+        "exposed communication: collectives (NCCL, RCCL and others) that run while no other kernel of a trace runs, "
+        "with their time, kind and message size"
+    ),
+    worth="none: the times contain the wait for the slowest rank",
     find=find,
     place=2,
 )

@@ -22,41 +22,41 @@ from logparse.text import duration
 
 NAME = "host-bound"
 GRAPHS = (
-    "Let the host launch less: torch.compile(mode='reduce-overhead') or CUDA graphs (torch.cuda.graph) for what "
-    "repeats, a larger batch, a data loader with workers and pinned memory; look for synchronisation (.item(), .cpu(), "
-    "printing)."
+    "Reduce the host's work per kernel: use torch.compile(mode='reduce-overhead') or CUDA graphs (torch.cuda.graph) "
+    "for repeated work, a larger batch, or a data loader with workers and pinned memory. Look for synchronisation "
+    "(.item(), .cpu(), printing)."
 )
 BEYOND_GRAPHS = (
-    "Graphs are launched already, the gaps lie between them: batch more requests or tokens per launch, and look at "
-    "what the host does between two launches (scheduling, sampling, synchronisation)."
+    "The job already launches graphs, and the GPU is idle between them. Batch more requests or tokens per launch, "
+    "and look at what the host does between two launches (scheduling, sampling, synchronisation)."
 )
 LOADER = (
-    "Let data arrive sooner: more workers of the loader (num_workers, persistent_workers, prefetch_factor) and pinned "
-    "memory, or less work for each sample: decode and resize once, augment on the GPU."
+    "Load data faster: use more workers of the data loader (num_workers, persistent_workers, prefetch_factor) and "
+    "pinned memory, or do less work per sample: decode and resize once, augment on the GPU."
 )
 WAIT = (
-    "Look at what waits or copies there (.item(), .cpu(), a copy without non_blocking, synchronize()): move it out of "
-    "the step, or copy without waiting from and to pinned memory."
+    "Look at what waits or copies there (.item(), .cpu(), a copy without non_blocking, synchronize()). Move it out "
+    "of the step, or copy without waiting, from and to pinned memory."
 )
 PYTHON = (
-    "No operator runs on the host in most of the idle time: look at what the program does between two operators "
-    "(Python code, scheduling of requests, logging, another process that takes the CPU), with a profiler of Python."
+    "The host runs no operator in most of the idle time. Look with a Python profiler at what the program does "
+    "between two operators (Python code, scheduling of requests, logging, another process that takes the CPU)."
 )
 FIRST = (
-    "The step's first kernel comes late: look at what the host does before it (loading and preparing the batch, "
-    "logging, a checkpoint, scheduling of requests)."
+    "The first kernel of the step comes late. Look at what the host does before it (loading and preparing the "
+    "batch, logging, a checkpoint, scheduling of requests)."
 )
 QUEUED = (
-    "The device did not begin what had been launched: look at what its stream waits for (another stream, a collective, "
-    "another process on the GPU)."
+    "The GPU did not begin work that was already launched. Look at what its stream waits for (another stream, a "
+    "collective, another process on the GPU)."
 )
 WORDS: Mapping[str, tuple[str, str, str]] = {
     "launching": ("while the host launched", "the program: CUDA graphs, batch, loader", GRAPHS),
     "synchronisation": ("while the host waited or copied", "the program: what waits or copies", WAIT),
-    "data loading": ("while a batch was loaded", "the loader: workers, what each does", LOADER),
+    "data loading": ("while a batch was loaded", "the loader: workers, work per sample", LOADER),
     "nothing": ("with no operator on the host", "the program: Python between operators", PYTHON),
-    "first": ("before the first kernel", "the program: what is before the first kernel", FIRST),
-    "queued": ("with work launched already", "what the streams wait for", QUEUED),
+    "first": ("before the first kernel", "the program: what runs before the first kernel", FIRST),
+    "queued": ("with launched work waiting", "what the streams wait for", QUEUED),
 }
 """Text, change and advice for each class of idle time (``logparse/libraries/torch_profiler/gaps.py``)."""
 _WAITS = "waits for the host"
@@ -69,7 +69,7 @@ _FEW = 0.05
 def of_data(remark: Finding) -> Finding:
     """Return the remark for a step whose simulation shows that it waits for data and not for kernel launches."""
     message = remark.message.replace(_WAITS, "waits for data")
-    remedy = Advise("feed the GPU with data sooner", "the loader: workers, what each does")
+    remedy = Advise("feed the GPU with data sooner", "the loader: workers, work per sample")
     return replace(remark, message=message, remedy=remedy, advice=LOADER)
 
 
@@ -133,33 +133,40 @@ def why_idle(time: GpuTime) -> str:
     shown = sorted((why for why in gaps.us if gaps.us[why] >= _FEW * total), key=lambda x: -gaps.us[x])
     parts = ", ".join(f"{duration(gaps.us[why] / per)} {WORDS[why][0]}" for why in shown)
     longest, single = gaps.longest[0], gaps.single
-    one = ", and no second one is like it: it may not come again, so it is no ceiling" if single else ""
+    one = ", which no other gap resembles. It may not happen again, so no saving is estimated" if single else ""
     return f" It is idle {parts}; the longest gap is {duration(longest.us)}{longest.place}{one}."
 
 
 def _message(time: GpuTime, share: float, launches: int) -> str:
     steps = time.steps or 1.0
     each = f" per {time.word}" if time.steps else ""
-    unmarked = "" if time.steps else " No steps are marked: pauses between requests count as waiting."
+    unmarked = "" if time.steps else " No steps are marked, so pauses between requests count as waiting."
     profiled = ""
     if time.profiled:
-        timed = f"time a {time.word} without it first (`logparse capture --trace` does)"
-        timed = "name what to time without it (`logparse capture --unit`)" if time.word == WINDOW else timed
+        timed = f"first time a {time.word} without the profiler (`logparse capture --trace` does)"
+        timed = (
+            "name the function whose calls to time without the profiler (`logparse capture --unit`)"
+            if time.word == WINDOW
+            else timed
+        )
         profiled = f" The profiler slows the host: {timed}."
     return (
         f"the GPU runs kernels in {share:.1%} of the time ({duration((time.busy_us or 0.0) / steps)} of "
         f"{duration((time.window_us or 0.0) / steps)}{each}) and {_WAITS} in the rest: less GPU time may "
-        f"not show in the {time.word}. {launches / steps:,.0f} kernels{each} take {time.kernels_us / launches:,.1f} µs "
+        f"not make the {time.word} faster. "
+        f"{launches / steps:,.0f} kernels{each} take {time.kernels_us / launches:,.1f} µs "
         f"each on average.{why_idle(time)}{unmarked}{profiled}"
     )
 
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="a GPU that waits: the union of a trace's kernels against the time of its marked steps, without the "
-    "profiler where `tune` or `capture --trace` timed them; [why it waits](#which-traces-are-the-job), and "
-    "where its longest gap lies",
-    worth="none: less GPU time may not show in the step",
+    about=(
+        "a GPU that waits for the host: GPU time in kernels against the time of the marked steps, without the "
+        "profiler if `tune` or `capture --trace` timed them; [why it waits](#which-traces-are-the-job), and the "
+        "place of its longest gap"
+    ),
+    worth="none: less GPU time may not make the step faster",
     find=find,
     place=1,
 )

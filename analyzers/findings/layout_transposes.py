@@ -46,9 +46,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         Finding(
             analyzer=NAME,
             message=(
-                f"{_of(lost / steps, everything / steps)} of the convolutions in NCHW{step} are transposes to NHWC and "
-                f"back ({lost / everything:.0%}; {each}): {problems} of {rows['problem'].nunique()} problems run NHWC "
-                "kernels"
+                f"in the NCHW convolutions, {_of(lost / steps, everything / steps)}{step} are transposes to NHWC and "
+                f"back ({lost / everything:.0%}; {each}): {problems} of {rows['problem'].nunique()} problems run "
+                "NHWC kernels"
             ),
             saving_us=lost,
             evidence=Evidence(details={"transposes_us": lost, "convolutions_us": everything}),
@@ -72,8 +72,8 @@ def _in_nchw(text: str) -> str | None:
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="layout transposes inside convolutions in NCHW (traces)",
-    worth="what they take, as an estimate of what channels_last gains",
+    about="layout transposes within convolutions in NCHW (in traces)",
+    worth="time of the transposes, as an estimate of what channels_last saves",
     find=find,
     place=5,
 )

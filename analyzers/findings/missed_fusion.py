@@ -92,22 +92,22 @@ def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
 
 
 def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: float, in_training: bool) -> Finding:
-    steps = " and ".join(one.steps) if len(one.steps) < 3 else "a GELU that is written out"
+    steps = " and ".join(one.steps) if len(one.steps) < 3 else "a GELU that the model writes out as a formula"
     kernels = "a kernel" if len(one.steps) == 1 else f"{len(one.steps)} kernels"
-    message = f"{steps} after it: {kernels} more, {one.us / one.calls:.4g} µs per call"
+    message = f"{steps} after it could run in its epilogue: {kernels} more, {one.us / one.calls:.4g} µs per call"
     if in_training and one.asked.activation == "gelu":
         message += (
-            "; PyTorch's epilogue cannot do it in training: the gradient of GELU needs the product's result, which it "
-            "does not write"
+            "; in training PyTorch cannot fuse it, because the gradient of GELU needs the product's result, which "
+            "the fused kernel does not write"
         )
         advice = _WRITTEN if one.form == "written" else _IN_TRAINING
     else:
         if timed is not None:
-            message += f"; timed: {timed.then_us:.4g} µs by {timed.solution}, {timed.now_us:.4g} µs as it runs"
+            message += f"; timed: {timed.then_us:.4g} µs with {timed.solution}, {timed.now_us:.4g} µs as it runs now"
         else:
-            message += "; in the epilogue it would save at most that, which is not measured"
+            message += "; fusing would save at most that time, which is not measured"
         if one.exact:
-            message += "; the epilogue's GELU is the tanh approximation, the model's is exact"
+            message += "; the epilogue computes the tanh approximation of GELU, the model computes exact GELU"
         advice = (_GRADIENT if in_training else FUSION) + (_UNTIMED if timed is None else _STATED)
     at_most = None if advice == _IN_TRAINING else one.us * weight
     return Finding(
@@ -123,23 +123,28 @@ def _finding(one: Epilogue, timed: _Timed | None, calls: int | None, weight: flo
 
 
 _GRADIENT = (
-    "Fuse the epilogue: apply.linear of a generated apply.py has the gradient of ReLU, torch._addmm_activation none."
+    "Fuse the epilogue with apply.linear of the generated apply.py, which has the gradient of ReLU; "
+    "torch._addmm_activation has no gradient."
 )
-_UNTIMED = " `logparse replay` times the pair as it runs and fused, through PyTorch, where a trace marks its GPU time."
-_STATED = " The actions state what it saves in all, and the lines to change."
+_UNTIMED = (
+    " If a trace marks the job's GPU time, `logparse replay` times both forms, as it runs and fused, through PyTorch."
+)
+_STATED = " The list of actions states the total saving and the lines to change."
 _IN_TRAINING = (
-    "A GELU stays a kernel of its own in training; model.compile() joins it with the elementwise operators around it."
+    "In training, a GELU stays a kernel of its own. model.compile() joins it with the elementwise operators around it."
 )
 _WRITTEN = (
-    "A GELU that is written out becomes one kernel as torch.nn.functional.gelu(x, approximate='tanh'), in training "
-    "too: `logparse replay` times that, for the action one_kernel_gelu."
+    "Replace the written-out GELU by torch.nn.functional.gelu(x, approximate='tanh'), which is one kernel, also in "
+    "training. `logparse replay` times this as the action one_kernel_gelu."
 )
 
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="bias, ReLU or GELU as kernels of their own after a product (traces)",
-    worth="what the action states that fuses it (`replay` times both forms; no finding where it does not pay); else"
-    " at most those kernels' time",
+    about="bias, ReLU or GELU as kernels of their own after a matrix product (in traces)",
+    worth=(
+        "the saving of the action that fuses it (`replay` times both forms; no finding if it saves nothing), else "
+        "at most the time of those kernels"
+    ),
     find=find,
 )

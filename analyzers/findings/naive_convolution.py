@@ -55,8 +55,8 @@ _TYPE_BYTES = {"FP64": 8, "FP32": 4, "FP16": 2, "BF16": 2, "INT8": 1, "FP8": 1, 
 _LARGE = 1 << 30
 """Workspace (bytes) from which a device may not have enough free memory."""
 SEARCH = (
-    "Let MIOpen search (tune_miopen.sh), then ingest what it wrote; with MIOPEN_LOG_LEVEL=5 its log names solvers that "
-    "it passed over for lack of workspace."
+    "Let MIOpen search for a faster solver (tune_miopen.sh), then ingest what it wrote. With MIOPEN_LOG_LEVEL=5, "
+    "MIOpen's log names the solvers that it skipped for lack of workspace."
 )
 
 
@@ -212,11 +212,13 @@ def _expected(problem: ConvProblem, source: str, others: Sequence[_Other], facts
         work = problem.flops
         x = min(alike, key=lambda x: (abs((x.problem.flops or 0) - work), x.us))
         us = x.us * work / (x.problem.flops or work)
-        return _Time(us, f"{x.solver} takes {duration(x.us)} for {x.problem.label}, by arithmetic {duration(us)} here")
+        return _Time(
+            us, f"{x.solver} takes {duration(x.us)} for {x.problem.label}, which scales to {duration(us)} here"
+        )
     least = _roofline_us(problem, here)
     if least is None:
         return None
-    return _Time(least / WITHIN_REACH, f"half of the roofline is {duration(least / WITHIN_REACH)}")
+    return _Time(least / WITHIN_REACH, f"at half of the roofline it would take {duration(least / WITHIN_REACH)}")
 
 
 def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
@@ -269,12 +271,14 @@ def gemm_workspace(problem: ConvProblem) -> int | None:
 
 def _reasons(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Iterator[str]:
     for solver, size in refused:
-        yield f"MIOpen passed over {solver}, which needs {bytes_text(size)} of workspace and was given less"
+        yield f"MIOpen skipped {solver}, which needs {bytes_text(size)} of workspace, because the call gave less"
     needs = gemm_workspace(problem)
     if not refused and needs is not None and needs >= _LARGE:
         yield f"its GEMM solver needs {bytes_text(needs)} of workspace"
     if (problem.largest_tensor or 0) > MOST_ELEMENTS:
-        yield f"a tensor has {problem.largest_tensor:,} elements, above the 2,147,483,647 that other solvers take"
+        yield (
+            f"a tensor has {problem.largest_tensor:,} elements, more than the 2,147,483,647 that other solvers support"
+        )
 
 
 def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
@@ -288,7 +292,7 @@ def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
     """
     needs = max([size for _, size in refused], default=gemm_workspace(problem) or 0)
     if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
-        return "Split the batch, so that no tensor has more than 2,147,483,647 elements. " + SEARCH
+        return "Split the batch so that no tensor has more than 2,147,483,647 elements. " + SEARCH
     if not refused and needs < _LARGE:
         return SEARCH
     deep = (problem.out_d or 0) > 1
@@ -297,14 +301,14 @@ def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
     split = ""
     if out is not None and out > 1:
         slices = (filter_ or 1) - 1
-        shared = f", whose inputs share {slices} of the {axis}" if slices else ""
+        shared = f", which share {slices} of the {axis} as input" if slices else ""
         split = (
-            f"; or split the {axis}: in {min(out, 4)} parts{shared}, it needs {bytes_text(-(-needs // min(out, 4)))}, "
-            "and the outputs put together are the same"
+            f". Or split the {axis} into {min(out, 4)} parts{shared}: a part needs "
+            f"{bytes_text(-(-needs // min(out, 4)))}, and the joined outputs are the same"
         )
     return (
-        f"Leave {bytes_text(needs)} of the device's memory free for the workspace when the job first calls it (PyTorch "
-        f"asks for it then, and passes none where the allocation fails){split}."
+        f"Leave {bytes_text(needs)} of the device's memory free for the workspace when the job first calls the "
+        f"convolution. PyTorch allocates it then, and passes none to MIOpen if the allocation fails{split}."
     )
 
 
@@ -316,7 +320,7 @@ def _remedy(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Remedy:
     if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
         return Advise("split the batch", "the program")
     if refused or (gemm_workspace(problem) or 0) >= _LARGE:
-        return Advise("give room for a workspace", "the program: free memory, or split the convolution")
+        return Advise("make room for the workspace", "the program: free memory, or split the convolution")
     return Search()
 
 
@@ -333,7 +337,7 @@ def _finding(
     rate = f", {flops / now / 1e6:.2g} TFLOP/s" if now else ""
     takes = f"takes {duration(now)} with the naive solver{rate}" if now else "runs the naive solver"
     per_call = None if now is None or expected is None else now - expected.us
-    about = expected.how if expected is not None else "what another solver takes is unknown"
+    about = expected.how if expected is not None else "the time of another solver is unknown"
     return Finding(
         analyzer=NAME,
         problem=problem,
@@ -357,9 +361,11 @@ def _finding(
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="convolutions that run MIOpen's naive solver, as traces, logs or a user find-db show, and why: the "
-    "workspace that another solver was refused, or a tensor too large; the remedy is room, a split or a "
-    "search",
-    worth="estimated from another solver, pass or size of it, or half of the roofline; else unknown",
+    about=(
+        "convolutions that run MIOpen's naive solver (slow, but it runs every problem), in traces, logs or a user "
+        "find-db, and why: too little workspace for another solver, or a tensor that is too large; the remedy is "
+        "memory, a split or a search"
+    ),
+    worth="estimated from another solver, pass or size of the problem, or half of the roofline; else unknown",
     find=find,
 )

@@ -53,19 +53,19 @@ from logparse.text import counted, duration
 
 NAME = "slow-wrw"
 TUNE = (
-    "No faster solution is known: let MIOpen search (tune_miopen.sh), then ingest what it wrote. In PyTorch also try "
-    "channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1; grouped layers gain most."
+    "No faster solution is known. Let MIOpen search (tune_miopen.sh), then ingest what it wrote. In PyTorch, also "
+    "try channels_last with PYTORCH_MIOPEN_SUGGEST_NHWC=1; grouped layers gain most."
 )
 TUNE_ELSEWHERE = (
-    "On this device no faster solution is known, on another one of the store it is: let MIOpen search for it here "
-    "(tune_miopen.sh), then ingest what it wrote."
+    "No faster solution is known on this device, but one is on another device of the store. Let MIOpen search for "
+    "it here (tune_miopen.sh), then ingest what it wrote."
 )
 KNOWN_ISSUE = (
-    " MIOpen 3.3.0 of ROCm 6.3.0 has a known issue with backward weights of FP16 and FP32 on MI300 (ROCm issue 4080), "
-    "mended in ROCm 6.3.1: upgrade, or let it search each shape once (MIOPEN_FIND_ENFORCE=3)."
+    " MIOpen 3.3.0 of ROCm 6.3.0 has a known issue with backward weights of FP16 and FP32 on MI300 (ROCm issue "
+    "4080), which ROCm 6.3.1 fixes. Upgrade, or let MIOpen search each shape once (MIOPEN_FIND_ENFORCE=3)."
 )
 TUNE_CUDNN = (
-    "No faster solution is known: cuDNN has no override file, but `logparse replay` measures what channels_last and "
+    "No faster solution is known. cuDNN has no override file, but `logparse replay` measures what channels_last and "
     "torch.backends.cudnn.benchmark gain; grouped layers gain most."
 )
 
@@ -179,13 +179,17 @@ def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> l
 
 def _in_words(total: Mapping[str, float], which: str) -> str:
     slow, missing = int(total["slow"]), int(total["without_siblings"])
-    out = f"{slow:,} of {counted(int(total['problems']), 'backward-weight problem')}{which} slow"
+    out = (
+        f"{slow:,} of {counted(int(total['problems']), 'backward-weight (W) problem')}{which} "
+        f"{'is' if slow == 1 else 'are'} slow"
+    )
     if slow:
         out += (
-            f": {duration(total['held_us'])} of {duration(total['w_us'])} of W time, "
-            f"{duration(total['recoverable_us'])} above the slower of F and B, each problem counted once"
+            f": they take {duration(total['held_us'])} of {duration(total['w_us'])} of W time, which is "
+            f"{duration(total['recoverable_us'])} more than the slower of forward (F) and dgrad (B); each problem is "
+            "counted once"
         )
-    return out + f"; {missing:,} without F or B in the file" * bool(missing)
+    return out + f"; {missing:,} have no F or B time in the file" * bool(missing)
 
 
 def _to_report(w: pd.DataFrame) -> pd.DataFrame:
@@ -234,7 +238,7 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
         return {}
     found = best_times(tables, device).expect(problems, others=True)
     each = zip(problems, found.expected_us.tolist(), strict=True)
-    return {text: f"comparable W take {duration(us)}" for text, us in each if not math.isnan(us)}
+    return {text: f"comparable W problems take {duration(us)}" for text, us in each if not math.isnan(us)}
 
 
 def _slow(
@@ -249,7 +253,7 @@ def _slow(
     which = "B" if row["b_us"] == sibling else "F"
     solver = str(row["solution"]).split(":", 1)[-1]
     message = f"W takes {duration(best)} with {solver}, {best / sibling:.1f}× its {which} ({duration(sibling)})"
-    naive = "the naive solver is the best known" * bool(row["naive"])
+    naive = "the naive solver is the fastest known" * bool(row["naive"])
     count = calls.get(text)
     return Finding(
         analyzer=NAME,
@@ -356,13 +360,15 @@ def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls
     raw, algorithm = text_of(row.get("raw")) or "", text_of(row.get("algorithm"))
     solution = replace(solution_from_text(text), raw=raw, algorithm=algorithm)
     message = (
-        f"a user find-db of this device knows {text} ({duration(best_us)}), the system's best is "
-        f"{row['solution_system']} ({duration(system_us)}); times of two files, made apart"
+        f"{text} in a user find-db of this device takes {duration(best_us)}, the best solution of the system "
+        f"find-db, {row['solution_system']}, takes {duration(system_us)}; the two files were measured separately"
     )
     return Finding(
         analyzer=NAME,
         problem=problem,
-        message=message if logged else f"{message}; gained already if the job reads that file, which no log shows",
+        message=message
+        if logged
+        else f"{message}. If the job reads the user find-db already, which no log shows, nothing is left to gain",
         per_call_us=system_us - best_us,
         calls=calls,
         saving_us=None if calls is None else (system_us - best_us) * calls,
@@ -397,8 +403,10 @@ def _replaced(row: Mapping[str, object], facts: Facts, settings: Settings, calls
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="backward weights far slower than F and B of their layer, in measured files and in traces of the job; and"
-    " what comparable W take",
-    worth="estimated; measured where a user find-db of the device has a faster solver",
+    about=(
+        "backward weights (wgrad, W) far slower than forward (F) and dgrad (B) of the same layer, in measured files "
+        "and in traces of the job; and the time of comparable W problems"
+    ),
+    worth="estimated; measured if a user find-db of the device has a faster solver",
     find=find,
 )

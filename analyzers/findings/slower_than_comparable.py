@@ -30,15 +30,20 @@ from logparse.text import duration
 
 NAME = "slower-than-comparable"
 RIGHT = {
-    "gemm": "an estimate: of products that it flags in published times of an MI300X, 93 % gain 10 % or more",
-    "conv": "an estimate: at most 5 % of convolutions at their best are above that",
+    "gemm": "an estimate: 93 % of GEMMs that it flags in published times of an MI300X gain 10 % or more",
+    "conv": "an estimate: at most 5 % of convolutions that run their best solution take longer than that",
 }
 """Statement of how often a finding is right, by kind of problem. ``benchmarks/expected.py`` measures the numbers."""
 SEARCH = {
-    "conv": "Search: tune_miopen.sh lets MIOpen time its solvers; `logparse replay` times them one by one.",
-    "sm": "Search: `logparse replay` times the other solutions that cuBLASLt and cuDNN offer.",
-    "gemm": "Search: tune_hipblaslt.sh, or PYTORCH_TUNABLEOP_TUNING=1, times the solutions of hipBLASLt and rocBLAS; "
-    "`logparse replay` races them on this machine.",
+    "conv": (
+        "Search for a faster solution: tune_miopen.sh lets MIOpen time its solvers, and `logparse replay` times "
+        "them one by one."
+    ),
+    "sm": "Search for a faster solution: `logparse replay` times the other solutions of cuBLASLt and cuDNN.",
+    "gemm": (
+        "Search for a faster solution: tune_hipblaslt.sh, or PYTORCH_TUNABLEOP_TUNING=1, times the solutions of "
+        "hipBLASLt and rocBLAS; `logparse replay` times them on this machine."
+    ),
 }
 
 
@@ -67,8 +72,10 @@ def _finding(
     return Finding(
         analyzer=NAME,
         problem=problem,
-        message=f"takes {duration(now)} ({row['origin']}); {in_words(problem, near, device)}: "
-        f"{duration(expected)} is expected, at most {duration(high)}; {RIGHT[problem.kind]}",
+        message=(
+            f"takes {duration(now)} ({row['origin']}), but {duration(expected)} is expected, at most "
+            f"{duration(high)}: {in_words(problem, near, device)}; {RIGHT[problem.kind]}"
+        ),
         per_call_us=now - expected,
         per_call_low_us=now - high,
         calls=calls,
@@ -99,7 +106,7 @@ def in_words(problem: Problem, near: Sequence[Neighbour], device: str) -> str:
     """
     what = f"{problem.direction} convolutions" if isinstance(problem, ConvProblem) else "products"
     least, most = (f(x.scaled_us for x in near) for f in (min, max))
-    return f"{len(near)} comparable {what} take {span(least, most)} at its size on {device_in_words(device)}"
+    return f"{len(near)} comparable {what} take {span(least, most)}, scaled to its size, on {device_in_words(device)}"
 
 
 def span(least_us: float, most_us: float) -> str:
@@ -128,9 +135,11 @@ def _neighbour(x: Neighbour) -> str:
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="a time above what measured best times of comparable problems on the device let expect "
-    "([expected.md](expected.md)); 93 % of what is flagged gains 10 % or more on published measurements of an"
-    " MI300X",
-    worth="estimated: the expected time; a search finds it",
+    about=(
+        "a time above the time expected from the best measured times of comparable problems on the device "
+        "([expected.md](expected.md)); 93 % of what is flagged gains 10 % or more on published measurements of an "
+        "MI300X"
+    ),
+    worth="estimated: the time above what is expected; a search finds it",
     find=find,
 )

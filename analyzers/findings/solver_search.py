@@ -27,17 +27,18 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
     us, naive = sum(x.us for x in found), sum(x.naive_us for x in found)
     shown = "; ".join(f"{x.problem.label} {duration(x.us)}" for x in found[:_SHOWN])
     more = f"; {counted(len(found) - _SHOWN, 'more problem')}" if len(found) > _SHOWN else ""
-    of_naive = f", {duration(naive)} of it in naive solvers" if naive else ""
+    of_naive = f", {duration(naive)} of it in naive solvers (slow, but they run every problem)" if naive else ""
     return [
         Finding(
             analyzer=NAME,
             message=(
                 f"{counted(sum(x.calls for x in found), 'first call')} in the traces searched for a solver: "
-                f"{counted(sum(x.kernels for x in found), 'kernel')} took {duration(us)}{of_naive} ({shown}{more}). "
-                "This counts in no call and in no step; every start of the job pays it again unless it is kept"
+                f"{counted(sum(x.kernels for x in found), 'kernel')} took {duration(us)}{of_naive} "
+                f"({shown}{more}). This time counts in no call and no step, but every start of the job spends it "
+                "again unless what was found is kept"
             ),
             evidence=Evidence(details={"search_us": us}),
-            remedy=Advise("keep what the search found", "a warm-up before the trace; a file of what was found"),
+            remedy=Advise("keep what the search found", "a warm-up before the trace; a file with what was found"),
             advice=_advice(tables, isinstance(found[0].problem, ConvProblem)),
         )
     ]
@@ -52,7 +53,7 @@ def _advice(tables: Tables, conv: bool) -> str:
 ANALYZER = Analyzer(
     name=NAME,
     about="a search for solvers within the traces (MIOpen's Find, cuDNN's benchmark mode, TunableOp)",
-    worth="none: it is no time of a step, but every start pays it",
+    worth="none: it is no time of a step, but every start of the job spends it",
     find=find,
     place=4,
 )

@@ -27,9 +27,11 @@ NAME = "stale-override"
 TUNABLEOP, TUNING_FILE = "tunableop-results", "hipblaslt-tuning-file"
 MIOPEN = frozenset({"miopen-find-db", "miopen-perf-db"})
 EFFECT: Mapping[str, str] = {
-    TUNABLEOP: "PyTorch drops the whole file when a validator differs",
-    TUNING_FILE: "hipBLASLt ignores the file of another revision; an index of another build or arch is another kernel",
-    **dict.fromkeys(MIOPEN, "MIOpen looks for a file named by arch, CU count and version, and finds none"),
+    TUNABLEOP: "PyTorch ignores the whole file if a validator differs",
+    TUNING_FILE: (
+        "hipBLASLt ignores a file of another revision, and an index of another build or arch names another kernel"
+    ),
+    **dict.fromkeys(MIOPEN, "MIOpen looks for a file named by arch, CU count and version, and does not find it"),
 }
 """Effect of a file that was made for another machine or build, by format of the file."""
 NAMES = (
@@ -85,18 +87,21 @@ def _finding(
     return Finding(
         analyzer=NAME,
         message=(
-            f"{'/'.join(path.split('/')[-2:])}: its {made} made for {'; '.join(words)}. {EFFECT[format_]}; "
-            "what it gains is unknown until it is measured here"
+            f"{'/'.join(path.split('/')[-2:])}: its {made} made for {'; '.join(words)}. {EFFECT[format_]}. The gain "
+            "of these rows is unknown until they are measured here"
         ),
         evidence=Evidence(source_id=source, details={"format": format_, "rows": rows, "differ": dict(differ)}),
         remedy=Advise("tune again on this machine"),
-        advice="Tune again on this machine, or keep the file for the other one: `logparse lint --target` explains.",
+        advice=(
+            "Tune again on this machine, or keep the file for the other machine. `logparse lint --target` lists the "
+            "differences."
+        ),
     )
 
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="an override file of another device or build than the logs",
+    about="an override file for another device or library build than the logs",
     worth="unknown",
     find=find,
 )

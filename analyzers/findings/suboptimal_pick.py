@@ -89,19 +89,22 @@ def _distribution(rows: pd.DataFrame) -> Finding:
     words = []
     if known:
         words.append(
-            f"picks of {counted(len(compared), 'problem')} against the best known: regret median "
-            f"{known['median']:.1%}, p90 {known['p90']:.1%}, largest {known['largest']:.1%}; "
-            f"{known['share_above_10_percent']:.0%} of their time is in problems with more than 10 %"
+            f"the library's picks for {counted(len(compared), 'problem')}, compared with the best known solutions: "
+            f"regret (extra time of the pick) median {known['median']:.1%}, p90 {known['p90']:.1%}, largest "
+            f"{known['largest']:.1%}; {known['share_above_10_percent']:.0%} of the time is in problems with more "
+            "than 10 %"
         )
     if unmeasured:
-        words.append(f"{counted(unmeasured, 'problem')} cannot be judged: no time of what was picked is known")
+        words.append(
+            f"{counted(unmeasured, 'problem')} cannot be judged, because the solution that was picked is not timed"
+        )
     if agreeing:
         run = f"{counted(agreeing, 'problem')} {'runs' if agreeing == 1 else 'run'}"
-        words.append(f"{run} the only solution that was timed, so no faster one is known")
+        words.append(f"{run} the only solution that was timed, so no faster solution is known")
     if incomparable:
         words.append(
-            f"{counted(incomparable, 'problem')} cannot be compared: logs and measurements are not known to be of one "
-            "library build and arch (--same-build if you know that they are)"
+            f"{counted(incomparable, 'problem')} cannot be compared, because logs and measurements are not known to "
+            "be from one library build and GPU arch (if you know that they are: --same-build)"
         )
     evidence: dict[str, object] = {"unmeasured": unmeasured, "agreeing": agreeing, "incomparable": incomparable}
     if known:
@@ -192,7 +195,9 @@ def _comparison(
 def _message(known: comparison.Comparison) -> str:
     what, best = known.pick, f"{known.best.text} ({known.best_us:.4g} µs, {known.origin})"
     if known.loss_us is None:
-        return f"{what} was picked, the best known is {best}; unmeasured: no time of the pick"
+        return (
+            f"{what} was picked; the best known solution is {best}. The gain is unknown, because the pick is not timed"
+        )
     if known.basis == comparison.BY_DEFAULT:
         what = "the default" if what == DEFAULT_TEXT else f"the library's own pick there, {what},"
     # The saving of a confirmed pair comes from the paired ratio, which ``confidence`` adds to the finding.
@@ -206,15 +211,15 @@ def _doubt(row: Mapping[str, object]) -> str:
     if row["level"] == "shape":
         words.append("matched by shape only")
     if row["disagree"]:
-        words.append(f"may be {row['choices']} measured problems with different winners")
+        words.append(f"may be any of {row['choices']} measured problems, whose fastest solutions differ")
     if int(str(row["fan"])) > 1:
-        words.append(f"the measured row stands for {row['fan']} logged problems")
+        words.append(f"one measured problem stands for {row['fan']} logged problems")
     return f" [{'; '.join(words)}]" if words else ""
 
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="the library's pick, or its default, against the best known solution",
+    about="the library's pick (the solution that its heuristic chose), or its default, against the best known solution",
     worth="measured",
     find=find,
 )

@@ -19,8 +19,8 @@ from logparse.text import duration
 
 NAME = "unfused-attention"
 ADVICE = (
-    "Call torch.nn.functional.scaled_dot_product_attention in place of the products and the softmax "
-    "(attn_implementation='sdpa' in Transformers); it takes masks, dropout and grouped heads (enable_gqa)."
+    "Call torch.nn.functional.scaled_dot_product_attention instead of the matrix products and the softmax "
+    "(attn_implementation='sdpa' in Transformers). It supports masks, dropout and grouped heads (enable_gqa)."
 )
 _LEAST = 0.05
 """Least time of softmax kernels that is reported, as a share of the kernels' time (0 to 1)."""
@@ -37,9 +37,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
         Finding(
             analyzer=NAME,
             message=(
-                f"softmax takes {duration(part.us / steps)} of {duration(time.kernels_us / steps)} of kernels{each} "
-                f"({part.us / time.kernels_us:.0%}) in {part.kernels / steps:,.0f} kernels of its own: attention is "
-                "written out, and its scores go through memory"
+                f"softmax takes {duration(part.us / steps)} of {duration(time.kernels_us / steps)} of kernel "
+                f"time{each} ({part.us / time.kernels_us:.0%}) in {part.kernels / steps:,.0f} kernels of its own, so "
+                "attention is not fused and its scores go through memory"
             ),
             evidence=Evidence(at_most_us=part.us, details={"softmax_us": part.us, "kernels_us": time.kernels_us}),
             remedy=Advise("use scaled_dot_product_attention", "the program"),
@@ -50,7 +50,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 ANALYZER = Analyzer(
     name=NAME,
-    about="a softmax of its own that takes 5 % of the kernels' time or more (traces)",
-    worth="unknown: the products around it change too",
+    about="a softmax in kernels of its own that takes 5 % of the kernel time or more (in traces)",
+    worth="unknown: the matrix products around it change too",
     find=find,
 )

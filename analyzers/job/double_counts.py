@@ -62,8 +62,10 @@ def remarks_of(store: Store, run: str) -> list[str]:
     """
     with store.reading(f"{_LOGS} {_UNEXPLAINED}") as con:
         ((graphs_us, kernels_us),) = con.execute(_UNEXPLAINED, {"run": run}).fetchall()
-        unexplained = f"{duration(graphs_us or 0.0)} of {duration(kernels_us or 0.0)} of the traces' kernels"
-        in_no_row = f"not counted: the calls in {unexplained}, which graphs launched: no trace names their operators"
+        unexplained = f"{duration(graphs_us or 0.0)} of {duration(kernels_us or 0.0)} of GPU time in the traces"
+        in_no_row = (
+            f"calls in {unexplained} are not counted: graphs launched these kernels, and no trace names their operators"
+        )
         return [*remarks_in(con, run), *([in_no_row] if graphs_us else [])]
 
 
@@ -103,15 +105,16 @@ def _added(logs: Sequence[_Log], what: str) -> Iterator[str]:
     calls = _calls(unknown, what)
     if len(unknown) > 1:
         yield (
-            f"{calls} are the sum of {len(unknown):,} logs of unknown process ({_named(unknown)}): right where each is "
-            "of a process of its own; two logs of one process count its calls twice"
+            f"{calls} are the sum of {len(unknown):,} logs that do not name their process ({_named(unknown)}). If "
+            "two of them are from one process, its calls count twice"
         )
     if unknown and known:
         categories = ", ".join(sorted({log.category for log in known}))
         others = f"{sum(log.calls for log in known):,} of {processes} known process{'es' * (processes > 1)}"
         yield (
-            f"{calls} of unknown process ({_named(unknown)}): added to the {others} ({categories}); where they are the "
-            "same calls they count twice, a run of their own (ingest --run) keeps them apart"
+            f"{calls} from logs that do not name their process ({_named(unknown)}) are added to the {others} "
+            f"({categories}). If they are the same calls, they count twice: ingest them as a run of their own "
+            "(ingest --run)"
         )
 
 
@@ -132,16 +135,19 @@ def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
     for group, why in ((guessed, _GUESSED), (one_file, _TWO_LIBRARIES)):
         if group:
             beside = list(dict.fromkeys(other for log in group for other in of[log.pid]))
-            yield f"not counted: {_calls(group, what)} of {_named(group)} beside {_named(beside)}: {why}"
+            yield (
+                f"{_calls(group, what)} of {_named(group)} are not counted, because {_named(beside)} hold the same "
+                f"calls: {why}"
+            )
 
 
 _GUESSED = (
-    "different logs of one process are taken for the same calls; where these are not of one, which they do not state, "
-    "`ingest --pid` or `--run` keeps them apart"
+    "logparse takes different logs of one process for the same calls. If they are from different processes, which "
+    "they do not state, separate them with `ingest --pid` or `--run`"
 )
 _TWO_LIBRARIES = (
-    "rocBLAS and hipBLASLt of one process are taken for the same calls; where rocBLAS does not use hipBLASLt, give "
-    "each library a file (ROCBLAS_LOG_PATH, HIPBLASLT_LOG_FILE) and a run"
+    "logparse takes rocBLAS and hipBLASLt logs of one process for the same calls. If rocBLAS does not use "
+    "hipBLASLt, log each library to its own file (ROCBLAS_LOG_PATH, HIPBLASLT_LOG_FILE) and ingest them as two runs"
 )
 
 
@@ -159,8 +165,8 @@ def _alike(logs: Sequence[_Log], what: str) -> Iterator[str]:
     if equal:
         more = f" (and {len(equal) - 1:,} more such groups)" if len(equal) > 1 else ""
         yield (
-            f"{_named(equal[0])} are equal in size and number of {what} calls, and all count{more}: if they are one "
-            f"log under several names, `logparse forget` all but one of them (such as {equal[0][-1].path})"
+            f"{_named(equal[0])} have the same size and number of {what} calls, and all of them count{more}. If they "
+            f"are copies of one log, `logparse forget` all but one of them (such as {equal[0][-1].path})"
         )
 
 

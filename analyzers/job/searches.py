@@ -15,16 +15,17 @@ from logparse.model import Problem, problem_from_text
 from logparse.text import counted, duration
 
 FIND = (
-    "MIOpen's Find ran in the traced calls: warm the job up before it is traced or timed, and keep the user find-db "
-    "that Find wrote (MIOPEN_USER_DB_PATH on a disk that stays), so that the next start finds its solvers there."
+    "MIOpen's Find ran within the traced calls. Warm the job up before you trace or time it. Keep the user find-db "
+    "that Find wrote (MIOPEN_USER_DB_PATH on a disk that is not erased), so that the next start finds its solvers "
+    "there."
 )
 BENCHMARK = (
-    "cuDNN's benchmark mode searched in the traced calls: warm the job up with every shape before it is traced or "
-    "timed, and keep the number of shapes small, since every process searches anew."
+    "cuDNN's benchmark mode searched within the traced calls. Warm the job up with every shape before you trace or "
+    "time it. Keep the number of shapes small, because every process searches again."
 )
 TUNING = (
-    "A product was tuned in the traced calls: tune once, then run with PYTORCH_TUNABLEOP_TUNING=0 and the file of "
-    "results."
+    "TunableOp tuned a matrix product within the traced calls. Tune once, then run with PYTORCH_TUNABLEOP_TUNING=0 "
+    "and the results file."
 )
 
 
@@ -67,6 +68,6 @@ def in_words(found: Sequence[Search]) -> str:
     kernels, us = sum(x.kernels for x in found), sum(x.us for x in found)
     calls = counted(sum(x.calls for x in found), "first call")
     return (
-        f"{counted(kernels, 'kernel')}, {duration(us)}: {calls} searched for a solver, most of it of "
-        f"{found[0].problem.label}; warm up before the trace, keep what was found"
+        f"{calls} searched for a solver, with {counted(kernels, 'kernel')} that took {duration(us)}, mostly for "
+        f"{found[0].problem.label}; warm up before the trace, and keep what the search found"
     )

@@ -158,7 +158,10 @@ def opened(path: Path) -> Table:
 
     cut = partial(format.cut, data, read)
     if not read or cut(keep) != data or len(format.reader(name, cut(lambda line, text: False), {}).rows):
-        raise InputError(f"{path}: {format.name} without rows that can be taken apart (`logparse lint` states why)")
+        raise InputError(
+            f"{path}: this {format.name} file cannot be split into rows, so bisect cannot work on it (`logparse "
+            "lint` states why)"
+        )
     try:
         made = format.merging.write((), name, dict(format.merging.header(name, data)), 1)[0]
     except InputError as error:
@@ -214,7 +217,7 @@ class Checks:
             search = 0 if again or not suspected else (suspected - 1).bit_length() + 1 + least
             to_go = search + max(0, 2 - ended) + (2 if suspected else 1)
             eta = f", {duration(to_go * fmean(run.seconds for run in self.runs) * 1e6)}" if ended else ""
-            left = f"{suspected:,} suspected, at most {counted(to_go, 'run')} to go{eta}"
+            left = f"{suspected:,} suspected; at most {counted(to_go, 'run')} left{eta}"
             self.say(f"run {ended + 1}: {counted(len(rows), 'row')}; {left}: ")
             self.runs.append(self._run(name, rows, f"run{ended + 1}.log"))
             self.journal.write(f"\n{json.dumps(self.runs[-1]._asdict())}\n".encode())
@@ -254,8 +257,8 @@ class Checks:
         rows: Rows = range(len(self.table.rows))
         names = ", ".join(line.split()[1].partition("=")[0] for line in self.table.made.settings)
         for part, wanted, otherwise in (
-            (rows, "bad", f"it does not fail by this file, or the job does not read {names}"),
-            ((), "good", "no row is to blame, or the check itself is wrong"),
+            (rows, "bad", f"the job does not fail because of this file, or does not read {names}"),
+            ((), "good", "the rows do not cause the failure, or the check itself is wrong"),
         ):
             run = self.run(part, len(rows), 0)
             if run.verdict != wanted:
@@ -268,12 +271,15 @@ class Checks:
             found.append(least)
             first, second = (self.run(least, 1, 0, again=x) for x in (False, True))
             if second.verdict != "bad":
-                return found, ["the check is flaky, with the same rows:", f"{first}", f"{second}"]
+                return found, ["the check is flaky: the same rows gave different results:", f"{first}", f"{second}"]
             rows = [x for x in rows if x not in least]
             rest = self.run(rows, 0, 0)
             if rest.verdict != "bad":
-                return found, [] if rest.verdict == "good" else [f"without these rows: {rest}"]
-            self.say(f"found line {', '.join(str(self.table.rows[x][0]) for x in least)}; others fail, too\n")
+                return found, [] if rest.verdict == "good" else [f"the check without these rows: {rest}"]
+            self.say(
+                f"found line {', '.join(str(self.table.rows[x][0]) for x in least)}; the check still fails, so "
+                "other rows are searched\n"
+            )
 
 
 def _keep_last(pipe: FileIO, path: Path) -> None:
@@ -308,7 +314,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, say: Callable[[str], None]) -> Answer:
     """Find the guilty rows, and write the file without them to ``out``.  The exit code is 130 if Ctrl-C ended it."""
     if out is not None and out.exists() and out.samefile(path):
-        raise UsageError(f"--out {out}: it is the file that is read")
+        raise UsageError(f"--out {out} is the file to search; name another file")
     table = opened(path.absolute())
     key = hashlib.sha256(b"\0".join([table.data, os.fsencode(check), repr(timeout_s).encode()])).hexdigest()
     folder = table.path.parent / f".{path.name}.bisect-{key[:8]}"
@@ -317,19 +323,27 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
         try:
             fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{folder}: another bisect, or a check that a killed one started, still runs") from None
+            raise InputError(
+                f"{folder}: another bisect is still running, or a check that a killed bisect started; wait for it, or "
+                "end it"
+            ) from None
         checks = Checks(table=table, check=check, timeout_s=timeout_s, folder=folder, journal=journal, say=say)
-        known = f"{counted(len(checks.runs), 'answer')} known; answers and outputs in {printable(folder.name)}"
+        known = (
+            f"{counted(len(checks.runs), 'answer')} known from before; answers and outputs are in "
+            f"{printable(folder.name)}"
+        )
         say(f"{counted(len(table.rows), 'row')}, {known}\n")
         try:
             found, doubt = checks.guilty()
         except KeyboardInterrupt:
-            return Answer(errors=["", "stopped: the answers are kept, the same command goes on"], code=130)
+            return Answer(errors=["", "stopped: the answers are kept, and the same command continues"], code=130)
     text = lines(checks, found, doubt)
     if doubt:
-        text.append(f"to begin anew remove {printable(folder.name)}")
+        text.append(f"to start over, remove {printable(folder.name)}")
     elif out is None:
-        text.append("the same command with --out FILE writes the file without them, and runs nothing again")
+        text.append(
+            "the same command with --out FILE writes the file without these rows, without running anything again"
+        )
     else:
         rest = [x for x in range(len(table.rows)) if not any(x in rows for rows in found)]
         text += wrote_lines(write([Emission(out.name, table.with_rows(rest), Shell())], out.parent, [str(path)]))
@@ -340,12 +354,16 @@ def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[s
     """Return lines that quote the guilty rows from the file, and state how certain the result is."""
     named: list[str] = []
     for rows in found:
-        named += ["  only together:"] if len(rows) > 1 else []
+        named += ["  only if all of these are in the file:"] if len(rows) > 1 else []
         for line, text in (checks.table.rows[x] for x in rows):
             head = f"  line {line}: "
             named.append(head + shortened([text], _WIDTH - len(head))[0])
-    more = [f"  and {len(named) - _SHOWN:,} lines more"] if len(named) > _SHOWN else []
+    more = [f"  and {len(named) - _SHOWN:,} more lines"] if len(named) > _SHOWN else []
     of = f"{counted(sum(map(len, found)), 'row')} of {len(checks.table.rows):,}"
     cost = f"({counted(len(checks.runs), 'run')}, {duration(sum(run.seconds for run in checks.runs) * 1e6)})"
-    sure = ["not certain:", *doubt] if doubt else ["confirmed: they fail again, and the file passes without them"]
-    return [f"the check fails by {of} {cost}", *named[:_SHOWN], *more, *sure]
+    sure = (
+        ["not certain:", *doubt]
+        if doubt
+        else ["confirmed: the check fails again with these rows, and passes with the file without them"]
+    )
+    return [f"{of} make the check fail {cost}", *named[:_SHOWN], *more, *sure]

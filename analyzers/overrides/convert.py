@@ -68,14 +68,16 @@ def convert(
     * a file's device or build is unknown, and ``same_build`` is False.
     """
     if to not in TARGETS:
-        raise InputError(f"--to {to}: one of {', '.join(TARGETS)}")
+        raise InputError(f"--to {to}: must be one of {', '.join(TARGETS)}")
     conversion, format, writer = TARGETS[to]
     files = [(path, _read(path)) for path in paths]
     facts: dict[str, str] = {}
     for path, rows in files:
         for name, value in rows.facts.items():
             if facts.setdefault(name, value) != value and name not in (target or {}):
-                raise InputError(f"{path}: {name} is {value}, in other files it is {facts[name]}; convert them apart")
+                raise InputError(
+                    f"{path}: {name} is {value}, but {facts[name]} in the other files; convert these files separately"
+                )
     _one_build(facts, target or {})
     facts |= target or {}
     overrides: list[Override] = []
@@ -86,7 +88,7 @@ def convert(
             solution = conversion.takes(measured.solution, rows.facts.get("rocblas_version", ""))
             if reason or solution is None:
                 given, index = measured.solution, measured.solution.id.lstrip("-").isdigit()
-                refused[reason or f"{given.library}'s {'index' if index else given.id} is no solution of {to}"] += 1
+                refused[reason or f"{to} has no such solution: {given.library}'s {'index' if index else given.id}"] += 1
                 continue
             _guard(path, solution.library, rows.facts, facts, same_build)
             own = format is rows.format  # If the file has this format, its key is already one of the library's own.
@@ -117,8 +119,8 @@ def _one_build(files: Facts, target: Facts) -> None:
             wanted = target.get(fact.name, fact.value)
             if not same_value(fact.name, wanted, fact.value):
                 raise InputError(
-                    f"--target: {fact.name} is {wanted}, the files' validator {key} is {value}; for another build "
-                    "give --target a results CSV that it wrote"
+                    f"--target: {fact.name} is {wanted}, but the files' validator {key} is {value}; for another "
+                    "build, give --target a results CSV that this build wrote"
                 )
 
 
@@ -140,7 +142,7 @@ def _read(path: str) -> _Rows:
     )
     if not measured:
         known = ", ".join(x.name for x, _ in sources)
-        raise InputError(f"{path}: no tuned GEMM in it; formats that can be converted: {known}")
+        raise InputError(f"{path}: holds no tuned GEMM; these formats can be converted: {known}")
     facts = machine({x.name: x.value for x in records if isinstance(x, Fact)})
     kernels = {x.solution: x.kernel_name for x in records if isinstance(x, SolutionName) and x.kernel_name}
     return _Rows(format, measured, facts, kernels)
@@ -158,7 +160,7 @@ def _why_not(measured: Measurement) -> str | None:
     if measured.status not in ("ok", "no_time"):
         return f"{measured.status}: {measured.error or 'no time'}"
     if measured.solution.text == "Default":
-        return "Default: there is nothing to override"
+        return "Default: nothing to override"
     return None
 
 
@@ -167,9 +169,9 @@ def _guard(path: str, library: str, mine: Facts, target: Facts, same_build: bool
     if fits is None and same_build:
         return
     if fits is not True:
-        what = "is of another" if fits is False else "does not name the"
-        vouch = "" if fits is False else "; --same-build if you know that it is the target's"
-        raise InputError(f"{path} {what} device or build of {library}: an index means another kernel there{vouch}")
+        what = "is from another" if fits is False else "does not name the"
+        vouch = "" if fits is False else "; if you know that it is the target's, add --same-build"
+        raise InputError(f"{path} {what} device or build of {library}, where an index names another kernel{vouch}")
 
 
 def _written(
@@ -189,6 +191,6 @@ def _written(
             clear[key] = [min(rows, key=lambda x: x.time_us or 0.0)]
         else:
             names = ", ".join(sorted({x.solution.text for x in rows}))
-            refused[f"several problems share the key {key} and have different solutions: {names}"] += len(rows)
+            refused[f"several problems share the key {key} but have different solutions: {names}"] += len(rows)
     made = together(writer, [replace(x, target=target) for rows in clear.values() for x in rows], target)
     return Made(made, len(clear), refused, notes=(to.matched,) if clear else ())

@@ -118,7 +118,7 @@ def coverage(file: OverrideFile, tables: Tables) -> Coverage:
 def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
     """Add a note on each usable row that serves no call of the workload.  ``lint --against`` shows these notes."""
     idle = [x for x in coverage(file, tables).idle if not x.never and len(x.lines)]
-    remedy = f"nothing of run {tables.run} uses it"
+    remedy = f"no call of run {tables.run} uses it"
     notes = [Note(x.lines[0], "info", "no-call", x.reason, remedy, x.lines[1:]) for x in idle]
     return replace(file, noted=(*file.noted, *notes))
 
@@ -184,7 +184,7 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
         served |= {row.line for row in file.rows if row.key in keys}
     short = len(file.rows) <= _NEAR_ROWS
     near = in_groups((use.problem for use in uses), _size) if short and format.kinds else {}
-    none = "no call of the workload" if format.kinds else "no line of the run is about this table"
+    none = "no call of the run" if format.kinds else "no lookup of the run concerns this table"
     alike = ((row, (row.line,)) for row in file.rows) if short else file.reading.alike
     lines: dict[tuple[bool, str], array[int]] = {}
     for row, its in alike:
@@ -215,7 +215,7 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
     for other in near.get(_size(text), ()):
         words = [(a, b) for a, b in zip(text.split(" "), other.split(" "), strict=False) if _contradict(a, b)]
         if len(words) == 1:
-            return f"no call; one differs in a single thing: it has {words[0][1]}, the row {words[0][0]}"
+            return f"no call; one call differs only in that it has {words[0][1]}, while the row has {words[0][0]}"
     return None
 
 
@@ -266,11 +266,11 @@ def lines(found: Coverage) -> list[str]:
     parts.append(f"{what} time: unknown" if time is None else f"{time:.1%} of the known {what} time")
     unknown = found.share("calls", "unknown")
     if unknown:
-        parts.append(f"a further {unknown:.1%} of calls are unknown")
+        parts.append(f"for another {unknown:.1%} of calls it is unknown")
     hits = sum(use.state == "hit" for use in found.uses)
     out = [f"{found.file} covers {', '.join(parts)} ({hits:,} of {len(found.uses):,} problems of run {found.run})"]
     if not found.uses:
-        out = [f"{found.file}: run {found.run} has no call of a {what}, so nothing can be covered"]
+        out = [f"{found.file}: run {found.run} calls no {what}, so the file can cover nothing"]
     return [*out, *_idle_lines(found)]
 
 
@@ -280,11 +280,11 @@ def _look_up_lines(found: Coverage) -> list[str]:
     The lines state how many of the run's table look-ups the file serves, and which other tables the run looked for.
     """
     if not found.uses:
-        return [f"{found.file}: no line of run {found.run} is about such a table, so nothing can be covered"]
+        return [f"{found.file}: run {found.run} looks up no such table, so the file can serve nothing"]
     hits = sum(use.state == "hit" for use in found.uses)
     out = [f"{found.file} serves {hits:,} of the {len(found.uses):,} tables that run {found.run} looked up"]
     others = [use.label for use in found.uses if use.state != "hit"]
-    out += [f"  not this one: {label}" for label in others[:_SHOWN]]
+    out += [f"  not: {label}" for label in others[:_SHOWN]]
     return [*out, *([f"  and {len(others) - _SHOWN:,} more"] if len(others) > _SHOWN else [])]
 
 

@@ -59,13 +59,15 @@ def _problem(text: object) -> Problem:
     try:
         return problem_from_text(str(text))
     except (ValueError, LookupError, TypeError) as error:
-        raise InputError(f"--sql: {text!r} is no problem; select the column problem of a view") from error
+        raise InputError(
+            f"--sql: {text!r} is not the text of a problem; select the column problem of a view"
+        ) from error
 
 
 def lines(made: Made) -> list[str]:
     """Return lines that state how many problems were exported, and why the others were not."""
     if not made.count and not made.refused:
-        return ["nothing to export: no problem that was chosen is of a kind that this format has"]
+        return ["nothing to export: this format cannot hold any of the chosen problems"]
     return [counted(made.count, "problem"), *left_out_lines(made.refused, "  left out {count:,}: {reason}")]
 
 
@@ -85,7 +87,7 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
     if as_ == "untuned":
         return _untuned(problems, target or {})
     if as_ not in _LINES:
-        raise InputError(f"--as {as_}: one of {', '.join(NAMES)}")
+        raise InputError(f"--as {as_}: must be one of {', '.join(NAMES)}")
     name, write = _LINES[as_]
     texts: dict[Shell, None] = {}
     refused = Counter[str]()
@@ -115,6 +117,6 @@ _LINES: Mapping[str, tuple[str, Callable[[Problem], Shell]]] = {
 def _untuned(problems: Sequence[Problem], target: Facts) -> Made:
     rows = [Override(problem=problem, solution=DEFAULT, target=target) for problem in problems]
     made = make(untuned.WRITER, [x for x in rows if untuned.accepts(x)], target)
-    refused = Counter(f"PyTorch has no TunableOp for {x.problem.label}" for x in rows if not untuned.accepts(x))
+    refused = Counter(f"PyTorch's TunableOp does not handle {x.problem.label}" for x in rows if not untuned.accepts(x))
     count = sum(x.data.count(b"\n") for x in made.files[:1])
     return replace(made, count=count, refused=refused + Counter(made.refused))

@@ -84,7 +84,7 @@ class Kernels:
             return found
         place = f"line {found.row.line}: {why.text}"
         if why.certain:
-            return LookUp(found.key, None, "miss", f"{place}: the library takes its own choice")
+            return LookUp(found.key, None, "miss", f"{place}, so the library takes its own choice")
         return LookUp(found.key, None, "unknown", place, (found.row.line,))
 
     def of_kind(self, call: str, answer: LookUp) -> LookUp:
@@ -103,9 +103,9 @@ class Kernels:
         place, plain = f"line {row.line}: {row.solution.text}", "plain results"
         if known:
             ran, needed = " and ".join(sorted(x or plain for x in known)), kind or plain
-            why = f"{place} has kernels for {ran}, by the calls that ran it, and this one needs {needed}"
-            return LookUp(answer.key, None, "miss", f"{why}: the library takes its own choice")
-        why = f"{place} serves it if its kernels are for {kind}, which no file states"
+            why = f"{place} has kernels for {ran}, as the calls that ran it show, but this call needs {needed}"
+            return LookUp(answer.key, None, "miss", f"{why}, so the library takes its own choice")
+        why = f"{place} serves the call if its kernels are for {kind}, which no file states"
         return LookUp(answer.key, None, "unknown", why, (row.line,))
 
     def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
@@ -119,15 +119,19 @@ class Kernels:
         need, ran = self.needs.get((row.key, name)), (call, name) in self.ran
         if need is None:
             none = its is not None and its.most == 0 and not ran
-            return Short(False, f"{name} serves it if it needs no workspace, as the call gives none") if none else None
-        what = f"{name} needs {need:,} bytes of workspace, and"
+            return (
+                Short(False, f"{name} serves the call if it needs no workspace, because the call gives none")
+                if none
+                else None
+            )
+        what = f"{name} needs {need:,} bytes of workspace, but"
         if its is not None and its.least < need <= its.most:
-            return Short(False, f"{what} some of these calls give {its.least:,}")
+            return Short(False, f"{what} some of these calls give only {its.least:,}")
         if ran or need == 0 or (its is not None and its.least >= need):
             return None
         if its is None:
-            return Short(False, f"{what} no log states what the call gives (hipBLASLt's mask 2 does)")
-        return Short(True, f"{what} the call gives {its.most:,}")
+            return Short(False, f"{what} no log states how much the call gives (log mask 2 of hipBLASLt does)")
+        return Short(True, f"{what} the call gives only {its.most:,}")
 
 
 class Short(NamedTuple):

@@ -37,8 +37,8 @@ from logparse.text import counted
 CHECKED = ", ".join(format.name for format in OVERRIDE_FORMATS)
 
 _UNCHECKED: Mapping[str, str] = {
-    aiter.FORMAT.name: "a table of aiter that is not checked, as those of its tuned kernels are",
-    autotuner.FORMAT.name: "FlashInfer takes it only where all its metadata are its own; tactics are not checked",
+    aiter.FORMAT.name: "a table of aiter that lint cannot check; it checks the tables of tuned kernels",
+    autotuner.FORMAT.name: "FlashInfer uses it only if all its metadata are FlashInfer's own; tactics are not checked",
 }
 """Formats of tables that a library reads as overrides, but that lint cannot judge."""
 _BOM = b"\xef\xbb\xbf"
@@ -50,7 +50,7 @@ class NotAnOverrideError(InputError):
     """Raised if no library reads the file as overrides, or if its reading rules are unknown.  ``why`` states which."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name}: {why}; what is checked: {CHECKED} (--as names it where it is one)")
+        super().__init__(f"{name}: {why}; lint checks: {CHECKED} (if the file is one of these, name it with --as)")
         self.why = why
 
 
@@ -136,7 +136,7 @@ def format_of(name: str, data: bytes, format: str | None = None) -> OverrideForm
     if format is not None:
         found = next((x for x in OVERRIDE_FORMATS if x.name == format), None)
         if found is None:
-            raise InputError(f"--as {format}: one of {CHECKED}")
+            raise InputError(f"--as {format}: must be one of {CHECKED}")
         return found
     head = Head(name, data.removeprefix(_BOM)[:HEAD_BYTES])
     found = next((x for x in OVERRIDE_FORMATS if x.recognise(head)), None)
@@ -150,10 +150,10 @@ def _what_else(head: Head) -> str:
     if not head.data.strip():
         return "is empty"
     if moe_config.recognise(head):
-        return "is of FlyDSL's tiles, which is not checked: how vLLM reads it is not known here"
+        return "holds tiles of FlyDSL, which lint cannot check, because it is not known how vLLM reads them"
     other = next((x for x in FORMATS if isinstance(x, FileFormat) and x.recognise(head)), None)
     if other is None:
-        return "is no override file that is known"
+        return "is not an override file that logparse knows"
     if other.name in _UNCHECKED:
         return f"is {other.name} ({other.about}): {_UNCHECKED[other.name]}"
     return f"is {other.name} ({other.about}), which no library reads as overrides"
@@ -232,7 +232,10 @@ def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]
     """
     lines = [row.line for row in reading.rows if row.live and row.solution and row.solution.library in unsafe]
     if lines:
-        message = "the run launches graphs: a first call within a capture fails where this library allocates"
+        message = (
+            "the run launches graphs, and a first call within a graph's capture fails, because this library "
+            "allocates memory"
+        )
         remedy = "tune with the other backends, or call each size once before the capture"
         yield Note(lines[0], "warning", "graphs", message, remedy, lines[1:])
 
@@ -247,12 +250,16 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
     out = []
     if losing:
         count = f"{len(losing)} of its {len(members)} problem(s)"
-        message = f"the row's solution is slower than the default on {count}: {_names(losing)}"
-        out.append(Note(row.line, "warning", "loses", message, "drop the row, or measure it again on each of them"))
+        message = f"the row's solution is slower than the default for {count}: {_names(losing)}"
+        out.append(
+            Note(
+                row.line, "warning", "loses", message, "remove the row, or measure it again for each of these problems"
+            )
+        )
     if len(members) > 1:
         unmeasured = sum(not any((x, name) in ratios for x in same) for same in members.values())
         message = f"{len(members)} problems of the workload share this row: {_names(list(members))}"
-        remedy = f"measure the solution on each; {unmeasured} of them are not measured with it" if unmeasured else ""
+        remedy = f"measure the solution for each; {unmeasured} of them are not measured with it" if unmeasured else ""
         out.append(Note(row.line, "warning" if unmeasured else "info", "collision", message, remedy))
     return out
 
@@ -265,8 +272,8 @@ def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], 
     if row.solution is not None and row.workspace_bytes is not None:
         most = int(max(needed.get((text, row.solution.text), 0) for text in texts))
         if row.workspace_bytes < most:
-            message = f"{row.solution.id} needs {most:,} bytes of workspace, the row has {row.workspace_bytes:,}"
-            remedy = "copy it from a measured record: the call fails otherwise"
+            message = f"{row.solution.id} needs {most:,} bytes of workspace, but the row has {row.workspace_bytes:,}"
+            remedy = "copy the number from a measured record, since the call fails otherwise"
             yield Note(row.line, "error", "workspace", message, remedy)
 
 
@@ -286,8 +293,8 @@ def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
                 records.setdefault(line, []).append(row.solution.id if row.solution else "")
     for line, names in records.items():
         message = (
-            f"no file of this MIOpen names {', '.join(names[:_SHOWN])}: where the build lacks them, it searches again "
-            "and overwrites the record"
+            f"no file of this MIOpen names {', '.join(names[:_SHOWN])}; if the build lacks these solvers, it "
+            "searches again and overwrites the record"
         )
         yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
 
@@ -335,7 +342,7 @@ def lines(file: OverrideFile) -> list[str]:
     """Return the verdict on the file, then one line per broken rule with the first lines of the file that break it."""
     accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
     live = sum(len(lines) for row, lines in file.reading.alike if row.live)
-    out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows can be used"]
+    out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows are usable"]
     for (severity, rule, message, remedy), count, first in grouped(file.noted):
         shown = ", ".join(map(str, dict.fromkeys(first))) + (f" and {count - _LINES} more" * (count > _LINES))
         # A line of a find-db has several rows, but its number is shown once.
@@ -360,7 +367,7 @@ def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], 
 def unread_lines(unread: Sequence[Unread]) -> list[str]:
     """Return one line per file that was not judged, then one line on what lint checks."""
     out = [f"error: {path}: {why}" for path, why in unread]
-    return [*out, f"what is checked: {CHECKED} (--as names it where it is one)"] if out else []
+    return [*out, f"lint checks: {CHECKED} (if a file is one of these, name it with --as)"] if out else []
 
 
 def note_rows(judged: Sequence[OverrideFile], unread: Sequence[Unread] = ()) -> Rows:

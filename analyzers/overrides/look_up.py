@@ -51,9 +51,9 @@ def look_up(
     ]
     row = next((x for x in tries if has is None or x.solution is None or has(x.solution)), None)
     if row is not None and (why := format.other_product(row.problem, call)):
-        return LookUp(key, None, "miss", f"line {row.line}: {why}: the library takes its own choice")
+        return LookUp(key, None, "miss", f"line {row.line}: {why}, so the library takes its own choice")
     if row is not None:
-        assumed = "if the target is of the build that wrote the file" if reading.accepted is None else ""
+        assumed = "if the target has the build that wrote the file" if reading.accepted is None else ""
         return LookUp(key, row, "hit", assumed)
     return LookUp(key, None, "miss", _why_not(format, reading, key, tries))
 
@@ -66,14 +66,14 @@ def _tried(format: OverrideFormat, reading: Reading[Any], key: str) -> Sequence[
 def _why_not(format: OverrideFormat, reading: Reading[Any], key: str, tries: Sequence[Row]) -> str:
     if tries:
         named = ", ".join(dict.fromkeys(row.solution.text for row in tries if row.solution is not None))
-        return f"line {tries[0].line}: the build has no {named}"
+        return f"line {tries[0].line}: the target's build lacks {named}"
     bad = next((row for row in reading.by_key.get(key, ()) if not row.live), None)
     if bad is not None:
         return f"line {bad.line}: {bad.verdicts.why}"
     if reading.accepted is False:
         return "the file is not accepted"
     others = [_difference(key, other) for other in format.fallback_keys(key)]
-    return f"no row; one with {' or '.join(others)} would serve it too" if others else "no row"
+    return f"no row (a row with {' or '.join(others)} would also serve it)" if others else "no row"
 
 
 def _difference(key: str, other: str) -> str:
@@ -88,4 +88,6 @@ def _keyless(reading: Reading[Any], call: Problem) -> LookUp:
     if not maybe:
         return LookUp(None, None, "miss", "no row")
     lines = ", ".join(map(str, maybe[:3]))
-    return LookUp(None, None, "unknown", f"the log leaves part of the key open; line {lines} may serve it", maybe)
+    return LookUp(
+        None, None, "unknown", f"the log does not state the whole key; line {lines} may serve the call", maybe
+    )

@@ -84,18 +84,18 @@ def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
 def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Merged:
     """Merge files in memory as ``merge`` does.  Each file is given as (path, name, bytes)."""
     contents = deque(files)
-    notes = [f"{path}: empty, nothing taken" for path, _, data in contents if not _holds_text(data)]
+    notes = [f"{path}: the file is empty" for path, _, data in contents if not _holds_text(data)]
     contents = deque(x for x in contents if _holds_text(x[2]))
     if not contents:
         raise InputError("nothing to merge: every file is empty")
     formats = {path: format_of(name, data) for path, name, data in contents}
     if len({x.name for x in formats.values()}) > 1:
         named = ", ".join(f"{path} is {x.name}" for path, x in formats.items())
-        raise InputError(f"files of several formats cannot be merged: {named}")
+        raise InputError(f"these files have different formats, so they cannot be merged: {named}")
     format, first = next(iter(formats.values())), contents[0][1]
     merging = format.merging
     if gpus > 1 and not merging.per_device:
-        raise InputError(f"--gpus: only TunableOp reads one file per device, these are {format.name}")
+        raise InputError(f"--gpus: only TunableOp reads one file per device, but these files are {format.name}")
     notes += [merging.note] if merging.note else []
     agreed: dict[str, tuple[str, str]] = {}
     readings, dropped = [], list[str]()
@@ -125,11 +125,16 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
 def lines(found: Merged) -> list[str]:
     """Return lines that state how many keys were merged, and which row was taken for each conflict."""
     untimed = sum(conflict.taken.offer.time_us is None for conflict in found.conflicts)
-    out = [f"{counted(found.count, 'key')}; {len(found.conflicts):,} with different solutions, the fastest taken"]
-    out[0] += f" ({untimed:,} without times: the first file's)" if untimed else ""
+    out = [
+        (
+            f"{counted(found.count, 'key')}; {len(found.conflicts):,} have rows with different solutions, of which the "
+            "fastest is kept"
+        )
+    ]
+    out[0] += f" ({untimed:,} of them without times: the first file's row is kept)" if untimed else ""
     mixed = sum(not conflict.equal_work for conflict in found.conflicts)
-    what = "the library cannot tell the calls apart: the first file's row serves both, so time it on both"
-    out += [f"  {counted(mixed, 'key')} with times of different work; {what}"] if mixed else []
+    what = "the library cannot tell the calls apart, so the first file's row serves both; time this row on both calls"
+    out += [f"  {counted(mixed, 'key')} with times of different calls; {what}"] if mixed else []
     for conflict in found.conflicts:
         out.append(f"  {conflict.key}: {conflict.taken.text}, not {'; '.join(x.text for x in conflict.others)}")
     return [*out, *(f"  {note}" for note in found.notes)]
@@ -204,7 +209,8 @@ def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple
         if first != value:
             both = path if path == where else f"{path} and {where}"
             raise InputError(
-                f"{both} cannot be merged, the rows are of different devices or builds: {name} is {value}, not {first}"
+                f"{both} cannot be merged, because their rows are from different devices or builds: {name} is "
+                f"{value} and {first}"
             )
 
 
@@ -227,12 +233,12 @@ def with_own(files: Sequence[Emission], paths: Sequence[str], target: Facts) -> 
         format = format_of(name, data)
         if format.keep_refusal is None:
             kept = ", ".join(sorted(x.name for x in OVERRIDE_FORMATS if x.keep_refusal is not None))
-            raise InputError(f"--own {path}: of {format.name} no rows can be kept; of {kept} they can")
+            raise InputError(f"--own {path}: rows of a {format.name} file cannot be kept, only rows of {kept}")
         own = format.inspect(name, data, target)
         same = [place for place, file in enumerate(made) if _is(file, format)]
         why = _why_not(own, made[same[0]] if same else None, format)
         if why is not None:
-            notes.append(f"nothing of {path} is kept: {why}")
+            notes.append(f"no row of {path} is kept: {why}")
             continue
         for place in same:
             made[place], count = _joined(made[place], own, format)
@@ -249,10 +255,12 @@ def _is(file: Emission, format: OverrideFormat) -> bool:
 
 def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat) -> str | None:
     if emitted is None or format.keep_refusal is None:
-        return "no file of its kind is written, so it stays in use"
+        return "no new file of its kind is written, so it stays in use"
     refusal = format.keep_refusal(own, format.inspect(emitted.name, emitted.data, {}))
     if refusal is None and own.accepted is False:
-        return next((x.message for x in own.notes if x.line is None and x.severity == "error"), "it is not accepted")
+        return next(
+            (x.message for x in own.notes if x.line is None and x.severity == "error"), "the library does not accept it"
+        )
     return refusal
 
 

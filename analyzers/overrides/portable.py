@@ -37,11 +37,16 @@ def portable(paths: Sequence[str], tables: Tables | None = None) -> Made:
     contents = [(path, *content_of(path)) for path in paths]
     format = format_of(contents[0][1], contents[0][2])
     if "aiter" not in format.name:
-        raise InputError(f"{paths[0]}: only rows of aiter's tables say whose kernel they name; this is {format.name}")
+        raise InputError(
+            f"{paths[0]}: --portable takes only tables of aiter, because only their rows state whose kernel they "
+            f"name; this file is {format.name}"
+        )
     kept = [(path, name, _without_indices(format, name, data)) for path, name, data in contents]
     kept = [(path, name, data) for path, name, data in kept if format.reader(name, data, {}).rows]
     if not kept:
-        raise InputError("every row names an index of a library's build: tune with the other backends")
+        raise InputError(
+            "every row names an index that only one build of a library understands; tune with other backends"
+        )
     whole, made = merge_contents(contents), merge_contents(kept)
     old, new = ({row.key: row for row in format.reader(x.name, x.data, {}).rows} for (x,) in (whole.files, made.files))
     weights = _calls(format, whole.files[0], old, tables) if tables is not None else {}
@@ -72,14 +77,14 @@ def _calls(format: OverrideFormat, file: Emission, rows: Mapping[str, Row], tabl
 def _cost(old: Mapping[str, Row], new: Mapping[str, Row], weights: Mapping[str, int], run: str) -> list[str]:
     bound = {key: row for key, row in old.items() if _is_bound(row)}
     if not bound:
-        return ["no row pointed to an index of a library: nothing is lost"]
+        return ["no row names an index of a library, so nothing is lost"]
     replaced = [key for key in bound if key in new]
     left_out = len(bound) - len(replaced)
-    out = [f"{counted(len(bound), 'row')} pointed to an index: {len(replaced):,} replaced by the next best"]
+    out = [f"{counted(len(bound), 'row')} named an index: {len(replaced):,} replaced by the next best kernel"]
     out[0] += f", {left_out:,} left out"
     timed = {key for key in replaced if bound[key].time_us and new[key].time_us}
     if run and not any(weights.get(key) for key in bound):
-        out.append(f"run {run} counts no call that these rows serve: each weighs the same")
+        out.append(f"run {run} counts no call that these rows serve, so every row has the same weight")
         weights = {}
     each = f"per run of {run}" if weights else "if each is called once"
 
@@ -88,8 +93,10 @@ def _cost(old: Mapping[str, Row], new: Mapping[str, Row], weights: Mapping[str, 
 
     before, after = total_us(bound, timed), total_us(new, timed)
     if before:
-        out.append(f"cost of the replaced: {duration(before)} → {duration(after)} ({after / before - 1:+.1%}) {each}")
+        out.append(
+            f"time of the replaced rows: {duration(before)} → {duration(after)} ({after / before - 1:+.1%}) {each}"
+        )
     if lost := bound.keys() - timed:
-        what = f"unknown, no other kernel is timed in these files; now {duration(total_us(bound, lost))} {each}"
-        out.append(f"cost of {counted(len(lost), 'more row' if timed else 'row')}: {what}")
+        what = f"unknown, because no other kernel is timed in these files; now {duration(total_us(bound, lost))} {each}"
+        out.append(f"time of {counted(len(lost), 'more row' if timed else 'row')}: {what}")
     return out

@@ -107,7 +107,7 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
             _all_live(reading)
             answer = look_up(format, reading, override.problem)
             if answer.key is not None and answer.row is None:
-                return f"the target's library does not find its row: {answer.reason}"
+                return f"the target's library does not find the row for this call: {answer.reason}"
     except EmissionError as error:
         return str(error)
     return ""
@@ -139,7 +139,7 @@ def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> lis
     """
     for path in filter(os.path.exists, (out / file.name for file in files)):
         if any(os.path.exists(one) and os.path.samefile(one, path) for one in read):
-            raise InputError(f"{path} is one of the files that are read: name another folder with --out")
+            raise InputError(f"{path} is also an input file; name another folder with --out")
     made = placed(files, out)
     write_placed(made, out)
     return made
@@ -191,4 +191,4 @@ def left_out_lines(reasons: Mapping[str, int], form: str) -> list[str]:
     """Return lines with the most frequent reasons why something is left out.  ``form`` formats a reason."""
     ranked = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     out = [form.format(count=count, reason=reason) for reason, count in ranked[:_SHOWN]]
-    return [*out, *([f"  and {len(ranked) - _SHOWN:,} reasons more"] if len(ranked) > _SHOWN else [])]
+    return [*out, *([f"  and {len(ranked) - _SHOWN:,} more reasons"] if len(ranked) > _SHOWN else [])]

@@ -20,8 +20,8 @@ from logparse.quoting import Python, Shell, asset, filled, joined, python_line, 
 
 NAME = "apply.py"
 _TEMPLATE = Path(__file__).with_name("assets") / f"{NAME}.in"
-_USE = Shell("in the program:  import apply; apply.settings(); model = apply.model(model)")
-_NAMED = Shell("in the program, as no action is applied that is not named:  import apply; @calls@")
+_USE = Shell("add to the program:  import apply; apply.settings(); model = apply.model(model)")
+_NAMED = Shell("add to the program (an action is applied only if it is named):  import apply; @calls@")
 
 
 def chosen(
@@ -133,7 +133,7 @@ def _entry(result: ActionResult, step_us: tuple[float, float] | None, hidden: bo
         about += f"; the {result.word} {step_us[0] / 1e3:.3f} -> {step_us[1] / 1e3:.3f} ms, "
         about += "measured in your job" if in_job else "simulated"
     if hidden:
-        why = "not faster there" if in_job else "too small to show in that"
+        why = "not faster there" if in_job else "its effect there is too small to show"
         about += f"; {why}, so it is applied only by name"
     return python_line(Python("    {}: ({}, {}),\n"), result.action.name, about, dict(result.application.environment))
 

@@ -196,7 +196,7 @@ def _details(recommendation: Recommendation) -> list[str]:
         out += [f"* {name}: {markdown_text(str(value))}" for name, value in _evidence(finding)]
         out.append("")
     if len(recommendation.findings) > _LONG:
-        out += [f"The other {len(recommendation.findings) - _LONG:,} are in `{JSON_NAME}`.", ""]
+        out += [f"The other {len(recommendation.findings) - _LONG:,} findings are in `{JSON_NAME}`.", ""]
     return out
 
 
@@ -211,7 +211,7 @@ def _evidence(finding: Finding) -> list[tuple[str, object]]:
         ("versions", ", ".join(f"{k} {v}" for k, v in versions.items()) if versions else None),
         ("interval from", finding.interval_from),
         ("p", None if finding.p is None else f"{finding.p:.2g}"),
-        ("joined at level", finding.evidence.level),
+        ("calls and times matched by", finding.evidence.level),
         ("problem", f"`{finding.problem.text}`" if finding.problem else None),
     ]
     return [(name, value) for name, value in known if value]
@@ -222,7 +222,7 @@ def _apply(targets: Sequence[TargetFiles]) -> list[str]:
     for target in targets:
         out += [f"## To apply: `{target.name}`", ""]
         facts = ", ".join(f"{name} {value}" for name, value in target.facts.items())
-        out += [f"What the target is: {markdown_text(facts) or 'unknown'}", ""]
+        out += [f"Facts of the target: {markdown_text(facts) or 'unknown'}", ""]
         for file in target.files:
             out += [f"`{file.name}`", ""] + ([*markdown_block("sh", file.lines), ""] if file.use else [])
         out += [*(f"* {markdown_text(note)}" for note in target.notes), ""] if target.notes else []

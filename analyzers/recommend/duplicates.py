@@ -52,7 +52,7 @@ def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fin
             continue
         by = {claims[x] for x in {text, *same.get(text, ())} if x in claims} - {finding.analyzer}
         claims.setdefault(text, finding.analyzer)
-        out.append(_potential(finding, f"instead of what {min(by)} proposes") if by else finding)
+        out.append(_potential(finding, f"{min(by)} proposes another change for the same calls") if by else finding)
     return out
 
 
@@ -89,8 +89,8 @@ def one_row_each(
         others = [label for text, label in sorted(served.get(row, {}).items()) if text != _text(finding)]
         if override is None or row not in best or not others:
             return finding
-        row_has = best[row] or "none, as its own choices cost less"
-        message = f"{finding.message}; the library has one row for it and {' and '.join(others)}: {row_has}"
+        row_has = best[row] or "no row, because the library's own choices cost less"
+        message = f"{finding.message}; the library uses one row for this call and for {' and '.join(others)}: {row_has}"
         return fast_replace(
             finding, message=message, remedy=finding.remedy if override.solution.text == best[row] else Advise()
         )
@@ -145,7 +145,7 @@ def without_saving(finding: Finding, **changes: object) -> Finding:
 
 
 def _potential(finding: Finding, why: str) -> Finding:
-    worth = f"potential, not a saving ({duration(finding.saving_us or 0.0)} per run): {why}"
+    worth = f"not added to the savings ({duration(finding.saving_us or 0.0)} per run): {why}"
     return without_saving(finding, message=f"{finding.message}; {worth}")
 
 

@@ -20,12 +20,15 @@ from logparse.text import counted
 OVERRIDES = Action(
     name="overrides",
     kind="files",
-    about="rows in the override files of the target",
+    about="rows in the override files for the target",
     change=lambda work, job: None,
     application=lambda job: None,
-    needs="the program as it is: another layout or size makes other problems, which other rows serve",
+    needs="the program unchanged: a change of layout or size leads to other problems, which other rows serve",
 )
-_LINE = "source apply.sh of the target's folder in the shell that starts the job, or logparse run --with FOLDER -- …"
+_LINE = (
+    "source apply.sh of the target's folder in the shell that starts the job, or start it with: logparse run --with "
+    "FOLDER -- …"
+)
 
 
 def files_action(

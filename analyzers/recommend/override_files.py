@@ -91,7 +91,7 @@ def emissions(
         refused = ((counted(count, "override"), why) for why, count in made.refused.items())
         notes += [f"{writer.name}: {count} not written: {why}" for count, why in refused]
     unwritten = [x for x in mine if not any(writer.accepts(x) for writer in writers)]
-    notes += [f"no writer for {x.solution.text} of {x.problem.label}" for x in unwritten]
+    notes += [f"no override file format can hold {x.solution.text} for {x.problem.label}" for x in unwritten]
     apply = apply_script(rows, files, target, folder, "" if settings.confirmed_only else caution)
     tuning, left_out = _searches(recommendation, target, searches)
     return TargetFiles(target, (*files, *([apply] if apply else []), *tuning), (*notes, *left_out))
@@ -103,7 +103,9 @@ def _searches(of: Recommendation, target: Facts, searches: Sequence[SearchScript
     if (arch(target) or "").startswith("sm_") or (of.cuda and arch(target) is None):
         replayed = (x for x in concerned if isinstance(x.remedy, Replay) and x.problem is not None)
         count = len({x.problem for x in (*to_search(concerned), *replayed)})
-        note = f"no tool of NVIDIA's searches for solutions of {count:,} problem(s): `logparse replay` measures them"
+        note = (
+            f"NVIDIA has no tool that searches solutions for {count:,} problem(s); measure them with `logparse replay`"
+        )
         return [], [note] if count else []
     made, notes = scripts(concerned, searches)
     if of.aiter_misses:
@@ -121,13 +123,15 @@ def _caution(known: Sequence[Finding], settings: Settings) -> str:
     if not doubtful:
         return ""
     if settings.confirmed_only:
-        return f"{doubtful:,} of {len(known):,} overrides not written: nothing confirms them; {UNCONFIRMED}"
+        return (
+            f"{doubtful:,} of {len(known):,} overrides are not written, because no replay confirmed them: {UNCONFIRMED}"
+        )
     return f"{doubtful:,} of {len(known):,} overrides are not confirmed (--confirmed leaves them out): {UNCONFIRMED}"
 
 
 UNCONFIRMED = (
-    "the fastest of many times was lucky in part, the true gain is smaller and may be none "
-    "(`logparse replay` on the target tests it)"
+    "the fastest of many measured times is partly chance, so the true gain is smaller and may be zero (`logparse "
+    "replay` on the target tests it)"
 )
 """Warning about overrides that were chosen as the fastest of many times, each taken once."""
 
@@ -141,7 +145,10 @@ def _concerns(finding: Finding, target: Facts) -> bool:
 
 # ------------------------------------------------------------ scripts that search
 
-_USE = Shell("run it on the GPU (hours, most valuable first; stop when you like), then ingest what it wrote")
+_USE = Shell(
+    "run it on the GPU (it takes hours, begins with the most valuable problem, and can be stopped at any time), "
+    "then ingest what it wrote"
+)
 
 
 def scripts(

@@ -117,9 +117,9 @@ class Recommendation:
         return tuple(map(_row, self.findings))
 
 
-NOT_CONFIRMED = "not confirmed: paired samples do not show the gain"
-BELOW_FLOOR = "gain below the floor"
-TOO_LITTLE = "saves less than was asked for"
+NOT_CONFIRMED = "not confirmed, because paired samples do not show the gain"
+BELOW_FLOOR = "with a gain below --min-gain"
+TOO_LITTLE = "with a saving below --min-saving"
 
 
 def recommend(

@@ -36,7 +36,7 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
     steps = time.steps or 1.0
     traces = counted(time.traces, "trace")
     count = f"{steps:,.0f}" if steps >= 10 else f"{steps:.2g}"
-    of = f"per {time.word} ({count} in {traces})" if time.steps else f"in {traces}, which mark no steps"
+    of = f"per {time.word} ({count} in {traces})" if time.steps else f"in {traces} without marked steps"
     out = [f"GPU time: {duration(time.kernels_us / steps)} of kernels {of}"]
     shown = [x for x in time.parts if x.us >= _LEAST_PART * time.kernels_us]
     few = [x for x in time.parts if x not in shown]
@@ -48,16 +48,18 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
         each = f" per {time.word}" if time.steps else ""
         out.append(f"  {'idle':<26} {idle:>10} {time.idle_us / time.window_us:>7.1%} of {window}{each}")
         if time.waiting_us:
-            out.append(f"  of idle, {duration(time.waiting_us / steps)} are collectives that wait for another rank")
+            out.append(
+                f"  of the idle time, {duration(time.waiting_us / steps)} are collectives that wait for another rank"
+            )
     if time.unexplained_us:
         out.append(
-            f"  no problem explains {duration(time.unexplained_us / steps)} of graph launches: only the trace of "
-            "a HIP graph's capture, beside this one, names their problems"
+            f"  {duration(time.unexplained_us / steps)} of graph launches belong to no known problem; only a trace "
+            "of the HIP graph's capture, ingested with this trace, names their problems"
         )
     if time.untraced_share:
-        out.append(f"  no trace holds kinds of units of work that take {time.untraced_share:.1%} of the job's time")
+        out.append(f"  kinds of units of work that take {time.untraced_share:.1%} of the job's time are in no trace")
     if time.before_us:
-        out.append(f"  not counted: {duration(time.before_us)} of kernels that were launched before the trace")
+        out.append(f"  not counted: {duration(time.before_us)} of kernels launched before the trace began")
     out += [f"  left out: {x}" for x in (*time.left_out, *filter(None, [time.unknown_idle]))]
     return out
 
@@ -68,12 +70,13 @@ _LEAST_PART = 0.005
 
 def ceiling_lines(ceiling: Ceiling) -> list[str]:
     """Return the line that states the ceiling and the share of the calls for which it is known."""
-    untimed = f"; {ceiling.untimed_share:.1%} of calls have no time in any file" if ceiling.untimed_share else ""
+    untimed = f"; {ceiling.untimed_share:.1%} of calls are not timed in any file" if ceiling.untimed_share else ""
     if ceiling.share is None:
-        return [f"ceiling: unknown: no search has timed what runs and other solutions{untimed}"]
+        why = "no search timed both what runs and other solutions"
+        return [f"ceiling (greatest possible saving): unknown, because {why}{untimed}"]
     return [
-        f"ceiling: every problem at its best known time saves {duration(ceiling.saving_us)} of "
-        f"{duration(ceiling.default_us)}, the time of {_percent(ceiling.calls_share)} of calls{untimed}"
+        f"ceiling (greatest possible saving): {duration(ceiling.saving_us)} of {duration(ceiling.default_us)}, if "
+        f"every problem ran its best known solution; known for {_percent(ceiling.calls_share)} of calls{untimed}"
     ]
 
 
@@ -82,7 +85,7 @@ def confidence_lines(judged: Judgement) -> list[str]:
     if not judged.tested:
         return []
     return [
-        f"tested: {judged.tested:,} confirmations, {judged.kept:,} are more than {judged.floor:.0%} faster "
+        f"tested: {judged.kept:,} of {judged.tested:,} confirmations are more than {judged.floor:.0%} faster "
         f"(Benjamini–Hochberg over all of them: at most {judged.rate:.0%} of these are false)"
     ]
 
@@ -118,7 +121,7 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
     if under is not None:
         times = f"{duration(under.now_us)} → {duration(under.then_us)}"
         interval = f"[{duration(under.low_us)}, {duration(under.high_us)}]"
-        host = f"its host takes {under.host_factor:.2f} of the time that it took under the profiler"
+        host = f"the host is taken to need {under.host_factor:.2f} of the time that it took under the profiler"
         yield f"      the {recommendation.word}, simulated: {times} {interval}, limited by {under.limit}; {host}"
         (result,) = (x for x in recommendation.actions if x.action.name == name)
         steps = result.steps or math.inf
@@ -127,7 +130,7 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
             host_us = min(under.then_us, under.ceilings.free_kernels_us)
             took = f"{duration(host_us)} what the GPU computes in {duration(result.then_us / steps)}"
             why = f"the host launches in {took}" if under.limit == "host" else f"it waits for {under.limit}"
-            little = f"gains {duration(gained)} of the {duration(saved)} that its kernels save"
+            little = f"gains {duration(gained)} of the {duration(saved)} saved in its kernels"
             faster = little if gained > _SHOWS * under.now_us else "does not get faster"
             yield f"      the {recommendation.word} {faster}: {why}"
         yield from (f"      {note}" for note in under.notes)
@@ -209,7 +212,7 @@ def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[
         return []
     step = results[0].word if results[0].steps else "run"
     of = "of the whole job" if time is not None else "of the problems with two measured times"
-    out = [f"actions, by GPU time {of} per {step}:"]
+    out = [f"actions, with the GPU time {of} per {step}:"]
     for result in results:
         out += _action(result)
     return out
@@ -218,14 +221,14 @@ def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[
 def _action(result: ActionResult) -> list[str]:
     per = result.steps or 1.0
     now, then, low, high = (x / per for x in (result.now_us, result.then_us, *result.interval_us))
-    unsure = ": do not" if result.loses else "" if result.pays else ": not confirmed"
+    unsure = ": slower, do not apply" if result.loses else "" if result.pays else ": not confirmed"
     head = f"  {result.action.name}: {duration(now)} → {duration(then)} [{duration(low)}, {duration(high)}]{unsure}"
     out = [head, f"      {result.application.line}", f"      {result.action.about}"]
     out += [f"      {result.in_part}"] * bool(result.in_part)
     if result.steps and abs(host := result.host_us / per) > _HOST * now:
         more, most = ("more", max) if host > 0 else ("less", min)
         largest = most(result.parts, key=lambda x: x.host_us).label
-        out.append(f"      host: {duration(abs(host))} {more} to launch what it changes, the largest part {largest}")
+        out.append(f"      host: {duration(abs(host))} {more} to launch the changed calls, mostly {largest}")
     if result.losers:
         shown = ", ".join(f"{x.label} (+{duration((x.then_us - x.now_us) / per)})" for x in result.losers[:_SOME])
         more = f" and {len(result.losers) - _SOME:,} more" if len(result.losers) > _SOME else ""
@@ -235,7 +238,7 @@ def _action(result: ActionResult) -> list[str]:
         out.append(f"      needs {result.action.needs}")
     if not result.action.exact:
         named = f" alone: import apply; {calls(result)}" if calls(result) else ""
-        out.append(f"      rounds more, so no total counts it and it is applied by name{named}")
+        out.append(f"      results are less precise, so it is not part of any total and is applied only by name{named}")
     if result.application.by_hand:
         out.append(f"      or {result.application.by_hand}")
     return out

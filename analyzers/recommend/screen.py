@@ -240,7 +240,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
     if apply_script.NAME in names and UseRows in listed:
         yield from _folded(f"apply    . {here}/{apply_script.NAME}")
     elif written.files and UseRows in listed:
-        yield "apply    no row could be written: why is in the report"
+        yield "apply    no row could be written; the report states why"
     weighed = [x for x in found.actions if x.action.kind != "files"]
     actions = [x.action.name for x in apply_module.chosen(weighed, hidden(found), found.in_job)]
     if actions and apply_module.NAME in names:
@@ -262,7 +262,7 @@ def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[s
 
 def _rest(seen: Verdict, written: Written, room: int) -> str:
     left = [f"{counted(len(seen.todo) - room, 'more thing')} to do"] if len(seen.todo) > room else []
-    left += [f"{len(seen.unseen):,} too small to show in the {seen.word}"] if seen.unseen else []
+    left += [f"{len(seen.unseen):,} with too small an effect on the {seen.word}"] if seen.unseen else []
     report = [short_path(str(written.out / documents.REPORT_NAME))] if written.files else []
     return fitted(f"rest     {' · '.join([*report, *left, 'the same with --explain 1, or with -v'])}")
 
@@ -294,6 +294,10 @@ def explained(found: Recommendation, which: str) -> list[str | Block]:
     one = one or next((x for x in todo if x.name == which), None)
     if one is None:
         known = ", ".join(f"{n} {x.name}" for n, x in enumerate(todo, 1)) or "nothing to do"
-        raise UsageError(f"--explain {which}: there is {known}")
-    small = [f"      too small to show in the {seen.word}, so it is in no list"] if one in seen.unseen else []
+        raise UsageError(f"--explain {which}: no such thing to do; the list has {known}")
+    small = (
+        [f"      its effect on the {seen.word} is too small to show, so it is not in the list"]
+        if one in seen.unseen
+        else []
+    )
     return [*todo_lines([one], seen.word, todo.index(one) + 1, whole=True), *small, *render.about(found, one)]

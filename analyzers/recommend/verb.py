@@ -25,7 +25,8 @@ from logparse.store import Store
 STAGES = len(ANALYZERS) + 3
 """Number of stages of ``advise``: read the store, run each analyzer, rank the findings, simulate the step."""
 _REPLACES = (
-    "these files take the place of override files that the job reads now; --own FILE keeps the other rows of those"
+    "these files replace the override files that the job reads now; to keep the other rows of those files, add "
+    "--own FILE"
 )
 
 
@@ -150,5 +151,7 @@ def _set_aside(earlier: Sequence[Path], written: Collection[Path]) -> list[str]:
     for path in earlier:
         if path.absolute() not in written and path.is_file():
             path.replace(path.with_name(f"{path.name}.old"))
-            notes.append(f"{path} is of an earlier recommend and no part of this one: now {path.name}.old")
+            notes.append(
+                f"{path} is from an earlier recommend and not part of this one, so it was renamed to {path.name}.old"
+            )
     return notes

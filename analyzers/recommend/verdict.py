@@ -167,7 +167,11 @@ def _limit(found: Recommendation) -> str:
     )
     parts = "; ".join(f"{duration(us)} {name}" for name, us in at_most if us < now.now_us * (1 - _LEAST))
     rough = ", roughly" if now.rough else ""
-    rough += ", beside the libraries' logs, which slow it" if now.beside_logs and now.limit == "host" else ""
+    rough += (
+        ", from traces taken while the libraries wrote logs, which slows the host"
+        if now.beside_logs and now.limit == "host"
+        else ""
+    )
     scaled = "as traced" if round(now.host_factor, 2) == 1 else f"× {now.host_factor:.2f}"
     host = f" (host time {scaled})" if now.limit == "host" else ""
     again = f"; {now.read_again}" if now.read_again else ""
@@ -421,7 +425,10 @@ def _of_the_job(found: Recommendation) -> list[Todo]:
         each, most = lost / (time.steps or 1.0), _gain_without(waits, found)
         saved, changes = min(each, most), remark.remedy.changes
         if most < _MEETS * each:  # The step would wait for something else.
-            changes += f"; {duration(each)} are lost, but without them the step still takes {duration(whole - saved)}"
+            changes += (
+                f"; {duration(each)} are lost this way, but without them the step would still take "
+                f"{duration(whole - saved)}"
+            )
         if saved >= _LEAST * whole:
             out.append(
                 Todo(
@@ -496,7 +503,7 @@ def gain_text(sureness: Sureness, us: float) -> str:
 
 def change_text(todo: Todo) -> str:
     """Describe what changes, and whether results change by more than the order of sums."""
-    return todo.changes if todo.exact else f"rounds more: {todo.changes}"
+    return todo.changes if todo.exact else f"less precise: {todo.changes}"
 
 
 def gain(todo: Todo) -> str:
@@ -533,20 +540,20 @@ def _pair(first: float, word: str, second: float) -> str:
 
 def _headline(found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple[Sureness, float]], unseen: int) -> str:
     if not todo and unseen:
-        return f"{_limited(found)}nothing worth doing: {unseen:,} too small to show in the {found.word}"
+        return f"{_limited(found)}nothing worth doing: {unseen:,} with too small an effect on the {found.word}"
     if not todo:
         return nothing(found)
     if not gains:
         uncounted, untimed = (any(x.unit == "call" and (x.now_us is None) == y for x in todo) for y in (False, True))
-        unknown = ["nothing counts the calls"] * uncounted + ["nothing measured what a call saves"] * untimed
-        unknown += ["one gap is no ceiling"] * any(x.unit != "call" and x.now_us is None for x in todo)
-        return f"{_limited(found)}{counted(len(todo), 'thing')} to do, of unknown worth: {'; '.join(unknown)}"
+        unknown = ["no log counts these calls"] * uncounted + ["no measurement states what a call saves"] * untimed
+        unknown += ["a single gap may not happen again"] * any(x.unit != "call" and x.now_us is None for x in todo)
+        return f"{_limited(found)}{counted(len(todo), 'thing')} to do, worth unknown: {'; '.join(unknown)}"
     first = todo[0]
     each = found.word if first.unit == "step" else first.unit
     now, then = first.step_us or (first.now_us or 0.0, first.then_us or 0.0)
     share = f" (−{1 - then / now:.0%})" if _is_whole(now, first, found) and then < now else ""
     more = f"; {counted(len(todo) - 1, 'more thing')} to do" if todo[1:] else ""
-    sure = "how much of it is unknown" if first.sureness == "unknown" else first.certainty
+    sure = "the saved share is unknown" if first.sureness == "unknown" else first.certainty
     return f"{_limited(found)}{first.title}: {gain(first)} a {each}{share}, {sure}{more}"
 
 
@@ -584,8 +591,10 @@ def nothing(found: Recommendation) -> str:
         return f"nothing worth doing: {reasons}"
     if ceiling.share is None:
         if not (found.calls or found.counted or found.gpu_time):
-            return "no verdict: the run holds no call and no measurement of a problem"
-        return "no verdict: nothing is timed against another solution (`logparse replay` measures)"
+            return "no verdict: the run holds no calls and no measurements of a problem"
+        return "no verdict: no problem is timed with more than one solution (run `logparse replay`)"
     untimed = 1.0 - (ceiling.calls_share if ceiling.calls_share is not None else 1.0)
-    text = f"nothing worth doing: none of {counted(ceiling.problems, 'measured problem')} has a better known solution"
+    text = (
+        f"nothing worth doing: no better solution is known for any of {counted(ceiling.problems, 'measured problem')}"
+    )
     return f"{text}; {untimed:.1%} of calls untimed" if untimed >= 0.001 else text

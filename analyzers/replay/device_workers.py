@@ -80,9 +80,11 @@ def local_devices(devices: Sequence[str]) -> tuple[str, ...]:
     for name in gpus:
         if name not in seen:
             there = ", ".join(x.removeprefix("cuda:") for x in seen if x.startswith("cuda")) or "none"
-            raise InputError(f"no GPU {name.removeprefix('cuda:')}: PyTorch sees {there} on this machine")
+            raise InputError(
+                f"--device: there is no GPU {name.removeprefix('cuda:')}; PyTorch sees {there} on this machine"
+            )
         if gpus.count(name) > 1:
-            raise InputError(f"GPU {name.removeprefix('cuda:')} is named twice")
+            raise InputError(f"--device names GPU {name.removeprefix('cuda:')} twice")
     return tuple(devices) or seen
 
 

@@ -63,7 +63,10 @@ class SteadyClock:
             if settled and self._now() - started >= _LEAST_S:
                 self._reference_us, self._checked_s = median(last), self._now()
                 return
-        raise UnsettledError(f"the clock did not settle in {_MOST_S:.0f} s: {min(last):.1f} to {max(last):.1f} µs")
+        raise UnsettledError(
+            f"the GPU's clock did not settle in {_MOST_S:.0f} s: {min(last):.1f} to {max(last):.1f} µs for the "
+            "reference kernel"
+        )
 
     def ready(self) -> None:
         """Settle the clock, unless the device was under load and steady in the last second.  Raises UnsettledError."""
@@ -83,7 +86,9 @@ class SteadyClock:
                 return taken
             every_s = 0.0  # After a result was discarded, the next result is always checked.
             if tries >= _LEAST_TRIES and self._now() - started > _MOST_S:
-                raise UnsettledError(f"the clock changed during {tries} tries of {self._now() - started:.1f} s")
+                raise UnsettledError(
+                    f"the GPU's clock changed during each of {tries} tries, in {self._now() - started:.1f} s"
+                )
 
     def _steady(self) -> bool:
         before, self._reference_us = self._reference_us, median([self._reading() for _ in range(3)])
@@ -124,7 +129,7 @@ def noise(facts: Mapping[str, str]) -> list[str]:
     if int(facts.get("throttle", "0"), 16) & _SLOWED:
         out.append(f"the GPU was throttled (clock event reasons {facts['throttle']})")
     if int(facts.get("other_processes", 0)) > 0:
-        out.append(f"{facts['other_processes']} other process(es) held the GPU")
+        out.append(f"{facts['other_processes']} other process(es) used the GPU")
     if "load" in facts and float(facts["load"]) > 0.5 * (os.cpu_count() or 1):
         out.append(f"the CPU's load average was {facts['load']}")
     return out

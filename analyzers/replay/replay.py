@@ -80,9 +80,9 @@ class Options:
             ray_address(self.engine)
         for name in self.devices:
             if not _DEVICE.fullmatch(name):
-                raise UsageError(f"--device {name}: cpu, or the numbers of GPUs (0,1)")
+                raise UsageError(f"--device {name}: must be cpu or the numbers of GPUs, such as 0,1")
         if self.ladder and ladders.LIBRARY not in ",".join(self.backends).lower():
-            raise UsageError(f"--ladder is of hipBLASLt's tuning file: add --backend {ladders.LIBRARY}")
+            raise UsageError(f"--ladder measures for hipBLASLt's tuning file: add --backend {ladders.LIBRARY}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +258,7 @@ def seconds(text: str, option: str = "--budget") -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < math.inf:
-        raise UsageError(f"{option} {text}: a time above 0, such as 90 (seconds), 10m or 1.5h")
+        raise UsageError(f"{option} {text}: must be a time above 0, such as 90 (seconds), 10m or 1.5h")
     return value
 
 

@@ -291,7 +291,7 @@ class Scheduler:
         current, task, opened = worker.current, slot.task, slot.ready
         self._stop_worker(slot)
         if not opened:
-            raise MeasuringError(f"cannot measure on {slot.device.place.device}: {why} (while {current})")
+            raise MeasuringError(f"cannot measure on {slot.device.place.device}: {why} (during: {current})")
         if isinstance(current, Solution) and isinstance(task, RaceTask):
             lost = self._lost.setdefault(task.problem.text, [])
             lost.append(not_measured(task.problem, current, status, why))
@@ -320,7 +320,7 @@ class Scheduler:
             self._pairs.appendleft(pair)
         slot.task = slot.pair = None
         if all(slot.lost >= self._limits.losses for slot in self._slots):
-            raise MeasuringError(f"no device is left: {why}")
+            raise MeasuringError(f"no device is left to measure on: {why}")
 
     def _skip(self, slot: _Slot, why: str, status: Status = "failed") -> None:
         """Give a task up.  The reason is recorded for the problem."""

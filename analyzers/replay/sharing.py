@@ -51,8 +51,8 @@ def take(store: Store, place: str, run: str | None) -> None:
     inputs = find_inputs([place])
     files = {path: size for path, size in inputs.files.items() if name_of(path).startswith(bundle.RECORD)}
     if not files:
-        why = inputs.missing[0][1] if inputs.missing else f"{place}: no {bundle.RECORD}….json in it"
-        raise InputError(f"--records: {why}; `logparse export --as bundle` writes them")
+        why = inputs.missing[0][1] if inputs.missing else f"{place}: holds no {bundle.RECORD}….json"
+        raise InputError(f"--records: {why}; `logparse export --as bundle` writes such records")
     failed = [x for x in ingest(Inputs(files, [], {}), store, run=store.latest_run(run)) if x.state == "failed"]
     if failed:
         raise InputError(f"--records: {failed[0].path}: {failed[0].error}")
@@ -76,11 +76,16 @@ class Borrowed:
             best = self.again.get(pair, "")
             if best in times and result.best_us:
                 lost.append((times[best] or 0.0) / result.best_us - 1)
-        line = f"{counted(settled, 'problem')} settled by other machines' records"
+        line = f"{counted(settled, 'problem')} answered by other machines' records"
         if not lost:
             return [line] if self.settled else []
         held = sum(x <= HELD for x in lost)
-        return [f"{line}; of {len(lost)} tried again the recorded best held in {held}, at most {max(lost):.1%} slower"]
+        return [
+            (
+                f"{line}; {len(lost)} were measured again, and the recorded best was as fast here in {held}, "
+                f"at most {max(lost):.1%} slower"
+            )
+        ]
 
 
 def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
@@ -121,10 +126,10 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
         of = facts.get(str(source), {})
         files.append(bundle.dump(of, measurements_of(own), {}))
         machines[_machine(of)] += 1
-    notes = [f"{counted(len(known), 'problem')} with their calls, without order or time"]
+    notes = [f"{counted(len(known), 'problem')} with their calls, but without order or time of the calls"]
     notes += [f"{counted(count, 'record')} of {machine}" for machine, count in machines.most_common()]
     emitted = [Emission(name, data, Shell(), shared=True) for name, data in files]
-    return emitted, [*notes, "no paths, and no names of hosts, users or processes"]
+    return emitted, [*notes, "no paths, and no names of hosts, users or processes are written"]
 
 
 _OPERATOR = "operator "

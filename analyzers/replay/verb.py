@@ -33,7 +33,9 @@ def plan(store: Store, options: Options) -> Answer:
         local_devices(options.devices)
     timed = timed_of(store, options)
     count = sum(len(x.only) for x in timed)
-    actions = [f"timed for actions, without a search: {counted(len(timed), 'problem')}, {counted(count, 'solution')}"]
+    actions = [
+        (f"only timed for actions, without a search: {counted(len(timed), 'problem')}, {counted(count, 'solution')}")
+    ]
     if options.only == "actions":
         return Answer(actions, plan_rows([]), "replay")
     frame = plan_rows(items)
@@ -118,22 +120,22 @@ def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
 
 def report_lines(report: ReplayReport) -> list[str]:
     if not report.total:
-        return [f"run {report.run}: no problem of what was asked for can be measured", *report.remarks]
+        return [f"run {report.run}: none of the requested problems can be measured", *report.remarks]
     counts = Counter(row.status for result in report.results for row in result.rows)
     statuses = ", ".join(f"{count:,} {status}" for status, count in sorted(counts.items())) or "nothing new"
     known = sum(result.known for result in report.results)
-    before = f" ({known:,} of them known from before)" if known else ""
+    before = f" ({known:,} of them known from earlier measurements)" if known else ""
     done = f"{len(report.results):,} of {report.total:,} problems{before}"
     out = [f"run {report.run}: {done}, {report.seconds:,.0f} s; {statuses}"]
     if report.confirmations or not known:
         flagged, kept = len(report.confirmations), len(report.kept)
-        out.append(f"{flagged:,} flagged, {kept:,} confirmed under false-discovery control")
-    out.append("`logparse recommend` ranks what is worth changing")
-    goes_on = f"the same command {'' if report.resume else 'without --again '}goes on from here"
+        out.append(f"{flagged:,} with a faster solution, {kept:,} of them confirmed under false-discovery control")
+    out.append("next: `logparse recommend` ranks what to change")
+    goes_on = f"the same command {'' if report.resume else 'without --again '}continues from here"
     if report.interrupted:
-        out.append(f"interrupted: everything measured is kept; {goes_on}")
+        out.append(f"interrupted; all measurements are kept, and {goes_on}")
     elif not report.finished and not report.results:
-        out.append("the budget is spent, and no problem was measured: it needs a longer --budget")
+        out.append("the time budget is spent before any problem was measured; give a longer --budget")
     elif not report.finished:
-        out.append(f"the budget is spent: {goes_on}")
+        out.append(f"the time budget is spent; {goes_on}")
     return [*out, *report.remarks]

@@ -73,15 +73,15 @@ def backend_named(name: str) -> BackendType:
         try:
             found = getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError) as error:
-            raise InputError(f"no backend {name!r}: {error}") from error
+            raise InputError(f"--backend {name!r}: cannot be imported: {error}") from error
         if not isinstance(found, BackendType):
-            raise InputError(f"{name!r} is no BackendType")
+            raise InputError(f"--backend {name!r}: is not an instance of BackendType")
         return found
     for member in BACKENDS:
         if member.name == name:
             return member
     known = ", ".join(x.name for x in BACKENDS)
-    raise InputError(f"no backend {name!r}; there is {known}, or your own package.module:NAME")
+    raise InputError(f"--backend {name!r}: unknown; name one of {known}, or your own package.module:NAME")
 
 
 class Handle:

@@ -73,10 +73,10 @@ def by_turns(
     try:
         return _side_by_side(before, after, unit, say, max(most, PAIRS), most_s, counts, starts, proves)
     except AloneError as why:
-        say(f"    one run after another, since {why}")
+        say(f"    the runs are timed one after another, because {why}")
         return one_by_one(before, after, unit, say, 2 * most if most > PAIRS else RUNS, most_s, starts, proves)
     except NotAppliedError as why:
-        say(f"    no times by turns: {why}")
+        say(f"    the runs cannot be timed in turns: {why}")
         return None
 
 
@@ -97,10 +97,10 @@ def _side_by_side(
     of ``pair``, too.
     """
     if starts.before_each:
-        raise AloneError("`--before-each` may take away what another run of it needs")
+        raise AloneError("`--before-each` may remove what a run at the same time needs")
     say(
-        f"two of the job at once, as it was and as it is, a few units of each by turns, without logs and a profiler: "
-        f"{_at_most(PAIRS, most)}"
+        "timing the job with and without the changes, two runs at once that take turns of a few units of work, "
+        f"without logs and profiler: {_at_most(PAIRS, most)}"
     )
     found, begun = SideBySide(()), time.monotonic()
     while True:
@@ -111,7 +111,7 @@ def _side_by_side(
                 raise
             return found
         if found.unit_time(counts or found.kinds) is None:
-            raise AloneError("no kind of unit came in enough turns")
+            raise AloneError("too few turns have a kind of unit in common")
         if len(found.pairs) == most or (len(found.pairs) > 1 and time.monotonic() - begun > most_s):
             return found
         early = found.unit_time(counts or found.kinds, _EARLY) if len(found.pairs) >= PAIRS else None
@@ -131,14 +131,14 @@ def one_by_one(
 ) -> Times | None:
     """Return the units of whole runs. Return None if a run fails, times nothing, or has not applied its changes."""
     starts = starts or Starts()
-    say(f"the job by turns as it was and as it is, without logs and a profiler, each {_at_most(RUNS, most)}")
+    say(f"timing the job with and without the changes in turns, without logs and profiler, each {_at_most(RUNS, most)}")
     found: tuple[list[Units], list[Units]] = [], []
     turn, turns, begun = 0, 2 * RUNS, time.monotonic()
     while turn < turns:
         with tempfile.TemporaryDirectory(prefix="logparse-") as folder:
             units = alone((before, after)[turn % 2], Path(folder), unit, say, starts, proves if turn % 2 else always)
         if units is None:
-            say("the times of the traced runs must serve")
+            say("so the times of the traced runs are used")
             return None
         found[turn % 2].append(units)
         turn += 1
@@ -171,7 +171,7 @@ def alone(
         say(f"a run of the job {f'ended with exit code {ended.code}' if ended.code else 'timed no unit of work'}")
         return None
     if not ended.code and (why := proves(marks)):
-        say(f"a run of the job was as it was before: {why}")
+        say(f"a run of the job ran without the changes: {why}")
         return None
     return units
 

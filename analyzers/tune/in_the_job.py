@@ -102,7 +102,7 @@ def trial(actions: Sequence[str], **more: object) -> Trial:
             )
         one_of("ACTION", name, NAMES)
     if not actions:
-        raise UsageError(f"name at least one action: {', '.join(NAMES)}")
+        raise UsageError(f"name at least one action of: {', '.join(NAMES)}")
     return Trial(actions=tuple(dict.fromkeys(actions)), **more)  # type: ignore[arg-type]
 
 
@@ -234,11 +234,11 @@ def _start(
     notes = [*noted, *(x.why for x in records if x.why), *([how] if how and not any(x.why for x in records) else [])]
     if not records and not how:
         notes.append(
-            "no process tried anything: none imported torch, or its Python got another environment than this "
-            "command's (-S, -I, -E, sudo, a container)"
+            "no process tried an action, because none imported torch or their Python did not get this command's "
+            "environment (options -S, -I or -E, sudo, a container)"
         )
     elif not any(x.seen for x in records) and not any(x.why for x in records):
-        notes.append("the job ended before the times of its units had settled: it makes too few")
+        notes.append("the job ended before the times of its units of work settled; it does too few of them")
     return _Start(tuple(records), code, interrupted, tuple(notes))
 
 
@@ -252,7 +252,7 @@ def _with_end(found: Record, how: str) -> Record:
     """Return the record. If its process was killed, the record names the action that was switched on at that time."""
     if found.over or not how or not found.on:
         return found
-    why = f"{how} while it was on"
+    why = f"{how} while this action was on"
     seen = tuple(replace(x, ended="broken", why=why) if x.name == found.on else x for x in found.seen)
     return replace(found, seen=seen, why=f"{how} while {found.on} was on")
 
@@ -294,7 +294,7 @@ def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[s
                 count = 1 << int(math.log2(len(seen.pairs)))  # One line per doubling of the pairs.
                 if len(seen.pairs) == count or seen.ended:
                     reach = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
-                    line = f"    {seen.name}: {reach} of the time after {len(seen.pairs)} pairs"
+                    line = f"    {seen.name}: {reach} of the time without it, after {len(seen.pairs)} pairs"
                     yield (seen.name, len(seen.pairs)), line
 
 

@@ -76,7 +76,7 @@ def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, pro
     changes, and KeyboardInterrupt at a signal.
     """
     if fixed_port(*before):
-        raise AloneError("it seems to use a fixed port")
+        raise AloneError("the job seems to use a fixed port")
     with (
         tempfile.TemporaryDirectory(prefix="logparse-") as folder,
         job.Together() as together,
@@ -93,7 +93,7 @@ def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, pro
             together.wait()  # The sides must end before their standard input is closed.
         why = proves(sides[1].marks)
     if failed := next((x.code for x in sides if x.code), 0):
-        raise AloneError(f"a run of it ended with exit code {failed}")
+        raise AloneError(f"a run of the job ended with exit code {failed}")
     if why:
         raise NotAppliedError(why)
     return found
@@ -102,7 +102,7 @@ def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, pro
 def _turns(sides: Sequence[_Side]) -> Pair:
     first = [us for side, most in zip(sides, (_MEMORY, 1.0), strict=True) for us in side.ready(most).values()]
     if not first:
-        raise AloneError("its first units were not timed")
+        raise AloneError("the job's first units of work were not timed")
     units = 1 + math.ceil(_TURN_S / statistics.fmean(first) * 1e6)
     found: tuple[list[Turn], list[Turn]] = ([], [])
     for turn in range(1, 1 + _MOST_TURNS):
@@ -113,7 +113,9 @@ def _turns(sides: Sequence[_Side]) -> Pair:
             times = sides[which].turn(turn, units + turn % 2)
             if times is None:
                 if len(found[0]) < LEAST_TURNS:
-                    raise AloneError(f"it did {counted(len(found[0]), 'turn')} of {units} units, too few to compare")
+                    raise AloneError(
+                        f"the job did {counted(len(found[0]), 'turn')} of {units} units of work, too few to compare"
+                    )
                 return found
             both[which] = times
         for which, times in both.items():
@@ -142,11 +144,13 @@ class _Side:
             self._child = self._together.start(command, by_turns(self._folder, self._unit, environ), self._streams)
         found = self._awaited(0, _READY_S)
         if found is None:
-            raise AloneError("it made no unit of work that could wait")
+            raise AloneError("the job did no unit of work at which it could wait")
         if any(x.get("workers") for x in found):
-            raise AloneError("its worker processes go on while it waits")
+            raise AloneError("the job's worker processes continue while it waits")
         if any(x.get("memory", 0.0) > most_memory for x in found):
-            raise AloneError(f"over {most_memory:.0%} of the device's memory is in use, and two of it may not fit")
+            raise AloneError(
+                f"the job uses over {most_memory:.0%} of the device's memory, so two runs at once may not fit"
+            )
         return _mean(found)
 
     def turn(self, number: int, units: int) -> Turn | None:

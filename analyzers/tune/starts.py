@@ -44,7 +44,8 @@ class Starts:
         done = subprocess.run(command, env=dict(environ), stdin=subprocess.DEVNULL, stdout=2, check=False)
         if done.returncode:
             raise InputError(
-                f"--before-each {printable(self.before_each)}: exit code {done.returncode}; the job is not started"
+                f"--before-each {printable(self.before_each)}: ended with exit code {done.returncode}, so the job is "
+                "not started"
             )
 
     def timed(self, command: Sequence[str], environ: Mapping[str, str], folder: Path, unit: str, say: Say) -> job.Ended:
@@ -63,10 +64,12 @@ class Starts:
         made = now.count if now else 0
         if made >= _FEWER * first.count:
             return ""
-        units = f"{made:,} units of work this time, {first.count:,} the first time"
+        units = f"{made:,} units of work in this run but {first.count:,} in the first one"
         if self.before_each:
-            return f"the job made {units}, also after `--before-each`: does it go on from something else that it wrote?"
+            return (
+                f"the job did {units}, although `--before-each` ran. Does it resume from something else that it wrote?"
+            )
         return (
-            f"the job made {units}: does it go on from what it wrote? `--before-each CMD` runs a command before every "
-            "start, which can take that away (`--before-each 'rm -rf checkpoints'`)"
+            f"the job did {units}. Does it resume from what it wrote? `--before-each CMD` runs a command before "
+            "every start that can remove this, such as --before-each 'rm -rf checkpoints'"
         )

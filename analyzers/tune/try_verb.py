@@ -24,7 +24,7 @@ def lines(found: Tries) -> Iterator[str]:
     if best is not None:
         yield f"try: {best.name}: {times(best, found.word)}, {MEASURED}"
     else:
-        yield "try: no action was measured as faster"
+        yield "try: no action made the job measurably faster"
     width = max((len(x.name) for x in found.tried), default=0)
     for x in found.tried:
         yield f"  {x.name:{width}}  {'; '.join(_parts(x, found.word))}"
@@ -42,13 +42,13 @@ def times(x: Tried, word: str) -> str:
 def _parts(x: Tried, word: str) -> Iterator[str]:
     said = {
         "measured": MEASURED,
-        "faster once": "faster in one process, not seen in a second one yet",
+        "faster once": "faster in one process, not yet confirmed in a second one",
         "not faster": "not faster",
-        "within noise": "no gain beyond this job's noise",
+        "within noise": "no gain larger than the noise of this job",
         "undecided": "not decided",
         "differs": "not offered",
-        "refused": "not offered",
-        "broken": "the job failed while it was on",
+        "refused": "not possible",
+        "broken": "the job failed while this action was on",
         "not tried": "not tried",
     }[x.outcome]
     yield f"{said}: {x.why}" if x.why else said
@@ -57,7 +57,7 @@ def _parts(x: Tried, word: str) -> Iterator[str]:
     if x.pairs:
         yield f"{counted(len(x.pairs), 'pair')} in {_processes(len(x.timed))}, {x.seconds:.0f} s"
     if x.same is not None and x.outcome not in ("differs", "refused", "broken"):
-        yield f"same result within {x.same[0]:.1e} ({x.same[2]}; rounding may do {x.same[1]:.1e})"
+        yield f"same result within {x.same[0]:.1e} ({x.same[2]}; rounding alone may differ by {x.same[1]:.1e})"
     if x.detail:
         yield x.detail
 
@@ -95,11 +95,11 @@ def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
     from logparse.errors import UsageError
 
     if "--" not in words:
-        raise UsageError("the job goes after `--`: logparse try channels_last -- python train.py")
+        raise UsageError("put `--` before the job's command: logparse try channels_last -- python train.py")
     place = list(words).index("--")
     actions, command = list(words[:place]), list(words[place + 1 :])
     if wrong := next((x for x in actions if x.startswith("-")), ""):
-        raise UsageError(f"{wrong}: options go before the actions")
+        raise UsageError(f"{wrong}: put options before the actions")
     if not command:
-        raise UsageError("no job after `--`")
+        raise UsageError("give the job's command after `--`")
     return actions, command

@@ -154,19 +154,19 @@ class _Job:
         url = self.store.url
         if self.run in set(self.store.sources()["run"]):
             on, rank = (command_line(url, verb, "--run", self.run) for verb in ("replay", "recommend"))
-            return f"the store holds what was done until now; `{on}` goes on, and `{rank}` uses what there is"
+            return f"the store keeps everything so far; `{on}` continues, and `{rank}` uses what there is"
         logs = command_line(url, "ingest", str(self.first.folder), "--run", self.run)
-        return f"nothing is stored yet; `{logs}` reads what the job wrote until now"
+        return f"nothing is stored yet; `{logs}` reads the logs that the job wrote so far"
 
     def captured(self) -> _Job:
         """Capture the job. Return this tuning, or the tuning of a second capture (``captured_again``)."""
-        self.say("1/5 capture: the job as it is, with its libraries' logs and a profiler over a few steps")
+        self.say("1/5 capture: run the job unchanged, with its libraries' logs and a profiler over a few steps")
         begun = time.monotonic()
         code, read = self._captured(self.command, self.first, self.environ, self.run)
         if code:
             # In all other cases the failure has already been reported.
             if code not in (CANNOT_RUN, NOT_FOUND) or self.first.folder.exists():
-                self.say(f"the job ended with exit code {code}: it is not run again; {self.goes_on}")
+                self.say(f"the job ended with exit code {code} and is not run again; {self.goes_on}")
             raise _EndedError(code)
         job, found = self, units(tables_of(self.store, self.run))
         short = time.monotonic() - begun <= AT_MOST_S and found is not None
@@ -175,7 +175,7 @@ class _Job:
         if traced_us(tables_of(self.store, job.run)) is None:
             self.say(_without_kernels(read))
             if not any(x.calls for x in read):
-                self.say("no call was counted either: nothing is left to replay, and nothing is changed")
+                self.say("no call was counted either, so there is nothing to replay and nothing to change")
                 raise _EndedError  # The tuning ends before the run that only times units.
         if short:
             job.timed_alone()
@@ -190,7 +190,10 @@ class _Job:
         """
         if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
             return self, read
-        self.say(f"    {counted(first.count, first.word)}, too few to settle: once more, traced from the middle on")
+        self.say(
+            f"    {counted(first.count, first.word)} are too few for settled times: run the job once more, traced "
+            "from the middle on"
+        )
         trace = replace(self.tuning.trace, expected=first.count)
         how = replace(plan(self.command, trace=trace, environ=self.environ), copy=self.first.copy)
         again = replace(self, run=f"{self.run}-again", first=how, tuning=replace(self.tuning, trace=trace))
@@ -213,7 +216,7 @@ class _Job:
         """Time the units of a run without logs, because logs slow the host. Some jobs then run at half of their
         speed.
         """
-        self.say("    and once more without logs and a profiler: how long its units take")
+        self.say("    run the job once more without logs and profiler, to time its units of work")
         folder = self.first.folder / "alone"
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         times = alone((self.command, self.environ), folder, unit, self.say, self.starts)
@@ -228,8 +231,8 @@ class _Job:
             self.say(f"warning: {line}")
 
     def replayed(self) -> None:
-        what = "what each problem runs under each action, then better solutions"
-        self.say(f"2/5 replay: {what}, {self.tuning.budget_s:,.0f} s at most")
+        what = "time what each problem runs under each action, then search better solutions"
+        self.say(f"2/5 replay: {what}, for at most {self.tuning.budget_s:,.0f} s")
         log = self.tuning.out / f"{self.run}-replay.log"
         with _output_in(log):
             report = replay(self.store, Options(run=self.run, limits=Limits(budget_s=self.tuning.budget_s)))
@@ -261,7 +264,7 @@ class _Job:
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         if not names or units(tables_of(self.store, self.run)) is None:
             return False
-        self.say(f"    tried in the running job, switched on and off between its units: {', '.join(names)}")
+        self.say(f"    trying in the running job, switched on and off between its units of work: {', '.join(names)}")
         asked = in_the_job.trial(names, unit=unit, seconds=_TRIAL_S)
         answer = in_the_job.try_in_the_job(self.command, self.environ, asked, self.starts, self.say)
         for line in try_verb.lines(answer):
@@ -275,7 +278,7 @@ class _Job:
         return True
 
     def run_again(self, actions: Sequence[str], files: Sequence[Path]) -> _Again:
-        self.say(f"4/5 the job again, with {' and '.join([*actions, *(path.name for path in files)])}")
+        self.say(f"4/5 run the job again, with {' and '.join([*actions, *(path.name for path in files)])}")
         words, environ = with_overrides.applied(self.command, self.tuning.out, self.environ)
         # TunableOp reads no tuned rows while it records untuned keys (PyTorch 2.10 and later).
         again = plan(words, trace=self.tuning.trace, leave_out=["tunableop"], environ=environ)
@@ -283,7 +286,7 @@ class _Job:
         asked, begun = marks.asked_of(self.tuning.out), time.monotonic()
         code, _ = self._captured(words, again, environ, self.after, asked)
         if code:
-            self.say(f"the job with the changes ended with exit code {code}; its logs are run {self.after}")
+            self.say(f"the job with the changes ended with exit code {code}; its logs are stored as run {self.after}")
             raise _EndedError(code)
         self.compare_units(units(tables_of(self.store, self.after)))
         ran = _Again(words, environ, time.monotonic() - begun, asked)
@@ -301,7 +304,7 @@ class _Job:
         for line in again.missing:
             self.say(f"    {line}")
         made = module(found.actions, step_us=found.step_us, hidden=hidden(found), in_job=found.in_job)
-        head = "tune: not verified: the job ran again as it was, and nothing can be compared with it"
+        head = "tune: not verified, because the job ran again without the changes"
         self._ended(found, [head, *(fitted(f"  {line}") for line in again.missing)], made)
         raise _EndedError(marks.NOT_APPLIED)
 
@@ -335,7 +338,7 @@ class _Job:
             rest = replace(rest, actions=tuple(left))
             write(rest, Settings(), self.tuning.out)  # Files of changes that are not kept get another name.
         else:
-            outcome, kept = "kept" if proof.ok else "kept, though not proven", applied
+            outcome, kept = "kept" if proof.ok else "kept, although not proven", applied
             now, wall = tables_of(self.store, self.after), proof.wall
             left = results(now, ACTIONS, Settings(), kept)
             rest = replace(rest, actions=tuple(left))
@@ -385,7 +388,7 @@ def in_job_lines(found: Recommendation) -> list[str]:
         return []
     lost = [x.name for x in found.tried if x.is_lost]
     lines = [f"tune: {best.name}: {try_verb.times(best, found.word)}, {try_verb.MEASURED}"]
-    return lines + [fitted(f"  tried in your job and not faster: {', '.join(lost)}")] * bool(lost)
+    return lines + [fitted(f"  tried in your job, and not faster: {', '.join(lost)}")] * bool(lost)
 
 
 @contextmanager
@@ -417,7 +420,7 @@ def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> I
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:
         names = ", ".join(f"{x.action.name} ({signed(x.saving_us / (x.steps or 1.0))} of kernels)" for x in beside)
-        yield fitted(f"  would save, timed without that and not weighed beside it: {names}")
+        yield fitted(f"  would save, but not timed together with these changes: {names}")
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:
@@ -425,11 +428,11 @@ def _without_kernels(read: Sequence[Ingested]) -> str:
     windows = [Path(x.path) for x in read if Path(x.path).match(TRACES) and CAPTURES not in x.path]
     processes = {path.name.split("_")[1] for path in windows}
     if processes:
-        were = "process was" if len(processes) == 1 else "processes were"
-        why = f"{len(processes)} {were} traced and ran none (on a CPU?)"
+        were = "process" if len(processes) == 1 else "processes"
+        why = f"{len(processes)} traced {were} ran no GPU kernel (on a CPU?)"
     else:
         why = (
-            "no process wrote a trace: it ended before its units of work had settled, or its Python was not started "
-            "with the environment of this command"
+            "no process wrote a trace: the job ended before the times of its units of work settled, or its Python "
+            "was not started with this command's environment"
         )
-    return f"no GPU kernel was traced, so no action can be weighed against the whole job: {why}"
+    return f"no GPU kernel was traced, so no action can be compared with the whole job: {why}"

@@ -143,8 +143,8 @@ def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
         out.append(f"not applied: {', '.join(names) or 'apply.py'}: {_why(asked, command)}")
     if asked.scripts and not found.variables:
         out.append(
-            f"not applied: apply.sh of {', '.join(map(printable, asked.scripts))}: it refused this machine, as it says "
-            "above, or could not be read"
+            f"not applied: apply.sh of {', '.join(map(printable, asked.scripts))}: it refused this machine, as "
+            "stated above, or could not be read"
         )
     return out
 
@@ -156,13 +156,13 @@ def processes(number: int) -> str:
 
 def _why(asked: Asked, command: Sequence[str]) -> str:
     if not asked.marking:
-        return "apply.py leaves no mark: `logparse recommend` writes one that does"
+        return "this apply.py does not report what it applies; write it again with `logparse recommend`"
     flags = "".join(flag for flag in _flags_of_python(command) if flag in "SIE")
     if flags:
-        return f"Python was started with -{flags[0]}, which keeps logparse out of it: leave that out"
+        return f"Python was started with -{flags[0]}, which keeps logparse out of it; leave this option out"
     return (
-        "no process of the job left a mark that it ran apply.py: it never imported torch, or its Python got another "
-        "environment than this command's (-S, -I, -E, sudo, a container)"
+        "no process of the job reported that it ran apply.py, because none imported torch or their Python did "
+        "not get this command's environment (options -S, -I or -E, sudo, a container)"
     )
 
 

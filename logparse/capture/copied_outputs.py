@@ -189,7 +189,9 @@ class CopiedOutputs:
                 start_new_session=True,  # So a Ctrl-C at the terminal does not reach it
             )
         except OSError as error:
-            self.lost.append(f"{_NAMES[channel.own]}, which a process that the job left behind keeps: {error.strerror}")
+            self.lost.append(
+                f"{_NAMES[channel.own]}, which a process that outlived the job still holds open: {error.strerror}"
+            )
         else:
             _readers.append(reader)
 

@@ -61,7 +61,9 @@ class KeptInput:
             try:
                 again = os.open(f"/proc/self/fd/{self._source}", os.O_RDONLY)
             except OSError as error:
-                raise InputError(f"standard input cannot be given to the job again: {error.strerror}") from error
+                raise InputError(
+                    f"standard input cannot be given to the job a second time: {error.strerror}"
+                ) from error
             try:
                 os.lseek(again, self._from, os.SEEK_SET)
                 yield {0: again}
@@ -72,7 +74,9 @@ class KeptInput:
 
     def _fed(self) -> Iterator[Mapping[int, int]]:
         if self._lost:
-            raise InputError(f"standard input cannot be given to the job again, it could not be kept: {self._lost}")
+            raise InputError(
+                f"standard input cannot be given to the job a second time, because it could not be stored: {self._lost}"
+            )
         read, write = os.pipe()
         over = threading.Event()
         feeder = threading.Thread(target=self._feed, args=(write, over), name="logparse-input", daemon=True)

@@ -52,11 +52,15 @@ def untraced(folder: Path, found: Observed) -> str:
     if found.units or any(folder.glob(TRACES)):
         return ""
     if found.processes:
-        seen = f"{processes(found.processes)} imported torch and repeated nothing that is known as a unit of work"
+        seen = (
+            f"{processes(found.processes)} imported torch, but repeated nothing that logparse knows as a unit of work"
+        )
     else:
         seen = (
-            "no process saw a unit of work: none imported torch, or its Python got another environment than "
-            "this command's (-S, -I, -E, sudo, a container)"
+            "no process did a unit of work that logparse could see, because none imported torch or their Python "
+            "did not get this command's environment (options -S, -I or -E, sudo, a container)"
         )
-    named = "name what repeats with `--unit package.module:Class.method`, or trace by time with `--trace 2s`"
+    named = (
+        "name the function that repeats with `--unit package.module:Class.method`, or trace by time with `--trace 2s`"
+    )
     return f"nothing was traced: {seen}; {named}"

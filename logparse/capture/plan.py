@@ -57,15 +57,20 @@ def trace_of(text: str, unit: str = "") -> Trace | None:
     texts.
     """
     if unit and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", unit) is None:
-        raise UsageError(f"--unit {unit}: a callable is named as package.module:Class.method")
+        raise UsageError(f"--unit {unit}: must have the form package.module:Class.method")
     if unit.startswith("__main__:"):
-        raise UsageError(f"--unit {unit}: a script's own callables are made before they can be counted: name a module")
+        raise UsageError(
+            f"--unit {unit}: functions of the script itself exist before logparse can count their calls; name a "
+            "function of an imported module"
+        )
     seconds = re.fullmatch(r"(\d+(?:\.\d*)?)\s*s", text)
     if seconds and 0 < float(seconds[1]) <= 60:
         return Trace(seconds=float(seconds[1]), unit=unit)
     if text.isdigit() and int(text) <= 1000:
         return Trace(int(text), unit=unit) if int(text) else None
-    raise UsageError(f"--trace {text}: units per window (2), or seconds (2s, at most 60s)")
+    raise UsageError(
+        f"--trace {text}: must be units of work per window, such as 2, or seconds, such as 2s (at most 60s)"
+    )
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,7 @@ def read_masks(text: str) -> int:
             bits = 0
         if not 0 < bits <= 255:
             known = ", ".join(f"{bit} {category}" for category, (bit, _) in CATEGORIES.items())
-            raise UsageError(f"--masks {text}: {word.strip()!r} is no category; there is {known}")
+            raise UsageError(f"--masks {text}: {word.strip()!r} is not a log category; the categories are {known}")
         mask |= bits
     return mask
 
@@ -169,9 +174,12 @@ def _folder(folder: Path | None) -> Path:
         now = datetime.datetime.now().strftime("%Y%m%dT%H%M%S")
         folder = Path(f"capture-{now}-{socket.gethostname().partition('.')[0]}-{os.getpid()}")
     if "%" in str(folder):
-        raise InputError(f"--dir {folder}: the libraries put the process where a name has %i, so a folder must not")
+        raise InputError(
+            f"--dir {folder}: must not contain %, because the libraries replace %i in a file's name by the "
+            "process number"
+        )
     if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(f"--dir {folder}: not empty; logs of another job would be taken for this one's")
+        raise InputError(f"--dir {folder}: must be empty, or logs of another job would be taken for logs of this one")
     return folder.absolute()
 
 
@@ -189,19 +197,23 @@ def _gpus(environ: Mapping[str, str]) -> set[str]:
 
 
 def _trace(folder: Path, trace: Trace, environ: Mapping[str, str]) -> Iterator[Setting]:
-    why = "units of work are counted and timed, and a few traced, once the job has imported torch"
+    why = "counts and times units of work, and traces a few of them, once the job has imported torch"
     for name, value in with_torch(environ, UNITS_FILE).items():
         if environ.get(name) != value:
             yield Setting(name, value, why)
-    yield Setting("LOGPARSE_TRACE_DIR", str(folder), "traces and counts per process")
-    yield Setting(applied.VARIABLE, str(folder / applied.FOLDER), "marks of what the job applies (apply.py, apply.sh)")
-    yield Setting("LOGPARSE_TRACE_UNITS", str(trace.units), "units of one window")
+    yield Setting("LOGPARSE_TRACE_DIR", str(folder), "folder for traces and counts of each process")
+    yield Setting(
+        applied.VARIABLE,
+        str(folder / applied.FOLDER),
+        "folder for reports on what the job applies (apply.py, apply.sh)",
+    )
+    yield Setting("LOGPARSE_TRACE_UNITS", str(trace.units), "units of work per traced window")
     if trace.seconds:
-        yield Setting("LOGPARSE_TRACE_SECONDS", f"{trace.seconds:g}", "windows of time")
+        yield Setting("LOGPARSE_TRACE_SECONDS", f"{trace.seconds:g}", "length of a traced window in seconds")
     if trace.unit:
-        yield Setting("LOGPARSE_TRACE_UNIT", trace.unit, "the callable whose calls are units")
+        yield Setting("LOGPARSE_TRACE_UNIT", trace.unit, "function whose calls are the units of work")
     if trace.expected:
-        yield Setting("LOGPARSE_TRACE_EXPECTED", str(trace.expected), "units of an earlier run")
+        yield Setting("LOGPARSE_TRACE_EXPECTED", str(trace.expected), "units of work that an earlier run did")
 
 
 _NO_ENVIRONMENT = frozenset({"docker", "podman", "kubectl", "ssh", "sudo", "apptainer", "singularity"})
@@ -215,26 +227,26 @@ def _refuse_cancelling(command: Sequence[str], captures: Iterable[Capture]) -> N
         for name, value in re.findall(rf"(?:^|[\s;=])({'|'.join(cancels)})=(\S*)", word):
             cancelling, why = cancels[name]
             if cancelling(value.strip("'\"")):
-                raise InputError(f"the command sets {name}={value}: {why}; take it out of the command")
+                raise InputError(f"the command sets {name}={value}: {why}; remove it from the command")
 
 
 def _mended(settings: Sequence[Setting], environ: Mapping[str, str]) -> Iterator[str]:
     for setting in settings:
         present = environ.get(setting.name)
         if setting.value is None and present is not None:
-            yield f"{setting.name}={present} is taken out of the job's environment: {setting.why}"
+            yield f"{setting.name}={present} is removed from the job's environment: {setting.why}"
         elif present is not None and present != setting.value:
-            yield f"{setting.name} was {present} and is {setting.value} for this job"
+            yield f"{setting.name} is {setting.value} for this job instead of {present}"
 
 
 def _doubtful(command: Sequence[str]) -> Iterator[str]:
     program = os.path.basename(command[0]) if command else ""
     if program in _NO_ENVIRONMENT:
-        yield f"{program} does not hand on the environment by itself: run logparse capture inside of it"
+        yield f"{program} does not pass its environment to the job; run logparse capture within it"
     if program in _SEVERAL_NODES:
         yield (
-            f"{program}: on several nodes process numbers meet in one folder, and logs overwrite each other; "
-            f"there run `{program} … logparse capture -- …`"
+            f"{program}: on several nodes, processes with the same number overwrite each other's logs in one "
+            f"folder; run `{program} … logparse capture -- …` instead"
         )
 
 
@@ -248,12 +260,13 @@ def exports(plan: Plan, store: str | None = None, run: str | None = None) -> str
         value = setting.value
         command = f"unset {setting.name}" if value is None else f"export {setting.name}={shell_word(value)}"
         lines.append(f"{command}  # {shell_comment(setting.why)}")
-    lines += [f"mkdir -p {shell_word(plan.folder)}", "# The mask is a sum of:"]
+    lines += [f"mkdir -p {shell_word(plan.folder)}", "# HIPBLASLT_LOG_MASK is a sum of:"]
     lines += [f"#   {bit:3}  {category}: {what}" for category, (bit, what) in CATEGORIES.items()]
     lines += [
-        "# So 5 is error + hints; the *level* 5 is another variable, and never holds bench and profile lines.",
+        "# Example: 5 is error + hints. HIPBLASLT_LOG_LEVEL=5 is another variable, and never logs bench and "
+        "profile lines.",
         f"# Afterwards: {shell_comment(command_line(store, 'ingest', str(plan.folder), *named))}",
-        "# Logging costs time and fills disks: switch it off again in production, with",
+        "# Logging costs time and fills disks. Switch it off again in production with",
         "#   unset " + " ".join(s.name for s in plan.settings if s.value is not None),
     ]
     return "\n".join(lines) + "\n"

@@ -62,7 +62,7 @@ def capture(
         raise InputError(f"--dir {plan.folder}: {error.strerror}") from error
     for warning in plan.warnings:
         say(f"warning: {printable(warning)}")
-    say(f"logs go to {printable(str(plan.folder))}")
+    say(f"the logs go to {printable(str(plan.folder))}")
     errors = plan.folder / STDERR_FILE if plan.copy_stderr else None
     ended = job.run(command, made, errors, plan.copy, stdin)
     if ended.not_run:
@@ -76,7 +76,7 @@ def capture(
         return ended.code, _read(command, plan, store, say, run, environ)
     except (OSError, LogparseError) as error:
         say(f"error: {printable(str(error))}")
-        say(f"the logs are in {printable(str(plan.folder))}: `logparse ingest` reads them")
+        say(f"the logs are in {printable(str(plan.folder))}; `logparse ingest` reads them")
         return ended.code, []
 
 
@@ -100,8 +100,8 @@ def _read(
 def _without_calls(facts: Mapping[str, str]) -> str:
     """Tell why a job's logs hold no call, as far as the machine's facts show the reason."""
     if not facts.get("arch") and not facts.get("device"):
-        return "no GPU was found on this machine"
-    return "did the job call one, with this command's environment and in no container?"
+        return "this machine has no GPU that could be found"
+    return "check that the job uses one, runs with this command's environment, and not in a container"
 
 
 def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None) -> dict[str, str]:
@@ -133,12 +133,15 @@ def _observation(plan: Plan) -> Iterator[str]:
 
 def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
     if ended.lost_copy:
-        yield f"standard error was not copied to its end, MIOpen's calls are not all there: {ended.lost_copy}"
+        yield f"standard error was not copied to its end, so some of MIOpen's calls are missing: {ended.lost_copy}"
     empty = sorted(path.name for path in plan.folder.glob("hipblaslt_*.log") if not path.stat().st_size)
     if empty:
-        yield f"{', '.join(empty)}: empty; a process that is killed or leaves by os._exit loses its profile records"
+        yield (
+            f"{', '.join(empty)}: empty, because a process that is killed or ends with os._exit loses its profile "
+            "records"
+        )
     if ended.killed_by:
-        yield f"the job was ended by {ended.killed_by}: what is written at exit (profile records) may be missing"
+        yield f"the job was ended by {ended.killed_by}; what is written at exit (profile records) may be missing"
 
 
 def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -52,7 +52,10 @@ class Signals:
     def __init__(self, numbers: Collection[int]) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(libc, "signalfd"):
-            raise InputError("running a job needs Linux; elsewhere use --print, set the variables yourself and ingest")
+            raise InputError(
+                "running a job needs Linux; elsewhere, use `logparse capture --print`, set the variables "
+                "yourself, and ingest the logs"
+            )
         wanted = ctypes.create_string_buffer(_SIZE)  # sigset_t, which has the same size
         libc.sigemptyset(wanted)
         for number in numbers:
@@ -62,7 +65,7 @@ class Signals:
         self._source = libc.signalfd(-1, wanted, os.O_CLOEXEC | os.O_NONBLOCK)
         if self._source < 0:
             signal.pthread_sigmask(signal.SIG_SETMASK, self.before)
-            raise InputError(f"signals of a job cannot be forwarded: {os.strerror(ctypes.get_errno())}")
+            raise InputError(f"signals cannot be forwarded to the job: {os.strerror(ctypes.get_errno())}")
         self._caught: deque[Signal] = deque()
         self._woken, self._wakes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._handlers: dict[int, Any] = {}

@@ -45,7 +45,7 @@ class Ran:
         """Lines for the user: what was applied, or why not."""
         if self.ended.not_run:
             return []
-        nothing = [f"{x} changed nothing of the model" for x in self.found.unchanged]
+        nothing = [f"{x} changed nothing in the model" for x in self.found.unchanged]
         return [*([f"applied {self.found}"] if self.found else []), *nothing, *self.missing]
 
 
@@ -58,8 +58,8 @@ def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os
     words, made = applied(command, overrides, environ)
     if asked.settings == () and not asked.scripts:
         raise InputError(
-            f"--with {overrides}: apply.py applies nothing by itself: what is in it changes the program, which needs "
-            "its lines (`import apply; apply.settings(); model = apply.model(model)`)"
+            f"--with {overrides}: apply.py does nothing unless the program calls it. Add these lines to the "
+            "program: `import apply; apply.settings(); model = apply.model(model)`"
         )
     with _marks_folder(environ) as folder:
         asked.write(folder)
@@ -90,7 +90,10 @@ def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str])
     """
     scripts, module = sorted(overrides.absolute().glob("*/apply.sh")), overrides.absolute() / "apply.py"
     if not scripts and not module.is_file():
-        raise InputError(f"--with {overrides}: no apply.sh below it and no apply.py in it (`logparse recommend`)")
+        raise InputError(
+            f"--with {overrides}: holds neither apply.py nor a folder with apply.sh; name the folder that "
+            "`logparse recommend` wrote"
+        )
     made = with_torch(environ, module) if module.is_file() else dict(environ)
     if not scripts:
         return list(command), made

@@ -42,4 +42,4 @@ def ray_address(engine: str) -> str | None:
         return None
     if engine.startswith("ray://") and engine != "ray://":
         return engine
-    raise UsageError(f"--engine {engine}: one of local, ray, ray://HOST:PORT")
+    raise UsageError(f"--engine {engine}: must be local, ray or ray://HOST:PORT")

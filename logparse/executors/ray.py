@@ -89,7 +89,12 @@ class RayExecutor:
             if not ready and (cpus := nodes.stranded()) is not None:
                 for reference in [x for x, (item, _) in running.items() if resources(item).cpus > cpus]:
                     ray.cancel(reference, force=True)
-                    yield reference, TaskError(f"its node died, and no other of its cores came in {_NODE_SECONDS:g} s")
+                    yield (
+                        reference,
+                        TaskError(
+                            f"its node died, and no other node of the cluster was free within {_NODE_SECONDS:g} s"
+                        ),
+                    )
 
         try:
             yield from tried(items, room, start, ended, running)
@@ -151,7 +156,7 @@ def connect(address: str | None = None) -> tuple[Any, bool]:
     try:
         import ray
     except ImportError as error:
-        raise InputError("the engine ray needs Ray on this machine: pip install 'logparse[ray]'") from error
+        raise InputError("--engine ray needs Ray on this machine: pip install 'logparse[ray]'") from error
     if ray.is_initialized():
         return ray, False
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -161,7 +166,7 @@ def connect(address: str | None = None) -> tuple[Any, bool]:
         if not ray.is_initialized():
             ray.init(include_dashboard=False, object_store_memory=_OBJECT_STORE_BYTES, **quiet)
     except (OSError, RuntimeError, ValueError, ImportError) as error:
-        token = "; does it ask for a token? set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" if address else ""
+        token = "; if the cluster asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" if address else ""
         raise InputError(f"no Ray cluster at {address or 'this machine'}: {error}{token}") from error
     return ray, True
 
@@ -169,6 +174,8 @@ def connect(address: str | None = None) -> tuple[Any, bool]:
 def _run(function: Callable[[T], R], item: T, version: str) -> tuple[R | TaskError, dict[str, int]]:
     counts = Counter[str]()
     if version != __version__:
-        return TaskError(f"a node has logparse {__version__}, the driver {version}: install the same there"), counts
+        return TaskError(
+            f"a node has logparse {__version__}, but this machine has {version}; install the same version on both"
+        ), counts
     with reporting(lambda name, count: counts.update({name: count})):
         return attempted(function, item), counts

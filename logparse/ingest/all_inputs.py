@@ -28,8 +28,8 @@ from logparse.store.collector import Collector
 from logparse.store.schema import Commit
 from logparse.text import counted, printable
 
-_COPY = "left out: a packed copy of {}, which is read"
-_OWN = "left out: {} that logparse itself wrote (a file's own path reads it)"
+_COPY = "left out: a packed copy of {}, which is read instead"
+_OWN = "left out: {} that logparse itself wrote (to read one, name the file itself)"
 
 
 def ingest(

@@ -94,7 +94,7 @@ class InputFile:
         info = self._fs.get_file_info(self._inner)
         if not info.is_file:
             other = info.type == pafs.FileType.Unknown
-            what = "a pipe or device: `logparse ingest -` reads standard input" if other else "no such file"
+            what = "a pipe or device; to read it, redirect it into `logparse ingest -`" if other else "no such file"
             raise InputError(f"{printable(self.path)}: {what}")
         return int(info.size or 0)
 
@@ -229,7 +229,7 @@ class InputFile:
             while left:
                 data = raw.read(min(left, 1 << 20))
                 if not data:
-                    raise InputError(f"{printable(self.path)}: became shorter while it was read")
+                    raise InputError(f"{printable(self.path)}: became shorter while it was read; ingest it again")
                 state.update(data)
                 left -= len(data)
         return state.hexdigest()
@@ -423,10 +423,15 @@ class _Bounded(_Passing):
             parts.append(data)
             length += len(data)
         if self._damage and (size < 0 or not parts or not self._is_cut):
-            raise (CutError if self._is_cut else InputError)(f"{self._path}: damaged compressed file: {self._damage}")
+            raise (CutError if self._is_cut else InputError)(
+                f"{self._path}: the compressed file is damaged: {self._damage}"
+            )
         self._left -= length
         if self._left < 0:
-            raise InputError(f"{self._path}: expands to more than {_RATIO} times its size; if that is right, unpack it")
+            raise InputError(
+                f"{self._path}: expands to more than {_RATIO} times its size, which may be an attack; if the file "
+                "is right, unpack it and ingest the result"
+            )
         return b"".join(parts)
 
     def _piece(self, size: int) -> bytes:
@@ -522,9 +527,9 @@ def find_inputs(paths: Iterable[str]) -> Inputs:
             missing.append((path, printable(str(error))))
             continue
         if not files:
-            why = "no such file, and as a folder or pattern it matches nothing"
-            why = "a folder without a file to read" if os.path.isdir(path) else why
-            why = "holds only what logparse itself wrote: a file's own path reads it" if left_out else why
+            why = "no such file, and no file matches it as a pattern"
+            why = "the folder holds no file to read" if os.path.isdir(path) else why
+            why = "holds only files that logparse itself wrote; to read one, name the file itself" if left_out else why
             missing.append((path, f"{printable(path)}: {why}"))
         elif left_out:
             own[path] = len(left_out)

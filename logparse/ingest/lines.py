@@ -60,7 +60,7 @@ _MIN_NUMBERED = 4
 
 This holds for numbers that a blank follows.
 """
-_TORN = Reject("torn: another record begins inside this line")
+_TORN = Reject("torn line: another record begins inside it")
 
 TORN = LineFormat("", "a record inside which another begins", (), b"", lambda _: Outcome("reject", (_TORN,)), True)
 

@@ -50,7 +50,7 @@ def stated_process(text: str | None) -> Process | None:
     if text == "none":
         return UNKNOWN
     if not is_process(text):
-        raise UsageError(f"--pid {text}: a number, or none where no number in a name is a process")
+        raise UsageError(f"--pid {text}: must be a process number, or none if no number in a file's name is a process")
     return Process(int(text), "option")
 
 

@@ -52,8 +52,8 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
     remarks = [f"{shown(r)}: {r.remark}" for r in results if r.remark]
     elsewhere = [r for r in results if r.state == "unchanged" and label is not None and r.run != label]
     remarks += [
-        f"{shown(r)}: in the store as of run {r.run}, and stays there; for run {label}: "
-        f"`{command_line(store, 'forget', r.path)}`, then ingest it again"
+        f"{shown(r)}: already in the store as part of run {r.run}, and not added to run {label}. To move it "
+        f"there: `{command_line(store, 'forget', r.path)}`, then ingest it again"
         for r in elsewhere[:_SHOWN]
     ]
     known = any(r.recognised for r in results)
@@ -79,19 +79,19 @@ def shown(result: Ingested) -> str:
 def _why_nothing(result: Ingested) -> str:
     """Tell why a file that could be read added nothing to the store."""
     if result.is_empty_results:
-        return "empty: TunableOp wrote no result (nothing was tuned, or the worker was killed)"
+        return "empty, because TunableOp wrote no result (nothing was tuned, or the worker was killed)"
     if not result.lines:
         return "empty"
     if result.format not in ("", "foreign"):
         why = _WHY_EMPTY.get(result.format)
         hint = f"; {why(_beginning(result.path))}" if why else ""
-        return f"a file of format {result.format} that holds no call, measurement or kernel{hint}"
+        return f"the file has format {result.format}, but holds no call, measurement or kernel{hint}"
     head = _head(result.path)
     if known := foreign_files.advice(head):
         return known
     first = head.data.decode("utf-8", "backslashreplace").strip().partition("\n")[0]
-    begins = f"; it begins with {first[:_FIRST]!r}" if first else ""
-    return f"nothing in it is of a format that is known (`logparse formats` lists them){begins}"
+    begins = f"; the file begins with {first[:_FIRST]!r}" if first else ""
+    return f"no line has a known format (`logparse formats` lists them){begins}"
 
 
 def _head(path: str) -> Head:

@@ -43,7 +43,8 @@ def target_from(words: Sequence[str]) -> dict[str, str]:
             bare, full = sorted((before, fact.value), key=len)
             if fact.name != "arch" or full.partition(":")[0] != bare:
                 raise UsageError(
-                    f"--target {word}: {fact.name} is {fact.value} here and {before} before; give one target"
+                    f"--target {word}: {fact.name} is {fact.value}, but another --target states {before}; "
+                    "describe one machine"
                 )
             out["arch"] = full
     return machine(out)
@@ -64,13 +65,13 @@ def _facts_of(word: str) -> Iterable[Fact]:
     try:
         facts = _json_facts(file) if file.name.endswith(".json") else _file_facts(file)
     except OSError as error:
-        names = f"{', '.join(FACTS)} and validator:NAME; each takes a --target of its own"
-        fact = f", and no fact NAME=VALUE; names are {names}" if equals else ""
+        names = f"{', '.join(FACTS)} and validator:NAME; each needs its own --target"
+        fact = f", and not a fact NAME=VALUE; the names are {names}" if equals else ""
         raise UsageError(f"--target {word}: {error.strerror or error}{fact}") from error
     if not facts:
         raise UsageError(
-            f"--target {word}: no fact of a machine; give a TunableOp CSV, a tuning file, a find-db file name, a "
-            f"facts.json or KEY=VALUE with one of {', '.join(FACTS)}"
+            f"--target {word}: states no fact of a machine; give a TunableOp CSV, a hipBLASLt tuning file, a "
+            f"find-db file name, a facts.json, or KEY=VALUE with a KEY of {', '.join(FACTS)}"
         )
     return facts
 
@@ -79,8 +80,8 @@ _VERSION = (r"\d[\w.+~-]*", "a version, such as 7.0.2")
 _VALUES: Mapping[str, tuple[str, str]] = {
     "arch": (r"(?:gfx|sm_)[0-9a-f][\w-]*(?::\w+[+-])*", "such as gfx942, gfx90a:sramecc+:xnack- or sm_90"),
     "cu_count": (r"[1-9]\d{0,4}", "a number of compute units, 1 or more"),
-    "wgp_mode": ("[01]", "0 where GPU_ENABLE_WGP_MODE=0 is set, else 1"),
-    "gpus": (r"[1-9]\d{0,3}", "how many devices a process sees, 1 or more"),
+    "wgp_mode": ("[01]", "0 if GPU_ENABLE_WGP_MODE=0 is set, else 1"),
+    "gpus": (r"[1-9]\d{0,3}", "the number of devices that a process sees, 1 or more"),
     "backend": ("HIP|OpenCL|CUDA", "HIP, OpenCL or CUDA"),
     "pid": (r"\d{1,18}", "the number of a process"),
     "hipblaslt_revision": (r"\S*", "a git revision, or empty as in Debian's builds"),
@@ -93,9 +94,11 @@ _VALUES: Mapping[str, tuple[str, str]] = {
 
 
 def _stated(name: str, value: str, word: str) -> Fact:
-    pattern, what = _VALUES.get(name, _VERSION if name.endswith("_version") else (r".*\S.*", "not empty"))
+    pattern, what = _VALUES.get(
+        name, _VERSION if name.endswith("_version") else (r".*\S.*", "a text that is not empty")
+    )
     if not re.fullmatch(pattern, value):
-        raise UsageError(f"--target {word}: {name} is {what}")
+        raise UsageError(f"--target {word}: {name} must be {what}")
     return Fact(name, value)
 
 
@@ -104,9 +107,9 @@ def _json_facts(file: InputFile) -> list[Fact]:
         try:
             values = json.loads(stream.read())
         except ValueError as error:
-            raise UsageError(f"--target {file.path}: not JSON: {error}") from error
+            raise UsageError(f"--target {file.path}: is not JSON: {error}") from error
     if not isinstance(values, dict) or not all(isinstance(x, (str, int)) for x in values.values()):
-        raise UsageError(f"--target {file.path}: must be one JSON object of texts")
+        raise UsageError(f"--target {file.path}: must be one JSON object whose values are texts")
     texts = {name: str(value) for name, value in values.items()}
     return [_stated(name, x, file.path) if name in _VALUES else Fact(name, x) for name, x in texts.items()]
 

@@ -51,7 +51,7 @@ class StreamRead:
     def reject_long(self, first: bytes, offset: int, length: int) -> None:
         """Count a line that is too long to be read."""
         self.bytes += length
-        why = f"a line of {length:,} bytes: more than {LONGEST_BYTES:,} are not read"
+        why = f"the line has {length:,} bytes, but lines of more than {LONGEST_BYTES:,} bytes are not read"
         self.reject(Reject(why, length=length), offset, first)
 
     def reject(self, reject: Reject, offset: int, raw: bytes = b"") -> None:

@@ -37,11 +37,11 @@ _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
     "a tar archive": (_UNPACK, lambda data: data[257:262] == b"ustar"),
     "a zip archive": (_UNPACK, lambda data: data.startswith(b"PK\x03\x04")),
     "UTF-16 (Windows PowerShell writes it)": (
-        "`iconv -f UTF-16 -t UTF-8` makes it readable",
+        "convert it with `iconv -f UTF-16 -t UTF-8`",
         lambda data: data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)),
     ),
     "a container's log as Docker stores it": (
-        "`docker logs`, or `jq -j .log`, prints its text",
+        "print its text with `docker logs`, or `jq -j .log`",
         lambda data: data.startswith(b'{"log":"'),
     ),
 }
@@ -64,7 +64,7 @@ def formats_named(name: str | None) -> Sequence[Format]:
         return FORMATS
     named = [f for f in FORMATS if f.name == name.replace("_", "-")]  # accepts the spelling with _, used until 2026
     if not named:
-        raise UsageError(f"no format {name!r}; `logparse formats` lists them: {', '.join(f.name for f in FORMATS)}")
+        raise UsageError(f"--format {name!r}: unknown format; the formats are {', '.join(f.name for f in FORMATS)}")
     return named
 
 
@@ -299,7 +299,7 @@ class _Input:
                     self._report(count)
             except OSError as error:
                 if os.fstat(file).st_size < place:
-                    raise InputError(f"{printable(path)}: became shorter while it was read") from error
+                    raise InputError(f"{printable(path)}: became shorter while it was read; ingest it again") from error
                 raise
             last = os.pread(file, size - place, place)
         pieces = stream.reader.hashes
@@ -321,7 +321,7 @@ class _Input:
         content = raw.digest.hexdigest()
         same = [row for row in self.store.commits_of("-") if row.content_hash.split("-")[0] == content]
         before = {row.run: "" for row in same if row.source_id != source}
-        again = f"this stream is in the store already (run {', '.join(before)}): its lines now count twice"
+        again = f"this stream is already in the store (run {', '.join(before)}), so its lines now count twice"
         again = again if before and raw.count else ""
         return replace(total, state="new", remark=again)
 
@@ -391,7 +391,7 @@ class _Input:
 
 def _rest_of(cut: Cut) -> Reject:
     """Return the reject for everything behind the place where a compressed file ends early."""
-    reason = f"the compressed file is cut: what stood behind byte {cut.offset:,} of its content is lost"
+    reason = f"the compressed file is cut, so its content behind byte {cut.offset:,} is lost"
     return Reject(reason, 0, cut.length)
 
 

@@ -38,8 +38,8 @@ def problem_fault(problem: Problem) -> str | None:
 
 def _number_fault(name: str, value: object, least: int) -> str:
     if type(value) is not int:
-        return f"{name} is {shown(value)}, no whole number"
-    why = "a number beyond 64 bits" if abs(value) >= LIMIT else f"at least {least} is read"
+        return f"{name} is {shown(value)}, which is not a whole number"
+    why = "a number beyond 64 bits" if abs(value) >= LIMIT else f"at least {least} is required"
     return f"{name} is {shown(value)}: {why}"
 
 
@@ -59,7 +59,7 @@ def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
         return None
     needed = {"direction": named["direction"]} if "direction" in named else {}
     name = next((x for x, value in named.items() if not _reads_back(kind, needed | {x: value})), "a field")
-    return f"{name} is {shown(named.get(name))}: the text of the problem would not read back"
+    return f"{name} is {shown(named.get(name))}, which a problem's text cannot hold"
 
 
 def _reads_back(kind: str, values: Mapping[str, Any]) -> bool:
@@ -78,8 +78,8 @@ def _operator_fault(problem: OperatorProblem) -> str | None:
         same = False
     numbers = (n for tensor in problem.tensors for n in (*tensor.sizes, *tensor.strides))
     if not all(map(is_whole, numbers)):
-        return f"operator {shown(problem.name)}: a size or stride is no number from 0 to 64 bits"
-    return None if same else f"operator {shown(problem.name)}: its text would not read back"
+        return f"operator {shown(problem.name)}: a size or stride is not a number from 0 to 64 bits"
+    return None if same else f"operator {shown(problem.name)}: its text could not be read back"
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def solution_fault(solution: Solution) -> str | None:
     if solution_from_text(solution.text) == solution:
         return None
     named = f"solution {shown(solution.id)} of library {shown(solution.library)}"
-    return f"{named}: its text {shown(solution.text)} would not read back"
+    return f"{named}: its text {shown(solution.text)} could not be read back"
 
 
 def shown(value: object) -> str:

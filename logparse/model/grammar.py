@@ -76,7 +76,7 @@ def fault(noun: Record | Problem | Solution) -> str | None:
     """
     check = _CHECKS.get(type(noun))
     for name, text in check(noun) if check is not None else ():
-        return f"{name} cannot be {text[:60]!r}"
+        return f"{name} cannot have the value {text[:60]!r}"
     return None
 
 

@@ -120,12 +120,14 @@ def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
     if how is not None:
         return how
     if out in TableFormat.__members__:
-        raise UsageError(f"-o names a file: to print {out}, --format {out}; to write it, -o NAME.{out}")
+        raise UsageError(
+            f"-o names a file, not a format; to print {out}, use --format {out}; to write it, use -o NAME.{out}"
+        )
     ending = os.path.splitext(out or "")[1].removeprefix(".").lower()
     if ending in ("", "txt", "table"):
         return TableFormat.table
     if ending not in TableFormat.__members__:
-        raise UsageError(f"-o {out}: one of .csv, .json, .parquet and .txt; --format for a file of another name")
+        raise UsageError(f"-o {out}: must end in .csv, .json, .parquet or .txt; for another name, add --format")
     return TableFormat[ending]
 
 
@@ -152,7 +154,7 @@ def show(
         stream = sys.stderr if answer.aside else sys.stdout
         width = None if wide or out is not None else terminal_width()
         width = width and width - len(BESIDE) * answer.aside
-        remedy = "--wide shows every column" if wide is not None else ""
+        remedy = "--wide shows all columns" if wide is not None else ""
         coloured = out is None and is_coloured(stream, colour)
         with _text_in(out) if out is not None else contextlib.nullcontext(stream) as sink:
             told = False
@@ -184,7 +186,7 @@ def arrow(table: Block | None, of: str = "") -> pa.Table:
 
     If ``of`` is empty, return the table unchanged.
     """
-    assert table is not None, "a verb without a table has no option for its format"
+    assert table is not None, "this verb prints no table, so it has no option for a format"
     return typed(table, TABLES[of]) if of else table
 
 
@@ -214,7 +216,10 @@ def typed(table: Block, columns: str) -> pa.Table:
 def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
     if how is TableFormat.parquet:
         if out is None and sys.stdout.isatty():
-            raise UsageError("Parquet is binary: name a file with --output, or redirect")
+            raise UsageError(
+                "Parquet is binary, so it is not printed to a terminal; name a file with --output, or redirect "
+                "the output"
+            )
         if out is None:
             sink = io.BytesIO()
             pq.write_table(table, pa.PythonFile(sink, mode="w"))

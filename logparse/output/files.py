@@ -95,7 +95,7 @@ class Rewrite:
         if os.path.isdir(place):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         if self._within is not None and not is_within(path, self._within):
-            remedy = f"a link out of {self._within}, to {place}: remove it, or name another folder"
+            remedy = f"a link that leads out of {self._within}, to {place}; remove it, or name another folder"
             raise OSError(errno.ELOOP, remedy, os.fspath(path))
         if os.path.exists(place) and not os.access(place, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))

@@ -78,7 +78,7 @@ def _local(value: Any) -> Any:
     """
     scheme, mark, _ = str(value).partition(":/")
     if mark and len(scheme) > 1 and scheme.isalnum():
-        raise UsageError(f"{value}: only inputs and stores may be URLs; write to this machine, and copy from there")
+        raise UsageError(f"{value}: cannot write to a URL; name a path of this machine, and copy the file from there")
     return value
 
 
@@ -103,31 +103,50 @@ _RUN = "a store (its latest run), STORE#RUN, a run's label, or log files."
 Text = str | None
 Words = list[str] | None
 Store = Annotated[Text, option("Store folder or URL. [default: logparse-store]", "--store", envvar="LOGPARSE_STORE")]
-Run = Annotated[Text, option("Run label. [default: the latest run]", "--run")]
-Label = Annotated[Text, option("Label of this run. [default: the time of the call]", "--run")]
+Run = Annotated[Text, option("Label of the run to read. [default: the latest run]", "--run")]
+Label = Annotated[Text, option("Label for the new run. [default: the current time]", "--run")]
 RunName = Annotated[str, argument(f"Run: {_RUN}")]
-Against = Annotated[Text, option(f"The workload: {_RUN}", "--against")]
-Compare = Annotated[Text, option("Another run beside this one: RUN, STORE#RUN or STORE.", "--compare")]
-Count = Annotated[int | None, option(f"Rows. [default: {ROWS} of a table on the terminal, else all]", "-n", min=1)]
-FailOn = Annotated[str, option("Slower by more than this fails, e.g. 3%.", "--fail-on")]
-Engine = Annotated[
-    str, option("local; ray (of $RAY_ADDRESS, of this machine, or one of its own); ray://HOST:PORT.", "--engine")
+Against = Annotated[Text, option(f"Run whose calls the rows are checked against: {_RUN}", "--against")]
+Compare = Annotated[Text, option("Run to compare with: RUN, STORE#RUN or STORE.", "--compare")]
+Count = Annotated[
+    int | None, option(f"Number of rows to print. [default: {ROWS} on a terminal, else all]", "-n", min=1)
 ]
-Kind = Annotated[Text, choice("gemm, grouped or conv.", "--kind", of=("gemm", "grouped", "conv"))]
-Records = Annotated[Text, option("Folder or URL of other machines' records.", "--records")]
-Target = Annotated[Words, option("Facts of the machine that will read the files: a file, or KEY=VALUE.", "--target")]
-Job = Annotated[list[str], argument("The job, after `--`.")]
-Out = Annotated[Path, path("Folder for the files.", "--out")]
-Files = Annotated[list[str], argument("Override files (TunableOp CSV, tuning file, user find-db).")]
-Gpus = Annotated[int, option("Copies of a TunableOp CSV, one per device.", "--gpus", min=1)]
+FailOn = Annotated[str, option("Fail if something got slower by more than this, e.g. 3%.", "--fail-on")]
+Engine = Annotated[
+    str,
+    option(
+        "Where to work: local, ray (the cluster at $RAY_ADDRESS or on this machine, else a new one), or ray://HOST:PORT.",
+        "--engine",
+    ),
+]
+Kind = Annotated[
+    Text, choice("Only gemm, grouped (grouped GEMMs) or conv (convolutions).", "--kind", of=("gemm", "grouped", "conv"))
+]
+Records = Annotated[
+    Text, option("Folder or URL with times that other machines measured (`logparse export --as bundle`).", "--records")
+]
+Target = Annotated[
+    Words,
+    option(
+        "Machine that will read the files: a file that it wrote (TunableOp CSV, find-db, facts.json), or KEY=VALUE.",
+        "--target",
+    ),
+]
+Job = Annotated[list[str], argument("Command that runs the job, after `--`.")]
+Out = Annotated[Path, path("Folder to write the files to.", "--out")]
+Files = Annotated[
+    list[str], argument("Override files, such as a TunableOp CSV, a hipBLASLt tuning file or a MIOpen user find-db.")
+]
+Gpus = Annotated[int, option("Write this many copies of a TunableOp CSV, one per device.", "--gpus", min=1)]
 Format = Annotated[
-    TableFormat | None, option("How to print it. [default: by the ending of -o]", "--format", is_eager=True)
+    TableFormat | None,
+    option("Format of the table. [default: by the ending of -o, else table]", "--format", is_eager=True),
 ]
 Output = Annotated[
     Text, option("Write the table to a file: .csv, .json or .parquet.", "--output", "-o", callback=_output)
 ]
-Wide_ = Annotated[bool, option("Every column and whole names on any terminal.", "--wide")]
-Limit = Annotated[int | None, option("Rows of a table, in every format. [default: all]", "-n", min=1)]
+Wide_ = Annotated[bool, option("Print every column, and names at full length.", "--wide")]
+Limit = Annotated[int | None, option("Number of rows to print or write. [default: all]", "-n", min=1)]
 """Options and arguments of several verbs.  The last four belong to ``_printing``."""
 
 

@@ -44,7 +44,7 @@ def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) ->
         if not type(error).__module__.startswith(("pyarrow", "duckdb", "_duckdb")):
             raise
         why = printable(str(error).partition("\n")[0])
-        print(f"error: the store cannot be read (`logparse check` names the files): {why}", file=sys.stderr)
+        print(f"error: the store cannot be read: {why} (`logparse check` names the damaged files)", file=sys.stderr)
         code = 1
     sys.exit(code)  # type: ignore[arg-type]
 

@@ -71,7 +71,7 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
         record_forgotten(store.filesystem, store.root, replaced)
     new = Manifest(manifest.number + 1, commits, names, records)
     if not new.put(store.filesystem, store.root, store.put):
-        raise StoreError(f"{store.url}: another compaction was faster, and this one changed nothing")
+        raise StoreError(f"{store.url}: another compaction finished first, so this one changed nothing")
     store.take_inventory()
     if unread:
         store.sweep(unread=True)
@@ -113,7 +113,8 @@ def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set
         data = read_bytes(store.filesystem, path)
     except FileNotFoundError as error:
         raise StoreError(
-            f"{store.url}: another process forgets or compacts; this compaction changed nothing"
+            f"{store.url}: another process is compacting or forgetting, so this compaction changed nothing; try "
+            "again later"
         ) from error
     if recorded.parts.get(name, part := part_of(name, data)) != part:
         raise StoreError(f"{store.url}/{recorded.line(name, DIFFERS)}")

@@ -133,7 +133,9 @@ def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inven
                 manifest = max(manifest, number)
         except (ValueError, TypeError) as error:
             known.add(path)
-            damaged.append(f"{PREFIX}{path.partition(PREFIX)[2]}: {error}; lost: nothing; the next ingest replaces it")
+            damaged.append(
+                f"{PREFIX}{path.partition(PREFIX)[2]}: {error}; nothing is lost, and the next ingest replaces this file"
+            )
     return Inventory(
         frozenset(known),
         frozenset(one for one in items if isinstance(one, ListedRow)),

@@ -42,7 +42,7 @@ from logparse.store.schema import COMMIT_SCHEMA, RECORDED
 FOLDER = "compactions"
 MERGED = "merged"
 """Prefix of the names of merged parts.  Names of other parts begin with their attempt."""
-MERGED_LOST = "lost: rows of files that a compaction merged: ingest all files into a new store"
+MERGED_LOST = "lost: rows of files that a compaction merged; remedy: ingest all files into a new store"
 RESTORED = "the next `logparse ingest` or `logparse compact` writes it again"
 _TOLD = b"logparse_manifest"
 _REMEMBERED_S = 86400.0
@@ -219,7 +219,9 @@ def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None
         with contextlib.suppress(FileNotFoundError):
             return tuple(unseal_list(read_bytes(filesystem, path)))
     except ValueError as error:
-        remedy = f"delete it; where an inventory lists it, {RESTORED}; else `logparse forget` again what was forgotten"
+        remedy = (
+            f"delete this file; if an inventory lists it, {RESTORED}; else `logparse forget` again what was forgotten"
+        )
         raise StoreError(f"{path}: {error}; lost: what was forgotten; {remedy} last") from error
     return None
 

@@ -61,7 +61,8 @@ class Recorded:
         """Return a line with the fault of a part (``why``), the data that is lost with it, and the remedy."""
         if path in self._manifest.parts or attempt_of(path).startswith(MERGED):
             return (
-                f"{path}: {why}; {MERGED_LOST}, or `logparse forget PART` with this name to read the rest without them"
+                f"{path}: {why}; {MERGED_LOST}, or run `logparse forget PART` with this name to read the other "
+                "rows without these"
             )
         return f"{path}: {why}; {loss_and_remedy(self._sources.get(path) or self._of_writer(path))}"
 
@@ -97,4 +98,4 @@ def loss_and_remedy(sources: Iterable[str]) -> str:
     them = "it" if len(paths) == 1 else "them"
     files = any(path.startswith("/") or "://" in path or path == "-" for path in paths)
     verb = "ingest" if files else "measure"  # records of a replay are in no file
-    return f"lost: rows of {', '.join(paths[:_NAMED])}{more}: `logparse forget` {them} and {verb} {them} again"
+    return f"lost: rows of {', '.join(paths[:_NAMED])}{more}; remedy: `logparse forget` {them} and {verb} {them} again"

@@ -306,7 +306,9 @@ class Store:
         lost = [one for one in listed if one.file in missed]
         if not named and not lost and not damaged:
             runs, files = (command_line(self.url, *x) for x in (("status",), ("sql", "select path from sources")))
-            raise StoreError(f"nothing in {self.url} is called {name!r}; `{runs}` lists the runs, `{files}` the files")
+            raise StoreError(
+                f"{self.url} has no run or file called {name!r}; `{runs}` lists the runs, `{files}` the files"
+            )
         sources = {row.source_id for row in named}
         doomed = {row.attempt: row for row in rows if row.source_id in sources}
         # This step comes first.  After it all rows are invisible, and no reader reports a deleted row file as lost.
@@ -351,7 +353,7 @@ class Store:
             units = sum(row[f"{unit}_lines"] or 0 for unit in ("call", "message", "measurement", "reject"))
             unrecorded = row[RECORDED] is None and row["attempt"] not in manifest.attempts
             if units and unrecorded and not writers_of([row["attempt"]]) & left:
-                found.append(f"{row['path']}: no part of it is left: `logparse forget` it and ingest it again")
+                found.append(f"{row['path']}: all its parts are missing; `logparse forget` it and ingest it again")
         cut = [line for table in SCHEMAS for line in recorded.cut(table, listed)]
         named = {line.partition(": ")[0] for line in cut}
         for path in sorted(path for path in listed if path not in named and recorded.holds(path)):
@@ -383,12 +385,14 @@ class Store:
         out = []
         if old:
             out.append(
-                f"{counted(old, 'part')} of an earlier version without a checksum: a number changed there is not found"
+                f"{counted(old, 'part')} of an earlier version have no checksum, so a changed number in them is "
+                "not found"
             )
         if new:
             why = "an ingest was killed, or an inventory is missing"
             out.append(
-                f"{counted(new, 'commit')} in no inventory ({why}): its deletion is not found before the next ingest"
+                f"{counted(new, 'commit')} in no inventory ({why}), so their deletion is not found before the "
+                "next ingest"
             )
         return out
 
@@ -404,10 +408,10 @@ class Store:
         found = [f"{row.file}: missing; {loss_and_remedy([row.path])}" for row in self._missing(manifest)]
         for path, why in sorted(self._damaged.items()):
             file = self._below(path)
-            unknown = "lost: rows of an unknown file: delete this one, and ingest the logs again"
+            unknown = "lost: rows of an unknown file; remedy: delete this file, and ingest the logs again"
             found.append(f"{file}: {why}; {loss_and_remedy([of[file]]) if file in of else unknown}")
         found += [
-            f"{one.file}: missing; what it forgot may come back; {RESTORED}" for one in self._lost_lists(manifest)
+            f"{one.file}: missing, so what it forgot may come back; {RESTORED}" for one in self._lost_lists(manifest)
         ]
         newer = self._inventory.newer(manifest)
         if newer and not self._is_file(newer):  # another process may just have written the file
@@ -513,7 +517,7 @@ class Store:
 
         Raises StoreError if the findings are damaged or missing.  Call ``_commit_table`` first.
         """
-        lost = "lost: the view `findings`: `logparse recommend` it again"
+        lost = "lost: the view `findings`; remedy: run `logparse recommend` again"
         try:
             table, _ = unseal_table(read_bytes(self.filesystem, f"{self.root}/{_FINDINGS}"))
         except FileNotFoundError as error:
@@ -544,7 +548,7 @@ class Store:
         if not runs:
             raise StoreError(self.empty)
         if run is not None and run not in runs:
-            raise StoreError(f"no run {run!r} in {self.url}; there is {', '.join(runs[-10:])}")
+            raise StoreError(f"{self.url} has no run {run!r}; its runs are {', '.join(runs[-10:])}")
         if run is not None:
             return run
         table = self.live_table()
@@ -555,7 +559,7 @@ class Store:
     @property
     def empty(self) -> str:
         """The sentence that is printed about a store without runs."""
-        return f"{self.url} is empty: ingest some logs first (`{command_line(self.url, 'ingest')} PATH…`)"
+        return f"{self.url} is empty; ingest some logs first (`{command_line(self.url, 'ingest')} PATH…`)"
 
     @property
     def folder(self) -> Path | None:
@@ -712,7 +716,7 @@ class Store:
             if "CRC checksum" not in str(error):
                 raise
             remedy = f"`{command_line(self.url, 'check')}` names the file and what is lost"
-            raise StoreError(f"{self.url}: CRC checksum of a page differs; {remedy}") from error
+            raise StoreError(f"{self.url}: a file is damaged (the CRC checksum of a page differs); {remedy}") from error
 
     def __repr__(self) -> str:
         return f"Store({self.url!r}, runs: {', '.join(self.runs()) or 'none'})"
@@ -864,7 +868,7 @@ def open_store(location: str | os.PathLike[str] | None = None, *, create: bool =
         if not filesystem.get_file_info(meta).is_file:
             if not create:
                 raise StoreError(
-                    f"no store at {url}: ingest something first, or name another with --store or LOGPARSE_STORE"
+                    f"no store at {url}; ingest a log first, or name another store with --store or LOGPARSE_STORE"
                 )
             there = root
             while filesystem.get_file_info(there).type == pafs.FileType.NotFound and there.strip("/"):
@@ -877,10 +881,10 @@ def open_store(location: str | os.PathLike[str] | None = None, *, create: bool =
     try:
         version = json.loads(text)["schema"]
     except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{url}/{META} is damaged; if this is a store, restore that file: {error}") from error
+        raise StoreError(f"{url}/{META} is damaged; if {url} is a store, restore this file: {error}") from error
     if version != SCHEMA_VERSION:
         raise StoreError(
-            f"{url} has schema {version}, this logparse writes {SCHEMA_VERSION}: ingest the logs into a new store, "
-            "or use the logparse version that wrote it"
+            f"{url} has schema {version}, but this logparse writes {SCHEMA_VERSION}; ingest the logs into a new "
+            "store, or use the logparse version that wrote this one"
         )
     return store

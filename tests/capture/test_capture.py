@@ -84,9 +84,9 @@ def test_masks_that_are_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["env", "HIPBLASLT_LOG_LEVEL=", "python"], "beats"),
-        (["mpirun", "-x", "HIPBLASLT_LOG_LEVEL=5", "python"], "beats"),
-        (["sh", "-c", "cd x; HIPBLASLT_LOG_LEVEL=2 python"], "beats"),
+        (["env", "HIPBLASLT_LOG_LEVEL=", "python"], "overrides HIPBLASLT_LOG_MASK"),
+        (["mpirun", "-x", "HIPBLASLT_LOG_LEVEL=5", "python"], "overrides HIPBLASLT_LOG_MASK"),
+        (["sh", "-c", "cd x; HIPBLASLT_LOG_LEVEL=2 python"], "overrides HIPBLASLT_LOG_MASK"),
         (["env", "HIPBLASLT_LOG_FILE=all.log", "torchrun"], "%i"),
         (["env", "CUBLASLT_LOG_FILE=all.log", "torchrun"], "%i"),
         (["env", "PYTORCH_TUNABLEOP_TUNING=1", "python"], "untuned"),
@@ -142,10 +142,10 @@ def test_tuning_together_with_recording_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environ", "command", "masks", "said"),
     [
-        ({"HIPBLASLT_LOG_LEVEL": "5"}, COMMAND, "32,64", "taken out"),
-        ({"HIPBLASLT_LOG_FILE": "all.log"}, COMMAND, "32,64", "was all.log"),
-        ({}, COMMAND, "64", "killed worker"),
-        ({}, ["docker", "run", "x"], "32,64", "inside"),
+        ({"HIPBLASLT_LOG_LEVEL": "5"}, COMMAND, "32,64", "is removed"),
+        ({"HIPBLASLT_LOG_FILE": "all.log"}, COMMAND, "32,64", "instead of all.log"),
+        ({}, COMMAND, "64", "is killed"),
+        ({}, ["docker", "run", "x"], "32,64", "within it"),
         ({}, ["/usr/bin/srun", "x"], "32,64", "nodes"),
     ],
 )
@@ -158,7 +158,7 @@ def test_what_is_doubtful_is_reported(
 
 def test_folders_that_would_mix_or_break_names_are_refused(tmp_path: Path) -> None:
     (tmp_path / "old.log").touch()
-    with pytest.raises(InputError, match="not empty"):
+    with pytest.raises(InputError, match="must be empty"):
         plan(COMMAND, tmp_path, environ={})
     with pytest.raises(InputError, match="%i"):
         plan(COMMAND, tmp_path / "job_%i", environ={})
@@ -231,7 +231,7 @@ def test_a_job_runs_and_its_logs_are_read(tmp_path: Path) -> None:
     command = driven(tmp_path, *python(JOB), str(SAMPLES), facts="yes")
     out = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environ)
     assert (out.returncode, out.stdout) == (7, "step 1\n"), out.stderr
-    assert "HIPBLASLT_LOG_LEVEL=5 is taken out" in out.stderr
+    assert "HIPBLASLT_LOG_LEVEL=5 is removed" in out.stderr
     assert "LogCmdConvolution] ./bin/MIOpenDriver conv" in out.stderr
     assert "warming up …" in out.stderr
     store = open_store(tmp_path / "store")
@@ -371,7 +371,10 @@ def test_a_store_that_cannot_be_opened_is_reported_before_the_job_runs(tmp_path:
 
 @pytest.mark.parametrize(
     ("facts", "why"),
-    [("no", "no GPU was found on this machine"), ("gfx942", "did the job call one, with this command's environment")],
+    [
+        ("no", "this machine has no GPU that could be found"),
+        ("gfx942", "check that the job uses one, runs with this command's environment"),
+    ],
 )
 def test_a_job_without_calls_is_reported_with_the_likely_reason(facts: str, why: str, tmp_path: Path) -> None:
     out = subprocess.run(driven(tmp_path, "true", facts=facts), capture_output=True, text=True, check=False, cwd=ROOT)

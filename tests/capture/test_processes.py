@@ -188,4 +188,4 @@ def test_units_that_no_process_made_are_said_to_be_so(tmp_path: Path) -> None:
     """
     done = behaviour([*capturing(tmp_path), *program(tmp_path, writes)], tmp_path / "here")
     (line,) = (x for x in done.ours if "nothing was traced" in x)
-    assert "1 process imported torch and repeated nothing that is known as a unit of work" in line
+    assert "1 process imported torch, but repeated nothing that logparse knows as a unit of work" in line

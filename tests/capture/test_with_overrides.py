@@ -60,7 +60,7 @@ def test_settings_files_and_the_jobs_own_start(environ: dict[str, str], override
     (overrides / "apply.py").unlink()
     assert output_of(*with_overrides.applied(job, overrides, environ))[0] == "default sourced kept"
     (overrides / "gfx942/apply.sh").unlink()
-    with pytest.raises(InputError, match=r"no apply\.sh below it and no apply\.py"):
+    with pytest.raises(InputError, match=r"holds neither apply\.py nor a folder with apply\.sh"):
         with_overrides.applied(job, overrides, environ)
 
 
@@ -68,7 +68,7 @@ def test_a_file_that_fails_does_not_end_the_job(environ: dict[str, str], overrid
     (overrides / "apply.py").write_text("1 / 0\n")
     out, errors = output_of(*with_overrides.applied([sys.executable, "-c", JOB], overrides, environ))
     assert out == "default sourced kept"
-    assert "apply.py failed, the job goes on without it" in errors
+    assert "apply.py failed, and the job continues without it" in errors
     assert "ZeroDivisionError" in errors
 
 
@@ -132,8 +132,8 @@ def test_run_says_what_was_applied_and_in_how_many_processes(tmp_path: Path, wit
         (["-S"], PRINTS, "Python was started with -S"),
         (["-X", "utf8", "-sE"], "print(False)", "Python was started with -E"),
         (["-Ic", "print(False)"], "", "Python was started with -I"),
-        ([], "print(False)", "it never imported torch"),
-        ([], f"import os, shutil; shutil.rmtree(os.environ['LOGPARSE_APPLIED']); {PRINTS}", "it never imported torch"),
+        ([], "print(False)", "none imported torch"),
+        ([], f"import os, shutil; shutil.rmtree(os.environ['LOGPARSE_APPLIED']); {PRINTS}", "none imported torch"),
     ],
 )
 def test_a_job_that_ran_as_it_was_ends_with_an_error_of_ours(
@@ -204,13 +204,16 @@ def test_scripts_leave_marks_and_one_that_refuses_leaves_none(tmp_path: Path, wi
 def test_a_module_that_leaves_no_marks_proves_nothing(overrides: Path, with_torch: dict[str, str]) -> None:
     done = run_with(overrides, sys.executable, "-c", "import torch", environ=with_torch)
     assert done.returncode == NOT_APPLIED
-    assert "not applied: apply.py: apply.py leaves no mark: `logparse recommend` writes one that does" in done.stderr
+    assert (
+        "not applied: apply.py: this apply.py does not report what it applies; write it again with `logparse recommend`"
+        in done.stderr
+    )
 
 
 def test_what_applies_nothing_by_itself_is_refused_before_the_job(tmp_path: Path, with_torch: dict[str, str]) -> None:
     done = run_with(made(tmp_path / "made", settings=False), "touch", str(tmp_path / "ran"), environ=with_torch)
     assert done.returncode == 1
-    assert "applies nothing by itself" in done.stderr
+    assert "apply.py does nothing unless the program calls it" in done.stderr
     assert not (tmp_path / "ran").exists()
 
 

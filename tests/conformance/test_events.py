@@ -18,4 +18,4 @@ def test_a_kernel_shorter_than_its_launch_is_timed_behind_the_hold(rocm: Rocm, t
     program = str(Path(__file__).parent / "drivers/events.py")
     held, alone = map(json.loads, loop.run(str(rocm.launcher), program, "short_kernel", "64").splitlines())
     assert held == pytest.approx(1)
-    assert alone.startswith("host-bound in 3 tries, 2.0 µs")
+    assert alone.startswith("limited by the host in 3 tries: 2.0 µs")

@@ -96,6 +96,6 @@ def test_the_rows_by_which_a_kernel_runs_are_named(loop: Loop) -> None:
     (loop.folder / "tuning.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
     check = f"! {shlex.join(loop.job('hipblaslt_job', CALL, 1))} | grep -q '^.{index},'"
     done = loop.run(sys.executable, "-m", "logparse", "bisect", "tuning.txt", "--check", check).splitlines()
-    assert done[0].startswith("the check fails by 2 rows of 6 (")
+    assert done[0].startswith("2 rows of 6 make the check fail (")
     assert [line.split(":")[0] for line in done[1:3]] == ["  line 7", "  line 11"]
     assert done[3].startswith("confirmed: ")

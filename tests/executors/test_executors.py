@@ -132,7 +132,7 @@ def test_little_work_is_done_here() -> None:
 
 def test_an_unknown_engine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for engine in ("spark", "ray://", "rayon"):
-        with pytest.raises(UsageError, match=f"--engine {engine}: one of local, ray"), open_executor(engine):
+        with pytest.raises(UsageError, match=f"--engine {engine}: must be local, ray"), open_executor(engine):
             pass
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"pip install 'logparse\[ray\]'"), open_executor("ray"):

@@ -111,7 +111,10 @@ def test_what_no_node_is_left_for_is_named_and_the_repeat_completes(
         patch.setattr("logparse.ingest.all_inputs.resources", needed)
         results = ingest([str(tmp_path / "*.log")], store, executor=on_ray)
     assert [x.state for x in results] == ["new", "failed", "new"]
-    assert results[1].error == f"{tmp_path}/log_1.log: its node died, and no other of its cores came in 0.5 s"
+    assert (
+        results[1].error
+        == f"{tmp_path}/log_1.log: its node died, and no other node of the cluster was free within 0.5 s"
+    )
     done = answer(results)
     assert (done.code, list(done.errors)) == (1, [f"error: {results[1].error}"])
     assert [x.state for x in ingest([str(tmp_path / "*.log")], store, executor=on_ray)] == [
@@ -148,7 +151,7 @@ def test_a_node_that_dies_leaves_its_files_to_another(tmp_path: Path) -> None:
         found = re.findall(r"^log_\d\.log (\w+) (.*)$", out.stdout, re.MULTILINE)
         assert len(found) == 8, out.stderr[-2000:]
         assert {state for state, _ in found} - {"new", "unchanged"} == states - {"new"}
-        assert all("no other of its cores came" in error for state, error in found if state == "failed")
+        assert all("no other node of the cluster was free" in error for state, error in found if state == "failed")
     store = open_store(tmp_path / "s0")
     assert {x.state for x in ingest([str(tmp_path / "log_*.log")], store)} <= {"new", "unchanged"}
     assert counts(store) == dict.fromkeys(range(1, 4000), 8)

@@ -240,9 +240,7 @@ def test_of_a_cut_archive_whole_lines_stay_and_the_rest_is_a_reject(store: Store
     cut = one(ingest([str(path)], store))
     assert (cut.state, cut.units["call"], cut.units["reject"]) == ("new", 3999, 1)
     (row,) = store.rejects().itertuples()
-    lost = re.fullmatch(
-        r"the compressed file is cut: what stood behind byte ([\d,]+) of its content is lost", row.reason
-    )
+    lost = re.fullmatch(r"the compressed file is cut, so its content behind byte ([\d,]+) is lost", row.reason)
     assert lost
     assert row.offset == int(lost[1].replace(",", ""))
     assert text[: row.offset].endswith("\n"), "the beginning of a line is left out"
@@ -275,7 +273,7 @@ def test_a_damaged_archive_fails_alone(store: Store, tmp_path: Path, kind: str) 
     (tmp_path / "good.log").write_text(bench(64))
     results = {Path(r.path).name: r for r in ingest([str(tmp_path / "*.log*")], store)}
     assert {name: r.state for name, r in results.items()} == {f"damaged.log.{kind}": "failed", "good.log": "new"}
-    assert "damaged compressed file" in results[f"damaged.log.{kind}"].error
+    assert "the compressed file is damaged" in results[f"damaged.log.{kind}"].error
     assert counts(store) == {64: 1}
 
 
@@ -576,8 +574,8 @@ def test_inputs_that_hold_nothing_are_named_as_what_they_are(
 ) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "loop").symlink_to("loop")
-    assert one(ingest([str(tmp_path / "logs")], store)).error.endswith("logs: a folder without a file to read")
-    assert "it matches nothing" in one(ingest([str(tmp_path / "*.log")], store)).error
+    assert one(ingest([str(tmp_path / "logs")], store)).error.endswith("logs: the folder holds no file to read")
+    assert "no file matches it as a pattern" in one(ingest([str(tmp_path / "*.log")], store)).error
     monkeypatch.setattr(sys, "stdin", None)
     assert one(ingest(["-"], store)).error == "standard input is closed"
 

@@ -32,7 +32,7 @@ def test_overrides_do_not_count_as_measurements_of_the_next_run(tmp_path: Path, 
     assert store.measurements().empty
     shown = answer([log, left_out])
     assert shown.code == 0
-    assert shown.errors[-1].endswith("left out: 1 file that logparse itself wrote (a file's own path reads it)")
+    assert shown.errors[-1].endswith("left out: 1 file that logparse itself wrote (to read one, name the file itself)")
 
     [named] = ingest([str(made.path)], store, run="named")
     assert named.units["measurement"] > 0, "its own path reads it"
@@ -53,7 +53,7 @@ def test_what_its_library_changed_is_read(tmp_path: Path, store: Store, change: 
     results = ingest([str(tmp_path)], store)
     assert [x.state for x in results] == (["new"] if change == "rows" else ["failed"])
     if change == "name":
-        assert "holds only what logparse itself wrote" in results[0].error
+        assert "holds only files that logparse itself wrote" in results[0].error
 
 
 def test_an_answer_in_a_file_is_no_log(tmp_path: Path, store: Store) -> None:
@@ -67,7 +67,7 @@ def test_an_answer_in_a_file_is_no_log(tmp_path: Path, store: Store) -> None:
     out.mkdir()
     show(Answer(table=table), TableFormat.csv, str(out / "calls.csv"))
     [result] = ingest([str(out)], store)
-    assert "holds only what logparse itself wrote" in result.error
+    assert "holds only files that logparse itself wrote" in result.error
 
 
 def test_lists(tmp_path: Path) -> None:

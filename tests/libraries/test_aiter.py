@@ -172,13 +172,13 @@ def test_who_is_meant() -> None:
 def test_what_aiter_would_not_find_is_not_written() -> None:
     asm, ours = (overrides("aiter_bf16_tuned_gemm.csv")[i] for i in (1, 0))
     for target in ({}, {"arch": "gfx942"}, {"cu_count": "304"}):
-        with pytest.raises(EmissionError, match="without"):
+        with pytest.raises(EmissionError, match="needs"):
             aiter.write([ours], target)
-    with pytest.raises(EmissionError, match="kernel's name"):
+    with pytest.raises(EmissionError, match=r"name of a kernel|kernel's name"):
         aiter.write([replace(asm, parameters=None)], TARGET)
-    with pytest.raises(EmissionError, match="kernel's name"):
+    with pytest.raises(EmissionError, match=r"name of a kernel|kernel's name"):
         aiter.write([replace(asm, parameters="a,b")], TARGET)
-    with pytest.raises(EmissionError, match="can name"):
+    with pytest.raises(EmissionError, match="cannot name"):
         aiter.write([replace(ours, solution=Solution("rocblas", "-61"))], TARGET)
     for change in ({"trans_a": "N"}, {"batch_count": 2}, {"activation": "gelu"}, {"beta": "nonzero"}):
         assert aiter.key(replace(gemm_of(ours), **change), TARGET) is None  # type: ignore[arg-type]
@@ -198,7 +198,7 @@ def test_of_one_key_the_fastest() -> None:
     for both in ([ours, other], [other, ours]):
         (file,) = aiter.write(both, TARGET)
         assert [row.split(",")[11] for row in file.data.decode().splitlines()[1:]] == ["7"]
-    with pytest.raises(EmissionError, match="no two times"):
+    with pytest.raises(EmissionError, match="not two times"):
         aiter.write([ours, replace(other, time_us=None)], TARGET)
     (file,) = aiter.write([replace(ours, time_us=None), ours], TARGET)
     assert b",23.6," in file.data

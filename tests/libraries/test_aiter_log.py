@@ -130,8 +130,8 @@ def test_what_is_left_out_is_counted() -> None:
     assert aiter_log.untuned([*lines, *lines]) == (
         [],
         [
-            "aiter: 2 shapes not written: bf16_tuned_gemm.csv: no line states their type",
-            "aiter: 2 shapes not written: x.csv: no tuner of it is known",
+            "aiter: 2 shapes not written: bf16_tuned_gemm.csv: no line states the operand types",
+            "aiter: 2 shapes not written: x.csv: no tuner is known for this table",
         ],
     )
 

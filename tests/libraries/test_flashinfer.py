@@ -77,6 +77,9 @@ def test_two_tunes_are_compared_by_their_choices(store: Store, tmp_path: Path) -
     one, two = times_of_run(store, "a"), times_of_run(store, "b")
     assert diff(one, two).flips == (1, 2, None)
     assert diff_lines(diff(one, two))[-1] == (
-        "picks differ in 1 of 2 problems (winner-flip rate 50%); what that costs is unknown"
+        "the library picked another solution in 1 of 2 problems (winner-flip rate 50%); what this costs is unknown"
     )
-    assert diff_lines(diff(one, one))[-1] == "picks are the same in all 2 problems that have one in both runs"
+    assert (
+        diff_lines(diff(one, one))[-1]
+        == "the library picked the same solutions in all 2 problems with a pick in both runs"
+    )

@@ -40,8 +40,8 @@ def test_facts_to_text_to_facts(values: dict[str, str]) -> None:
         (b"[1]", "not a JSON object"),
         (b'"arch"', "not a JSON object"),
         (b"[" * 100_000, "not JSON"),
-        (b'{"arch": ["gfx942"]}', "'arch' is no text"),
-        (b'{"arch": null}', "'arch' is no text"),
+        (b'{"arch": ["gfx942"]}', "'arch' is not a text"),
+        (b'{"arch": null}', "'arch' is not a text"),
     ],
 )
 def test_what_is_no_object_of_texts_is_rejected(data: bytes, why: str) -> None:

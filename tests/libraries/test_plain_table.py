@@ -66,10 +66,10 @@ def test_a_convolution_and_the_canonical_text() -> None:
     ("row", "reason"),
     [
         ("1,2,x,Default,1", "could not convert"),
-        ("1,2,3.5,Default,1", "3.5 is no whole number"),
+        ("1,2,3.5,Default,1", "'3.5' is not a whole number"),
         ("1,2,3,,1", "a time without a solution"),
-        ("1,2,3,Default,1,9", "6 cells under 5 columns"),
-        ("1,2,inf,Default,1", "cannot convert|no whole number"),
+        ("1,2,3,Default,1,9", "6 cells, but the header has 5 columns"),
+        ("1,2,inf,Default,1", "cannot convert|not a whole number"),
     ],
 )
 def test_an_unreadable_row_states_the_reason(row: str, reason: str) -> None:
@@ -123,7 +123,7 @@ def test_the_machine_of_a_file() -> None:
     first, second, *told = found
     assert isinstance(first, Measurement)
     assert isinstance(second, Reject)
-    assert second.reason == "cu_count is 80 here and 304 before: a file is of one machine"
+    assert second.reason == "cu_count is 80 here and 304 before, but a file describes one machine"
     assert told == [Fact("arch", "gfx942"), Fact("cu_count", "304"), Fact("hipblaslt_version", "1201")]
 
 

@@ -133,7 +133,7 @@ def test_what_tensile_matches_is_never_guessed() -> None:
         rocblas.write([good], {})
     with pytest.raises(EmissionError, match="rocblas_version"):
         rocblas.write([good], {"rocblas_version": "4.4.0"})
-    with pytest.raises(EmissionError, match="unknown beta's value"):
+    with pytest.raises(EmissionError, match="which does not state beta's value"):
         rocblas.write([replace(good, problem=replace(good.problem, beta="nonzero"))], TARGET)
     with pytest.raises(EmissionError, match="unknown lda"):
         rocblas.write([replace(good, problem=replace(good.problem, lda=None))], TARGET)

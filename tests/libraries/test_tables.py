@@ -48,8 +48,8 @@ def test_columns_are_found_by_name_and_cells_may_be_quoted() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("a,7,1.5", "3 cells under 4 columns"),
-        ("a,7,1.5,bf16,more", "5 cells under 4 columns"),
+        ("a,7,1.5", "3 cells, but the header has 4 columns"),
+        ("a,7,1.5,bf16,more", "5 cells, but the header has 4 columns"),
         (",7,1.5,bf16", "name is empty"),
         ("a,7.5,1.5,bf16", "n is '7.5', not a whole number"),
         ("a,7,fast,bf16", "us is 'fast', not a number"),
@@ -64,7 +64,7 @@ def test_a_reject_says_where_and_why(row: str, reason: str) -> None:
 def test_a_header_that_is_not_ours_is_a_reject_and_what_follows_is_foreign() -> None:
     units, _, rejects = read("name,n\na,7\nb,8\n")
     assert units == {"reject": 1, "foreign": 2}
-    assert rejects == [(0, 6, "one: the header has no column us, dtype")]
+    assert rejects == [(0, 6, "one: the header lacks the column us, dtype")]
 
 
 @pytest.mark.parametrize(("fit", "taken"), [("exact", [2]), ("fewer", [1, 2]), ("any", [1, 2, 3])])

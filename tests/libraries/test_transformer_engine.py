@@ -52,9 +52,9 @@ def test_what_a_build_keeps() -> None:
         4: "",
         5: "",
         7: "",
-        8: "line 2 has the same key and an overlapping range of workspaces",
-        9: "dev_cap 905 (gfx950)",
-        10: "ws_min 67,108,864 is above ws_max 0",
+        8: "line 2 has the same key and an overlapping range of workspaces, so the first row is kept",
+        9: "dev_cap 905 (gfx950) differs from the target's 904, so the row is ignored",
+        10: "ws_min 67,108,864 is above ws_max 0, so the row is dropped",
     }
 
 

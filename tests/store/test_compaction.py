@@ -141,7 +141,7 @@ def test_of_two_at_once_one_changes_nothing(
     compact(store)
     with monkeypatch.context() as patch:
         patch.setattr(Store, "manifest", lambda self: slow)
-        with pytest.raises(StoreError, match="another compaction was faster"):
+        with pytest.raises(StoreError, match="another compaction finished first"):
             compact(store)
     assert contents(store) == wanted
 

@@ -215,7 +215,7 @@ def test_an_older_store_is_read_and_check_says_what_it_cannot_find(
     assert contents(open_store(store.url), OF_THE_MOMENT) == wanted
     whole, *remarks = check(store.url).blocks  # type: ignore[attr-defined]
     assert whole == "no file is damaged or missing"
-    assert f"{len(parts(store))} parts of an earlier version without a checksum" in remarks[0]
+    assert f"{len(parts(store))} parts of an earlier version have no checksum" in remarks[0]
     assert "3 commits in no inventory" in remarks[1]
     ingest(LOGS, store)
     assert len(open_store(store.url).remarks()) == 1, "the commits are listed now"
@@ -290,7 +290,9 @@ def test_a_compaction_whose_parts_are_forgotten_meanwhile_changes_nothing(
 
     monkeypatch.setattr(compaction, "read_bytes", late)
     monkeypatch.setattr(compaction, "_READ_TOGETHER", 1)
-    with pytest.raises(StoreError, match="another process forgets or compacts; this compaction changed nothing"):
+    with pytest.raises(
+        StoreError, match="another process is compacting or forgetting, so this compaction changed nothing"
+    ):
         compact(store)
     assert open_store(store.url).damage() == []
     before, after = compact(store)
@@ -375,7 +377,7 @@ def test_deleted_findings_are_found(store: Store) -> None:
         Path(store.url, "findings/findings.parquet").unlink()
         (line,) = open_store(store.url).damage()
         assert line.startswith("findings/findings.parquet: missing; ")
-        with pytest.raises(StoreError, match="`logparse recommend` it again"):
+        with pytest.raises(StoreError, match="run `logparse recommend` again"):
             open_store(store.url).findings()
         assert len(store.calls()), "no other answer depends on them"
 
@@ -401,7 +403,7 @@ def test_rewrites_by_others_alarm_nobody(stores: dict[str, Store], tmp_path: Pat
             mine = open_store(store.url)
             mine.write_findings(pd.DataFrame({"run": ["r"], "analyzer": [log]}))
             ingest([log], mine, run="r")
-            with contextlib.suppress(StoreError):  # another compaction was faster
+            with contextlib.suppress(StoreError):  # another compaction finished first
                 compact(open_store(store.url))
 
     with ThreadPoolExecutor(2) as others:

@@ -57,9 +57,9 @@ def test_the_rest_is_answered_and_the_rows_are_counted(older: Store, tmp_path: P
     left_out = older.query("select count(*) as n from measurements")["n"].tolist()
     assert left_out == [1], "of the one row that reads"
     (hint,) = hints(older)
-    assert hint.startswith(f"{older.left_out()} rows of an earlier version left out")
+    assert hint.startswith(f"{older.left_out()} rows of an earlier version are left out")
     status = run("status", "--store", older.url)
-    assert "rows of an earlier version left out" in status.stdout + status.stderr
+    assert "rows of an earlier version are left out" in status.stdout + status.stderr
 
 
 def test_a_store_of_today_asks_nothing(samples: Store) -> None:

@@ -12,8 +12,8 @@ from analyzers.explore.plain_text import shown
 from logparse.text import duration
 
 NOTHING = (
-    "No problem has a time of one kind in both runs.<br>Next: choose another run above, or start<br>"
-    "the page with <b>--compare RUN</b> (or STORE#RUN)"
+    "No problem has a time of the same kind in both runs.<br>Next: choose another run above, or start<br>the "
+    "page with <b>--compare RUN</b> (or STORE#RUN)"
 )
 COLUMNS = ("id", "label", "here_us", "other_us", "moved", "total_us")
 """Columns of ``points`` that this chart reads."""

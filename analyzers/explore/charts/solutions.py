@@ -12,7 +12,7 @@ from analyzers.explore.charts.palette import Theme, blank, styled
 from analyzers.explore.plain_text import distinct, shown, solution_name
 from analyzers.explore.tries import Try
 
-NOTHING = "No solution of this problem was ever timed.<br>Next: <b>logparse replay</b>, or run the bench command below"
+NOTHING = "No solution of this problem is timed.<br>Next: <b>logparse replay</b>, or run the bench command below"
 MOST = 40
 SAMPLES = 200
 
@@ -66,7 +66,7 @@ def solutions(
     figure.update_layout(showlegend=True, margin={"t": 46})
     if hidden > 0:
         figure.add_annotation(
-            text=f"{hidden:,} slower ones are not shown", xref="paper", yref="paper", x=1, y=1, xanchor="right",
+            text=f"{hidden:,} slower solutions are not shown", xref="paper", yref="paper", x=1, y=1, xanchor="right",
             yanchor="bottom", showarrow=False, font={"size": 11, "color": theme.faint},
         )  # fmt: skip
     return figure

@@ -13,8 +13,9 @@ from analyzers.explore.charts.palette import Theme, blank, note, styled
 from analyzers.explore.plain_text import solution_name
 
 NOTHING = (
-    "No layer here has a time of its backward-weight pass and of F or B.<br>"
-    "Next: ingest a trace of a training step with convolutions, or a MIOpen find-db; clear filters on direction"
+    "No layer here has both a time of its backward-weight pass (W) and of its forward (F) or dgrad (B) "
+    "pass.<br>Next: ingest a trace of a training step with convolutions, or a MIOpen find-db; clear filters on "
+    "direction"
 )
 COLUMNS = ("id", "label", "direction", "best", "best_us", "time_us", "sibling_us", "total_us")
 """Columns of ``points`` that this chart reads."""

@@ -62,15 +62,21 @@ def _sentence(row: Row) -> str:
         more = row["advice"]
         return sentence(finding) + (f" {sentence(more)}" if isinstance(more, str) and more else "")
     if pd.isna(row["best_us"]):
-        return "No solution of this problem is timed. Run the command below and ingest its output, or: logparse replay."
+        return (
+            "No solution of this problem is timed. Run the command below and ingest its output, or run: logparse "
+            "replay."
+        )
     best = f"{row['best']} ({duration(row['best_us'])})"
     if pd.isna(row["pick_us"]) and row["best"] == row["pick"] and row["basis"] != INCOMPARABLE:
-        return f"Only the pick is timed, {best}: nothing to compare with. Measure others: logparse replay."
+        return (
+            f"Only the pick (the solution that the library chose) is timed, {best}, so there is nothing to "
+            "compare it with. To time other solutions: logparse replay."
+        )
     if pd.isna(row["pick_us"]):
-        return f"The best known solution is {best}; what the library picks is not timed, so nothing is claimed."
+        return f"The best known solution is {best}. The library's pick is not timed, so no gain is claimed."
     if row["loss_us"] <= 0:
-        return f"The pick is the best known solution, {best}: nothing to do."
-    return f"{row['pick']} takes {duration(row['pick_us'])}, {best} is the best known."
+        return f"The library's pick is the best known solution, {best}, so there is nothing to do."
+    return f"{row['pick']} takes {duration(row['pick_us'])}; the best known solution is {best}."
 
 
 def _in_the_run(row: Row) -> str:
@@ -82,14 +88,16 @@ def _in_the_run(row: Row) -> str:
     if pd.isna(row["pick_us"]) or not row["then_us"] < row["time_us"] or same:
         return ""
     return (
-        f" In this run a call takes {duration(row['time_us'])}: with the same ratio of the two "
-        f"{duration(row['then_us'])}."
+        f" In this run a call takes {duration(row['time_us'])}; at the same ratio, the best known solution would "
+        f"take {duration(row['then_us'])}."
     )
 
 
 def _command(problem: Problem, facts: Mapping[str, str]) -> Paste:
     if facts.get("arch", "").startswith("sm_"):
-        return Paste("", "no bench command: NVIDIA's libraries have none; logparse replay measures this problem")
+        return Paste(
+            "", "no bench command: NVIDIA's libraries have no bench tool; logparse replay measures this problem"
+        )
     try:
         return Paste(driver.command(problem) if problem.kind == "conv" else bench.command(problem))
     except EmissionError as error:
@@ -98,7 +106,7 @@ def _command(problem: Problem, facts: Mapping[str, str]) -> Paste:
 
 def _override(row: Row, verdict: PageVerdict | None) -> Paste:
     if verdict is None:
-        return Paste("", "no override yet: the analyzers are at work")
+        return Paste("", "no override yet: the analyzers are still running")
     if not isinstance(row["proposed"], str):
         return Paste("", f"no override: {_none_proposed(row)}")
     known = json.loads(row["proposed"])
@@ -112,7 +120,7 @@ def _none_proposed(row: Row) -> str:
         return "nothing is measured"
     if row["best"] == row["pick"]:
         return "only the pick is timed" if pd.isna(row["pick_us"]) else "the pick is the best known solution"
-    return "recommend proposes none; the best known time is no proven gain"
+    return "recommend proposes none, because the best known time is not a proven gain"
 
 
 def _written(override: Override, objects: Sequence[Problem]) -> Paste:
@@ -134,4 +142,4 @@ def _written(override: Override, objects: Sequence[Problem]) -> Paste:
         for reason in made.refused:
             reasons.setdefault(reason, []).append(writer.name)
     refused = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
-    return Paste("", f"no override: {refused or f'no writer for {override.solution.text}'}")
+    return Paste("", f"no override: {refused or f'no override file can hold {override.solution.text}'}")

@@ -57,10 +57,10 @@ STARTS = 0.02
 
 It is the median over the jobs in the records that wait for the host (``steps.py``, ``starts``).
 """
-BESIDE_LOGS = "units were timed beside the libraries' logs, which slow the host (`logparse tune` does without)"
-_NOT_KEPT = "an older logparse wrote the store and did not keep the step"
-READ_AGAIN = f"{_NOT_KEPT}, so this was read again:"
-_STORE_ANEW = "`logparse forget` it and ingest it again to keep it"
+BESIDE_LOGS = "units were timed while libraries wrote logs, which slows the host (`logparse tune` times them without)"
+_NOT_KEPT = "an older logparse wrote the store and did not keep the step's events"
+READ_AGAIN = f"{_NOT_KEPT}, so this trace was read again:"
+_STORE_ANEW = "to keep them, `logparse forget` the trace and ingest it again"
 WORTH = 0.04
 """Least gain, relative to the step's time, that a user would not want to miss."""
 ROUGH = 1.5
@@ -277,7 +277,9 @@ def fit_waits(step: Step) -> Step:
     if abs(simulated(1.0) / target - 1.0) <= ERROR / 2:
         return step
     factor = _reaching(target, simulated, 0.0, _WAITS_MOST)
-    note = f"waits for a loader's workers, or for ranks without a trace, take {factor:.2f} of their traced time"
+    note = (
+        f"waits for data-loader workers, or for ranks without a trace, are taken as {factor:.2f} of their traced time"
+    )
     return replace(_waiting(step, factor), notes=(*step.notes, note))
 
 
@@ -397,7 +399,7 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
     known, launches = step.untraced_us is not None, np.concatenate([x.launch for x in step.graphs])
     texts = dict.fromkeys(text for graph in step.graphs for text in graph.notes)
     notes = [*step.notes, *(text.format(sum(x.notes.get(text, 0.0) for x in step.graphs)) for text in texts)]
-    notes += [] if known else ["the step's time without the profiler is unknown: the host counts as traced"]
+    notes += [] if known else ["the step's time without the profiler is unknown, so the host's time is taken as traced"]
     return StepAnswer(
         now_us=now,
         then_us=then,
@@ -476,9 +478,11 @@ def step_of(
     now, held = step.untraced_us, fit_waits(step)
     found = _traced(held, host_factor_of(held)).us
     if not found:
-        return StepUnknown("the events of its traces take no time: their time stamps are damaged")
+        return StepUnknown("the events of its traces take no time, so their time stamps are damaged")
     if now and not 1 / _EXPLAINED <= found / now <= _EXPLAINED:
-        return StepUnknown(f"its traces explain a step of {duration(found)}, and it takes {duration(now)} without them")
+        return StepUnknown(
+            f"its traces explain a step of {duration(found)}, but without them a step takes {duration(now)}"
+        )
     return answer(step, factors, best)
 
 
@@ -503,11 +507,11 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
         & ~tables.sources["path"].astype(str).str.contains(CAPTURES, regex=False, na=False)
     ]
     if not len(rows):
-        return StepUnknown("the run has no trace of torch.profiler")
+        return StepUnknown("the run has no torch.profiler trace")
     if reason := unknown_idle(tables):
         return StepUnknown(reason)
     if searches(tables):
-        return StepUnknown("its traces hold a search for solvers: trace the job after a warm-up")
+        return StepUnknown("its traces contain a search for solvers; trace the job after a warm-up")
     windows: dict[str, list[RankTrace]] = defaultdict(list)
     skipped: list[str] = []
     again: list[str] = []
@@ -522,14 +526,14 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
         if trace.calls and trace.works:
             windows[path if trace.rank in {x.rank for x in windows[trace.window]} else trace.window].append(trace)
         else:
-            skipped.append(f"{path}: no calls of the runtime, or nothing that they launched")
+            skipped.append(f"{path}: it holds no runtime calls, or no kernels that they launched")
         if sum(len(x.works) for each in windows.values() for x in each) > _MOST_WORK:
-            skipped.append("further traces: those read have a million kernels")
+            skipped.append("further traces, because the traces read so far have a million kernels")
             break
     graphs = [build(each) for each in windows.values() if each]
     graphs = [x for x in graphs if x.bounds]
     if not graphs:
-        return StepUnknown("; ".join(skipped) or "no trace has host events")
+        return StepUnknown("; ".join(skipped) or "no trace has events of the host")
     found = units(tables)
     traced = {unit.kind for graph in graphs for unit in graph.bounds}
     if found and any(x.name in traced for x in found.kinds):
@@ -561,7 +565,7 @@ def _unchanged(source: str, path: str) -> InputFile:
     try:
         same = source_id(path, file.digest(file.size)) == source
     except (OSError, InputError) as error:
-        raise InputError(f"{_NOT_KEPT}, and the file is gone ({error}): {_STORE_ANEW}") from error
+        raise InputError(f"{_NOT_KEPT}, and the file cannot be opened ({error}): {_STORE_ANEW}") from error
     if not same:
         raise InputError(f"{_NOT_KEPT}, and the file has changed since: {_STORE_ANEW}")
     return file

@@ -105,7 +105,7 @@ def process(text: str) -> int | None:
 def _lookup(body: str, text: str) -> Outcome:
     found = _LOOKUP.match(body)
     if found is None:
-        return Outcome("reject", [Reject("aiter: a lookup of a shape that is cut off or of an unknown form")])
+        return Outcome("reject", [Reject("aiter: a lookup of a shape whose line is cut off or has an unknown form")])
     hit = found["file"] is not None
     outcome = _call(found["fields"], found["missed"] or found["listed"] or found["file"] or "", _solution(found))
     if isinstance(outcome, Reject):
@@ -226,7 +226,7 @@ def untuned(lines: Iterable[str]) -> Untuned:
         kind, values = _kind(missed), _values(found["fields"])
         rows = [values] if "dtype" in values or kind != "bf16" else defaults.get(_size(values), [])
         if kind is None or not rows:
-            why = "no tuner of it is known" if kind is None else "no line states their type"
+            why = "no tuner is known for this table" if kind is None else "no line states the operand types"
             if found["missed"]:
                 left_out.setdefault(f"{missed}: {why}", {})[found["fields"]] = None
             continue

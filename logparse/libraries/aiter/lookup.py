@@ -66,8 +66,8 @@ class Lookup:
         return [x for x in self.keys if x in columns or x not in self.late]
 
 
-_OLD = "a table of an older aiter; newer ones raise a KeyError"
-_NO_GFX = {"gfx": "aiter then goes by cu_num alone, which several GPUs share"}
+_OLD = "a table of an older aiter; newer versions raise a KeyError"
+_NO_GFX = {"gfx": "aiter then finds the row by cu_num alone, which several GPUs share"}
 _DEVICE = ("gfx", "cu_num")
 _BY_ID = ("kernelId", "splitK", "kernelName")
 _COMPILED = frozenset({"ck", "cktile", "asm", "flydsl", "triton"})
@@ -102,7 +102,7 @@ _BLOCKSCALE = Lookup(
 )
 _BATCHED = Lookup(
     keys=(*_DEVICE, "B", "M", "N", "K"),
-    late={**_NO_GFX, "cu_num": "only an older aiter's batched bf16 GEMM goes without it"},
+    late={**_NO_GFX, "cu_num": "only the batched bf16 GEMM of an older aiter reads such a table"},
     index="kernelId",
     needed=_BY_ID,
     names=("kernelName",),

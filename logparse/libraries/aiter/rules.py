@@ -45,7 +45,9 @@ _MISSING = frozenset(
     | {"NULL", "NaN", "None", "n/a", "nan", "null"}
 )
 _BOOLS = {**dict.fromkeys(("True", "TRUE", "true"), True), **dict.fromkeys(("False", "FALSE", "false"), False)}
-_RETUNE = "tune again on the target with aiter's tuner; a bf16 table can also come of `logparse convert --to aiter`"
+_RETUNE = (
+    "tune again on the target with aiter's tuner; for a bf16 table, `logparse convert --to aiter` can also write it"
+)
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class _Context:
 def _short(entry: TunedRow, context: _Context) -> str | None:
     if entry.width >= len(context.columns):
         return None
-    return f"{entry.width} values for {len(context.columns)} columns: values may stand under the wrong name"
+    return f"{entry.width} values for {len(context.columns)} columns, so values may be under the wrong column"
 
 
 def _untyped(entry: TunedRow, context: _Context) -> str | None:
@@ -142,7 +144,7 @@ def _untyped(entry: TunedRow, context: _Context) -> str | None:
     if not wrong:
         return None
     named = ", ".join(f"{x} {entry.texts.get(x)!r}" for x in wrong)
-    return f"no call equals {named}: pandas gives the whole column another type"
+    return f"no call equals {named}, because pandas gives the whole column another type"
 
 
 def _no_call(entry: TunedRow, context: _Context) -> str | None:
@@ -167,31 +169,33 @@ def _elsewhere(entry: TunedRow, target: Facts) -> str | None:
     if not wrong:
         return None
     named = ", ".join(f"{x} {_plain(entry.cells[x])}" for x in wrong)
-    return f"{named}: aiter looks for {', '.join(theirs[x] for x in wrong)}"
+    return f"{named}, but aiter looks for {', '.join(theirs[x] for x in wrong)}"
 
 
 def _left_out(entry: TunedRow, context: _Context) -> str | None:
     tagged = context.table.keeps_first and entry.texts.get("_tag") == PASSED_OVER
-    return f"_tag {PASSED_OVER}: the reader of the table leaves the row out" if tagged else None
+    return f"_tag {PASSED_OVER}: the code that reads the table ignores such rows" if tagged else None
 
 
 def _passed_over(entry: TunedRow, context: _Context) -> str | None:
     used = None if _left_out(entry, context) else context.used.get(entry.key)
     if not context.table.keeps_first or not entry.key or used is None or used.cells == entry.cells:
         return None
-    return f"line {used.line} has the same key: aiter takes the first one; before May 2026 it then read no table at all"
+    return (
+        f"line {used.line} has the same key, and aiter uses the first row; before May 2026 it rejected the whole table"
+    )
 
 
 def _backend(entry: TunedRow, context: _Context) -> str | None:
     if context.table is not BF16 or _known_backend(entry, context):
         return None
-    return f"aiter has no backend {entry.texts.get('libtype')!r} and raises a KeyError at the call"
+    return f"aiter has no backend {entry.texts.get('libtype')!r}, so the call raises a KeyError"
 
 
 def _odd_backend(entry: TunedRow, context: _Context) -> str | None:
     if context.table is BF16 or not context.table.backends or _known_backend(entry, context):
         return None
-    return f"{entry.texts.get('libtype')!r} is no backend of this table: aiter runs its default kernel, or stops"
+    return f"{entry.texts.get('libtype')!r} is not a backend of this table, so aiter runs its default kernel, or stops"
 
 
 def _known_backend(entry: TunedRow, context: _Context) -> bool:
@@ -203,7 +207,7 @@ def _bad_index(entry: TunedRow, context: _Context) -> str | None:
     index = entry.cells.get(name)
     if name not in context.columns or (isinstance(index, int) and not isinstance(index, bool)):
         return None
-    return f"{name} {entry.texts.get(name)!r}: aiter hands it on as it is, and a backend takes whole numbers only"
+    return f"{name} {entry.texts.get(name)!r}: aiter passes it on unchanged, but a backend takes only whole numbers"
 
 
 def _no_kernel(entry: TunedRow, context: _Context) -> str | None:
@@ -212,7 +216,7 @@ def _no_kernel(entry: TunedRow, context: _Context) -> str | None:
         wanted = ("kernelName",)
     empty = [x for x in wanted if x in context.columns and not isinstance(entry.cells.get(x), str)]
     library = entry.texts.get("libtype") or "aiter"
-    return f"{library} finds its kernel by {', '.join(empty)}, which is empty" if empty else None
+    return f"{library} finds its kernel by {', '.join(empty)}, which is empty here" if empty else None
 
 
 def _failed(entry: TunedRow, context: _Context) -> str | None:
@@ -221,7 +225,7 @@ def _failed(entry: TunedRow, context: _Context) -> str | None:
         return None
     if time == 0 and entry.cells.get("libtype") == "triton":
         return None  # The call goes to Triton, which has its own table.
-    return f"a time of {time} µs: the tuner could not run it, aiter uses it all the same"
+    return f"a time of {time} µs: the tuner could not run this kernel, but aiter uses it nevertheless"
 
 
 _RULES: tuple[Rule[TunedRow, _Context], ...] = (
@@ -231,12 +235,12 @@ _RULES: tuple[Rule[TunedRow, _Context], ...] = (
     Rule("device", "error", "matched", lambda e, c: None if c.serves else _elsewhere(e, c.target), _RETUNE),
     Rule("device", "info", "matched", lambda e, c: _elsewhere(e, c.target) if c.serves else None),
     Rule("tag", "info", "read", _left_out, fault=False),
-    Rule("duplicate", "warning", "read", _passed_over, "keep the faster one (`logparse merge`)", fault=False),
+    Rule("duplicate", "warning", "read", _passed_over, "keep the faster row (`logparse merge` does)", fault=False),
     Rule("backend", "error", "honoured", _backend, _RETUNE),
     Rule("backend", "warning", None, _odd_backend, _RETUNE),
     Rule("index", "error", "honoured", _bad_index, _RETUNE),
     Rule("kernel-name", "error", "honoured", _no_kernel, _RETUNE),
-    Rule("time", "warning", None, _failed, "remove it", fault=True),
+    Rule("time", "warning", None, _failed, "remove the row", fault=True),
 )
 
 
@@ -261,20 +265,20 @@ def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]
     lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
     rows = [(n, cells_of(line)) for n, line in lines if line.strip()]
     if not rows:
-        return [], [], [Note(None, "error", "empty", "no row in the file", _RETUNE)]
+        return [], [], [Note(None, "error", "empty", "the file has no rows", _RETUNE)]
     columns, body = rows[0][1], rows[1:]
     notes = []
     # If the first row has more values than columns, pandas takes the surplus at the beginning of each row as row names.
     extra = max(0, len(body[0][1]) - len(columns)) if body else 0
     if extra:
         message = (
-            f"{len(body[0][1])} values for {len(columns)} columns: pandas leaves out the first {extra} of every row"
+            f"{len(body[0][1])} values for {len(columns)} columns: pandas drops the first {extra} values of every row"
         )
         notes.append(Note(body[0][0], "warning", "values", message, _RETUNE))
     body = [(number, cells[extra:]) for number, cells in body]
     for number, cells in body:
         if len(cells) > len(columns):
-            message = f"{len(cells) + extra} values for {len(columns)} columns: pandas does not read the file"
+            message = f"{len(cells) + extra} values for {len(columns)} columns: pandas cannot read the file"
             notes.append(Note(number, "error", "values", message, _RETUNE))
     typed = {x: _typed([c[i] if i < len(c) else "" for _, c in body]) for i, x in enumerate(columns)}
     out, table = [], table_of(columns) or BF16
@@ -303,7 +307,7 @@ def _plain(cell: Cell) -> str:
 
 def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]) -> Iterator[Note]:
     if not found:
-        yield Note(None, "error", "empty", "no row in the file", _RETUNE)
+        yield Note(None, "error", "empty", "the file has no rows", _RETUNE)
     missing = [x for x in (*table.keys, *table.needed) if x not in columns]
     if missing:
         old = set(missing) <= set(table.late)
@@ -313,15 +317,20 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]
     for entry in found:
         other = first.setdefault(entry.key, entry) if entry.key else entry
         if other.cells != entry.cells and not table.keeps_first:
-            message = f"line {other.line} has the same key with other values: pandas then gives aiter no table at all"
-            yield Note(entry.line, "error", "duplicate", message, "keep the faster one (`logparse merge`)")
+            message = (
+                f"line {other.line} has the same key with other values, so pandas raises an error and aiter has "
+                "no table at all"
+            )
+            yield Note(entry.line, "error", "duplicate", message, "keep the faster row (`logparse merge` does)")
     if table.compiled and any(entry.cells.get("libtype", "ck") in ("ck", "cktile") for entry in found):
-        message = "aiter chooses the kernels of ck when it builds its module from the table, not at the call"
-        remedy = "after a change remove aiter/jit's build folder and the module's .so: they are compiled again"
+        message = "aiter chooses the kernels of ck when it compiles its module from the table, not at the call"
+        remedy = (
+            "after a change, remove aiter's jit build folder and the module's .so file, so that they are compiled again"
+        )
         yield Note(None, "info", "compiled", message, remedy)
     if any(entry.cells.get("libtype") == "hipblaslt" for entry in found):
-        message = "the table does not name the hipBLASLt of its indices, and aiter does not check"
-        yield Note(None, "info", "build", message, "keep it with the build it was made on")
+        message = "the table does not state the hipBLASLt version of its indices, and aiter does not check it"
+        yield Note(None, "info", "build", message, "use it only with the build that it was made on")
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TunedRow, _Context]]:
@@ -406,7 +415,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     operator = "bf16_tuned_gemm" if table_of(columns) is BF16 else stem(name)
     if operator is None:
         raise InputError(
-            "several of aiter's operators read such columns, the file's name decides; one of "
+            "several operators of aiter read tables with these columns, and the file's name decides which; one of "
             + ", ".join(sorted(VARIABLES))
         )
     return [("operator", operator), ("columns", _csv(columns))]
@@ -431,11 +440,11 @@ def _takes(given: Solution, rocblas_version: str) -> Solution | None:
 _MERGING = Merging(
     header=_header,
     write=_merged,
-    note="the files do not name the libraries and kernels of their rows: merge files of one build only",
+    note="the files do not state the library versions of their rows, so merge only files of one build",
 )
 OVERRIDE_FORMAT = OverrideFormat(
     name=aiter.FORMAT.name,
-    order="equal ones count once, others make pandas refuse the table",
+    order="equal rows are kept once; different rows of one key make pandas reject the table",
     kinds=frozenset({"gemm"}),
     recognise=recognise,
     reader=read,
@@ -451,12 +460,15 @@ OVERRIDE_FORMAT = OverrideFormat(
         recognise=aiter.FORMAT.recognise,
         read=records_of(aiter.FORMAT),
         takes=_takes,
-        matched="aiter looks its calls up by M, N, K, bias and types; calls that do not go through it are not served",
+        matched=(
+            "aiter finds the row of a call by M, N, K, bias and types; calls that do not go through aiter are "
+            "not served"
+        ),
     ),
 )
 KERNEL_TABLES = OverrideFormat(
     name=KERNELS,
-    order="equal ones count once; of fused MoE the first is taken",
+    order="equal rows are kept once; of several rows for one fused MoE key, the first is kept",
     kinds=frozenset({"gemm"}),
     recognise=lambda head: _table(head) not in (None, BF16),  # 8-bit, 4-bit, batched, fused MoE
     reader=read,

@@ -164,7 +164,7 @@ def _fused_moe(values: Mapping[str, str]) -> Message:
     # In a table of grouped fused MoE, topk is -1 in rows for expert parallelism.
     sizes = (values.get(name, "").removeprefix("-" if name == "topk" else "") for name in _MOE[:5])
     if not all(map(str.isdecimal, sizes)) or not all(x in values for x in _MOE):
-        raise ValueError("aiter: a row of fused MoE without its sizes or types")
+        raise ValueError("aiter: a fused MoE row without its sizes or types")
     shown = " ".join(f"{name}={values[name]}" for name in _MOE_SHOWN if values.get(name))
     return Message(category=CATEGORY, function=FUSED_MOE_TABLE, text=shown[:_BYTES_OF_MESSAGE])
 
@@ -269,9 +269,9 @@ def _time(text: str) -> tuple[float | None, Status, str | None]:
     except ValueError:
         return None, "no_time", f"time {text!r}" if text else "no time in the row"
     if value == math.inf:
-        return None, "failed", "memory fault or hang while tuning"
+        return None, "failed", "memory fault or hang during tuning"
     if value == -1:
-        return None, "unsupported", "unsupported, or an error while tuning"
+        return None, "unsupported", "unsupported, or an error during tuning"
     return (value, "ok", None) if value > 0 else (None, "no_time", f"time {text!r}")
 
 
@@ -347,7 +347,9 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
         cells = _cells(override.problem, target)
         unknown = [name for name, cell in cells.items() if cell is None]
         if unknown:
-            raise EmissionError(f"aiter: no row for {override.problem.text} without {', '.join(unknown)}")
+            raise EmissionError(
+                f"aiter: a row for {override.problem.text} needs {', '.join(unknown)}, which is unknown"
+            )
         return ",".join(str(cell) for cell in cells.values())
 
     rows = sorted(one_per_key(overrides, key_of).items())
@@ -363,9 +365,9 @@ def _backend(override: Override) -> list[str]:
         return ["torch", "0", "0"]
     index = re.fullmatch(r"(\d+|heuristic)(?:,splitK=(\d+))?", given.id)
     if given.library not in BACKENDS or index is None:
-        raise EmissionError(f"aiter: {given.text} is no solution that its table can name")
+        raise EmissionError(f"aiter: its table cannot name the solution {given.text}")
     if given.library in BY_KERNEL_NAME and not override.parameters:
-        raise EmissionError(f"aiter: {given.text} is found by its kernel's name, which is not known")
+        raise EmissionError(f"aiter: {given.text} is found by its kernel's name, which is unknown")
     return [given.library, "-1" if index[1] == "heuristic" else index[1], index[2] or "0"]
 
 
@@ -374,7 +376,7 @@ def _speed(override: Override) -> list[str]:
     gemm, us, kernel = override.problem, override.time_us, override.parameters or ""
     assert isinstance(gemm, GemmProblem)
     if re.search(r'[,"\s]', kernel):
-        raise EmissionError(f"aiter: a kernel's name cannot be {kernel!r}")
+        raise EmissionError(f"aiter: {kernel!r} cannot be the name of a kernel")
     if us is None or not 0 < us < math.inf:
         return ["", kernel, "", "", ""]
     rate = [f"{(total or 0) / us / per:.2f}" for total, per in ((gemm.flops, 1e6), (gemm.bytes, 1e3))]

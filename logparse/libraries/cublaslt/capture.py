@@ -19,10 +19,12 @@ _CALLS = 1 | 2 | 4
 
 def _settings(asked: Asked) -> Iterator[Setting]:
     bits = asked.mask & _BITS | (_CALLS if asked.mask & _LAUNCHES else 0)
-    yield Setting("CUBLASLT_LOG_LEVEL", None, "a level beside a mask")
+    yield Setting("CUBLASLT_LOG_LEVEL", None, "only the mask decides what is logged")
     yield Setting("CUBLASLT_LOG_MASK", str(bits), f"{names_of(bits)} (cuBLASLt has no bench and profile)")
     name = f"{asked.folder}/cublaslt_%i.log"
-    yield Setting("CUBLASLT_LOG_FILE", name, "%i: a file per process (default: standard output)")
+    yield Setting(
+        "CUBLASLT_LOG_FILE", name, "%i is the process number: one file per process (default: standard output)"
+    )
 
 
 CAPTURE = Capture(
@@ -30,6 +32,6 @@ CAPTURE = Capture(
     platforms=("cuda",),
     settings=_settings,
     cancels={
-        "CUBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i processes overwrite each other's file")
+        "CUBLASLT_LOG_FILE": (lambda value: "%i" not in value, "without %i, the processes overwrite each other's file")
     },
 )

@@ -74,7 +74,7 @@ class CublasLt(LtBackend):
         try:
             self._lt.matmul_algo_get_heuristic(*arguments, ctypes.addressof(count))
         except self._lt.cuBLASLtError as error:
-            raise UnsupportedError(f"the heuristic answers {error}") from error
+            raise UnsupportedError(f"cuBLASLt's heuristic failed: {error}") from error
         return count.value
 
     def _default_workspace_bytes(self) -> int:

@@ -80,7 +80,7 @@ class Cudnn(DeviceBackend):
             raise UnsupportedError(str(error)[:200]) from error
         need = int(made.graph.get_workspace_size_plan_at_index(index))
         if conditions.workspace_bytes is not None and need > conditions.workspace_bytes:
-            raise UnsupportedError(f"needs {need} bytes of workspace, the limit is {conditions.workspace_bytes}")
+            raise UnsupportedError(f"needs {need} bytes of workspace, but the limit is {conditions.workspace_bytes}")
         operands = self.operands(conv, conditions)
         assert isinstance(operands, ConvOperands)
         workspace = self._reserve(need)

@@ -51,7 +51,7 @@ def read(source: Source) -> Iterator[Outcome]:
     try:
         found = parsed(data)
         if not isinstance(found, dict):
-            raise ValueError("no object")
+            raise ValueError("is not a JSON object")
     except ValueError as error:
         yield Outcome("reject", [Reject(f"flashinfer: {error}", 0, len(data))])
         return
@@ -68,7 +68,7 @@ def read(source: Source) -> Iterator[Outcome]:
 def _choice(key: str, value: Any, length: int) -> Outcome:
     named = _KEY.fullmatch(key)
     if named is None or not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):
-        return Outcome("reject", [Reject(f"flashinfer: no tactic of an operator: {key[:80]!r}", 0, length)])
+        return Outcome("reject", [Reject(f"flashinfer: not an operator with its tactic: {key[:80]!r}", 0, length)])
     sizes = named["sizes"].replace(" ", "").removesuffix(",()")
     problem = OperatorProblem(f"{named['op']}{sizes}", ())
     solution = Solution("flashinfer", f"{value[0]},{json.dumps(value[1], separators=(',', ':'))}")

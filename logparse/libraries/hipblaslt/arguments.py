@@ -121,7 +121,7 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
     types = {**{name: getattr(p, name) for name in TYPES}, "c_type": p.c_type or p.d_type}
     unknown = [name for name, value in {**known, **types, "compute_type": p.compute_type}.items() if value is None]
     if unknown:
-        raise EmissionError(f"no {what} without {', '.join(unknown)} of {problem.label}")
+        raise EmissionError(f"{what} needs {', '.join(unknown)} of {problem.label}, which is unknown")
     scales = {x: getattr(p, f"scale_{x}") or "none" for x in "abcd"}
     if unlogged_scale(p):
         scales |= {x: getattr(p, f"scale_{x}") or "block32" for x in "ab"}
@@ -157,7 +157,7 @@ def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[s
     Raises EmissionError if m, n or k is unknown.
     """
     if size.m is None or size.n is None or size.k is None:
-        raise EmissionError(f"no {what} without m, n and k of {problem.label}")
+        raise EmissionError(f"{what} needs m, n and k of {problem.label}, which are unknown")
     shape = GemmProblem(trans_a=problem.trans_a, trans_b=problem.trans_b, m=size.m, n=size.n, k=size.k)
     ld = {f"ld{x}": getattr(size, f"ld{x}") for x in "abcd"}
     # At β = 0 the library does not read C, but it checks C's layout.

@@ -247,7 +247,7 @@ def _words(tokens: Sequence[str]) -> _Words:
                 words.tool, at = True, at + (1 if tokens[at + 1].startswith("-") or not tokens[at + 1] else 2)
                 continue
             if token == "\\":
-                raise ValueError("the command goes on in the next line")
+                raise ValueError("the command continues on the next line, which is not read")
             if values.get("iters") == "0" and _LATER(token):
                 at += 1 if tokens[at + 1].startswith("-") or not tokens[at + 1] else 2
                 continue
@@ -261,13 +261,13 @@ def _words(tokens: Sequence[str]) -> _Words:
         if name == "m" or (size and not members):
             members.append({})
         if name in (members[-1] if size else values):
-            raise ValueError(f"--{name} stands twice")
+            raise ValueError(f"--{name} occurs twice")
         if size:
             members[-1][name] = int(value)
         else:
             values[name] = _SPELLED.get(name, {}).get(value, value) if given else flag.bare or ""
     if len(members) > 1 and not words.flag("grouped_gemm"):
-        raise ValueError("-m stands twice, and this is no grouped GEMM")
+        raise ValueError("-m occurs twice, but this is not a grouped GEMM")
     if any(words.number(name) for name in ("rotating", "cold_iters", "iters")) or values.get("api_method") == "mix":
         words.tool = True
     return words
@@ -280,7 +280,7 @@ def _may_be_missing(token: str, following: str, bare: str | None) -> None:
     nor another flag.
     """
     if following and following not in FLAGS and following not in _END_OF_COMMAND:
-        raise ValueError(f"{token} cannot be {following[:60]!r}")
+        raise ValueError(f"{token} cannot have the value {following[:60]!r}")
     if bare is None:
         raise ValueError(f"{token} has no value")
 
@@ -350,7 +350,7 @@ def _sizes(words: _Words) -> dict[str, Any]:
         return dict(found[0])
     for name in "mnk":
         if any(name not in member for member in found):
-            raise ValueError(f"cut line: a member of the grouped GEMM has no -{name}")
+            raise ValueError(f"cut line: a member of the grouped GEMM lacks -{name}")
     return {"members": tuple(Member(**member) for member in found)}
 
 
@@ -369,7 +369,7 @@ def command(gemm: Problem, solution: Solution | None = None) -> Shell:
     default.
     """
     if not isinstance(gemm, GemmProblem):
-        raise EmissionError(f"hipblaslt-bench runs no {gemm.kind}")
+        raise EmissionError(f"hipblaslt-bench cannot run a {gemm.kind}")
     p, what = gemm.normal, "hipblaslt-bench command"
     words = ["hipblaslt-bench", "--api_method", "cpp" if p.members else "c"]
     words += ["--grouped_gemm"] * bool(p.members)

@@ -226,7 +226,7 @@ class _Reader:
         names, self.names = self.names, ()
         self.above, self.patience = names, _PATIENCE
         if len(values) != len(names):
-            reason = f"a hipblaslt-bench row of {len(values)} values under {len(names)} names"
+            reason = f"a row of hipblaslt-bench with {len(values)} values, but its header has {len(names)} names"
             return Outcome("reject", (Reject(reason),))
         cells = dict(zip(names, values, strict=True))
         try:

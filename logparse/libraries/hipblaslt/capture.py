@@ -13,19 +13,21 @@ _BENCH, _AT_EXIT = 32, 64 | 128
 
 
 def _settings(asked: Asked) -> Iterator[Setting]:
-    yield Setting("HIPBLASLT_LOG_LEVEL", None, "beats the mask, even when it is empty")
+    yield Setting("HIPBLASLT_LOG_LEVEL", None, "it would override the mask, even if empty")
     yield Setting("HIPBLASLT_LOG_MASK", str(asked.mask), names_of(asked.mask))
     name = f"{asked.folder}/hipblaslt_%i.log"
-    yield Setting("HIPBLASLT_LOG_FILE", name, "%i: a file per process (default: standard error)")
+    yield Setting(
+        "HIPBLASLT_LOG_FILE", name, "%i is the process number: one file per process (default: standard error)"
+    )
     if asked.markers:
-        yield Setting("HIPBLASLT_ENABLE_MARKER", "1", "roctx ranges, for rocprofv3 --marker-trace")
+        yield Setting("HIPBLASLT_ENABLE_MARKER", "1", "marks calls as roctx ranges, for rocprofv3 --marker-trace")
 
 
 def _doubts(asked: Asked) -> Iterator[str]:
     if asked.mask & _AT_EXIT and not asked.mask & _BENCH:
         yield (
-            "profile records are written when a process ends by itself: those of a killed worker, or of one that "
-            "leaves by os._exit, are lost; add 32 (bench), which is written line by line"
+            "profile records are written only when a process ends by itself; those of a worker that is killed or "
+            "ends with os._exit are lost. Add 32 (bench) to --masks, which is written line by line"
         )
 
 
@@ -36,11 +38,11 @@ CAPTURE = Capture(
     cancels={
         "HIPBLASLT_LOG_LEVEL": (
             lambda value: True,
-            "beats HIPBLASLT_LOG_MASK, even when empty: no bench or profile lines",
+            "overrides HIPBLASLT_LOG_MASK, even if empty, so no bench or profile lines are written",
         ),
         "HIPBLASLT_LOG_FILE": (
             lambda value: "%i" not in value,
-            "without %i processes truncate each other's file",
+            "without %i, the processes truncate each other's file",
         ),
     },
     doubts=_doubts,

@@ -56,7 +56,7 @@ def read(text: str) -> Outcome:
     line = text.strip()
     match = _PREFIX.match(line)
     if match is None:
-        return _reject("cut or damaged log prefix")
+        return _reject("the log prefix is cut or damaged")
     library, layer, function = match.groups()
     if layer not in LAYERS:
         return _reject(f"unknown layer {layer!r} in the log prefix")
@@ -76,17 +76,17 @@ def _trace(body: str, *, nvidia: bool) -> Outcome:
     while at < len(body):
         match = _PAIR.match(body, at)
         if match is None:
-            return _reject(f"torn Trace line at {body[at : at + 40]!r}")
+            return _reject(f"torn Trace line, at {body[at : at + 40]!r}")
         if match[1] in values:
-            return _reject(f"torn Trace line: {match[1]} stands twice")
+            return _reject(f"torn Trace line: {match[1]} occurs twice")
         values[match[1]] = match[2]
         at = match.end()
     missing = [key for key in _NEEDED if key not in values]
     if missing:
-        return _reject(f"cut Trace line: no {missing[0]}")
+        return _reject(f"cut Trace line: {missing[0]} is missing")
     groups = {key: _group(value, nvidia) for key, value in values.items() if value.startswith("[")}
     if any(key not in groups for key in _NEEDED[:5]):
-        return _reject("Trace line whose descriptors are not printed")
+        return _reject("Trace line without descriptors")
     problem = _problem(groups, values, nvidia)
     if problem is None:
         return _reject("torn Trace line: a descriptor lacks its type, rows, cols or ld")

@@ -59,7 +59,7 @@ def read(text: str) -> Outcome:
             # This is PyTorch's BLAS_PARAMS, which describes a problem and no record.
             return FOREIGN
         if not body.endswith("}"):
-            raise ValueError("cut profile record: no closing brace")
+            raise ValueError("cut profile record: the closing brace is missing")
         values, members = _values(body[1:-1])
         gemm = _problem(values, members)
         count = int(values["call_count"])
@@ -93,7 +93,7 @@ def _pairs(body: str) -> Iterator[tuple[str, str]]:
         if key:
             yield key, value
         elif value or (part.strip() and not colon):
-            raise ValueError(f"damaged profile record at {part.strip()[:40]!r}")
+            raise ValueError(f"damaged profile record, at {part.strip()[:40]!r}")
 
 
 def _values(body: str) -> tuple[dict[str, str], list[dict[str, int]]]:
@@ -104,18 +104,18 @@ def _values(body: str) -> tuple[dict[str, str], list[dict[str, int]]]:
             if key == "m":
                 members.append({})
             if not members or key in members[-1]:
-                raise ValueError(f"damaged profile record: {key} stands twice")
+                raise ValueError(f"damaged profile record: {key} occurs twice")
             members[-1][key] = int(value)
         elif key not in _KNOWN and not ("call_count" in values and key.isidentifier()):
             raise ValueError(f"unknown key {key[:40]!r} in a profile record")
         elif values.get(key, value) != value:  # ROCm 7.2 writes solution_index in two blocks of an extended record
-            raise ValueError(f"damaged profile record: {key} stands twice")
+            raise ValueError(f"damaged profile record: {key} occurs twice")
         else:
             values[key] = value
     sizes = () if members else ("M", "N", "K", *ALWAYS_SIZES[3:])
     for key in (*sizes, *_NEEDED, *_NEEDED_LAST):
         if key not in values:
-            raise ValueError(f"cut profile record: no {key}")
+            raise ValueError(f"cut profile record: {key} is missing")
     for key, words in WORDS.items():
         if values.get(key) and values[key] not in words:
             raise ValueError(f"damaged profile record: {key} cannot be {values[key][:40]!r}")

@@ -68,7 +68,7 @@ def problem(cells: Mapping[str, str]) -> GemmProblem:
     if missing:
         raise ValueError(f"no {', '.join(missing)}")
     made = problem_of_row({**{x: y for x, y in cells.items() if x not in ("bias_type", "scaleA", "scaleB")}})
-    assert made is not None, "the columns have no grouped_gemm"
+    assert made is not None, "the columns lack grouped_gemm"
     epilogue = EPILOGUES.get(_EPILOGUES.get(int(cells["epilogue"]), ""))
     fields: dict[str, Any] = vars(made) | (epilogue._asdict() if epilogue else {})
     fields = {name: value for name, value in fields.items() if name in GemmProblem.__dataclass_fields__}

@@ -200,7 +200,7 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
     except ValueError as error:
         return _reject(line, f"tuning entry: {error}")
     if gemm is None:
-        return _reject(line, "tuning entry of a grouped GEMM: it does not contain the members")
+        return _reject(line, "tuning entry of a grouped GEMM, which does not state the members")
     facts = [Fact(ours, row.cells.get(theirs, "")) for ours, theirs in DEVICE.items()]
     if wrong := too_fast(gemm.flops, row.time_us, {fact.name: fact.value for fact in facts}):
         return _reject(line, f"tuning entry: {wrong}")
@@ -226,7 +226,7 @@ def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
     facts = [Fact(ours, row.cells.get(theirs, "")) for ours, theirs in DEVICE.items()]
     builds = {fact.value for fact in known if fact.name == "hipblaslt_revision"}
     if builds and row.cells.get("git_version") not in builds:
-        return _reject(line, f"entry of the runtime tuning cache: measured by build {row.cells.get('git_version')!r}")
+        return _reject(line, f"entry of the runtime tuning cache: build {row.cells.get('git_version')!r} measured it")
     wrong = too_fast(gemm.flops, time_us, {fact.name: fact.value for fact in facts})
     if index < 0 or wrong:
         return _reject(line, f"entry of the runtime tuning cache: {wrong or f'solution index {index}'}")
@@ -241,7 +241,7 @@ def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
             status="ok" if timed else "no_time",
             time_us=time_us if timed else None,
             key_text=key(gemm, {}),
-            error="the search was cut short by its budget" if row.cells.get("complete") == "0" else None,
+            error="the search ended early, because its budget was spent" if row.cells.get("complete") == "0" else None,
         )
     )
     if kernel := row.cells.get("kernel_name"):
@@ -478,7 +478,7 @@ def row_of(line: int, values: tuple[str, ...], header: tuple[str, ...] | None, n
 
 def _by_place(row: TuningRow) -> dict[str, str]:
     if len(row.values) != len(TUNING_COLUMNS):
-        why = f"{len(row.values)} values: ROCm 6.4 silently ignores any number but {len(TUNING_COLUMNS)}"
+        why = f"{len(row.values)} values: ROCm 6.4 silently ignores rows that do not have {len(TUNING_COLUMNS)}"
         raise _DroppedError("37-values", why)
     return dict(zip(TUNING_COLUMNS, row.values, strict=True))
 
@@ -486,14 +486,17 @@ def _by_place(row: TuningRow) -> dict[str, str]:
 def _by_name(row: TuningRow) -> dict[str, str]:
     header, values = row.header, row.values
     if header is None:
-        raise _DroppedError("no-header", "values without a header line: ROCm 7.0 and later do not read them")
+        raise _DroppedError("no-header", "values without a header line, which ROCm 7.0 and later do not read")
     cells = _collected(header, values)
     if len(cells) == len(_WANTED):
         return cells
     missing = _WANTED[len(_collected(header, header)) :]
-    why = f"{len(values)} values for a header of {len(header)}; any line after a header is taken for its values"
+    why = (
+        f"{len(values)} values for a header of {len(header)} names; the library takes any line after a header for "
+        "its values"
+    )
     if missing:
-        why = f"the header has no column {missing[0]} where the library looks for it (blanks are part of a name)"
+        why = f"the header lacks the column {missing[0]} where the library looks for it (blanks are part of a name)"
     raise _DroppedError("columns", why)
 
 
@@ -509,7 +512,7 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
     sizes = {name: leading(cells[name]) for name in _NUMBERS}
     bad = [name for name, value in sizes.items() if value is None]
     if bad:
-        raise _DroppedError("number", f"{', '.join(bad)} is no number")
+        raise _DroppedError("number", f"{', '.join(bad)} is not a number")
     if named:
         known = _NAMED_TYPES if folds_fast(number) is False else _NEWER_TYPES
     else:
@@ -518,7 +521,7 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
     types = [cells[name] for name in _TYPES]
     wrong = [f"{name} {cells[name]!r}" for name in _TYPES if cells[name] not in known]
     if wrong:
-        raise _DroppedError("type", f"the library knows no {', '.join(wrong)}")
+        raise _DroppedError("type", f"the library does not know {', '.join(wrong)}")
     compute = compute_as_read(cells["compute_type"], number, named)
     if compute is None:
         raise _DroppedError("compute-type", f"ROCm 6.4 drops entries of compute type {cells['compute_type']!r}")
@@ -561,7 +564,10 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     * No entry can name the solution (see ``accepts``).
     * Two overrides of one key have different solutions.
     """
-    for fact, why in (("hipblaslt_revision", "the library compares it"), ("arch", "an index holds for one arch only")):
+    for fact, why in (
+        ("hipblaslt_revision", "the library compares it"),
+        ("arch", "an index is valid for one arch only"),
+    ):
         if target.get(fact) is None or (fact == "arch" and not target[fact]):
             raise EmissionError(f"tuning file: {fact} of the target is unknown ({why}); give --target {fact}=…")
     rows: dict[str, tuple[Override, str]] = {}
@@ -570,7 +576,10 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
         known = rows.get(name)
         if known and known[0].solution != override.solution:
             both = f"{known[0].solution.text} and {override.solution.text}"
-            raise EmissionError(f"tuning file: {both} for one key of the library ({name}); it can hold one of them")
+            raise EmissionError(
+                f"tuning file: {both} have the same key for the library ({name}), but the file can hold only one "
+                "of them"
+            )
         rows.setdefault(name, (override, ",".join(_values(override, target))))
     headed = by_name(version(target)) is not False
     lines = [FIRST + target["hipblaslt_revision"]]
@@ -594,13 +603,15 @@ def _checked_key(override: Override, target: Mapping[str, str]) -> str:
         unknown = [field for field, value in _key_values(gemm, target).items() if value is None]
         compute = gemm.normal.compute_type
         if compute is not None and "compute_type" in unknown:
-            raise EmissionError(f"tuning file: the target's reader has no entry for calls of compute type {compute}")
+            raise EmissionError(
+                f"tuning file: the target's library reads no entries for calls of compute type {compute}"
+            )
         if unknown:
             raise EmissionError(
-                f"tuning file: {', '.join(unknown)} of {gemm.label} is unknown and the library matches by it; "
-                "a bench or profile log (HIPBLASLT_LOG_MASK=32 or 64) states it, no --target can"
+                f"tuning file: {', '.join(unknown)} of {gemm.label} is unknown, but the library matches by it; a "
+                "bench or profile log states it (HIPBLASLT_LOG_MASK=32 or 64), --target cannot"
             )
-    raise EmissionError(f"tuning file: no entry can name {override.solution.text} for {gemm.label}")
+    raise EmissionError(f"tuning file: an entry cannot name {override.solution.text} for {gemm.label}")
 
 
 def _values(override: Override, target: Mapping[str, str]) -> list[str]:

@@ -56,8 +56,9 @@ _RETUNE = "tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)"
 _REPLAY = "time it: `logparse replay` on the target"
 
 _CACHE = (
-    "a row of hipBLASLt's runtime tuning cache (HIPBLASLT_TUNING_CACHE_PATH, hipBLASLt 1.5), not judged: its reader "
-    "compares all columns with a call, and takes the index only while it names the same kernel"
+    "a row of hipBLASLt's runtime tuning cache (HIPBLASLT_TUNING_CACHE_PATH, hipBLASLt 1.5), which is not "
+    "judged: hipBLASLt compares all its columns with a call, and uses the index only while it names the same "
+    "kernel"
 )
 
 # ------------------------------------------------------------------------------------------- what is kept of a row
@@ -88,7 +89,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Cont
         found = [row for row in found if not tuning_cache.is_header(row.header)]
         notes += [Note(cached[0].line, "info", "cache", _CACHE, "", [x.line for x in cached[1:]])] if cached else []
     if not found and not notes:
-        notes.append(Note(None, "error", "empty", "no entry in the file", _RETUNE))
+        notes.append(Note(None, "error", "empty", "the file has no entries", _RETUNE))
     table = Table(found, Context(target, number, with_key(found)), _RULES, notes)
     own = _own_facts(text, found)
     return table.reading(
@@ -124,15 +125,18 @@ def _refusals(text: str, target: Facts) -> Iterator[Note]:
     """Yield the reason why the library ignores the file: the first line does not state the library's exact revision."""
     mine, theirs = _revision(text), target.get("hipblaslt_revision")
     if mine is None:
-        message = "the first line is not 'Git Version: …': the library compares it and switches overriding off"
+        message = (
+            "the first line is not 'Git Version: …', which the library compares with its own revision, so it "
+            "ignores the whole file"
+        )
         yield Note(1, "error", "revision", message, _REWRITE)
     elif mine != mine.strip():
-        message = f"blanks and carriage returns are part of the revision {mine!r}: it is no library's"
-        yield Note(1, "error", "revision", message, "remove them, and write the file with LF line ends")
+        message = f"the revision {mine!r} has blanks or carriage returns, so it equals no library's revision"
+        yield Note(1, "error", "revision", message, "remove them, and save the file with LF line ends")
     elif theirs is not None and mine != theirs:
         message = (
-            f"written by hipBLASLt {mine!r}, the target is {theirs!r}: the library refuses the whole file "
-            "(calls through its C++ object take the rows all the same, up to version 1.2.2)"
+            f"written by hipBLASLt {mine!r}, but the target has {theirs!r}: the library refuses the whole file (up to "
+            "version 1.2.2, calls through its C++ object use the rows nevertheless)"
         )
         yield Note(1, "error", "revision", message, _RETUNE)
 
@@ -160,17 +164,23 @@ def _other_arch(row: TuningRow, context: Context) -> str | None:
     mine, theirs = row.cells.get("gcnArchName", "").partition(":")[0], arch_of(context.facts)
     if not mine or theirs is None or mine == theirs:
         return None
-    return f"tuned on {mine}, the target is {theirs}: the library does not check, and the index is another kernel there"
+    return (
+        f"tuned on {mine}, but the target is {theirs}: the library does not check this, and the index names "
+        "another kernel there"
+    )
 
 
 def _other_layout(row: TuningRow, context: Context) -> str | None:
     if by_name(context.number) is not None or not row.key:
         return None
     if row.header is None:
-        return "values without a header line: read before ROCm 7.0, ignored by 7.0 and later"
+        return "values without a header line, which hipBLASLt reads before ROCm 7.0 and ignores from 7.0 on"
     if len(row.values) == len(TUNING_COLUMNS):
         return None
-    return f"{len(row.values)} values: read by ROCm 7.0 and later, ignored by 6.4, which wants {len(TUNING_COLUMNS)}"
+    return (
+        f"{len(row.values)} values, which ROCm 7.0 and later read, and 6.4 ignores because it needs "
+        f"{len(TUNING_COLUMNS)}"
+    )
 
 
 def _read_as(row: TuningRow, context: Context) -> str | None:
@@ -185,18 +195,18 @@ def _read_as(row: TuningRow, context: Context) -> str | None:
 def _grouped(row: TuningRow, context: Context) -> str | None:
     if row.cells.get("grouped_gemm", "0") in ("0", "false"):
         return None
-    return "an entry of a grouped GEMM: the library takes it for a single one of these sizes"
+    return "an entry of a grouped GEMM, which the library takes for a single GEMM of these sizes"
 
 
 def _other_cus(row: TuningRow, context: Context) -> str | None:
     mine, theirs = row.cells.get("CUs", ""), context.facts.get("cu_count", "")
     if not mine or not theirs or mine in ("0", theirs):
         return None
-    return f"tuned with {mine} CUs, the target has {theirs}: the best solution may be another"
+    return f"tuned with {mine} CUs, but the target has {theirs}, where another solution may be the best"
 
 
 def _copied(row: TuningRow, context: Context) -> str | None:
-    message = "its Gflop/s are not those of its sizes and its time: the row is a copy of one of other sizes"
+    message = "its Gflop/s do not fit its sizes and its time, so the row is a copy of a row of other sizes"
     return message if row.claim else None
 
 
@@ -231,7 +241,7 @@ def other_product(row: Problem | None, call: Problem) -> str:
     for word, needed in theirs.items():
         has = mine.get(word)
         if has is not None and needed is not None and has != needed:
-            return f"its solution is for {has or 'plain'} operands, and this call has {needed or 'plain'} ones"
+            return f"its solution is for {has or 'plain'} operands, but this call has {needed or 'plain'} operands"
     return ""
 
 
@@ -293,25 +303,33 @@ def _two_solutions(row: TuningRow, context: Context, others: Sequence[TuningRow]
     other = others[0] if named else others[-1]
     both = f"line {other.line} has the same key with solution {other.index}"
     if named is None:
-        return f"{both}; which of them is used depends on the version"
+        return f"{both}; which row is used depends on the version"
     if named:
-        return f"{both}; the first one whose index the build has is used" if other.line < row.line else None
+        return f"{both}; the first row whose index the build has is used" if other.line < row.line else None
     return f"{both}, and ROCm 6.4 tries the latest first" if other.line > row.line else None
 
 
 _RULES: tuple[Rule[TuningRow, Context], ...] = (
     *(_dropped(name, _REWRITE) for name in ("37-values", "no-header", "columns")),
     *(_dropped(name, _RETUNE) for name in ("index", "number", "type")),
-    _dropped("compute-type", "ROCm 7.0 and later take it"),
+    _dropped("compute-type", "nothing to do for ROCm 7.0 and later, which read it"),
     Rule("arch", "error", "honoured", _other_arch, _RETUNE),
     Rule("layout", "warning", None, _other_layout, _REWRITE),
     Rule("read-as", "warning", None, _read_as, _RETUNE),
     Rule("grouped", "warning", None, _grouped, "remove it"),
     Rule("cu-count", "warning", None, _other_cus, _RETUNE),
     Rule("copied", "warning", None, _copied, _REPLAY),
-    Rule("conflict", "error", None, _conflict, "keep the faster one"),
-    Rule("products", "warning", None, _products, "put the row first whose calls cost more: no solution runs both"),
-    Rule("shared", "warning", None, _shared, "time both on both calls, keep the one that costs less in all"),
+    Rule("conflict", "error", None, _conflict, "keep the faster row"),
+    Rule(
+        "products", "warning", None, _products, "put the row first whose calls cost more, because no solution runs both"
+    ),
+    Rule(
+        "shared",
+        "warning",
+        None,
+        _shared,
+        "time both solutions on both calls, and keep the one that costs less in total",
+    ),
 )
 
 
@@ -399,7 +417,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     found = tuning_file.rows_of(text, None)
     revision = _own_facts(text, found).get("hipblaslt_revision")
     if revision is None:
-        raise InputError("it does not begin with 'Git Version: …': the hipBLASLt of its rows is unknown")
+        raise InputError("it does not begin with 'Git Version: …', so the hipBLASLt revision of its rows is unknown")
     pairs = {(word, row.cells.get(column, "")) for word, column in tuning_file.DEVICE.items() for row in found}
     pairs |= {("layout", _LAYOUTS[row.header is not None]) for row in found}
     return [("revision", revision), *sorted(x for x in pairs if x[1] not in ("", "0"))]
@@ -431,7 +449,7 @@ def takes(given: Solution, rocblas_version: str) -> Solution | None:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=tuning_file.FORMAT.name,
-    order="the library tries them in their order, or the latest first",
+    order="the library tries several rows of one key in their order, or the latest first",
     kinds=frozenset({"gemm", "grouped"}),
     recognise=recognise,
     reader=read,
@@ -444,7 +462,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     signs=(
         (
             "the override file git version are not the same",
-            "hipBLASLt refused the tuning file: it has another git revision, or cannot be opened",
+            "hipBLASLt refused the tuning file, which has another git revision or cannot be opened",
         ),
         ("No valid entries found in override file", "hipBLASLt found no usable entry in the tuning file"),
     ),
@@ -456,6 +474,9 @@ OVERRIDE_FORMAT = OverrideFormat(
         recognise=tuning_file.FORMAT.recognise,
         read=records_of(tuning_file.FORMAT),
         takes=takes,
-        matched="hipBLASLt does not match leading dimensions, strides, bias, epilogue: an entry serves all such calls",
+        matched=(
+            "hipBLASLt finds an entry without comparing leading dimensions, strides, bias and epilogue, so an "
+            "entry serves all such calls"
+        ),
     ),
 )

@@ -69,7 +69,7 @@ def supported_gemm(
     if (problem.compute_type or "f32_r") not in compute_types:
         raise UnsupportedError(f"compute type {problem.compute_type}")
     if any(matrix.dtype not in types for matrix in matrices(problem).values()):
-        raise UnsupportedError("a type that the library does not have")
+        raise UnsupportedError("a type that the library does not support")
     return problem
 
 
@@ -150,7 +150,7 @@ class LtBackend(DeviceBackend):
         gemm = self._gemm(problem)
         result = self._found(gemm, conditions.workspace_bytes, 200).get(solution.id)
         if result is None:
-            raise UnsupportedError("the heuristic does not offer it with this workspace")
+            raise UnsupportedError("the heuristic does not offer it for this workspace")
         operands = self.operands(gemm, conditions)
         assert isinstance(operands, GemmOperands)
         need = int.from_bytes(result[self.workspace_at : self.workspace_at + 8], "little")

@@ -16,11 +16,11 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
     "error": (1, "errors of arguments, handles and solutions"),
     "trace": (2, "one line per matmul call"),
     "hints": (4, "advice (hipBLASLt never writes any, cuBLASLt does)"),
-    "info": (8, "why a solution was taken, which files were read"),
+    "info": (8, "why a solution was chosen, and which files were read"),
     "api": (16, "every call of the API: very many lines"),
     "bench": (32, "one hipblaslt-bench command per GEMM launch, flushed line by line (ROCm 6.1 and later)"),
-    "profile": (64, "each distinct GEMM with its count, when a process ends (ROCm 6.4 and later)"),
-    "extended_profile": (128, "the same with the solution's name (ROCm 6.4 and later)"),
+    "profile": (64, "each distinct GEMM with its count, written when a process ends (ROCm 6.4 and later)"),
+    "extended_profile": (128, "like profile, with the solution's name (ROCm 6.4 and later)"),
 }
 """Categories of log lines that ``--masks`` chooses: bit and meaning.
 

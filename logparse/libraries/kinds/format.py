@@ -120,7 +120,7 @@ def parsed(data: bytes) -> Any:
     try:
         return json.loads(data)
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise ValueError("JSON that is nested too deeply") from error
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class Emission:
 
     def __post_init__(self) -> None:
         if not is_file_name(self.name):
-            raise EmissionError(f"{self.name!r} is no name of a file")
+            raise EmissionError(f"{self.name!r} cannot be the name of a file")
 
     @property
     def lines(self) -> list[Shell]:
@@ -331,7 +331,9 @@ def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]
         if old.time_us is not None and new.time_us is not None:
             out[key] = min(old, new, key=lambda x: (x.time_us or 0.0, x.solution.text))
         elif old.solution != new.solution:
-            raise EmissionError(f"{old.solution.text} and {new.solution.text} for {key}, and no two times to choose by")
+            raise EmissionError(
+                f"{old.solution.text} and {new.solution.text} for {key}, but not two times to choose by"
+            )
         elif old.time_us is None:
             out[key] = new
     return out

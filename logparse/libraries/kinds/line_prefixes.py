@@ -39,7 +39,7 @@ from logparse.libraries.kinds.format import BlockReader, Line, Outcome
 from logparse.libraries.kinds.patterns import regex
 from logparse.model import Record, Reject
 
-SHARED = "a line of unknown problem: threads or ranks that share this log are at several at once"
+SHARED = "a line of an unknown problem, because several threads or ranks write to this log at once"
 """Text of the message for data that is left out (a time, choice or solver) because ranks or threads share the log."""
 WORKER = r"(?:\x1b\[\d{1,3}m)?\((?:[^()\n]{1,80}? )?pid=(?P<pid>\d{1,18})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)?"
 """Mark of the worker that Ray, vLLM and SGLang put before each of its lines.

@@ -205,7 +205,7 @@ def read_table(
         else:
             values = [*map(str.strip, cells_of(text))] if strip else cells_of(text)
             if not fewest <= len(values) <= most:
-                yield _reject(f"{len(values)} cells under {most} columns", text, line.offset)
+                yield _reject(f"{len(values)} cells, but the header has {most} columns", text, line.offset)
                 continue
             try:
                 records = reader.take(Row(columns, values, text, number))
@@ -262,5 +262,5 @@ class TableFormat(FileFormat):
     def _begin(self, header: Header) -> TableReader:
         missing = [name for name in self.columns if name not in header.columns]
         if missing:
-            raise ValueError(f"{self.name}: the header has no column {', '.join(missing)}")
+            raise ValueError(f"{self.name}: the header lacks the column {', '.join(missing)}")
         return self.begin(header)

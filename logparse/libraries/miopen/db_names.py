@@ -71,7 +71,7 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
     sources = "--target with a user find-db file name, a facts.json, or a MIOpen log of level 5"
     for fact in ("arch", "cu_count", "miopen_version", "miopen_tweak"):
         if not target.get(fact) and not (fact == "miopen_tweak" and fact in target):
-            raise EmissionError(f"MIOpen user database: {fact} of the target is unknown; {sources} supplies it")
+            raise EmissionError(f"MIOpen user database: {fact} of the target is unknown; give it with {sources}")
     device, *features = target["arch"].split(":")
     device += "_xnack" if "xnack+" in features else ""
     units = units_text(int(target["cu_count"]))
@@ -93,9 +93,9 @@ def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
     wrong = [x for x in _MACHINE if _known(x, mine) and _known(x, theirs) and mine[x] != theirs[x]]
     if wrong:
         named = ", ".join(f"{x} {mine[x] or 'empty'} (target: {theirs[x] or 'empty'})" for x in wrong)
-        message = f"the name is of another device or build, the target's MIOpen never opens it: {named}"
+        message = f"the file's name is of another device or build, so the target's MIOpen never opens it: {named}"
         if "cu_count" in wrong and counts_wgps(mine["arch"]):
-            message += f"; on {mine['arch']} HIP counts WGPs, half of the CUs that rocminfo prints"
+            message += f"; on {mine['arch']}, HIP counts WGPs, which are half of the CUs that rocminfo prints"
         yield Note(None, "error", "file-name", message, remedy)
 
 
@@ -110,11 +110,11 @@ def odd_name(name: str, match: re.Match[str]) -> str:
     """
     unit = match["cu"]
     if not name.endswith(".txt"):
-        return "it lacks .txt at its end"
+        return "its end .txt is missing"
     if match["tweak"] is None:
-        return "the version ends in an underscore, also where no build follows"
+        return "the version must be followed by an underscore, even if no build follows"
     if unit != "_" and unit != units_text(int(unit[1:]) if unit[0] == "_" else int(unit, 16)):
-        return "up to 64 CUs stand behind an underscore in decimal, more of them without one in hexadecimal"
+        return "up to 64 CUs are written in decimal after an underscore, more than 64 in hexadecimal without one"
     return ""
 
 
@@ -136,4 +136,4 @@ def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
     * The reason to print if MIOpen does not take the file.
     """
     certain = all(_known(word, target) for word in _MACHINE if word != "backend")
-    return certain, accepted(refusals, certain), "MIOpen looks for no convolution in a file of this name"
+    return certain, accepted(refusals, certain), "MIOpen does not look for convolutions in a file of this name"

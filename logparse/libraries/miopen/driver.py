@@ -162,7 +162,7 @@ def read_command(text: str) -> Command | None:
     three = max(axes) == 5 if bare and axes else flags.get("spatial_dim") == 3
     missing = [name for name, *_ in _sizes_of(three) if name not in flags]
     if logged and missing:
-        raise CommandError(f"a logged command prints all sizes, this one lacks {missing[0]}: it was cut")
+        raise CommandError(f"cut command: a logged command states all sizes, but this one lacks {missing[0]}")
     problem = _problem(op, {**_DEFAULTS, **flags}, three, logged)
     directions = _directions(int(flags.get("forw", 1 if bare else 0)))
     return Command(op, tuple(replace(problem, direction=x) for x in directions), function)
@@ -207,7 +207,7 @@ def _read_flags(text: str, start: int, logged: bool) -> dict[str, int | str]:
             break
         name = _NAME.get(word)
         if name is None:
-            raise CommandError(f"no flag of MIOpenDriver: {word[:40]}", token.start(), len(word))
+            raise CommandError(f"{word[:40]} is not a flag of MIOpenDriver", token.start(), len(word))
         value = next(tokens, None)
         if value is None:
             raise CommandError(f"{word} has no value", token.start(), len(word))
@@ -220,7 +220,7 @@ def _read_flags(text: str, start: int, logged: bool) -> dict[str, int | str]:
 
 def _directions(given: int) -> tuple[Direction, ...]:
     if not 0 <= given <= 7:
-        raise CommandError(f"-F {given}: 1, 2, 4, their sums, or 0")
+        raise CommandError(f"-F {given}: must be 1, 2, 4, a sum of them, or 0")
     return tuple(direction for bit, direction in DIRECTION_OF_BIT.items() if given == 0 or given & bit)
 
 
@@ -237,9 +237,9 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
     layouts = [str(flags[f"{x}_layout"] or plain) for x in ("in", "fil", "out")]
     vectors = flags["tensor_vect"] not in ("", "0") or flags["vector_length"] not in ("", "1")
     if vectors or any(x.endswith("c") and x[:-1].isupper() for x in layouts):
-        raise CommandError("vectors of channels (-Z, -L, NCHWc) are not read")
+        raise CommandError("vectors of channels (-Z, -L, NCHWc) cannot be read")
     if flags["pad_mode"] not in ("", "default"):
-        raise CommandError(f"the padding mode {flags['pad_mode']} (-z) is not read: state the pads with -p and -q")
+        raise CommandError(f"the padding mode {flags['pad_mode']} (-z) cannot be read; state the pads with -p and -q")
     if logged:
         layouts = _one_layout(layouts, _tensors(sizes, axes, groups, transposed), plain)
     else:
@@ -247,10 +247,10 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
         layouts = [x.replace("F", "C" if "N" in x else "N") for x in map(str.upper, layouts)]
         if other := next((x for x in layouts if len(x) != len(plain)), None):
             hint = "" if three else " (--spatial_dim 3 is missing)"
-            raise CommandError(f"the layout {other} has other than {len(axes)} dimensions, and the driver throws{hint}")
+            raise CommandError(f"the layout {other} does not have {len(axes)} dimensions, so the driver throws{hint}")
         if sizes["c"] % groups or sizes["k"] % groups:
             channels = f"{sizes['c']} input and {sizes['k']} output channels"
-            raise CommandError(f"{channels} are no multiples of {groups} groups")
+            raise CommandError(f"{channels} are not multiples of {groups} groups")
     casts: dict[str, Any] = {
         f"{role}_cast": "none" if flags[f"{flag}_cast_type"] == "-1" else None
         for role, flag in (("in", "in"), ("weights", "wei"), ("out", "out"))
@@ -353,7 +353,7 @@ def read(text: str) -> Outcome:
     except CommandError as error:
         return Outcome("reject", [error.reject])
     if command is None:
-        return Outcome("reject", [Reject("no MIOpenDriver command")])
+        return Outcome("reject", [Reject("not a MIOpenDriver command")])
     if not command.problems:
         text = plain_command(text)
         at = text.index("MIOpenDriver")
@@ -375,7 +375,7 @@ def command(problem: Problem) -> Shell:
     Raises EmissionError, which names the field, if a field is unknown or the driver cannot express it.
     """
     if not isinstance(problem, ConvProblem):
-        raise EmissionError(f"MIOpenDriver runs no {problem.kind}")
+        raise EmissionError(f"MIOpenDriver cannot run a {problem.kind}")
     if problem.in_type is None:
         raise _unknown(["in_type"])
     op = _OP_OF_TYPE.get(problem.in_type)
@@ -417,12 +417,12 @@ def _check_expressed(problem: ConvProblem, line: str) -> None:
     if unknown:
         raise _unknown(unknown)
     if other:
-        raise EmissionError(f"no flags of MIOpenDriver state {', '.join(other)} of {problem.text}")
+        raise EmissionError(f"flags of MIOpenDriver cannot state {', '.join(other)} of {problem.text}")
 
 
 def _unknown(fields: Sequence[str]) -> EmissionError:
-    what = f"the command would state {', '.join(fields)}, unknown here"
-    return EmissionError(f"{what}; a find-db, or a MIOpen log with MIOPEN_ENABLE_LOGGING_CMD=1, supplies it")
+    what = f"the command must state {', '.join(fields)}, which is unknown here"
+    return EmissionError(f"{what}; a find-db, or a MIOpen log with MIOPEN_ENABLE_LOGGING_CMD=1, states it")
 
 
 def _output_pads(problem: ConvProblem) -> list[str]:

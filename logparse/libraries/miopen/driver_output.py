@@ -92,7 +92,7 @@ class _Run:
                 origin=LIST_ORIGIN,
                 status="no_time",
                 workspace_bytes=workspace,
-                error=f"the list prints {milliseconds} ms, measured or estimated",
+                error=f"the list prints {milliseconds} ms, which may be measured or estimated",
             )
             for solution, (milliseconds, workspace) in self.listed.items()
         ]

@@ -108,8 +108,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
         text = override.key_text if override.key_text and is_key(override.key_text) else key(override.problem, target)
         if text is None:
             raise EmissionError(
-                f"no find-db key for {override.problem.text}: a size, type or layout is unknown; "
-                "a find-db or a MIOpen log of level 6 of this problem supplies it"
+                f"no find-db key for {override.problem.text}, because a size, type or layout is unknown; a "
+                "find-db or a MIOpen log of level 6 of this problem states it"
             )
         if why := _overflows(override):
             raise EmissionError(why)
@@ -145,11 +145,11 @@ def _can_stand_in(row: Override) -> bool:
 def _items(rows: Sequence[Override]) -> list[str]:
     for row in rows:
         if row.time_us is None or not 0 < row.time_us < math.inf:
-            raise EmissionError(f"no time for {row.solution.text}: MIOpen ranks by it; a measurement supplies it")
+            raise EmissionError(f"no time for {row.solution.text}, by which MIOpen ranks; measure it")
         if row.workspace_bytes is None:
             raise EmissionError(
-                f"workspace of {row.solution.text} is unknown: MIOpen checks it; a find-db, "
-                "MIOpen log or driver list of this problem supplies it"
+                f"the workspace of {row.solution.text} is unknown, but MIOpen checks it; a find-db, MIOpen log or "
+                "driver list of this problem states it"
             )
     fastest = {row.solution: row for row in sorted(rows, key=lambda row: -(row.time_us or 0.0))}
     best = sorted(fastest.values(), key=lambda row: row.time_us or 0.0)[:2]
@@ -163,7 +163,7 @@ def _item(row: Override) -> str:
         family = known_algorithm(row.solution.id)
         if family is None:
             raise EmissionError(
-                f"algorithm of solver {row.solution.id} is unknown; a find-db that lists it supplies it"
+                f"the algorithm of solver {row.solution.id} is unknown; a find-db that lists the solver states it"
             )
         algorithm = algorithm_name(family, direction)
     milliseconds = repr(round((row.time_us or 0.0) / 1000.0, 9))

@@ -44,8 +44,8 @@ from logparse.model import ConvProblem, Direction, Measurement, Reject, Solution
 from logparse.target import Facts
 
 ORIGIN = "find-db"
-DUPLICATE_KEY = "duplicate key: MIOpen uses the first record"
-REFIND = "let MIOpen find it again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
+DUPLICATE_KEY = "the record has the key of an earlier one, and MIOpen uses the first"
+REFIND = "let MIOpen find again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
 BLANKS = " \t\n\r\f\v"
 """Characters that C++ counts as blanks."""
 # Memory of an MI355X, bytes.  MIOpen allocates the workspace that a row states, so a larger workspace fails.
@@ -60,7 +60,7 @@ _BYTES = re.compile(r"\d{1,18}\Z", re.ASCII)
 
 def _bad_key(item: Item, target: Facts) -> str | None:
     if item.key.startswith("\ufeff"):
-        return "a byte order mark stands before the key"
+        return "a byte order mark before the key"
     if not is_key(item.key):
         return f"MIOpen makes no key like {item.key[:80]!r}"
     return None
@@ -73,7 +73,7 @@ def _spelling(item: Item, target: Facts) -> str | None:
 def _few_values(item: Item, target: Facts) -> str | None:
     if not item.solver or len(item.values) >= 3 or _old_form(item):
         return None
-    return f"{len(item.values)} values: MIOpen throws Bad algorithm when it meets the item"
+    return f"{len(item.values)} values: MIOpen throws Bad algorithm when it reads the item"
 
 
 def _old_form(item: Item) -> bool:
@@ -84,7 +84,7 @@ def _old_form(item: Item) -> bool:
 def _ill_formed(item: Item, target: Facts) -> str | None:
     if not _old_form(item) or item.text.count(",") >= 3:
         return None
-    return "an item with the algorithm in front needs a comma behind its workspace: MIOpen drops it as ill-formed"
+    return "an item that begins with the algorithm needs a comma after its workspace, so MIOpen drops it as ill-formed"
 
 
 def _blank_in_name(item: Item, target: Facts) -> str | None:
@@ -100,7 +100,10 @@ def _other_family(item: Item, target: Facts) -> str | None:
     name, own = item.values[2].strip(BLANKS), algorithm_name(family, item.problem.direction)
     if name == own or own not in ALGORITHMS:
         return None
-    return f"{item.solver} under {name}, its own is {own}: MIOpen may run UNKNOWN, a solution that it does not find"
+    return (
+        f"{item.solver} is listed under {name}, but its algorithm is {own}: MIOpen may run UNKNOWN, a solution "
+        "that it does not find"
+    )
 
 
 def _algorithm(item: Item, target: Facts) -> str | None:
@@ -109,7 +112,7 @@ def _algorithm(item: Item, target: Facts) -> str | None:
     name = item.values[2].strip(BLANKS)  # MIOpen reads the name with >>, which skips blanks.
     direction = ALGORITHMS.get(name)
     if direction is None:
-        return f"MIOpen knows no algorithm {name!r} and throws Bad algorithm"
+        return f"MIOpen does not know the algorithm {name!r} and throws Bad algorithm"
     if direction != item.problem.direction:
         return f"{name} in a record of direction {item.problem.direction}: MIOpen throws Bad algorithm"
     return None
@@ -122,7 +125,7 @@ def _thrown(item: Item, target: Facts) -> str | None:
     """
     if not item.thrown or item.thrown == item.text:
         return None
-    return f"MIOpen throws Bad algorithm at another item of the record: {item.thrown[:80]!r}"
+    return f"MIOpen throws Bad algorithm because of another item of the record: {item.thrown[:80]!r}"
 
 
 def _us(text: str) -> float:
@@ -138,28 +141,26 @@ def _time(item: Item, target: Facts) -> str | None:
     if not item.values or _us(item.values[0]) != 0:
         return None
     if not _NUMBER.match(item.values[0]):
-        return f"the time {item.values[0]!r} is no number, is read as 0 and sorts before every other"
-    return f"a time of {item.values[0]} ms sorts before every other"
+        return f"the time {item.values[0]!r} is not a number; MIOpen reads it as 0, and sorts it before all others"
+    return f"a time of {item.values[0]} ms, which MIOpen sorts before all others"
 
 
 def _loose(item: Item, target: Facts) -> str | None:
     if not item.values or _us(item.values[0]) == 0 or _PLAIN.match(item.values[0]):
         return None
-    return f"the time {item.values[0]!r} is read as {_us(item.values[0]) / 1000:g}"
+    return f"MIOpen reads the time {item.values[0]!r} as {_us(item.values[0]) / 1000:g}"
 
 
 def _negative(item: Item, target: Facts) -> str | None:
     if not item.values or "-" not in item.values[0] or _us(item.values[0]) >= 0:
         return None
-    return (
-        f"a time of {item.values[0]} ms: MIOpen takes a solver with a time instead, and runs UNKNOWN where none is left"
-    )
+    return f"a time of {item.values[0]} ms: MIOpen uses a solver with a time instead, and runs UNKNOWN if none is left"
 
 
 def _workspace(item: Item, target: Facts) -> str | None:
     if len(item.values) < 2 or (item.values[1].isascii() and item.values[1].isdigit()):
         return None
-    return f"the workspace {item.values[1]!r} is no number of bytes, and MIOpen checks it"
+    return f"the workspace {item.values[1]!r} is not a number of bytes, but MIOpen checks it"
 
 
 def _beyond_memory(item: Item, target: Facts) -> str | None:
@@ -168,13 +169,15 @@ def _beyond_memory(item: Item, target: Facts) -> str | None:
     if not (space.isascii() and space.isdigit()) or (size is not None and size <= _MOST_MEMORY):
         return None
     shown = f"{size:,}" if size is not None else f"{space[:24]}{'…' * (len(space) > 24)}"
-    return f"a workspace of {shown} bytes, more than any GPU has: MIOpen drops the solver"
+    return f"a workspace of {shown} bytes is more than any GPU has, so MIOpen drops the solver"
 
 
 def _default_parameters(item: Item, target: Facts) -> str | None:
     if not TUNABLE.match(item.solver):
         return None
-    return f"{item.solver} is tunable: it runs at default parameters unless the perf-db has a row for the problem too"
+    return (
+        f"{item.solver} is tunable: it runs with default parameters unless the perf-db also has a row for the problem"
+    )
 
 
 RULES = (
@@ -191,14 +194,14 @@ RULES = (
             Rule("workspace", "error", "honoured", _beyond_memory, "copy it from a measured record"),
             Rule("algorithm", "error", "honoured", _algorithm, REFIND),
             Rule("algorithm", "error", "honoured", _other_family, REFIND),
-            Rule("algorithm", "error", "honoured", _thrown, "remove that item", fault=False),
+            Rule("algorithm", "error", "honoured", _thrown, "remove this item", fault=False),
         ),
     ),
     Rule("time", "warning", None, _time, REFIND, fault=True),
     Rule("time", "warning", None, _loose, REFIND),
     Rule("time", "error", "honoured", _negative, REFIND),
     Rule("workspace", "error", None, _workspace, "copy it from a measured record"),
-    Rule("default-parameters", "info", None, _default_parameters, "ship the .udb.txt rows with it"),
+    Rule("default-parameters", "info", None, _default_parameters, "ship the .udb.txt rows with this file"),
 )
 
 

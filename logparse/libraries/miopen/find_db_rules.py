@@ -37,7 +37,7 @@ def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
     for row in rows:
         drops = any(breach.note.rule == "workspace" for breach in row.breaches)
         lost[row.line] = lost.get(row.line, True) and drops and not row.dead
-    message = "no solver of the record can be used: MIOpen searches again and overwrites the record"
+    message = "no solver of the record can be used, so MIOpen searches again and overwrites the record"
     for line in (line for line, all_lost in lost.items() if all_lost):
         yield Note(line, "warning", "overwritten", message, "add a solver that the target's build has")
 
@@ -88,19 +88,19 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
     match = db_names.FILE_NAME.fullmatch(name)
     remedy = wanted(target, "ufdb", "take the name from the line 'File is unreadable' of a MIOpen log of level 5")
     if match is None or match["kind"] not in ("ufdb", "fdb"):
-        message = f"{name} is no name under which MIOpen looks for a find-db"
+        message = f"MIOpen does not look for a find-db named {name}"
         yield Note(None, "error", "file-name", message, remedy)
         return
     if match["kind"] == "ufdb" and not match["version"]:
-        message = f"{name} has no version: MIOpen looks for <device>.HIP.<version>_<build>.ufdb.txt"
+        message = f"{name} has no version, but MIOpen looks for <device>.HIP.<version>_<build>.ufdb.txt"
         yield Note(None, "error", "file-name", message, remedy)
     elif match["kind"] == "fdb" and match["version"]:
-        message = f"{name} has a version: a system find-db has none"
+        message = f"{name} has a version, but the name of a system find-db has none"
         yield Note(None, "error", "file-name", message, remedy)
     elif match["kind"] == "ufdb" and (why := odd_name(name, match)):
-        yield Note(None, "error", "file-name", f"MIOpen looks for no file of this name: {why}", remedy)
+        yield Note(None, "error", "file-name", f"MIOpen does not look for a file of this name: {why}", remedy)
     elif match["fusion"] and holds:
-        message = "MIOpen reads it for fusion plans alone, and looks for convolutions in the file without .fusion"
+        message = "MIOpen reads this file only for fusion plans; for convolutions it reads the file without .fusion"
         yield Note(None, "error", "fusion", message, f"name it {name.replace('.fusion', '')}")
     yield from other_machine({x.name: x.value for x in db_names.facts_of_name(name)}, target, remedy)
 
@@ -123,13 +123,13 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
     """Yield notes about a file and its items, apart from the reasons why MIOpen refuses the file."""
     yield from line_notes(reading.parsed.keyless)
     for number in reading.parsed.longer_than(_MOST):
-        message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts above {_MOST} usable ones"
+        message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts if more than {_MOST} are usable"
         yield Note(number, "warning", "too-many", message, "keep the fastest few")
     if db_names.of_fusions(name) and not _convolutions(name, data).strip() and data.strip():
-        message = "records of fusion plans, which MIOpen reads beside those of convolutions: not judged here"
+        message = "records of fusion plans, which MIOpen reads beside the records of convolutions: not judged here"
         yield Note(None, "info", "fusion", message, "")
     if not data.replace("\ufeff".encode(), b"").strip(b"\r\n "):
-        yield Note(None, "error", "empty", "no record in the file", REFIND)
+        yield Note(None, "error", "empty", "the file has no records", REFIND)
     if reading.facts.get("miopen_version") == "3.3.0":
         yield Note(None, "warning", "biased-times", find_db.BIASED, "find again with a later MIOpen")
     for item, _, lines in reading.parsed.judged:
@@ -154,7 +154,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=find_db.FORMAT.name,
-    order="MIOpen takes the first record of a key",
+    order="MIOpen uses the first record of a key",
     kinds=frozenset({"conv"}),
     recognise=find_db.recognise,
     reader=read,
@@ -163,7 +163,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     compared=("miopen_version", "miopen_tweak"),
     probe_order=lambda rows, facts: sorted(rows, key=_rank),
     signs=(
-        ("Bad algorithm", "MIOpen threw at an item of the find-db"),
+        ("Bad algorithm", "MIOpen threw an error at an item of the find-db"),
         ("Not enough workspace has been provided", "MIOpen could not run a recorded solver: its workspace is larger"),
     ),
     writer=find_db.WRITER,

@@ -228,7 +228,7 @@ def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
     estimate, find.fallback = find.fallback, False
     if named is None:
         return _unnamed(find, function, text)
-    why = f"estimate of the fallback: {match['ms']} ms" if estimate else ""
+    why = f"estimate of MIOpen's fallback: {match['ms']} ms" if estimate else ""
     chosen = _measurement(named, match["solver"], CHOSEN_ORIGIN, match["ms"], match["ws"], why)
     return Outcome("measurement", [chosen])
 

@@ -112,8 +112,8 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     version = [int(x) for x in target.get("miopen_version", "").split(".")[:2] if x.isdigit()]
     if version and version < _FIRST_TEXT:
         raise EmissionError(
-            f"perf-db: MIOpen {target['miopen_version']} keeps it in sqlite (text since 3.2, ROCm 6.2); tune the "
-            "solver there with MIOPEN_FIND_ENFORCE=3"
+            f"perf-db: MIOpen {target['miopen_version']} stores it in sqlite (as text since 3.2, ROCm 6.2); tune "
+            "the solver there with MIOPEN_FIND_ENFORCE=3"
         )
     by_key: dict[str, dict[str, str]] = {}
     every = (x for override in overrides for x in _with_fallback(override))

@@ -63,7 +63,7 @@ def problem_from_perf_key(key: str) -> ConvProblem:
     Raises ValueError if the text is no key.
     """
     if KEY.fullmatch(key) is None:
-        raise ValueError(f"not a perf-db key: {key[:80]!r}")
+        raise ValueError(f"{key[:80]!r} is not a perf-db key")
     cells = key.split("x")
     layout, data_type, direction = cells[len(NUMBERS) :]
     forward = direction == "F"
@@ -104,14 +104,14 @@ def perf_key_of(problem: ConvProblem) -> str | None:
 
 def _bad_key(item: Item, target: Facts) -> str | None:
     if item.key.startswith("\ufeff"):
-        return "a byte order mark stands before the key"
+        return "a byte order mark before the key"
     return f"MIOpen makes no key like {item.key[:100]!r}" if item.problem is None else None
 
 
 def _no_parameters(item: Item, target: Facts) -> str | None:
     if not item.solver or item.values[0].strip():
         return None
-    return f"no parameters for {item.solver}: MIOpen warns of an invalid config and runs it at its defaults"
+    return f"no parameters for {item.solver}: MIOpen warns of an invalid config and runs it with its defaults"
 
 
 def _crash(item: Item, target: Facts) -> str | None:
@@ -126,14 +126,14 @@ def _crash(item: Item, target: Facts) -> str | None:
         found = _NUMBER.match(cell)
         digits = found["digits"].lstrip("0") if found else ""
         if number >= 7 and cell and (not digits or (len(digits) < 19 and int(digits) % (1 << 32) == 0)):
-            return f"parameter {number} of {item.solver} is 0: MIOpen divides by it, which may end the process"
+            return f"parameter {number} of {item.solver} is 0, by which MIOpen divides, so the process may end"
         if not found:
             return None
     return None
 
 
 def _line_end(item: Item, target: Facts) -> str | None:
-    message = "the line ends in a carriage return, which becomes part of the parameters"
+    message = "the line ends with a carriage return, which becomes part of the parameters"
     return message if item.text[-1:] == "\r" else None
 
 
@@ -147,8 +147,8 @@ def _split_k(item: Item, target: Facts) -> str | None:
     if parts is None or int(parts[1]) < 2 or not version or version > [3, 5, 0]:
         return None
     return (
-        f"a split-K reduction of {parts[1]} parts: MIOpen {target['miopen_version']} gives it too little workspace and "
-        "returns wrong results, unless its build has rocm-libraries pull request 1426 or 9427"
+        f"a split-K reduction in {parts[1]} parts: MIOpen {target['miopen_version']} gives it too little "
+        "workspace and returns wrong results, unless its build has rocm-libraries pull request 1426 or 9427"
     )
 
 
@@ -161,16 +161,16 @@ def _not_tunable(item: Item, target: Facts) -> str | None:
 RULES = (
     *miopen_records.rules(
         "parameters",
-        "put both records' items into one",
+        "put the items of both records into one record",
         RETUNE,
         (
             Rule("bad-key", "error", "matched", _bad_key, RETUNE),
             Rule("parameters", "error", "honoured", _no_parameters, RETUNE),
             Rule("crash", "error", "honoured", _crash, RETUNE),
-            Rule("line-ends", "error", None, _line_end, "write it with LF line ends"),
+            Rule("line-ends", "error", None, _line_end, "save the file with LF line ends"),
         ),
     ),
-    Rule("split-k", "warning", None, _split_k, "leave it out, or compare its results with another solver's"),
+    Rule("split-k", "warning", None, _split_k, "remove it, or compare its results with those of another solver"),
     Rule("not-tunable", "info", None, _not_tunable, ""),
 )
 

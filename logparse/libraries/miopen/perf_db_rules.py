@@ -29,18 +29,20 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
     if perf_db.of_batch_norms(name):
         return
     match = FILE_NAME.fullmatch(name)
-    remedy = wanted(target, "udb", "it has the name of the .ufdb.txt beside it, with .udb.txt at the end")
+    remedy = wanted(target, "udb", "name it like the .ufdb.txt beside it, with .udb.txt at the end")
     user = match is not None and match["kind"] == "udb" and match["version"]
     if not user and not _NAME.fullmatch(name):
-        message = f"{name} is no name under which MIOpen looks for a perf-db"
+        message = f"MIOpen does not look for a perf-db named {name}"
         yield Note(None, "error", "file-name", message, remedy)
         return
     if match is not None and name.endswith(".udb.txt") and (why := odd_name(name, match)):
-        yield Note(None, "error", "file-name", f"MIOpen looks for no file of this name: {why}", remedy)
+        yield Note(None, "error", "file-name", f"MIOpen does not look for a file of this name: {why}", remedy)
     own = {fact.name: fact.value for fact in perf_db.facts_of_file(name)}
     yield from other_machine(own, target, remedy)
     if user and re.match(r"[012]\.|3\.[01]\.", own.get("miopen_version", "")):
-        message = f"MIOpen {own['miopen_version']} keeps its perf-db in sqlite and reads no text (it does from 3.2 on)"
+        message = (
+            f"MIOpen {own['miopen_version']} stores its perf-db in sqlite and does not read text (it does from 3.2 on)"
+        )
         yield Note(None, "error", "file-name", message, RETUNE)
 
 
@@ -69,23 +71,26 @@ def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterato
     split = enumerate((line.partition("=") for line in text.split("\n")), start=1)
     yield from line_notes(n for n, (key, equals, _) in split if (key.strip() or equals) and not (key and equals))
     if perf_db.of_batch_norms(name):
-        message = "the perf-db of batch normalisations, which MIOpen reads beside that of convolutions: not judged here"
+        message = (
+            "the perf-db of batch normalisations, which MIOpen reads beside the perf-db of convolutions: not "
+            "judged here"
+        )
         yield Note(None, "info", "batch-norm", message, "")
     elif not text.strip("\ufeff\r\n "):
-        yield Note(None, "error", "empty", "no record in the file", RETUNE)
+        yield Note(None, "error", "empty", "the file has no records", RETUNE)
     for item in reading.parsed:
         yield from row_remarks(item.line, item, reading.target, RULES)
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     if perf_db.of_batch_norms(name):
-        raise InputError("parameters of batch normalisations, which are not merged: copy one of the files as it is")
+        raise InputError("parameters of batch normalisations, which cannot be merged; copy one of the files unchanged")
     return miopen_records.header("udb")(name, data)
 
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=perf_db.FORMAT.name,
-    order="MIOpen takes the first record of a key",
+    order="MIOpen uses the first record of a key",
     kinds=frozenset({"conv"}),
     recognise=perf_db.recognise,
     reader=read,

@@ -77,7 +77,7 @@ class Reader:
             values = json.loads(text)
             solver, space, configs = values["solution"], values["workspace_bytes"], values["performance_configs"]
             if type(solver) is not str or not solver or type(space) is not int or not 0 <= space < _MOST_BYTES:
-                raise ValueError("solution is no text, or workspace_bytes no number of bytes")
+                raise ValueError("solution is not a text, or workspace_bytes is not a number of bytes")
             best = min((_time(x) for x in configs), key=lambda x: x["time_ms"] or float("inf"))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             return Outcome("reject", [Reject(f"a performance record of MIOpen that cannot be read: {error!r:.200}")])
@@ -104,7 +104,7 @@ def _time(config: Mapping[str, Any]) -> dict[str, float]:
     names = ("time_ms", "time_std_ms", "time_min_ms", "time_max_ms")
     found = {name: float(config[name]) for name in names}
     if not all(is_time(x * 1e3) for x in found.values()):
-        raise ValueError("a time that cannot be")
+        raise ValueError("a time that is impossible")
     return found
 
 
@@ -121,7 +121,7 @@ def _measurement(problem: ConvProblem, solver: str, space: int, best: Mapping[st
         max_us=best["time_max_ms"] * 1e3 if timed else None,
         std_us=best["time_std_ms"] * 1e3 if timed else None,
         workspace_bytes=space,
-        error=None if timed else "no execution was timed",
+        error=None if timed else "nothing was executed and timed",
     )
 
 

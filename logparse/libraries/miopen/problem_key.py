@@ -81,7 +81,7 @@ def read_tail(tail: str) -> dict[str, Any]:
     """
     match = _TAIL.fullmatch(tail)
     if match is None:
-        raise ValueError(f"not a find-db key: {tail[:80]!r} at its end")
+        raise ValueError(f"not a find-db key: it ends with {tail[:80]!r}")
     layouts = match["layouts"].split("-")
     types = split_types(match["types"])
     casts = [match[name] or "none" for name in ("ci", "cw", "co")]
@@ -122,7 +122,7 @@ def problem_from_key(key: str) -> ConvProblem:
         sizes["pad_d"] = None
     problem = ConvProblem(spatial=3 if spatial == 3 else 2, **sizes, **tail)
     if (problem.flops or 0) >= 2**63:
-        raise ValueError("sizes of this key multiply beyond 64 bits")
+        raise ValueError("the sizes of this key multiply to more than 64 bits")
     return problem
 
 

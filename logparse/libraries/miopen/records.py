@@ -98,7 +98,7 @@ def read_record(
         return Outcome("blank")
     key, equals, payload = line.partition("=")
     if not equals or not key:
-        return Outcome("reject", [Reject("no key: a record is key=item;item")])
+        return Outcome("reject", [Reject("no key; a record has the form key=item;item")])
     try:
         problem = problem_of(key)
     except ValueError as error:
@@ -116,25 +116,25 @@ def read_record(
 
 
 def _shadowed(item: Item, target: Facts) -> str | None:
-    return None if item.first is None else f"the key stands in line {item.first} already and the first record wins"
+    return None if item.first is None else f"line {item.first} already has this key, and MIOpen uses the first record"
 
 
 def _repeated(item: Item, target: Facts) -> str | None:
-    return f"{item.solver} stands in the record already, the first item wins" if item.repeated else None
+    return f"{item.solver} is already in the record, and MIOpen uses the first item" if item.repeated else None
 
 
 def _solver_direction(item: Item, target: Facts) -> str | None:
     direction = direction_of_solver(item.solver) if is_registered(item.solver) else None
     if item.problem is None or direction in (None, item.problem.direction):
         return None
-    return f"{item.solver} is a solver of direction {direction}, the record is of {item.problem.direction}"
+    return f"{item.solver} is a solver for direction {direction}, but the record is for {item.problem.direction}"
 
 
 def unknown_solver(item: Item, target: Facts) -> str | None:
     """Return a message if no known MIOpen has a solver of this name.  A newer MIOpen may have it."""
     if not item.solver or known_algorithm(item.solver) is not None:
         return None
-    return f"{item.solver} is no solver that is known here: a MIOpen that does not know it either ignores the item"
+    return f"logparse does not know the solver {item.solver}; a MIOpen that does not know it either ignores the item"
 
 
 _HAS = "a MIOpen log of level 6 from the target lists the solvers that it has"
@@ -165,7 +165,13 @@ def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts
 def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
     """Yield an error note for each line number in ``keyless``, because MIOpen skips a line without a key."""
     for number in keyless:
-        yield Note(number, "error", "no-key", "no 'key=' in the line: MIOpen skips it with an error", "remove it")
+        yield Note(
+            number,
+            "error",
+            "no-key",
+            "the line has no 'key=', so MIOpen skips it with an error",
+            "remove it",
+        )
 
 
 # ----------------------------------------------------------------------------------------------- merged, kept, cut
@@ -216,9 +222,9 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
     def check(name: str, data: bytes) -> list[tuple[str, str]]:
         match = FILE_NAME.fullmatch(name)
         if match is None or match["kind"] != kind or not match["version"]:
-            raise InputError("its name does not name a device and build, as those of MIOpen's user databases do")
+            raise InputError("its name does not state a device and build, as names of MIOpen's user databases do")
         if match["fusion"]:
-            raise InputError("records of fusion plans, which are not merged: copy one of the files as it is")
+            raise InputError("records of fusion plans, which cannot be merged; copy one of the files unchanged")
         return [("name", name)]
 
     return check

@@ -34,7 +34,7 @@ def candidates(problem: ConvProblem, device: str) -> list[Offer]:
         check=False,
     )
     if ended.returncode:
-        raise RuntimeError(f"the process that lists MIOpen's solvers ended with {ended.returncode}")
+        raise RuntimeError(f"the process that lists MIOpen's solvers ended with exit code {ended.returncode}")
     return [Offer(*row) for row in json.loads(ended.stdout.splitlines()[-1])]
 
 

@@ -78,8 +78,8 @@ def overflows(solver: str, problem: ConvProblem) -> str | None:
     if not _INT_INDICES.match(solver) or problem.largest_tensor is None or problem.largest_tensor <= MOST_ELEMENTS:
         return None
     return (
-        f"a tensor of {problem.largest_tensor:,} elements, which {solver} indexes with 32 bits: MIOpen of before July "
-        "2026 returns wrong results, a newer one takes another solver"
+        f"a tensor has {problem.largest_tensor:,} elements, which {solver} indexes with 32 bits: MIOpen before "
+        "July 2026 returns wrong results, a newer version uses another solver"
     )
 
 

@@ -101,7 +101,7 @@ class _Context:
 
 def _later(entry: Tile, context: _Context) -> str | None:
     other = context.last[entry.tokens]
-    return None if other is entry else f"line {other.line} has {entry.tokens} tokens, too: the later one counts"
+    return None if other is entry else f"line {other.line} also has {entry.tokens} tokens, and the later entry is used"
 
 
 def _negative(entry: Tile, context: _Context) -> str | None:
@@ -110,13 +110,13 @@ def _negative(entry: Tile, context: _Context) -> str | None:
 
 def _no_tile(entry: Tile, context: _Context) -> str | None:
     if entry.words is None:
-        return "no object of sizes"
+        return "not an object of sizes"
     needed = [*_BLOCKS, "GROUP_SIZE_M"]
     if context.field("dtype") in ("int4_w4a16", "int8_w8a16"):
         # The kernel chooses the other sizes for these types.
         needed = ["BLOCK_SIZE_M", "GROUP_SIZE_M"]
     missing = [name for name in needed if name not in entry.words]
-    return f"no {', '.join(missing)}: the kernel cannot be launched" if missing else None
+    return f"lacks {', '.join(missing)}, so the kernel cannot be launched" if missing else None
 
 
 def _odd_size(entry: Tile, context: _Context) -> str | None:
@@ -128,26 +128,31 @@ def _odd_size(entry: Tile, context: _Context) -> str | None:
         power = name in _BLOCKS or name == "num_warps"
         if not isinstance(value, int) or not whole or (power and value & (value - 1)):
             wrong.append(f"{name} {value!r}")
-    return f"{', '.join(wrong)}: Triton takes powers of two only, and whole numbers" if wrong else None
+    return f"{', '.join(wrong)}: Triton takes only powers of two here, and whole numbers" if wrong else None
 
 
 def _unknown_word(entry: Tile, context: _Context) -> str | None:
     names = [name for name in entry.words or () if name not in _KNOWN]
-    return f"{', '.join(names)}: no argument of the kernel that is known here" if names else None
+    return f"{', '.join(names)}: logparse does not know such an argument of the kernel" if names else None
 
 
 def _of_amd(entry: Tile, context: _Context) -> str | None:
     names = [name for name in _AMD if name in (entry.words or ())]
     if not names or not context.field("device_name").startswith("NVIDIA_"):
         return None
-    return f"{', '.join(names)}: options of AMD's backend, which stop the launch on {context.field('device_name')}"
+    return (
+        f"{', '.join(names)}: options of AMD's backend, with which the launch fails on {context.field('device_name')}"
+    )
 
 
 def _one_scale(entry: Tile, context: _Context) -> str | None:
     step, block = (entry.words or {}).get("BLOCK_SIZE_K"), context.scaled
     if not isinstance(step, int) or block is None or step <= block:
         return None
-    return f"BLOCK_SIZE_K {step} spans several blocks of {block}: the kernel scales all by the first one's scale"
+    return (
+        f"BLOCK_SIZE_K {step} spans several blocks of {block}, but the kernel scales them all by the first "
+        "block's scale"
+    )
 
 
 _RULES: tuple[Rule[Tile, _Context], ...] = (
@@ -157,7 +162,7 @@ _RULES: tuple[Rule[Tile, _Context], ...] = (
     Rule("size", "error", "honoured", _odd_size, _TUNE),
     Rule("word", "warning", None, _unknown_word, "remove it, unless the server's own kernel takes it"),
     Rule("backend", "error", "honoured", _of_amd, _TUNE),
-    Rule("scale", "error", None, _one_scale, "a step along K of one block at most"),
+    Rule("scale", "error", None, _one_scale, "use a step along K of at most one block"),
 )
 
 
@@ -174,7 +179,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
     refusals += _of_names(table, [(line, key) for line, key, _ in members])
     refusals += _of_device(table, target)
     if not refusals and not entries:
-        refusals.append(Note(None, "error", "empty", "no entry in the table: the server takes its default", _TUNE))
+        refusals.append(Note(None, "error", "empty", "the table has no entries, so the server uses its default", _TUNE))
     last = {entry.tokens: entry for entry in entries}
     notes = [*_notes(table, version, target), *_ladder(entries)]
     parsed = Table(entries, _Context(table, version, last), _RULES, notes)
@@ -197,10 +202,10 @@ def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
         text = data.decode()
         found = json.loads(text, object_pairs_hook=lambda pairs: pairs)
     except (ValueError, RecursionError) as error:
-        message = f"no JSON ({error}): the server ends when it looks the table up"
+        message = f"not JSON ({error}): the server ends when it looks the table up"
         return [Note(None, "error", "json", message, _TUNE)], []
     if not text.lstrip().startswith("{"):
-        return [Note(None, "error", "json", "no object of numbers of tokens", _TUNE)], []
+        return [Note(None, "error", "json", "not an object whose keys are numbers of tokens", _TUNE)], []
     places = iter(_MEMBER.finditer(text))
     out, line = [], 1
     for key, value in found:
@@ -214,11 +219,11 @@ def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
 def _of_names(table: str, members: Iterable[tuple[int, str]]) -> list[Note]:
     out = []
     if not moe_config.is_name(table):
-        message = f"a server looks for E=…,N=…,device_name=….json, and never for {table[:80]}.json"
-        out.append(Note(None, "error", "name", message, "name it as the log's line about the missing table does"))
+        message = f"a server looks for E=…,N=…,device_name=….json, never for {table[:80]}.json"
+        out.append(Note(None, "error", "name", message, "name it as the log line about the missing table does"))
     for line, key in members:
         if (key != _VERSION or not _has_experts(table)) and not _INTEGER.match(key):
-            message = f"{key[:40]!r} is no number of tokens: int() raises, and the server ends"
+            message = f"{key[:40]!r} is not a number of tokens: int() raises, and the server ends"
             out.append(Note(line, "error", "keys", message, "remove it"))
     return out
 
@@ -247,7 +252,7 @@ def _of_device(table: str, target: Facts) -> list[Note]:
     if not other:
         return []
     name = target.get("device") or target["arch"]
-    message = f"the table is of {own['device']}: on {name} the server looks for another name"
+    message = f"the table is for {own['device']}: on {name} the server looks for another name"
     return [Note(None, "error", "device", message, _TUNE)]
 
 
@@ -260,14 +265,18 @@ def _plain(device: str) -> str:
 def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
     own, theirs = _facts(table).get("device", ""), target.get(_VERSION, "")
     if own.endswith(" OAM"):
-        message = f"vLLM names AMD's devices by their PCI id, none of which ends in OAM: {own} is never looked for"
+        message = (
+            f"vLLM names AMD's devices by their PCI id, and no such name ends in OAM, so {own} is never looked for"
+        )
         plain = own.removesuffix(" OAM").removesuffix("X").replace(" ", "_")
         yield Note(None, "warning", "device", message, f"name it {plain}X")
     if own and "device" in target and _plain(own) != _plain(target["device"]) and not _of_device(table, target):
-        message = f"{own} is spelled {target['device']} on the target: the server's spelling decides"
+        message = f"{own} is spelled {target['device']} on the target, and the server's spelling decides"
         yield Note(None, "warning", "device", message, "compare it with the server's line about its table")
     if version and theirs and version.split(".")[:2] != theirs.split(".")[:2]:
-        message = f"tuned with Triton {version}, the target has {theirs}: other code is generated from these tiles"
+        message = (
+            f"tuned with Triton {version}, but the target has {theirs}, which generates other code from these tiles"
+        )
         yield Note(None, "warning", "triton", message, _TUNE)
 
 
@@ -282,13 +291,14 @@ def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
     sizes = [1, *(tokens for tokens, _ in held), _PREFILL]
     far = [f"{low:,} to {high:,}" for low, high in pairwise(sizes) if held and high > _FAR * low]
     if far:
-        message = (
-            f"of batches between {' and '.join(far)} tokens the nearest entry is far: they take it, not the default"
-        )
+        message = f"batches between {' and '.join(far)} tokens use the nearest entry, which is far, and not the default"
         yield Note(None, "warning", "ladder", message, _TUNE)
     same = [b.tokens for (_, a), (_, b) in pairwise(held) if a.words and a.words == b.words]
     if len(same) * 2 > len(held) > 2:
-        message = f"{len(same)} of {len(held)} entries have the tile of the entry before them: tuned once, copied"
+        message = (
+            f"{len(same)} of {len(held)} entries have the same tile as the entry before them, so they were copied "
+            "and not tuned"
+        )
         yield Note(None, "info", "copied", message, _TUNE)
 
 
@@ -355,7 +365,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
     return [Emission(f"{agreed['table']}.json", data.encode(), use)]
 
 
-_OWN_FOLDER = Shell("# no variable names its folder: copy it to vllm/model_executor/layers/quantization/utils/configs")
+_OWN_FOLDER = Shell("# no variable names its folder; copy it to vllm/model_executor/layers/quantization/utils/configs")
 
 
 def _tokens(row: Offer) -> int:
@@ -383,7 +393,7 @@ def _is_entry(member: str) -> bool:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name="moe-config",
-    order="the later member of a name counts",
+    order="the later entry of a number of tokens is used",
     kinds=frozenset(),
     recognise=recognise,
     reader=read,
@@ -396,6 +406,6 @@ OVERRIDE_FORMAT = OverrideFormat(
         slot=lambda row: f"{row.key} {_tokens(row):018d}",
         several=True,
         in_order=True,
-        note="the tables have no times: of several entries of one number of tokens the first file's is taken",
+        note="the tables have no times; of several entries for one number of tokens, the first file's is kept",
     ),
 )

@@ -56,7 +56,7 @@ def facts(data: bytes) -> list[Fact]:
             actions.setdefault(name, {})["setting"] = True
         for model in _list(mark, "models"):
             if not isinstance(model, Mapping) or not isinstance(model.get("action"), str):
-                raise ValueError("a model without an action")
+                raise ValueError("a model without the name of an action")
             of = {name: value for name, value in model.items() if name != "action"}
             actions.setdefault(model["action"], {}).setdefault("models", []).append(of)
         for name in _texts(mark, "variables"):
@@ -79,21 +79,21 @@ def _marks(data: bytes) -> Iterator[Mapping[str, Any]]:
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"not JSON: {error}") from error
             if not isinstance(mark, Mapping) or "logparse_applied" not in mark:
-                raise ValueError("no object with logparse_applied")
+                raise ValueError("not an object with logparse_applied")
             yield mark
 
 
 def _list(mark: Mapping[str, Any], name: str) -> list[Any]:
     found = mark.get(name, [])
     if not isinstance(found, list):
-        raise ValueError(f"{name} is no list")
+        raise ValueError(f"{name} is not a list")
     return found
 
 
 def _texts(mark: Mapping[str, Any], name: str) -> list[str]:
     found = _list(mark, name)
     if not all(isinstance(x, str) for x in found):
-        raise ValueError(f"{name} holds what is no text")
+        raise ValueError(f"{name} contains a value that is not a text")
     return found
 
 

@@ -73,7 +73,7 @@ def read(source: Source) -> Iterator[Outcome]:
     try:
         found = parsed(data)
         if not isinstance(found, dict) or found.get("logparse_bundle") != VERSION:
-            raise ValueError(f"of another version than {VERSION}: update logparse")
+            raise ValueError(f"has another version than {VERSION}; update logparse")
     except ValueError as error:
         yield Outcome("reject", [Reject(f"bundle: {error}", 0, len(data))])
         return
@@ -118,7 +118,7 @@ def _problem(text: str) -> Problem:
     """
     problem = problem_from_text(text)
     if problem.text != text:
-        raise ValueError(f"not the text of a problem: {text[:80]!r}")
+        raise ValueError(f"{text[:80]!r} is not the text of a problem")
     return problem
 
 

@@ -18,53 +18,53 @@ from logparse.libraries.kinds.patterns import regex
 
 _SQLITE = b"SQLite format 3\x00"
 _TRACE = (
-    "`rocprofv3 --kernel-trace --output-format csv -- JOB` writes tables that are read, `logparse capture --trace` a "
-    "trace with the problems of each call"
+    "these commands write what logparse reads: `rocprofv3 --kernel-trace --output-format csv -- JOB` (tables), "
+    "`logparse capture --trace` (a trace with the problems of each call)"
 )
 _KINDS: Sequence[tuple[str, bytes, str]] = (
     (
         "",
         rb'"?Name"?,"?Calls"?,"?TotalDurationNs"?,"?AverageNs"?,"?Percentage"?\r?(?:\n|\Z)',
-        f"kernel statistics of rocprof (v1): {_TRACE}",
+        f"kernel statistics of rocprof (v1), which logparse cannot read; {_TRACE}",
     ),
-    ("", rb'"?Index"?,"?KernelName"?,"?gpu-id"?,', f"kernels of rocprof (v1): {_TRACE}"),
-    ("", rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:', f"rocprofv3's JSON: {_TRACE}"),
-    (r"\.pftrace$", rb"", f"a Perfetto trace: {_TRACE}"),
+    ("", rb'"?Index"?,"?KernelName"?,"?gpu-id"?,', f"kernels of rocprof (v1), which logparse cannot read; {_TRACE}"),
+    ("", rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:', f"rocprofv3's JSON, which logparse cannot read; {_TRACE}"),
+    (r"\.pftrace$", rb"", f"a Perfetto trace, which logparse cannot read; {_TRACE}"),
     (
         r"\.u?kdb$",
         _SQLITE,
-        "MIOpen's compiled kernels, which hold no times: what it picks is in its *.fdb.txt and *.ufdb.txt, what a job "
-        "calls in its log (`logparse capture`)",
+        "MIOpen's compiled kernels, which contain no times. MIOpen's picks are in its *.fdb.txt and *.ufdb.txt, "
+        "and a job's calls in its log (`logparse capture`)",
     ),
     (
         r"\.(?:udb|db)$",
         rb"SQLite format 3\x00(?:(?!rocpd_)[\s\S])*perf_db",
-        "MIOpen's perf-db of before ROCm 6.2, in sqlite: it holds parameters of solvers and no times. Its find-db "
-        "(*.ufdb.txt) and its log (`logparse capture`) are read",
+        "MIOpen's perf-db from before ROCm 6.2, in sqlite, which contains parameters of solvers and no times. "
+        "logparse reads MIOpen's find-db (*.ufdb.txt) and log (`logparse capture`)",
     ),
     (
         r"\.sqlite$",
         _SQLITE,
-        "a database, as Nsight Systems exports it: `logparse capture --trace` writes a trace with the problems of each "
-        "call",
+        "a database like an export of Nsight Systems, which logparse cannot read; `logparse capture --trace` "
+        "writes a trace with the problems of each call",
     ),
     (
         "",
         rb"SQLite format 3\x00(?![\s\S]*rocpd_)",
-        "an sqlite database that is no rocpd of rocprofv3, the only one that is read: of rocprof (v1) or Nsight, "
-        f"{_TRACE}",
+        "an sqlite database, but not rocpd of rocprofv3, the only one that logparse reads; for rocprof (v1) or "
+        f"Nsight, {_TRACE}",
     ),
     (
         "",
         rb"(?:[^\n]*\n){0,20}(?:[IWE]! CuDNN \(v|\[cudnn_frontend\])",
-        "cuDNN's log, which holds no times: a trace counts and times convolutions (`logparse capture --trace`), "
-        "`logparse replay --backend cudnn` measures them",
+        "cuDNN's log, which contains no times. A trace counts and times convolutions (`logparse capture "
+        "--trace`), and `logparse replay --backend cudnn` measures them",
     ),
     (
         "",
         rb"(?:[^\n]*\n){0,20}(?:[^\n]*torch/_inductor/|[^\n]*AUTOTUNE \w+\()",
-        "a log of TorchInductor, whose kernels no override file chooses: a trace of the job counts and times its "
-        "problems (`logparse capture --trace`)",
+        "a log of TorchInductor, whose kernels no override file chooses. A trace of the job counts and times "
+        "its problems (`logparse capture --trace`)",
     ),
 )
 _TABLE = tuple((regex(name), regex(data), why) for name, data, why in _KINDS)

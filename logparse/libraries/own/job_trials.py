@@ -89,7 +89,7 @@ def record(data: bytes) -> Record:
     found = parsed(data)
     actions = found.get("actions") if isinstance(found, dict) else None
     if not isinstance(actions, list) or not is_whole(found.get("units")):
-        raise ValueError("no list of actions, or no number of units")
+        raise ValueError("not a list of actions, or not a number of units")
     return Record(
         sort=printable(str(found.get("unit", ""))),
         units=found["units"],
@@ -107,12 +107,12 @@ def seen_of(found: Any) -> Seen:
     Raises ValueError if it is not such an object.
     """
     if not isinstance(found, Mapping) or not isinstance(found.get("name"), str):
-        raise ValueError("an action without a name")
+        raise ValueError("an action has no name")
     same = found.get("same")
     if same is not None and not (isinstance(same, Mapping) and _is_number(same.get("allowed"))):
-        raise ValueError("a comparison of results without numbers")
+        raise ValueError("a comparison of results has no numbers")
     if not _is_number(found.get("seconds")):
-        raise ValueError("an action without its seconds")
+        raise ValueError("an action has no seconds")
     return Seen(
         name=printable(found["name"]),
         ended=printable(str(found.get("ended", ""))),
@@ -128,7 +128,7 @@ def seen_of(found: Any) -> Seen:
 
 def _pairs(found: Any) -> tuple[tuple[float, float, float], ...]:
     if not isinstance(found, list) or not all(map(_is_pair, found)):
-        raise ValueError("pairs that are no three numbers")
+        raise ValueError("a pair is not three numbers")
     return tuple((float(log), float(before), float(after)) for log, before, after in found)
 
 

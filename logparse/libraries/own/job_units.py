@@ -59,7 +59,7 @@ def facts(data: bytes) -> list[Fact]:
     found = parsed(data)
     kinds = found.get("kinds") if isinstance(found, dict) else None
     if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):
-        raise ValueError("no kinds with count, traced and us, all of them numbers that can be")
+        raise ValueError("no kinds of units, or their count, traced and us are not possible numbers")
     made = [Fact(UNIT, str(found.get("logparse_units"))), Fact(TRACING, str(found.get("tracing", "")))]
     made += [Fact(name, str(found[name])) for name in ("rank", "ranks") if isinstance(found.get(name), int)]
     made += [Fact(ALONE, "1")] if found.get("alone") is True else []

@@ -44,80 +44,94 @@ _BYTES_OF_MESSAGE = 2000
 MEANINGS: Sequence[tuple[Sequence[str], str]] = (
     (
         ("hipBlasLT failed", "hipBlasLT exception"),
-        "rocBLAS ran products with its own (Tensile) kernels, which logs and tuning files of hipBLASLt do not hold",
+        "rocBLAS ran products with its own (Tensile) kernels, which are not in logs and tuning files of hipBLASLt",
     ),
     (
         ("Heuristic Fetch Failed", "heuristic fetch failed", "No hipBLASLt solution", "No hipBLASLt default solution"),
-        "hipBLASLt found no kernel for products that rocBLAS gave to it",
+        "hipBLASLt found no kernel for products that rocBLAS passed to it",
     ),
     (("insufficient workspace",), "rocBLAS gives hipBLASLt less workspace than the solution needs"),
     (
         ("Cannot find specified solution index", "algo not supported"),
-        "a call named a solution that hipBLASLt lacks or that cannot run it, as a search tries them (TunableOp) or an "
-        "override of another build has it",
+        "a call asked for a solution that hipBLASLt lacks or cannot run. A search tries such solutions "
+        "(TunableOp), and an override file of another build names them",
     ),
     (
         ("on an unsupported architecture",),
-        "PyTorch gives this GPU's products to rocBLAS instead, also those of a hipBLASLt override",
+        "PyTorch passes this GPU's products to rocBLAS instead, even those of a hipBLASLt override",
     ),
-    (("on a unsupported architecture",), "PyTorch 2.5 stops here: TORCH_BLAS_PREFER_HIPBLASLT=0 avoids it"),
+    (
+        ("on a unsupported architecture",),
+        "PyTorch 2.5 stops here; set TORCH_BLAS_PREFER_HIPBLASLT=0 to avoid this",
+    ),
     (
         ("problem overrides failed to load",),
-        "rocBLAS did not take rows of this override table, which are of another build or damaged: `logparse lint` it",
+        "rocBLAS ignored rows of this override table, which are from another build or damaged; check it with "
+        "`logparse lint`",
     ),
     (
         ("results validator check failed", "Failed validator", "Unmatched validator"),
-        "PyTorch refused a TunableOp file, whose validators are not its own: `logparse lint --target` names which",
+        "PyTorch refused a TunableOp file, because its validators (versions and device) differ; `logparse lint "
+        "--target` names which",
     ),
-    (("missing candidate",), "PyTorch lacks a solution that a TunableOp file names, and ran its default"),
+    (
+        ("missing candidate",),
+        "PyTorch lacks a solution that a TunableOp file names, and ran its default",
+    ),
     (
         ("the override file git version are not the same", "No valid entries found in override file"),
-        "hipBLASLt took nothing of its tuning file, which is of another build or cannot be read",
+        "hipBLASLt used no row of its tuning file, which is from another build or cannot be read",
     ),
-    (("for XF32, fall back to FP32",), "rocBLAS has no TF32 kernel for products, which ran in FP32"),
+    (("for XF32, fall back to FP32",), "rocBLAS has no TF32 kernel for these products, and ran them in FP32"),
     (
         ("TensileLibrary", "No paths matched", "Could not initialize Tensile", "Could not load", "Cannot read"),
-        "the library's kernels for this GPU are not where it looks for them: its products fail or run elsewhere",
+        "the library does not find its kernels for this GPU in the folder that it searches, so its products "
+        "fail or run elsewhere",
     ),
-    (("Tensile solution found", "exception thrown for"), "a product failed: rocBLAS has no kernel that runs it"),
+    (
+        ("Tensile solution found", "exception thrown for"),
+        "a product failed, because rocBLAS has no kernel that can run it",
+    ),
     (
         ("no such column", "no such table", "has no column named"),
-        "a MIOpen database of another version lies there, whose tables differ from what this MIOpen reads: remove or "
-        "rename the .udb and .ukdb files below ~/.config/miopen and ~/.cache/miopen (Windows: .miopen in the user's "
-        "folder), which MIOpen then makes anew",
+        "MIOpen found a database of another version, whose tables this MIOpen cannot read. Remove or rename "
+        "the .udb and .ukdb files below ~/.config/miopen and ~/.cache/miopen (Windows: .miopen in the user's "
+        "folder); MIOpen then makes them anew",
     ),
     (
         ("Missing system database file",),
-        "MIOpen's package of compiled kernels for this GPU is not installed: each kernel is compiled at its first use, "
-        "which makes the first calls slow and no later one",
+        "MIOpen's package of compiled kernels for this GPU is not installed, so each kernel is compiled at its "
+        "first use, which makes the first calls slow and no later call",
     ),
     (
         ("SQLite", "sqlite"),
-        "MIOpen cannot use a database of tuned solvers or of kernels: MIOPEN_USER_DB_PATH and MIOPEN_CUSTOM_CACHE_DIR "
-        "must name folders on a local disk that it may write",
+        "MIOpen cannot use a database of tuned solvers or of kernels. MIOPEN_USER_DB_PATH and "
+        "MIOPEN_CUSTOM_CACHE_DIR must name folders on a local disk to which it may write",
     ),
     (
         ("build failed", "hiprtcCompileProgram", "HIPRTC status"),
-        "MIOpen could not compile a kernel; the compiler's lines beside it state why",
+        "MIOpen could not compile a kernel; the compiler's lines near this line state why",
     ),
     (("CK grouped conv library not found",), "MIOpen has no CK kernels for this GPU, and uses its other solvers"),
     (
         ("Unable to read system database", "File is unreadable"),
-        "MIOpen has no database of this kind for this GPU: its picks are estimates, or kernels are compiled anew",
+        "MIOpen has no database of this kind for this GPU, so its picks are estimates, or it compiles its kernels anew",
     ),
     (
         ("tuning-cache: summary",),
-        "calls that fell back found no row in hipBLASLt's runtime tuning cache; rows are invalidated that name another "
-        "kernel in this build: tune again (HIPBLASLT_TUNING_MODE=tune)",
+        "calls that fell back found no row in hipBLASLt's runtime tuning cache. Rows are invalidated if they "
+        "name another kernel in this build: tune again (HIPBLASLT_TUNING_MODE=tune)",
     ),
     (
         ("the log states no scale of",),
-        "builds of 2026 log --scaleA 0 for 4- and 6-bit types, which only run scaled in blocks: the scale is unknown",
+        "builds of 2026 log --scaleA 0 for 4- and 6-bit types, which run only with block scaling, so the scale "
+        "is unknown",
     ),
     (
         ("workspace required:",),
-        "MIOpen passed over solvers that need more workspace than it was given, and runs the fastest of the others, "
-        "which may be far slower: leave room for the workspace when a convolution is first called, or split it",
+        "MIOpen skipped solvers that need more workspace than the call gave, and ran the fastest of the others, "
+        "which may be far slower. Leave memory free for the workspace when a convolution is first called, or "
+        "split it",
     ),
 )
 """Parts of texts of messages, each with its meaning.  The first match counts.

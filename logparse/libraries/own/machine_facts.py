@@ -57,7 +57,7 @@ def read(source: Source) -> Iterator[Outcome]:
         if isinstance(value, (str, int)) and not isinstance(value, bool):
             yield Outcome("fact", [Fact(name, str(value))])
         else:
-            yield Outcome("reject", [Reject(f"facts: {name!r} is no text", 0, len(data))])
+            yield Outcome("reject", [Reject(f"facts: {name!r} is not a text", 0, len(data))])
 
 
 def dump(facts: Mapping[str, str]) -> str:

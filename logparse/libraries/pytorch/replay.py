@@ -51,7 +51,7 @@ class Torch(DeviceBackend):
                 return attention_ways(self._device, attention)
             overload_of(self._device, problem)  # raises UnsupportedError if PyTorch has no overload for the inputs
             return [Way(named(), _operator, self._device.torch.no_grad)]
-        raise UnsupportedError("a family is no problem")
+        raise UnsupportedError("a family of problems cannot be measured")
 
 
 def _operator(o: OperatorOperands) -> Call:

@@ -56,7 +56,7 @@ class _Reader:
     def _row(self, text: str) -> Outcome:
         values = [value.strip() for value in text.split(",")]
         if len(values) != len(self._columns):
-            reason = f"a rocblas-bench row of {len(values)} values under {len(self._columns)} names"
+            reason = f"a row of rocblas-bench with {len(values)} values, but its header has {len(self._columns)} names"
             return Outcome("reject", (Reject(reason),))
         cells = dict(zip(self._columns, values, strict=True))
         if not {"M", "N", "K", "us"} <= cells.keys():

@@ -229,15 +229,15 @@ def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
     left = iter(words)
     for flag in left:
         if not re.match(r"--?[A-Za-z]", flag):
-            raise ValueError(f"{flag!r} stands where a flag should")
+            raise ValueError(f"{flag!r} instead of a flag")
         if flag in _SWITCHES:
             continue
         value = next(left, "--")
         if value.startswith("--"):
-            raise ValueError(f"a torn rocblas-bench line: {flag} has no value")
+            raise ValueError(f"torn rocblas-bench line: {flag} has no value")
         given[_BENCH_FLAGS.get(flag, flag.lstrip("-"))] = value
     if "rocblas_function" not in given:
-        raise ValueError("a torn rocblas-bench line: no -f")
+        raise ValueError("torn rocblas-bench line: -f is missing")
     return given, not _OF_THE_TOOL.isdisjoint(words)
 
 
@@ -247,7 +247,7 @@ def read_profile(text: str) -> Outcome:
     A record without ``call_count`` is a line of a tuning list, so its count stays unknown.
     """
     if not _RECORD.match(text):
-        return Outcome("reject", [Reject("a torn profile record", 0, len(text.encode()))])
+        return Outcome("reject", [Reject("torn profile record", 0, len(text.encode()))])
     given = {name: a or b or c for name, a, b, c in _PAIR.findall(text)}
     count = given.get("call_count", "")
     calls = whole(count) if count else None
@@ -434,15 +434,15 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     major = re.match(r"(\d+)\.", target.get("rocblas_version", ""))
     if major is None or int(major[1]) < 5:
         raise EmissionError(
-            "rocBLAS: solution indices are known from version 5 on; give --target the fact rocblas_version, "
-            "or a TunableOp results CSV of that machine"
+            "rocBLAS: solution indices are known only from version 5 on; state the target's rocblas_version with "
+            "--target, or give a TunableOp results CSV of that machine"
         )
     rows: dict[str, int] = {}
     for override in overrides:
         gemm = override.problem
         unknown = _unknown(gemm) if isinstance(gemm, GemmProblem) else ["kind"]
         if unknown or not isinstance(gemm, GemmProblem):
-            raise EmissionError(f"rocBLAS: no row for {gemm.text}: unknown {', '.join(unknown)}")
+            raise EmissionError(f"rocBLAS: no row for {gemm.text}, which does not state {', '.join(unknown)}")
         for text in filter(None, (_key(gemm), plain_key(gemm))):
             rows.setdefault(text, -int(override.solution.id) - RESERVED)
     body = "".join(f"{text},{index}\n" for text, index in sorted(rows.items()))

@@ -120,14 +120,16 @@ class _Context:
 
 
 def _count(entry: OverrideRow, context: object) -> str | None:
-    return None if entry.whole else f"{len(entry.cells)} values: Tensile silently ignores any number but 15 and 18"
+    return (
+        None if entry.whole else f"{len(entry.cells)} values: Tensile silently ignores rows that do not have 15 or 18"
+    )
 
 
 def _bad_number(entry: OverrideRow, context: object) -> str | None:
     if not entry.whole:
         return None
     wrong = [name for name, value in entry.numbers.items() if value is None] + ["beta"] * (entry.beta is None)
-    return f"{', '.join(wrong)}: no number that Tensile reads" if wrong else None
+    return f"{', '.join(wrong)} is not a number that Tensile can read" if wrong else None
 
 
 def _bad_index(entry: OverrideRow, context: object) -> str | None:
@@ -135,19 +137,22 @@ def _bad_index(entry: OverrideRow, context: object) -> str | None:
     if index is None or index > 0:
         return None
     if index >= -rocblas.RESERVED:
-        return f"solution index {index}: Tensile's count from 1, rocBLAS's own are below -{rocblas.RESERVED}"
-    return f"{_own(index)}: read after rocBLAS 5.2 only" if entry.native is False else None
+        return (
+            f"solution index {index} counts Tensile's solutions from 1; rocBLAS's own indices are below "
+            f"-{rocblas.RESERVED}"
+        )
+    return f"{_own(index)}: only rocBLAS after 5.2 reads such a row" if entry.native is False else None
 
 
 def _own_index(entry: OverrideRow, context: object) -> str | None:
     index = entry.numbers["index"] if entry.whole else None
     if entry.native is not None or index is None or index >= -rocblas.RESERVED:
         return None
-    return f"{_own(index)}: read after rocBLAS 5.2 (rocm-libraries PR 10766), dropped before"
+    return f"{_own(index)}: rocBLAS after 5.2 reads such a row (rocm-libraries PR 10766), earlier versions drop it"
 
 
 def _own(index: int) -> str:
-    return f"solution index {index} is rocBLAS's own, Tensile's is {-index - rocblas.RESERVED}"
+    return f"solution index {index} is rocBLAS's own index; Tensile's index is {-index - rocblas.RESERVED}"
 
 
 def reads_native(target: Facts) -> bool | None:
@@ -158,7 +163,7 @@ def reads_native(target: Facts) -> bool | None:
 
 def _bad_type(entry: OverrideRow, context: object) -> str | None:
     wrong = [x for x in entry.types if x not in _BYTES] if entry.whole else []
-    return f"Tensile knows no type {', '.join(map(repr, wrong))}" if wrong else None
+    return f"Tensile does not know the type {', '.join(map(repr, wrong))}" if wrong else None
 
 
 def _no_call(entry: OverrideRow, context: object) -> str | None:
@@ -173,16 +178,18 @@ def _no_call(entry: OverrideRow, context: object) -> str | None:
 
 def _trans(entry: OverrideRow, context: _Context) -> str | None:
     if context.bom and entry.line == 1:
-        return "a byte order mark stands before the first row, which makes its transA a T"
+        return "a byte order mark before the first row, which turns its transA into T"
     odd = [cell for cell in entry.cells[:2] if cell not in ("N", "T", "C")] if entry.whole else []
-    return f"{', '.join(map(repr, odd))}: Tensile reads anything but N as T" if odd else None
+    return f"{', '.join(map(repr, odd))}: Tensile reads every value but N as T" if odd else None
 
 
 def _unbatched_strides(entry: OverrideRow, context: object) -> str | None:
     if len(entry.cells) != _COUNTS[1] or entry.numbers["batch"] != 1:
         return None
     strides = {entry.numbers[name] for name in ("sa", "sb", "sc")}
-    return None if strides in ({0}, {1}) else "strides of a batch of one: no call has other than three of 0 or of 1"
+    return (
+        None if strides in ({0}, {1}) else "strides of a batch of one, which in every call are three of 0 or three of 1"
+    )
 
 
 def _conflict(entry: OverrideRow, context: _Context) -> str | None:
@@ -198,8 +205,14 @@ _RULES: tuple[Rule[OverrideRow, _Context], ...] = (
     Rule("type", "error", "read", _bad_type, _REWRITE),
     Rule("no-call", "error", "matched", _no_call, _REWRITE),
     Rule("trans", "warning", None, _trans, "save it without a byte order mark, with N, T or C"),
-    Rule("strides", "warning", None, _unbatched_strides, "0 serves rocblas_sgemm and its kind, none rocblas_gemm_ex"),
-    Rule("conflict", "error", None, _conflict, "keep the faster one"),
+    Rule(
+        "strides",
+        "warning",
+        None,
+        _unbatched_strides,
+        "0 serves rocblas_sgemm and similar functions, no stride serves rocblas_gemm_ex",
+    ),
+    Rule("conflict", "error", None, _conflict, "keep the faster row"),
 )
 
 
@@ -261,10 +274,13 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 
 
 _FOUND: Mapping[str, tuple[Sequence[str], str]] = {
-    rocblas.PLAIN: (("0", "0", "0"), "rocblas_sgemm and its kind find only rows of 18 cells with three strides of 0"),
+    rocblas.PLAIN: (
+        ("0", "0", "0"),
+        "rocblas_sgemm and similar functions find only rows of 18 cells with three strides of 0",
+    ),
     rocblas.BATCH_OF_ONE: (
         ("-", "-", "-"),
-        "a batch finds no row that logparse writes, also where it is of one product",
+        "a batched call finds no row that logparse writes, even if the batch has one product",
     ),
 }
 """Function of the message beside a call → strides that a matching row must have, and the reason.
@@ -289,13 +305,13 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[OverrideRow, _C
     return table.reading("", certain=False, facts={}, target=target)
 
 
-_EMPTY = Note(None, "error", "empty", "no row in the file", _REWRITE)
+_EMPTY = Note(None, "error", "empty", "the file has no rows", _REWRITE)
 _BUILD = Note(
     None,
     "info",
     "build",
-    "the file does not name the rocBLAS and GPU of its indices, and rocBLAS does not check",
-    "keep it with the build it was made on",
+    "the file does not state the rocBLAS and GPU of its indices, and rocBLAS does not check them",
+    "use it only with the build that it was made on",
 )
 
 
@@ -317,7 +333,7 @@ def _records(file: Source) -> Iterator[tuple[int, Record]]:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=rocblas.TUNE.name,
-    order="Tensile takes the latest",
+    order="Tensile uses the latest row",
     kinds=frozenset({"gemm"}),
     recognise=recognise,
     reader=read,
@@ -327,7 +343,7 @@ OVERRIDE_FORMAT = OverrideFormat(
     signs=(
         (
             "rocBLAS warning: One or more problem overrides failed to load",
-            "rocBLAS did not take rows of the override table, or found none in it",
+            "rocBLAS ignored rows of the override table, or found none in it",
         ),
     ),
     writer=rocblas.WRITER,
@@ -335,7 +351,7 @@ OVERRIDE_FORMAT = OverrideFormat(
         header=lambda name, data: (),
         write=_merged,
         in_order=True,
-        note="the files do not name the rocBLAS and GPU of their indices: merge files of one build only",
+        note="the files do not state the rocBLAS and GPU of their indices, so merge only files of one build",
     ),
     conversion=Conversion(
         word="rocblas",
@@ -343,6 +359,6 @@ OVERRIDE_FORMAT = OverrideFormat(
         recognise=lambda head: True,
         read=_records,
         takes=lambda given, rocblas_version: given if given.library == "rocblas" else None,
-        matched="rocBLAS gives only calls to Tensile that hipBLASLt does not serve",
+        matched="rocBLAS passes only those calls to Tensile that hipBLASLt does not serve",
     ),
 )

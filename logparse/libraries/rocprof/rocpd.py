@@ -107,7 +107,7 @@ def _outcomes(database: sqlite3.Connection) -> Iterator[Outcome]:
             parts.setdefault(match[2], {})[match[1]] = name
     kernels = [tables for tables in parts.values() if "kernel_dispatch" in tables]
     if not kernels:
-        yield Outcome("reject", [Reject("rocpd: no table of kernel dispatches")])
+        yield Outcome("reject", [Reject("rocpd: the database has no table of kernel dispatches")])
         return
     read_rows: set[str] = set()
     for tables in kernels:
@@ -147,7 +147,7 @@ class _Part:
         count = _count(self._db, self._tables["kernel_dispatch"])
         yield Outcome("measurement", list(totals.records()), lines=count - bad)
         if bad:
-            yield Outcome("reject", [Reject("a kernel without name or times")] * bad, lines=bad)
+            yield Outcome("reject", [Reject("a kernel without a name or times")] * bad, lines=bad)
         texts = Counter(ranges.names)
         messages = [Message(category=CATEGORY, text=text, count=n) for text, n in texts.items()]
         yield Outcome("message", messages, lines=len(ranges.names))

@@ -78,7 +78,7 @@ class _Table:
     def __init__(self, header: Header) -> None:
         layout = _layout(header.columns)
         if layout is None:
-            raise ValueError("no columns of rocprofv3")
+            raise ValueError("no columns that rocprofv3 writes")
         self._name = header.name
         self._read = {
             _STATS: self._statistics,
@@ -103,7 +103,7 @@ class _Table:
         try:
             self._units[self._read(row.cells)] += 1
         except ValueError as error:
-            raise ValueError(f"no number that can be: {error}") from error
+            raise ValueError(f"not a possible number: {error}") from error
 
     def _marker(self, row: Mapping[str, str]) -> str:
         if not row["Domain"].startswith("MARKER"):
@@ -131,7 +131,7 @@ class _Table:
             return "foreign"
         calls, total, least, most = (float(row[x]) for x in ("Calls", "TotalDurationNs", "MinNs", "MaxNs"))
         if not 1 <= calls <= MOST_CALLS or not all(is_time(x / 1e3) for x in (total / calls, least, most)):
-            raise ValueError("a time or a count that cannot be")
+            raise ValueError("a time or a count that is impossible")
         self._totals.add("", name, None, total / 1e3, calls=int(calls), least=least / 1e3, most=most / 1e3)
         return "measurement"
 

@@ -132,7 +132,7 @@ def busy(
             begin = min(begin, max(marked.begin, ended.max())) if len(ended) else min(begin, marked.begin)
         end = max(end, end if marked.end is None else marked.end)
         if end - begin > MOST_US:
-            yield Reject(f"the kernels' time stamps are up to {end - begin:.3g} µs apart: one of them is wrong")
+            yield Reject(f"the kernels' time stamps are up to {end - begin:.3g} µs apart, so one of them is wrong")
             return
         talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
         of = [inside & (kernels.device == device) for device in np.unique(kernels.device[inside])]

@@ -31,7 +31,7 @@ class Places:
 def _ints(text: str, count: int) -> list[int]:
     """Return the numbers of a list as ``Concrete Inputs`` prints it.  A single number stands for every dimension."""
     if not (text.startswith("[") and text.endswith("]")):
-        raise ValueError(f"no list: {text[:80]}")
+        raise ValueError(f"{text[:80]!r} is not a list")
     values = [int(part) for part in text[1:-1].split(",")]
     if len(values) == 1:
         values *= count
@@ -67,7 +67,7 @@ def _convolution(
     dims, weights = x.tensor(input_)[0], x.tensor(weight)[0]
     spatial = len(dims) - 2
     if spatial not in (1, 2, 3) or len(weights) != len(dims):
-        raise ValueError("no image")
+        raise ValueError("the input is not an image")
     one_d, rank = spatial == 1, max(spatial, 2)
     stride = _ints(x.value(at.stride), spatial)
     padding = _ints(x.value(at.padding), spatial)
@@ -78,7 +78,7 @@ def _convolution(
     if grad_output is not None:
         out = x.tensor(grad_output)[0][2:]
     elif transposed:
-        raise ValueError("the output's size of a transposed convolution depends on more than its inputs")
+        raise ValueError("the output size of a transposed convolution depends on more than its inputs")
     else:
         out = [(i + 2 * p - r - 1) // s + 1 for i, p, r, s in zip(dims[2:], padding, reach, stride, strict=True)]
     inner, outer = (out, dims[2:]) if transposed else (dims[2:], out)

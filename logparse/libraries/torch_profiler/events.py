@@ -126,14 +126,14 @@ class _Reader:
                 # Events may have been cut wrongly, because an event may contain text that looks like the place of a
                 # cut.
                 place = i if len(events) == len(batch.bodies) else 0
-                yield self._reject(batch, place, f"ts {x.ts} or dur {x.dur} µs cannot be")
+                yield self._reject(batch, place, f"ts {x.ts} or dur {x.dur} µs is impossible")
             self._all([x for i, x in enumerate(events) if i not in bad] if bad else events, marked)
             return
         for event, i, reason in batch.one_by_one():
             if event is None:
                 yield self._reject(batch, i, reason)
             elif event.cat in _TIMED and not can_be(event.ts, event.dur):
-                yield self._reject(batch, i, f"ts {event.ts} or dur {event.dur} µs cannot be")
+                yield self._reject(batch, i, f"ts {event.ts} or dur {event.dur} µs is impossible")
             else:
                 self._all([event], marked)
 

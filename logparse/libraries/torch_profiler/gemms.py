@@ -128,7 +128,7 @@ def _letter(transposed: bool, a_type: str) -> Trans | None:
 
 def type_of(text: str, types: Mapping[str, str] = _TYPES) -> str:
     if text not in types:
-        raise ValueError(f"no type of a GEMM: {text}")
+        raise ValueError(f"{text} is not the type of a GEMM")
     return types[text]
 
 
@@ -252,7 +252,7 @@ def _batched(left: _Batched, right: _Batched, out: _Batched | None, a_type: str)
 
 def _batch(x: Inputs, i: int) -> _Batched:
     if len(x.tensor(i)[0]) != 3:
-        raise ValueError("no batch of matrices")
+        raise ValueError("not a batch of matrices")
     return x.tensor(i)
 
 

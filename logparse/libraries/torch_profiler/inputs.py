@@ -11,7 +11,7 @@ from logparse.model import LIMIT, Problem, is_whole
 
 Backend: TypeAlias = Literal["cudnn", "miopen"]
 """Name of the library that computes convolutions on a device."""
-UNREAD = "sizes or strides not recorded (record_shapes=True; PyTorch of 2023 records no strides), or not readable"
+UNREAD = "sizes or strides are not recorded (record_shapes=True; PyTorch of 2023 records no strides), or not readable"
 """Text of a message about an operator that is a product or convolution whose sizes are unknown."""
 
 
@@ -46,7 +46,7 @@ class Inputs:
         dims, strides = self.dims[i], self.strides[i]
         good = isinstance(dims, list) and isinstance(strides, list) and len(dims) == len(strides)
         if not good or not all(map(is_whole, [*dims, *strides])) or math.prod(dims) >= LIMIT:
-            raise ValueError(f"input {i} is no tensor")
+            raise ValueError(f"input {i} is not a tensor")
         return dims, strides
 
     def has(self, i: int) -> bool:

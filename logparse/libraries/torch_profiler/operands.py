@@ -92,11 +92,11 @@ def _input(dims: object, strides: object, type: object, value: object) -> Argume
         return Operand(_TYPES[str(type)], _numbers(dims), _numbers(strides))
     text = re.sub(r",\s+", ",", str(value))
     if _PLAIN.fullmatch(text) is None:
-        raise ValueError(f"a value that is no word: {text[:40]!r}")
+        raise ValueError(f"a value that is not a word: {text[:40]}")
     return text
 
 
 def _numbers(values: object) -> tuple[int, ...]:
     if not isinstance(values, Sequence) or not all(type(x) is int and x >= 0 for x in values):
-        raise ValueError("sizes are numbers")
+        raise ValueError("sizes must be numbers")
     return tuple(values)

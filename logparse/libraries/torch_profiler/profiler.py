@@ -78,7 +78,10 @@ def why_empty(data: bytes) -> str:
     """
     found = {x.decode("utf-8", "replace") for x in _CATEGORY.findall(data)} - _OWN
     if not found:
-        return "torch.profiler clears its events when a cycle of its schedule ends: export in `on_trace_ready`"
+        return (
+            "the trace is empty, because torch.profiler clears its events when a cycle of its schedule ends; "
+            "export in `on_trace_ready`"
+        )
     for of, what in _TRACES:
         if any(re.match(of, category) for category in found):
             return what
@@ -89,11 +92,14 @@ _CATEGORY, _SHOWN = regex(rb'"cat":\s*"([^"\\]{1,60})"'), 8
 _OWN = {"Trace", "overhead", "Overhead"}
 """Categories of the profiler's own events."""
 _TRACES = (
-    ("mtia", "a trace of MTIA, whose kernels are not read"),
-    ("async_npu|HostToDevice", "a trace of Ascend NPUs, whose kernels are not read"),
-    ("cuda_profiler_range", "counters of CUPTI, which have no kernel's time: trace without `profile_all_kernels`"),
-    ("Kernel$|Operator$", "a trace of 2021 (categories Kernel and Operator), which is not read: record it anew"),
-    ("cpu_op|python_function|user_annotation", "a trace of the CPU alone: add `ProfilerActivity.CUDA` (also on AMD)"),
+    ("mtia", "a trace of MTIA, whose kernels logparse cannot read"),
+    ("async_npu|HostToDevice", "a trace of Ascend NPUs, whose kernels logparse cannot read"),
+    ("cuda_profiler_range", "counters of CUPTI, which have no times of kernels; trace without `profile_all_kernels`"),
+    (
+        "Kernel$|Operator$",
+        "a trace of 2021 (categories Kernel and Operator), which logparse cannot read; record it anew",
+    ),
+    ("cpu_op|python_function|user_annotation", "a trace of the CPU only; add `ProfilerActivity.CUDA` (also on AMD)"),
 )
 """Patterns of event categories, each with the kind of trace that they show.  The first pattern that matches counts."""
 

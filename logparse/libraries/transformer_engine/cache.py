@@ -305,12 +305,15 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
     header = HEADERS.get(target.get(COLUMNS, ""))
     if header is None:
         known = ", ".join(HEADERS)
-        raise EmissionError(f"TransformerEngine's cache: give --target {COLUMNS}=…, one of {known}")
+        raise EmissionError(
+            f"TransformerEngine's cache: state the columns of the target's build with --target {COLUMNS}=…, one "
+            f"of {known}"
+        )
     lines = [header]
     for override in overrides:
         name = key(override.problem, target)
         if name is None:
-            raise EmissionError(f"TransformerEngine makes no key of {override.problem.label} on this target")
+            raise EmissionError(f"TransformerEngine on this target has no key for {override.problem.label}")
         cells = dict(zip(KEY, name.split(","), strict=True)) | {
             "comp": "f32",
             "scale_type": "float32",

@@ -35,21 +35,25 @@ def _other_device(row: CacheRow, context: _Context) -> str | None:
     if context.device in (None, own):
         return None
     name = f" ({cache.ARCHES[own]})" if own in cache.ARCHES else ""
-    return f"dev_cap {own}{name}: the target's is {context.device}, so the row is passed over"
+    return f"dev_cap {own}{name} differs from the target's {context.device}, so the row is ignored"
 
 
 def _short(row: CacheRow, context: _Context) -> str | None:
-    return None if row.complete else "fewer values than the header has: what is read in their place is undefined"
+    return (
+        None
+        if row.complete
+        else "fewer values than the header has names; what is read for the missing values is undefined"
+    )
 
 
 def _empty_range(row: CacheRow, context: _Context) -> str | None:
     low, high = row.workspaces
-    return f"ws_min {low:,} is above ws_max {high:,}: the row is dropped" if low > high else None
+    return f"ws_min {low:,} is above ws_max {high:,}, so the row is dropped" if low > high else None
 
 
 def _scale_type(row: CacheRow, context: _Context) -> str | None:
     given = row.cells.get("scale_type")
-    return None if given == "float32" else f"scale type {given}: only float32 is taken"
+    return None if given == "float32" else f"scale type {given}, but only float32 is accepted"
 
 
 def _overlaps(row: CacheRow, context: _Context) -> str | None:
@@ -58,16 +62,18 @@ def _overlaps(row: CacheRow, context: _Context) -> str | None:
         if other.line >= row.line:
             return None
         if low <= other.workspaces[1] and high >= other.workspaces[0]:
-            return f"line {other.line} has the same key and an overlapping range of workspaces: the first row is kept"
+            return (
+                f"line {other.line} has the same key and an overlapping range of workspaces, so the first row is kept"
+            )
     return None
 
 
 def _no_index(row: CacheRow, context: _Context) -> str | None:
-    return "aidx is negative: the row counts as one without a solution" if row.number("aidx") < 0 else None
+    return "aidx is negative, so the row counts as a row without a solution" if row.number("aidx") < 0 else None
 
 
 def _too_large(row: CacheRow, context: _Context) -> str | None:
-    return None if 0 < row.number("algo_id") < 1 << 31 else "algo_id is no solution index of hipBLASLt (32 bits)"
+    return None if 0 < row.number("algo_id") < 1 << 31 else "algo_id is not a solution index of hipBLASLt (32 bits)"
 
 
 _TUNE = "tune on the target"
@@ -79,7 +85,7 @@ _RULES: tuple[Rule[CacheRow, _Context], ...] = (
     Rule("workspace", "error", "read", _empty_range, _AGAIN),
     Rule("scale", "error", "read", _scale_type, _AGAIN),
     Rule("duplicate", "warning", "read", _overlaps, "remove it", fault=False),
-    Rule("index", "error", "honoured", _no_index, "give it any number from 0 on: the list is searched from there"),
+    Rule("index", "error", "honoured", _no_index, "set it to any number from 0 on; the list is searched from there"),
     Rule("solution", "error", "honoured", _too_large, _AGAIN),
 )
 
@@ -99,7 +105,7 @@ def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Co
     kept = [row for row in mine if not row.wrong and row.workspaces[0] <= row.workspaces[1]]
     notes = [Note(1, "info", "header", f"{columns} columns: {_BUILDS[columns]}")] if columns else []
     return Table(entries, _Context(device, with_key(kept), bool(mine)), _RULES, notes).reading(
-        "TransformerEngine does not take the file",
+        "TransformerEngine does not accept the file",
         refusals=[*_refusals(header, columns, mine, target)],
         certain=COLUMNS in target and device is not None,
         facts=facts,
@@ -108,9 +114,9 @@ def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Co
 
 
 _BUILDS = {
-    "20": "builds whose rows state no scaling mode; any other build ignores the whole file",
-    "21": "builds with column fp8_scale; any other build ignores the whole file",
-    "22": "builds with columns aux_type and scale_mode; any other build ignores the whole file",
+    "20": "only builds whose rows state no scaling mode read this file; any other build ignores all of it",
+    "21": "only builds with column fp8_scale read this file; any other build ignores all of it",
+    "22": "only builds with columns aux_type and scale_mode read this file; any other build ignores all of it",
 }
 
 
@@ -118,14 +124,14 @@ def _refusals(header: str, columns: str | None, rows: Iterable[CacheRow], target
     if columns is None:
         bare = header.strip("\ufeff\r ") in cache.HEADERS.values()
         found = "a byte order mark, blanks or CRLF line ends" if bare else "no known build's columns"
-        message = f"{found}: a build takes a file only if the first line is its own header to the letter"
-        yield Note(1, "error", "header", message, "take the header of a file that the target's build saved")
+        message = f"{found}: a build accepts a file only if the first line is exactly its own header"
+        yield Note(1, "error", "header", message, "copy the header of a file that the target's build saved")
     elif target.get(COLUMNS, columns) != columns:
-        message = f"{columns} columns, the target's build reads {target[COLUMNS]}: it ignores the whole file"
+        message = f"{columns} columns, but the target's build reads {target[COLUMNS]}, so it ignores the whole file"
         yield Note(1, "error", "header", message, _AGAIN)
     for row in rows:
         if row.wrong:
-            message = f"{row.wrong}: TransformerEngine raises, and the job ends at its first product"
+            message = f"{row.wrong}: TransformerEngine raises an error, and the job ends at its first product"
             yield Note(row.line, "error", "words", message, "remove the row")
 
 
@@ -136,7 +142,7 @@ def _header(name: str, data: bytes) -> list[tuple[str, str]]:
     """
     first = data.decode("utf-8", "surrogateescape").partition("\n")[0]
     if first not in cache.HEADERS.values():
-        raise InputError("its header is no known build's of TransformerEngine")
+        raise InputError("its header belongs to no known build of TransformerEngine")
     return [("header", first)]
 
 
@@ -157,7 +163,7 @@ def _without_aux(key: str) -> Sequence[str]:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=FORMAT.name,
-    order="the first of overlapping ranges of workspaces is kept",
+    order="the first row of overlapping ranges of workspaces is kept",
     kinds=frozenset({"gemm"}),
     recognise=cache.FORMAT.recognise,
     reader=reader,
@@ -165,9 +171,12 @@ OVERRIDE_FORMAT = OverrideFormat(
     compared=(COLUMNS,),
     fallback_keys=_without_aux,
     signs=(
-        ("Incorrect algo storage legend", "TransformerEngine ignored its hipBLASLt cache: it has another header"),
+        ("Incorrect algo storage legend", "TransformerEngine ignored its hipBLASLt cache, because the header differs"),
         ("Could not load autotune results", "TransformerEngine could not open its hipBLASLt cache"),
-        ("cached algoId", "TransformerEngine did not find the solution of a row of its cache in this hipBLASLt"),
+        (
+            "cached algoId",
+            "TransformerEngine did not find the solution of a cache row in this hipBLASLt",
+        ),
     ),
     writer=cache.WRITER,
     keep_refusal=lambda own, emitted: None if own.facts.get(COLUMNS) == emitted.facts.get(COLUMNS) else "other columns",
@@ -175,13 +184,13 @@ OVERRIDE_FORMAT = OverrideFormat(
         header=_header,
         write=_merged,
         in_order=True,
-        note="the rows have no times: of several rows of one key the first file's is taken",
+        note="the rows have no times; of several rows for one key, the first file's is kept",
     ),
     conversion=Conversion(
         word="transformer-engine",
         recognise=cache.FORMAT.recognise,
         read=records_of(FORMAT),
         takes=takes,
-        matched="TransformerEngine's rows state no β: a row serves products that are added and products that are not",
+        matched="TransformerEngine's rows do not state β, so a row serves products with and without an addition",
     ),
 )

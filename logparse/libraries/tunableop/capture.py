@@ -17,28 +17,30 @@ def _settings(asked: Asked) -> Iterator[Setting]:
     on = asked.environ.get(_ENABLED) == "1"
     if on and asked.environ.get(_TUNING) != "0":
         raise InputError(
-            "PYTORCH_TUNABLEOP_ENABLED=1 tunes unless PYTORCH_TUNABLEOP_TUNING=0, and a job that tunes records nothing "
-            "untuned: set PYTORCH_TUNABLEOP_TUNING=0, or capture with --no-tunableop"
+            "PYTORCH_TUNABLEOP_ENABLED=1 tunes unless PYTORCH_TUNABLEOP_TUNING=0 is set, and a job that tunes "
+            "does not record its untuned products. Set PYTORCH_TUNABLEOP_TUNING=0, or capture with --no-tunableop"
         )
     yield Setting(_ENABLED, "1", "GEMMs pass through TunableOp …")
-    yield Setting(_TUNING, "0", "… which tunes nothing: together with recording, nothing is written")
-    yield Setting("PYTORCH_TUNABLEOP_RECORD_UNTUNED", "1", "and writes the keys that it has no row for (PyTorch 2.6)")
+    yield Setting(_TUNING, "0", "… which tunes nothing; while it records, it writes no results")
+    yield Setting(
+        "PYTORCH_TUNABLEOP_RECORD_UNTUNED", "1", "and records the products for which it has no row (PyTorch 2.6)"
+    )
     name = f"{asked.folder}/tunableop_untuned.csv"
-    yield Setting("PYTORCH_TUNABLEOP_UNTUNED_FILENAME", name, "the device is put before .csv")
+    yield Setting("PYTORCH_TUNABLEOP_UNTUNED_FILENAME", name, "the device number is inserted before .csv")
     if not on:
-        why = "no results file of the working folder changes this job"
+        why = "so that no results file in the working folder changes this job"
         yield Setting(_FILE, f"{asked.folder}/tunableop_results.csv", why)
 
 
 def _doubts(asked: Asked) -> Iterator[str]:
     if _FILE in asked.environ and asked.environ.get(_ENABLED) == "1":
-        yield f"PyTorch 2.10 and later do not read the tuned rows of {_FILE} while they record"
+        yield f"PyTorch 2.10 and later do not read the tuned rows of {_FILE} while they record untuned products"
 
 
 CAPTURE = Capture(
     library="tunableop",
     platforms=("rocm", "cuda"),
     settings=_settings,
-    cancels={_TUNING: (lambda value: value != "0", "a job that tunes records nothing untuned")},
+    cancels={_TUNING: (lambda value: value != "0", "a job that tunes does not record its untuned products")},
     doubts=_doubts,
 )

@@ -231,11 +231,11 @@ def measurement(row: ResultsRow) -> Measurement:
     if row.time_ms == math.inf:
         status, error = "failed", "every candidate failed or was skipped"
     if not row.name:
-        status, error = "failed", "no solution name"
+        status, error = "failed", "the solution has no name"
     if row.glued:
-        error = f"glued to line {row.line}, PyTorch does not read it"
+        error = f"joined to line {row.line} without a line end, so PyTorch does not read it"
     elif row.winner is not None:
-        status, error = "skipped", f"shadowed by line {row.winner.line}"
+        status, error = "skipped", f"line {row.winner.line} with the same key is used instead"
     return Measurement(
         problem=row.problem,
         solution=row.solution,
@@ -328,7 +328,9 @@ def key_of(override: Override, target: Mapping[str, str]) -> str:
     """
     how = signature.dialect(target)
     if how is None:
-        raise EmissionError("TunableOp: PyTorch's version on the target is unknown; give --target a results CSV of it")
+        raise EmissionError(
+            "TunableOp: the target's version of PyTorch is unknown; give --target a results CSV that it wrote"
+        )
     # If a file stated the key, PyTorch itself wrote it.  Such a key is used if it fits the target's dialect.
     given = override.key_text
     if given is not None and _fits(given, how):
@@ -337,8 +339,8 @@ def key_of(override: Override, target: Mapping[str, str]) -> str:
     if key is None:
         unknown = ", ".join(signature.missing(override.problem, how))
         raise EmissionError(
-            f"TunableOp: no key for {override.problem.text}: unknown {unknown}; a results or untuned CSV that PyTorch "
-            "wrote for this call on the target supplies it"
+            f"TunableOp: no key for {override.problem.text}, which does not state {unknown}; a results or untuned "
+            "CSV that PyTorch wrote for this call on the target states it"
         )
     return key
 

@@ -29,7 +29,7 @@ from logparse.target import Facts
 _PLAIN_HIPBLASLT = (2, 7)
 _CUBLASLT = (2, 14)
 _ORDINAL = re.compile(r"\d+\Z")
-_COPY = "copy the file again from the machine that wrote it, or write it with LF line ends and no blanks"
+_COPY = "copy the file again from the machine that wrote it, or save it with LF line ends and without blanks"
 _RETUNE = "tune again on the target, or let `logparse recommend --target` write the file"
 
 
@@ -52,7 +52,11 @@ class Context:
 
 
 def _glued(row: ResultsRow, context: Context) -> str | None:
-    return f"glued to another row of line {row.line}, PyTorch does not read it: {row.text[:60]}" if row.glued else None
+    return (
+        (f"joined to another row of line {row.line} without a line end, so PyTorch does not read it: {row.text[:60]!r}")
+        if row.glued
+        else None
+    )
 
 
 def _shadowed(same: bool, row: ResultsRow, context: Context) -> str | None:
@@ -60,13 +64,13 @@ def _shadowed(same: bool, row: ResultsRow, context: Context) -> str | None:
     if winner is None or (winner.name == row.name) is not same:
         return None
     other = "" if same else f", with {winner.name} instead of {row.name}"
-    return f"the key stands in line {winner.line} already and the first row wins{other}"
+    return f"line {winner.line} already has this key, and PyTorch uses the first row{other}"
 
 
 def _no_op(row: ResultsRow, context: Context) -> str | None:
     if "tunableop" in row.op.lower():
         return None
-    return f"{row.op[:40]!r} is no op of TunableOp: PyTorch loads the line and never uses it"
+    return f"TunableOp has no op {row.op[:40]!r}: PyTorch loads the line and never uses it"
 
 
 def _bad_key(row: ResultsRow, context: Context) -> str | None:
@@ -77,9 +81,9 @@ def _leading_dims(row: ResultsRow, context: Context) -> str | None:
     if context.how is None or row.problem is None or ("_ld_" in row.params) is context.how.leading_dims:
         return None
     return (
-        "the key has no leading dimensions, this PyTorch (2.7 and later) always writes them"
+        "the key lacks leading dimensions, which this PyTorch (2.7 and later) always writes"
         if context.how.leading_dims
-        else "the key has leading dimensions, this PyTorch (before 2.7) writes none"
+        else "the key has leading dimensions, which this PyTorch (before 2.7) does not write"
     )
 
 
@@ -87,7 +91,7 @@ def _other_spelling(row: ResultsRow, context: Context) -> str | None:
     if row.problem is None or context.how is None or _leading_dims(row, context):
         return None
     if signature.missing(row.problem, context.how) == ("kind",) and not context.how.scaled:
-        return "this PyTorch has no TunableOp for such a call"
+        return "in this PyTorch, TunableOp does not handle such a call"
     key = signature.key(row.problem, context.facts)
     return f"this PyTorch writes {key} for the call" if key is not None and key != row.key else None
 
@@ -96,7 +100,7 @@ def _unknown(row: ResultsRow, context: Context) -> str | None:
     if row.solution.library != "torch" or row.solution.text == "Default" or row.problem is None:
         return None
     what = "the call raises RuntimeError" if not context.torch or context.torch < _CUBLASLT else "the default runs"
-    return f"{row.name!r} is no name of a solution: {what}"
+    return f"{row.name!r} is not the name of a solution: {what}"
 
 
 def _old_name(row: ResultsRow, context: Context) -> str | None:
@@ -104,11 +108,11 @@ def _old_name(row: ResultsRow, context: Context) -> str | None:
     if context.torch is None or not row.name.startswith("Gemm_Hipblaslt_"):
         return None
     if context.torch >= _PLAIN_HIPBLASLT and letters:
-        return "the solution's name has the layout in it, which PyTorch writes up to 2.6 only"
+        return "the solution's name contains the layout, which PyTorch writes only up to 2.6"
     if context.torch < _PLAIN_HIPBLASLT and not letters:
-        return "the solution's name has no layout in it, which PyTorch before 2.7 wants"
+        return "the solution's name lacks the layout, which PyTorch before 2.7 needs"
     if letters and not row.op.endswith(f"_{letters[1]}"):
-        return f"a solution of layout {letters[1]} for {row.op}"
+        return f"a solution for layout {letters[1]}, but the row is {row.op}"
     return None
 
 
@@ -121,11 +125,11 @@ def _no_candidate(row: ResultsRow, context: Context) -> str | None:
 def _other_backend(row: ResultsRow, context: Context) -> str | None:
     library, backend = row.solution.library, context.facts.get("backend")
     if backend == "CUDA" and library in ("hipblaslt", "rocblas"):
-        return f"a {library} solution, and the target is a CUDA build"
+        return f"a {library} solution, but the target is a CUDA build"
     if library == "cublaslt" and backend == "HIP":
-        return "a cuBLASLt solution, and the target is a ROCm build"
+        return "a cuBLASLt solution, but the target is a ROCm build"
     if library == "cublaslt" and context.torch is not None and context.torch < _CUBLASLT:
-        return "PyTorch takes cuBLASLt solutions from 2.14 on"
+        return "PyTorch accepts cuBLASLt solutions only from 2.14 on"
     return None
 
 
@@ -147,7 +151,7 @@ _RULES: tuple[Rule[ResultsRow, Context], ...] = (
     Rule("solution-dialect", "error", "honoured", _old_name, _RETUNE),
     Rule("no-candidate", "error", "honoured", _no_candidate, _RETUNE),
     Rule("backend", "error", "honoured", _other_backend, _RETUNE),
-    Rule("every-candidate-failed", "warning", None, _all_failed, "look into the verbose log of the tuning run"),
+    Rule("every-candidate-failed", "warning", None, _all_failed, "look at the verbose log of the tuning run"),
 )
 
 
@@ -183,13 +187,13 @@ def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
     given = file.validators
     odd = [key for key, value in given.items() if value != value.strip()]
     if not data:
-        remedy = "a worker that was killed (PyTorch up to 2.9) leaves it"
+        remedy = "a worker that was killed leaves such a file (PyTorch up to 2.9)"
         yield Note(None, "error", "empty", "the file is empty", remedy)
     elif "PT_VERSION" not in given:
-        message = "no validator PT_VERSION: the file is rejected without a warning"
+        message = "the validator PT_VERSION is missing, so PyTorch rejects the file without a warning"
         yield Note(None, "error", "validators", message, "copy the Validator lines of a file that the target wrote")
     elif odd:
-        message = f"blanks or a carriage return around the value of {', '.join(odd)}, which then matches nothing"
+        message = f"blanks or a carriage return around the value of {', '.join(odd)}, which then equals nothing"
         yield Note(None, "error", "validators", message, _COPY)
     elif reason := validators.refusal(given, target):
         yield Note(None, "error", "validators", f"PyTorch rejects the whole file: {reason}", _RETUNE)
@@ -198,12 +202,18 @@ def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
 def _notes(name: str, data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
     """Yield notes that are no rejection: byte order mark, ignored lines, missing line end, file name."""
     if data.startswith(BOM.encode()):
-        message = "a byte order mark stands before the first line, which is then no validator"
+        message = "a byte order mark before the first line, which PyTorch then does not read as a validator"
         yield Note(1, "error", "byte-order-mark", message, "save it without a byte order mark")
     for line in file.ignored:
-        yield Note(line, "warning", "few-fields", "fewer than three fields: PyTorch ignores the line", "remove it")
+        yield Note(
+            line,
+            "warning",
+            "few-fields",
+            "fewer than three fields, so PyTorch ignores the line",
+            "remove it",
+        )
     if file.rows and not data.endswith(b"\n"):
-        message = "no line end after the last row: PyTorch 2.10 and later glues the next tuned row to it"
+        message = "the last row has no line end, so PyTorch 2.10 and later joins the next tuned row to it"
         yield Note(data.count(b"\n") + 1, "warning", "no-final-newline", message, "append a line end")
     yield from _name_notes(name, target)
 
@@ -212,11 +222,11 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
     stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
     ordinal, gpus = _ORDINAL.search(stem), target.get("gpus", "")
     if ordinal is None:
-        message = f"PyTorch never opens {name} by itself: it puts the device's number before the last dot"
+        message = f"PyTorch never opens {name} by itself, because it inserts the device number before the last dot"
         remedy = f"name it {stem}0{dot}{suffix} and set PYTORCH_TUNABLEOP_FILENAME={name}, or pass it to read_file()"
         yield Note(None, "warning", "file-name", message, remedy)
     elif gpus.isdigit() and int(ordinal[0]) >= int(gpus):
-        message = f"the name is of device {ordinal[0]}, and a process of the target sees devices 0 to {int(gpus) - 1}"
+        message = f"the name is for device {ordinal[0]}, but a process of the target sees devices 0 to {int(gpus) - 1}"
         yield Note(None, "error", "file-name", message, "`logparse merge --gpus N` writes one file per device")
 
 
@@ -237,7 +247,7 @@ def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
     """
     found = split(data).validators
     if not found:
-        raise InputError("no validators, so the PyTorch of its rows is unknown")
+        raise InputError("without validators, the PyTorch version of its rows is unknown")
     return [*found.items(), ("the set of validators", ", ".join(sorted(found)))]
 
 
@@ -257,7 +267,7 @@ def _takes(given: Solution, rocblas_version: str) -> Solution | None:
 
 OVERRIDE_FORMAT = OverrideFormat(
     name=results.FORMAT.name,
-    order="PyTorch takes the first",
+    order="PyTorch uses the first",
     kinds=frozenset({"gemm", "grouped"}),
     recognise=results.recognise,
     reader=read,
@@ -265,9 +275,9 @@ OVERRIDE_FORMAT = OverrideFormat(
     compared=(validators.PREFIX,),
     not_in_this_build=not_in_this_build,
     signs=(
-        ("Failed validator", "PyTorch rejected the TunableOp file: a validator differs"),
-        ("Unmatched validator", "PyTorch rejected the TunableOp file: its set of validators differs"),
-        ("missing candidate", "PyTorch does not have a row's solution and ran the default"),
+        ("Failed validator", "PyTorch rejected the TunableOp file, because a validator differs"),
+        ("Unmatched validator", "PyTorch rejected the TunableOp file, because its set of validators differs"),
+        ("missing candidate", "PyTorch lacks the solution of a row, and ran the default"),
     ),
     writer=results.WRITER,
     keep_refusal=lambda own, emitted: None,
@@ -277,6 +287,8 @@ OVERRIDE_FORMAT = OverrideFormat(
         recognise=results.FORMAT.recognise,
         read=records_of(results.FORMAT),
         takes=_takes,
-        matched="PyTorch matches leading dimensions and whether there is a bias: a row serves only calls like its own",
+        matched=(
+            "PyTorch compares leading dimensions and whether there is a bias, so a row serves only exactly equal calls"
+        ),
     ),
 )

@@ -127,14 +127,16 @@ def problem(op_sig: str, param_sig: str) -> GemmProblem:
     if op is None:
         raise SignatureError(0, f"not an op signature of TunableOp: {op_sig[:80]!r}")
     if "_*" in param_sig:
-        raise SignatureError(1, "a wildcard row, which PyTorch uses only with its fallback on (2.15, off by default)")
+        raise SignatureError(1, "a wildcard row, which PyTorch uses only if its fallback is on (2.15, off by default)")
     params = _PARAMS.match(param_sig)
     if params is None:
         raise SignatureError(1, f"not a parameter signature of TunableOp: {param_sig[:80]!r}")
     family, *types, op_a, op_b = op.groups()
     trans_a, trans_b = params[1].upper(), params[2].upper()
     if (op_a, op_b) != (trans_a.replace("C", "T"), trans_b.replace("C", "T")):
-        raise SignatureError(1, f"layout {params[1]}{params[2]} of the parameters is not {op_a}{op_b} of the op")
+        raise SignatureError(
+            1, f"the layout {params[1]}{params[2]} of the parameters differs from {op_a}{op_b} of the op"
+        )
     if (family == "GemmStridedBatched") != (params[6] is not None):
         raise SignatureError(1, f"_B_ does not fit {family}TunableOp")
     sizes = dict(zip(_SIZES, params.groups()[2:9], strict=True))
@@ -254,8 +256,8 @@ def untunable(facts: Mapping[str, str]) -> str | None:
     if facts.get("backend") != "CUDA" or torch is None or torch >= (2, 14):
         return None
     return (
-        f"TunableOp of PyTorch {torch[0]}.{torch[1]} for CUDA has no candidate but Default, it takes cuBLASLt's "
-        "solutions from 2.14 on"
+        f"in PyTorch {torch[0]}.{torch[1]} for CUDA, TunableOp has only the candidate Default; it offers "
+        "cuBLASLt's solutions from 2.14 on"
     )
 
 

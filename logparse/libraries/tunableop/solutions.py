@@ -64,7 +64,7 @@ def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
     if given.library == "rocblas":
         return f"Gemm_Rocblas_{int(given.id)}"
     if torch < (2, 14):
-        raise ValueError("PyTorch takes cuBLASLt solutions from 2.14 on")
+        raise ValueError("PyTorch accepts cuBLASLt solutions only from 2.14 on")
     words = {"reduction": "red"}
     return "Gemm_Cublaslt_" + "_".join(f"{words.get(n, n)}_{v}" for n, v in algorithm_values(given.id).items())
 
@@ -79,9 +79,9 @@ def why_no_candidate(given: Solution, problem: Problem) -> str | None:
     if given.text == "Default":
         return None
     if given.library not in ("hipblaslt", "rocblas", "cublaslt"):
-        return f"{given.text} is no solution that TunableOp knows"
+        return f"TunableOp does not know the solution {given.text}"
     if given.library != "cublaslt" and not re.fullmatch(r"-?\d+", given.id):
-        return f"{given.text} is no solution index"
+        return f"{given.text} is not a solution index"
     if given.library == "hipblaslt" and problem.a_type in COMPLEX:
         return "TunableOp has no hipBLASLt candidates for complex types"
     if given.library == "rocblas" and (problem.bias or problem.a_type in NARROW):

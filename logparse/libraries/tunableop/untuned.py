@@ -57,7 +57,7 @@ def row(text: str) -> Call | Reject:
     if extra.startswith("BLAS_PARAMS:"):
         problem = signature.with_blas_params(problem, extra)
     elif extra:
-        return Reject("a third field that is not BLAS_PARAMS", len(f"{op},{params},".encode()), len(extra.encode()))
+        return Reject("the third field is not BLAS_PARAMS", len(f"{op},{params},".encode()), len(extra.encode()))
     return Call(problem=problem, category=CATEGORY, count=None)
 
 
@@ -152,7 +152,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
     signature.refuse_untunable(target)
     torch = signature.torch_version(target)
     if torch is not None and torch < (2, 6):
-        raise EmissionError(f"TunableOp: PyTorch {torch[0]}.{torch[1]} cannot tune from a file, 2.6 and later can")
+        raise EmissionError(f"TunableOp: PyTorch {torch[0]}.{torch[1]} cannot tune from a file, but 2.6 and later can")
     keys = dict.fromkeys(key_of(override, target) for override in overrides)
     data = "".join(f"{key}\n" for key in keys).encode()
     return [Emission(FILE_NAME, data, _USE), Emission(SCRIPT_NAME, _SCRIPT.encode(), Shell())]

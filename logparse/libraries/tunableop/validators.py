@@ -82,7 +82,7 @@ def refusal(given: Mapping[str, str], target: Mapping[str, str]) -> str | None:
             return f"validator {name} is {'not one of this PyTorch' if name in given else 'missing'}"
     wrong = [_missing(name) for name in running if name not in given]
     wrong += [
-        f"{name} is {value!r}, running is {running[name]!r}"
+        f"{name} is {value!r} in the file, but {running[name]!r} on the target"
         for name, value in given.items()
         if running.get(name, value) != value
     ]
@@ -97,7 +97,7 @@ def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iter
     """Yield a text for each fact of the target that contradicts a validator."""
     device = target.get("backend") or _BACKENDS.get(target.get("arch", "")[:3])
     if device == "CUDA" and set(given) & set(ORDER[1:]):
-        yield f"validator {min(set(given) & set(ORDER[1:]))} is not one of a PyTorch for CUDA"
+        yield f"validator {min(set(given) & set(ORDER[1:]))} is not used by a PyTorch for CUDA"
     elif device == "HIP" and (lacking := _lacking(given, {})):
         yield _missing(lacking[-1])
     for key, value in given.items():
@@ -105,7 +105,7 @@ def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iter
             stated = target.get(fact.name)
             compared = fact.name in _COMPARED and stated is not None
             if compared and not same_value(fact.name, fact.value, str(stated)):
-                yield f"{key} is {value!r}, the target's {fact.name} is {stated!r}"
+                yield f"{key} is {value!r}, but the target's {fact.name} is {stated!r}"
 
 
 _BACKENDS: Mapping[str, str] = {"gfx": "HIP", "sm_": "CUDA"}
@@ -129,12 +129,14 @@ def lines(target: Mapping[str, str]) -> list[str]:
     known = of_target(target)
     remedy = "give --target a results CSV that PyTorch wrote on that machine (or a facts.json captured there)"
     if "PT_VERSION" not in known:
-        raise EmissionError(f"TunableOp: the target's validators are not known (PT_VERSION is missing); {remedy}")
+        raise EmissionError(f"TunableOp: the target's validators are unknown (PT_VERSION is missing); {remedy}")
     lacking = _lacking(known, target)
     if lacking:
-        raise EmissionError(f"TunableOp: the target's validators {', '.join(lacking)} are not known; {remedy}")
+        raise EmissionError(f"TunableOp: the target's validators {', '.join(lacking)} are unknown; {remedy}")
     if any("\n" in value or "," in value for value in known.values()):
-        raise EmissionError("TunableOp: a validator of the target has a comma or a line end, which no file can hold")
+        raise EmissionError(
+            "TunableOp: a validator of the target contains a comma or a line end, which a file cannot hold"
+        )
     keys = sorted(known, key=lambda key: (ORDER.index(key) if key in ORDER else len(ORDER), key))
     return [f"Validator,{key},{known[key]}" for key in keys]
 

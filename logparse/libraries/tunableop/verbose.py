@@ -98,7 +98,7 @@ class _Reader:
         # Other programs draw trees and tables with the same characters.  So an unknown line of this kind belongs to
         # TunableOp only while a key is being tuned.
         if text.startswith("finding fastest for ") or (self._open and text.startswith(("├──", "└──"))):
-            return _reject("not a line of TunableOp's verbose log as far as known", "", text)
+            return _reject("not a known line of TunableOp's verbose log", "", text)
         return None
 
     def close(self) -> Iterable[Record]:
@@ -202,7 +202,9 @@ class _Reader:
         # names its key, so a missing beginning does no harm.
         return self._open.setdefault(key, _Block(key, problem))
 
-    def _without_time(self, block: _Block, why: str = "timed, not better than the best so far") -> list[Measurement]:
+    def _without_time(
+        self, block: _Block, why: str = "timed, but not faster than the best so far"
+    ) -> list[Measurement]:
         """Return the candidates of this tuning whose timing began but gave no time."""
         out = []
         for (_, name), blocks in self._pending.items():
@@ -214,7 +216,7 @@ class _Reader:
     def _cut(self, block: _Block, how: str) -> Iterable[Record]:
         """Return the results of a tuning whose end is missing.  Its last candidate may have crashed the process."""
         yield Message(category="partial", text=f"tuning of {block.key} {how}")
-        yield from self._without_time(block, "the log ends while it is timed")
+        yield from self._without_time(block, "the log ends while the candidate is timed")
 
 
 def _reject(reason: str, before: str, wrong: str) -> Outcome:

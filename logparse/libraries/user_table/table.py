@@ -100,13 +100,15 @@ class _Table:
         told |= {name: str(_integer(told[name])) for name in ("cu_count", "gpus") if name in told}
         other = next((name for name in told if machine.get(name, told[name]) != told[name]), None)
         if other:
-            raise ValueError(f"{other} is {told[other]} here and {machine[other]} before: a file is of one machine")
+            raise ValueError(
+                f"{other} is {told[other]} here and {machine[other]} before, but a file describes one machine"
+            )
         wrong = next(filter(None, (fault(Fact(name, value)) for name, value in told.items())), None)
         if wrong is not None:
             raise ValueError(wrong)
         machine.update(told)
         if not records:
-            raise ValueError("neither a time nor calls")
+            raise ValueError("the row has neither a time nor calls")
         return records
 
     def close(self) -> Iterator[Outcome]:
@@ -120,7 +122,7 @@ def _read_parquet(source: Source) -> Iterator[Outcome]:
     try:
         file = pq.ParquetFile(source.local_path())
     except (pa.ArrowException, OSError) as error:
-        yield Outcome("reject", [Reject(f"not a Parquet file that can be read: {error}")])
+        yield Outcome("reject", [Reject(f"not a readable Parquet file: {error}")])
         return
     columns = file.schema_arrow.names
     if not _is_ours(columns):
@@ -222,7 +224,7 @@ def _integer(cell: str) -> int | None:
         return None
     value = float(cell)
     if not value.is_integer():
-        raise ValueError(f"{cell} is no whole number")
+        raise ValueError(f"{cell!r} is not a whole number")
     return int(value)
 
 

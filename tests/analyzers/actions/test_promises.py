@@ -112,7 +112,10 @@ def test_totals_count_losers_and_leave_the_unmeasured_as_it_is() -> None:
     assert found is not None
     assert (found.now_us, found.then_us) == (200.0, pytest.approx(200.0 - 50.0 + 10.0))
     assert found.measured_share == pytest.approx(110 / 130)
-    assert found.in_part == "85% of what channels_last changes was timed: the rest may gain or lose likewise"
+    assert (
+        found.in_part
+        == "only 85% of the time that channels_last changes was measured; the rest may gain or lose in the same way"
+    )
     assert [(x.group, x.then_us) for x in found.losers] == [("aten::add", pytest.approx(20.0))]
     assert found.low_us <= found.then_us <= found.high_us < found.now_us
     assert found.ends_us == pytest.approx((found.low_us - 20 * 50 / 110, found.high_us + 20 * 10 / 110))

@@ -62,15 +62,15 @@ def test_rows_that_never_hit_state_the_reason() -> None:
     text += "GemmTunableOp_Half_TN,tn_7_7_7_ld_7_7_7,Default,1\nGemmTunableOp_Half_TN,tn_7_7_7,Default,1\n"
     found = coverage(inspect("r0.csv", text.encode(), CUDA), run())
     idle = {line: (x.never, x.reason) for x in found.idle for line in x.lines}
-    assert idle[3] == (True, "the key stands in line 2 already and the first row wins")
-    near = "no call; one differs in a single thing: it has ld=1024,1024,-,4096, the row ld=1024,1024,4160,4160"
+    assert idle[3] == (True, "line 2 already has this key, and PyTorch uses the first row")
+    near = "no call; one call differs only in that it has ld=1024,1024,-,4096, while the row has ld=1024,1024,4160,4160"
     assert idle[4] == (False, near)
-    assert idle[5] == (False, "no call of the workload")
+    assert idle[5] == (False, "no call of the run")
     assert idle[6][0]
     assert set(idle) == {3, 4, 5, 6}
     told = lint_lines(with_idle(inspect("r0.csv", text.encode(), CUDA), run()))
-    assert f"  info [no-call] line 4: {near} → nothing of run r uses it" in told
-    assert "  info [no-call] line 5: no call of the workload → nothing of run r uses it" in told
+    assert f"  info [no-call] line 4: {near} → no call of run r uses it" in told
+    assert "  info [no-call] line 5: no call of the run → no call of run r uses it" in told
 
 
 def test_a_log_that_lacks_the_key() -> None:
@@ -106,7 +106,7 @@ def test_of_a_miopen_record_the_fastest_item_serves() -> None:
     assert [use.state for use in coverage(file, run()).uses] == ["hit"]
     of_b = text.replace("-W_", "-B_").replace("Wrw", "Bwd").replace("BwdWeights", "BwdData")
     others = coverage(inspect(file.name, of_b.encode(), {}), run())
-    assert coverage_lines(others)[-1] == "  2 (line 1): no call of the workload", "another pass is no near miss"
+    assert coverage_lines(others)[-1] == "  2 (line 1): no call of the run", "another pass is no near miss"
 
 
 def test_calls_that_share_an_entry() -> None:
@@ -126,7 +126,7 @@ def test_calls_that_share_an_entry() -> None:
     )
     file = with_collisions(inspect("t.txt", made[0].data, {}), t)
     assert [(n.rule, n.severity) for n in file.notes] == [("loses", "warning"), ("collision", "info")]
-    assert "slower than the default on 1 of its 2" in file.notes[0].message
+    assert "slower than the default for 1 of its 2" in file.notes[0].message
 
 
 def test_a_solution_loses_against_what_the_library_itself_picked_there() -> None:
@@ -213,7 +213,7 @@ def test_lint_reads_the_targets_facts_from_the_run(store: Store, tmp_path: Path)
     with pytest.raises(InputError, match=r"(?i)no such file"):
         lint(str(tmp_path / "none.csv"))
     (tmp_path / "x.txt").write_text("hello\n")
-    with pytest.raises(InputError, match="no override file"):
+    with pytest.raises(InputError, match="not an override file"):
         lint(str(tmp_path / "x.txt"))
 
 
@@ -236,11 +236,11 @@ def test_a_servers_log_states_what_aiter_looks_up(store: Store, tmp_path: Path) 
     file = inspect(table, (head + rows).encode(), {"arch": "gfx942", "cu_count": "304"})
     uses = coverage(file, Tables(run=store.latest_run(), **store.frames())).uses
     found = {int(use.key.split(",")[2]): (use.state, use.line, use.reason) for use in uses if use.key is not None}
-    assumed = "if the target is of the build that wrote the file"
+    assumed = "if the target has the build that wrote the file"
     assert found.pop(300) == (
         "miss",
         None,
-        "no row; one with 320 instead of 300 or 512 instead of 300 would serve it too",
+        "no row (a row with 320 instead of 300 or 512 instead of 300 would also serve it)",
     )
     assert found == {1: ("hit", 2, assumed), 30: ("hit", 3, assumed)}
 

@@ -159,7 +159,7 @@ def test_changes_below_the_floor_count_as_the_same() -> None:
     states = dict(zip(found.rows["problem"], found.rows["state"], strict=True))
     assert [states[g] for g in G[:2]] == ["same", "faster"], "110 µs instead of 100, and 50 instead of 100"
     assert found.ok
-    assert "(beyond 3.0%, 10 µs and noise)" in diff_lines(found)[1]
+    assert "(changes beyond 3.0%, 10 µs and noise)" in diff_lines(found)[1]
 
 
 def test_nothing_compared_is_reported() -> None:
@@ -167,7 +167,7 @@ def test_nothing_compared_is_reported() -> None:
     picks = [tables(workload=[work(G[0], 10)], calls=[call(G[0], "hipblaslt:1", 10)]) for _ in "ab"]
     found = diff(*picks)
     assert (found.ok, found.compared) == (False, 0)
-    nothing = "no time was compared: no problem has one of the same kind in both runs, and a gate fails on that"
+    nothing = "no time was compared: no problem has times of the same kind in both runs; --fail-on therefore fails"
     assert diff_lines(found)[1] == nothing
 
 
@@ -175,11 +175,12 @@ def test_renderings() -> None:
     found = diff(run_a(), run_b())
     assert diff_lines(found) == [
         "calls: GEMMs 50 → 100",
-        "r → r: 1 slower, 1 faster, 1 with another pick, 1 same (beyond 3.0% and noise)",
-        "picks differ in 1 of 4 problems (winner-flip rate 25%); the times differ there by 0.0% in the median",
-        "slower and faster: in all 800 µs less per run where the calls are known",
-        "only in r: 1 problem, whose time per run is unknown",
-        "only in r: 1 problem, whose time per run is unknown",
+        "r → r: 1 slower, 1 faster, 1 with another pick, 1 same (changes beyond 3.0% and noise)",
+        "the library picked another solution in 1 of 4 problems (winner-flip rate 25%); their times differ by "
+        "0.0% (median)",
+        "slower and faster together: 800 µs less per run, for problems with known calls",
+        "only in r: 1 problem; their time per run is unknown",
+        "only in r: 1 problem; their time per run is unknown",
     ]
     assert diff_table(found)["state"].to_pylist() == ["slower", "faster", "changed", "new", "vanished"]
 
@@ -191,12 +192,12 @@ def test_renderings() -> None:
             "tunableop/tunableop_results0.csv",
             "Hipblaslt_91077,1.7416",
             "Hipblaslt_91078,1.5",
-            "in 1 of 20 problems (winner-flip rate 5%); the times",
+            "in 1 of 20 problems (winner-flip rate 5%); their times",
         ),
         ("hipblaslt/tuning_7.0.txt", ",105597,", ",105598,", "winner-flip rate"),
         ("tables/aiter_bf16_tuned_gemm.csv", "asm,5,13", "asm,6,13", "in 1 of 2 problems (winner-flip rate 50%)"),
-        ("tables/te_hipblaslt_cache.csv", ",104379,1", ",104380,1", "what that costs is unknown"),
-        ("moe/autotune_configs.json", "52", "53", "in 1 of 4 problems (winner-flip rate 25%); what that costs is"),
+        ("tables/te_hipblaslt_cache.csv", ",104379,1", ",104380,1", "what this costs is unknown"),
+        ("moe/autotune_configs.json", "52", "53", "in 1 of 4 problems (winner-flip rate 25%); what this costs is"),
     ],
 )
 def test_winners_that_flip(sample: str, old: str, new: str, flips: str, store: Store, tmp_path: Path) -> None:
@@ -459,13 +460,13 @@ def test_plan_of_other_formats() -> None:
     file = inspect("r0.csv", made[0].data, {})
     t = tables(facts=facts("x", **(old | {"validator:PT_VERSION": "2.9.1", "pytorch_version": "2.9.1"})))
     [step] = upgrade_plan([file], t)
-    assert (step.action, step.reason.partition(",")[0]) == ("re-measure", "the key has no leading dimensions")
+    assert (step.action, step.reason.partition(",")[0]) == ("re-measure", "the key lacks leading dimensions")
     key = find_db.key(W, {})
     text = f"{key}=GemmWrwUniversal:3.9,6422528,miopenConvolutionBwdWeightsAlgoGEMM\n{key}=x:1,2,3\n"
     file = inspect("gfx942130.HIP.3_4_0_x.ufdb.txt", text.encode(), {})
     steps = upgrade_plan([file], tables(facts=facts("x", arch="gfx942", cu_count="304", miopen_version="3.5.0")))
     assert [x.action for x in steps] == ["keep", "drop"]
-    assert steps[0].reason.endswith("; write it again, the new build ignores this file")
+    assert steps[0].reason.endswith("; write the row again, because the new build ignores this file")
 
 
 DRIVER = (
@@ -482,10 +483,10 @@ GEMM, NAIVE = {"code": 0, "solver": "102/GemmWrwUniversal"}, {"code": 1, "solver
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ([GEMM], [GEMM, NAIVE], "of 1 problem a run holds several solutions"),
-        ([NAIVE, GEMM], [GEMM], "of 1 problem a run holds several solutions"),
-        ([GEMM], [GEMM, GEMM], "picks are the same in all 1 problem that have one in both runs"),
-        ([GEMM], [NAIVE], "picks differ in 1 of 1 problems"),
+        ([GEMM], [GEMM, NAIVE], "several solutions ran for 1 problem"),
+        ([NAIVE, GEMM], [GEMM], "several solutions ran for 1 problem"),
+        ([GEMM], [GEMM, GEMM], "the library picked the same solutions in all 1 problem with a pick in both runs"),
+        ([GEMM], [NAIVE], "the library picked another solution in 1 of 1 problems"),
     ],
 )
 def test_a_run_that_holds_two_algorithms_of_one_problem(
@@ -498,7 +499,7 @@ def test_a_run_that_holds_two_algorithms_of_one_problem(
         ingest([str(path)], store, run=run)
     lines = diff_lines(diff(times_of_run(store, "a"), times_of_run(store, "b")))
     assert [x for x in lines if said in x]
-    assert len([x for x in lines if "picks" in x or "several solutions" in x]) == 1
+    assert len([x for x in lines if "picked" in x or "several solutions" in x]) == 1
 
 
 def test_a_log_with_two_picks_of_one_problem() -> None:
@@ -507,5 +508,5 @@ def test_a_log_with_two_picks_of_one_problem() -> None:
         tables(workload=[work(G[0], 9)], calls=[call(G[0], x, n) for x, n in picked])
         for picked in ([("hipblaslt:1", 9)], [("hipblaslt:1", 6), ("hipblaslt:2", 3)])
     )
-    assert [x for x in diff_lines(diff(one, both)) if "of 1 problem a run holds several solutions" in x]
+    assert [x for x in diff_lines(diff(one, both)) if "several solutions ran for 1 problem" in x]
     assert not [x for x in diff_lines(diff(one, one)) if "several" in x]

@@ -63,7 +63,7 @@ def test_words_that_name_a_run(job: Store, tmp_path: Path) -> None:
     assert len(tables_at(LOG, job.url).workload) > 0
     (tmp_path / "text.txt").write_text("nothing of ours\n")
     for word in (str(tmp_path / "text.txt"), str(tmp_path / "none")):
-        with pytest.raises(InputError, match="no store, no run"):
+        with pytest.raises(InputError, match="neither a store, nor a run"):
             tables_at(word, job.url)
 
 
@@ -92,7 +92,7 @@ def test_verify_names_what_did_not_take_effect(job: Store) -> None:
     assert not found.ok
     *others, last = found.failures
     assert all("was intended" in failure for failure in others)
-    assert "ran before, too" in last
+    assert "also ran before" in last
 
 
 def test_export_and_write(job: Store, tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_export_and_write(job: Store, tmp_path: Path) -> None:
     ("file", "said"),
     [
         ("tunableop/tunableop_untuned0.csv", "is tunableop-untuned .*which no library reads as overrides"),
-        ("tables/a8w8_untuned_gemm.csv", "a table of aiter that is not checked"),
-        ("tunableop/README.md", "is no override file that is known; what is checked: hipblaslt-tuning-file"),
+        ("tables/a8w8_untuned_gemm.csv", "a table of aiter that lint cannot check"),
+        ("tunableop/README.md", "is not an override file that logparse knows; lint checks: hipblaslt-tuning-file"),
     ],
 )
 def test_what_is_not_checked_is_reported(file: str, said: str) -> None:
@@ -124,7 +124,9 @@ def test_a_table_of_flydsl_is_not_judged_by_the_rules_of_triton(tmp_path: Path) 
     file = tmp_path / "E=384,N=256,device_name=AMD_Instinct_MI350X,dtype=int4_w4a16,backend=flydsl.json"
     file.write_text('{"1": {"tile_m": 16, "tile_n": 64}}')
     for judged in (lambda: lint_files([str(file)]), lambda: merge([str(file)])):
-        with pytest.raises(InputError, match=r"FlyDSL's tiles, which is not checked: how vLLM reads it is not known"):
+        with pytest.raises(
+            InputError, match=r"tiles of FlyDSL, which lint cannot check, because it is not known how vLLM reads them"
+        ):
             judged()
 
 
@@ -137,10 +139,10 @@ def test_of_several_files_other_files_are_reported(tmp_path: Path, capsys: pytes
     judged, unread = lint_files([*good, none, str(tmp_path / "gone"), good[0]])
     assert [file.title for file in judged] == good, "the names alone do not distinguish them; none is reported twice"
     assert [(x.path, x.why) for x in unread] == [
-        (none, "is no override file that is known"),
+        (none, "is not an override file that logparse knows"),
         (str(tmp_path / "gone"), "No such file or directory"),
     ]
-    assert [line.partition(": ")[0] for line in unread_lines(unread)] == ["error", "error", "what is checked"]
+    assert [line.partition(": ")[0] for line in unread_lines(unread)] == ["error", "error", "lint checks"]
     assert [x["severity"] for x in note_rows([], unread)] == ["error", "error"]
 
     bad = str(SAMPLES / "tunableop/torch2.5/tunableop_results0.csv")
@@ -150,7 +152,7 @@ def test_of_several_files_other_files_are_reported(tmp_path: Path, capsys: pytes
             app(["lint", *files, *target])
         assert end.value.code == code
         told = capsys.readouterr()
-        assert (f"error: {none}: is no override" in told.err) is (none in files)
+        assert (f"error: {none}: is not an override" in told.err) is (none in files)
         assert ("a.csv: tunableop-results, accepted" in told.out) is (good[0] in files)
 
 
@@ -169,19 +171,19 @@ def test_wrong_usage_is_reported(job: Store, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
     with pytest.raises(InputError, match=r"empty\.csv: is empty"):
         lint_files([str(tmp_path / "empty.csv")])
-    with pytest.raises(InputError, match="--as csv: one of hipblaslt-tuning-file"):
+    with pytest.raises(InputError, match="--as csv: must be one of hipblaslt-tuning-file"):
         lint_files([TUNED], format="csv")
-    with pytest.raises(InputError, match=r"foo=bar: No such file.* and no fact NAME=VALUE; names are arch"):
+    with pytest.raises(InputError, match=r"foo=bar: No such file.* and not a fact NAME=VALUE; the names are arch"):
         target("foo=bar")
     with pytest.raises(InputError, match="there is job"):
         tables_at("jbo", job.url)
-    with pytest.raises(InputError, match="'x' is no problem"):
+    with pytest.raises(InputError, match="'x' is not the text of a problem"):
         export(job, "bench", sql="select 'x' as problem")
     told = export_lines(export(job, "untuned"))
     assert len(told) < 10, "each reason once"
     assert told[1].startswith("  left out ")
     measured = coverage(lint(TUNED), tables_at(TUNED))
-    assert coverage_lines(measured)[0].endswith("has no call of a GEMM, so nothing can be covered")
+    assert coverage_lines(measured)[0].endswith("calls no GEMM, so the file can cover nothing")
 
 
 def test_an_old_file_in_the_run_does_not_lend_its_validators(store: Store) -> None:

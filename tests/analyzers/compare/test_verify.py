@@ -61,8 +61,11 @@ def test_applied_and_gained() -> None:
     ]
     assert found.ok
     assert (found.gained_us, found.promised_us) == (pytest.approx(200.0), 250.0)
-    assert [(name, x.never, x.reason) for name, x in found.idle] == [("tuning.txt", False, "no call of the workload")]
-    assert verify_lines(found)[0] == "verify: verified: 2 applied of the files; gained 200 µs a run (promised 250 µs)"
+    assert [(name, x.never, x.reason) for name, x in found.idle] == [("tuning.txt", False, "no call of the run")]
+    assert (
+        verify_lines(found)[0]
+        == "verify: verified: 2 applied (problems with a row); gained 200 µs a run (promised 250 µs)"
+    )
     assert [x["effect"] for x in verify_rows(found)] == ["applied", "applied"]
 
 
@@ -81,15 +84,15 @@ def test_candidates_for_kernel_writing_tools_have_both_names_and_their_row(tmp_p
         assert (second["override"], second["step_pct"]) == (None, None)
         assert len(made.notes) == 2
     made = candidates(engaged, [], {}, 1)
-    assert made.notes == ("1 kernel, 90.0% of the GPU time that computes",)
-    with pytest.raises(InputError, match="run r has no kernels"):
+    assert made.notes == ("1 kernel, 90.0% of the GPU time of computation",)
+    with pytest.raises(InputError, match="run r has no GPU kernels"):
         candidates(tables(), [], {})
 
 
 def test_another_solution_ran() -> None:
     found = verify(run("a", "1", "1", (1000.0, 500.0)), run("b", "1", "7", (1000.0, 400.0)), [file()])
     assert not found.ok
-    assert found.failures == (f"{ONE.label}: hipblaslt:7 was intended, hipblaslt:1 ran (tuning.txt, line 3)",)
+    assert found.failures == (f"{ONE.label}: hipblaslt:7 was intended, but hipblaslt:1 ran (tuning.txt, line 3)",)
 
 
 def test_a_solution_that_ran_before_too_proves_nothing() -> None:
@@ -97,7 +100,9 @@ def test_a_solution_that_ran_before_too_proves_nothing() -> None:
     times = (1000.0, 500.0)
     found = verify(run("a", "7", "7", times), run("b", "7", "7", times), [file()])
     assert {x.effect for x in found.outcomes} == {"as before"}
-    assert found.failures == ("no row can be shown to have taken effect: the intended solutions ran before, too",)
+    assert found.failures == (
+        "no row can be shown to have taken effect, because the intended solutions also ran before",
+    )
     found = verify(run("a", "7", "1", times), run("b", "7", "7", times), [file()])
     assert {(x.problem, x.effect) for x in found.outcomes} == {(ONE.text, "as before"), (TWO.text, "applied")}
     assert found.ok
@@ -118,7 +123,7 @@ def test_kernels_stand_in_for_picks() -> None:
     same = verify(silent("a", "1", "1"), silent("b", "1", "2"), [file()])
     assert sorted(x.effect for x in same.outcomes) == ["changed kernel", "unchanged kernel"]
     assert same.failures == (
-        f"{ONE.label}: hipblaslt:7 was intended, the same kernel as before ran (tuning.txt, line 3)",
+        f"{ONE.label}: hipblaslt:7 was intended, but the same kernel as before ran (tuning.txt, line 3)",
     )
 
 
@@ -127,13 +132,13 @@ def test_nothing_can_be_shown() -> None:
     found = verify(t, t, [file()])
     assert found.failures[0].startswith("no row can be shown to have taken effect")
     nothing = tables("a", workload=[work(gemm(5).text, 3, run="a")], facts=facts("log", **HERE))
-    assert verify(nothing, nothing, [file()]).failures == ("no row took effect: no call of the run is served",)
+    assert verify(nothing, nothing, [file()]).failures == ("no row took effect: no call of the run finds a row",)
 
 
 def test_a_refused_file_and_the_logs_complaints() -> None:
     a, b = run("a", "1", "1", (1000.0, 500.0)), run("b", "1", "1", (1000.0, 500.0))
     found = verify(a, b, [file(HERE | {"hipblaslt_revision": "other"})])
-    assert found.failures[0].startswith("tuning.txt is not accepted on this machine")
+    assert found.failures[0].startswith("this machine's library does not accept tuning.txt")
     for text, meaning in SIGNS:
         message = {"source_id": "log", "run": "b", "category": "error", "function": "f", "pid": 1, "count": 3}
         said = tables(messages=[message | {"text": f"x {text}: y"}]).messages
@@ -194,20 +199,25 @@ def test_a_call_that_the_rows_solution_cannot_run_is_not_meant_by_it(
     assert found.ok is bool(applied)
     uses = {x.problem: x for x in coverage(file(), two_kinds("b", *after)).uses}
     assert {text: x.state for text, x in uses.items()} == {p.text: state for p, state in covered.items()}
-    needs = {"miss": "and this one needs", "unknown": "if its kernels are for an auxiliary matrix"}
+    needs = {"miss": "but this call needs", "unknown": "if its kernels are for an auxiliary matrix"}
     assert all(re.search(needs[x.state], x.reason) for x in uses.values() if x.state in needs)
 
 
 @pytest.mark.parametrize(
     ("need", "given", "state", "reason"),
     [
-        (4096, [0], "miss", "hipblaslt:7 needs 4,096 bytes of workspace, and the call gives 0: the library takes its"),
-        (4096, [4095], "miss", "the call gives 4,095"),
+        (
+            4096,
+            [0],
+            "miss",
+            "hipblaslt:7 needs 4,096 bytes of workspace, but the call gives only 0, so the library takes its",
+        ),
+        (4096, [4095], "miss", "the call gives only 4,095"),
         (4096, [4096], "hit", ""),
-        (4096, [0, 8192], "unknown", "some of these calls give 0"),
-        (4096, [None], "unknown", "no log states what the call gives"),
+        (4096, [0, 8192], "unknown", "some of these calls give only 0"),
+        (4096, [None], "unknown", "no log states how much the call gives"),
         (0, [0], "hit", ""),
-        (None, [0], "unknown", "if it needs no workspace, as the call gives none"),
+        (None, [0], "unknown", "if it needs no workspace, because the call gives none"),
         (None, [8192], "hit", ""),
         (None, [None], "hit", ""),
     ],
@@ -299,11 +309,11 @@ def test_promises_are_per_call() -> None:
 def test_lint_renderings() -> None:
     judged = file(HERE | {"arch": "gfx90a", "cu_count": "104"})
     assert lint_lines(judged) == [
-        "tuning.txt: hipblaslt-tuning-file, accepted; 0 of 3 rows can be used",
-        "  error [arch] line 3, 5, 7: tuned on gfx942, the target is gfx90a: the library does not check, and the index "
-        "is another kernel there → tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)",
-        "  warning [cu-count] line 3, 5, 7: tuned with 304 CUs, the target has 104: the best solution may be another → "
-        "tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)",
+        "tuning.txt: hipblaslt-tuning-file, accepted; 0 of 3 rows are usable",
+        "  error [arch] line 3, 5, 7: tuned on gfx942, but the target is gfx90a: the library does not check this, and "
+        "the index names another kernel there → tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)",
+        "  warning [cu-count] line 3, 5, 7: tuned with 304 CUs, but the target has 104, where another solution "
+        "may be the best → tune again with the target's hipblaslt-bench (HIPBLASLT_TUNING_FILE)",
     ]
     assert [x["line"] for x in note_rows([judged])] == [3, 3, 5, 5, 7, 7]
     assert [x["honoured"] for x in row_rows(judged)] == [False] * 3

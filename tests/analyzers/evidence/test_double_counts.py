@@ -18,7 +18,7 @@ from logparse.store import Store
 from tests.conftest import SAMPLES
 
 RANK0, RANK1 = "hipblaslt/hipblaslt_rank0_4242.log", "hipblaslt/hipblaslt_rank1_4243.log"
-ADDED, LEFT_OUT, ALIKE = "are the sum of 2 logs of unknown process", "not counted", "are equal in size"
+ADDED, LEFT_OUT, ALIKE = "are the sum of 2 logs that do not name their process", "are not counted", "have the same size"
 BESIDE = "added to the 122 of 1 known process (bench)"
 
 
@@ -50,7 +50,10 @@ def test_what_is_unknown_is_reported(store: Store, tmp_path: Path, samples: dict
 
 def test_what_graphs_ran_without_a_name_is_in_no_row(store: Store) -> None:
     ingest([str(SAMPLES / "graph" / "decode.trace.json")], store, run="run")
-    remark = "not counted: the calls in 34 µs of 133 µs of the traces' kernels, which graphs launched: no trace names"
+    remark = (
+        "calls in 34 µs of 133 µs of GPU time in the traces are not counted: graphs launched these kernels, and "
+        "no trace names"
+    )
     (line,) = remarks_of(store, "run")
     assert line.startswith(remark)
 
@@ -67,7 +70,9 @@ def test_two_libraries_in_one_stream(store: Store, tmp_path: Path) -> None:
     (tmp_path / "job_77.log").write_text("\n".join([*lines, own, own, ""]))
     ingest([str(tmp_path / "job_77.log")], store, run="run")
     (remark,) = remarks_of(store, "run")
-    assert remark.startswith("not counted: 2 GEMM calls of job_77.log: rocblas_bench beside job_77.log: bench: ")
+    assert remark.startswith(
+        "2 GEMM calls of job_77.log: rocblas_bench are not counted, because job_77.log: bench hold the same calls: "
+    )
 
 
 def test_where_the_numbers_are_shown(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

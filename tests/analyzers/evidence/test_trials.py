@@ -74,9 +74,9 @@ def test_a_process_of_its_own_bias_widens_the_interval() -> None:
 @pytest.mark.parametrize(
     ("process", "why"),
     [
-        (seen(0.75, pairs=5, ended="units"), "the job makes too few units: 5 pairs of blocks"),
-        (seen(0.75, pairs=5, unlike=40), "the job's units are of many kinds: 40 pairs of blocks"),
-        (seen(0.9, noise=0.5), "its interval is still wider than 2% to a side"),
+        (seen(0.75, pairs=5, ended="units"), "the job did too few units of work: 5 pairs of blocks"),
+        (seen(0.75, pairs=5, unlike=40), "the job's units of work are of many kinds: 40 pairs of blocks"),
+        (seen(0.9, noise=0.5), "the interval of its effect is still wider than ±2%"),
         (Seen("x", "refused", "it computes something else"), "it computes something else"),
     ],
 )

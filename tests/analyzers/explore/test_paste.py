@@ -54,9 +54,9 @@ def test_what_recommend_does_not_propose_has_no_row(told: pd.Series) -> None:
     made = advice(told, HERE, PageVerdict())
     assert (made.override.text, made.override.note) == (
         "",
-        "no override: recommend proposes none; the best known time is no proven gain",
+        "no override: recommend proposes none, because the best known time is not a proven gain",
     )
-    assert advice(told, HERE).override.note == "no override yet: the analyzers are at work"
+    assert advice(told, HERE).override.note == "no override yet: the analyzers are still running"
 
 
 def test_the_row_is_of_the_proposed_solution_not_of_the_fastest_time(told: pd.Series) -> None:
@@ -84,10 +84,10 @@ def test_a_pick_alone_is_not_called_the_best(told: pd.Series) -> None:
     told["pick"], told["pick_us"], told["loss_us"], told["basis"] = told["best"], math.nan, math.nan, "default"
     told["proposed"] = None
     made = advice(told, {}, PageVerdict())
-    assert "nothing to compare with" in made.sentence
+    assert "there is nothing to compare it with" in made.sentence
     assert made.override.note == "no override: only the pick is timed"
     told["basis"] = "incomparable"  # the same index in another build is another solution
-    assert "what the library picks is not timed" in advice(told, {}, PageVerdict()).sentence
+    assert "The library's pick is not timed" in advice(told, {}, PageVerdict()).sentence
 
 
 def test_nvidia_has_no_bench_command(told: pd.Series) -> None:

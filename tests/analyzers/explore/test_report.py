@@ -67,4 +67,4 @@ def test_the_headline_agrees_with_the_list_of_findings() -> None:
     assert [x.analyzer for x in slow.findings] == ["slow-wrw"]
     assert verdict(slow).headline == "search MIOpen for 1 problem: ≈ 21.8 ms → 876 µs a run, estimated"
     best = recommend(tables(measurements=picks, workload=works[:1]), Settings(), ANALYZERS)
-    assert verdict(best).headline == "nothing worth doing: none of 1 measured problem has a better known solution"
+    assert verdict(best).headline == "nothing worth doing: no better solution is known for any of 1 measured problem"

@@ -57,7 +57,7 @@ def test_held_against_comparable_problems() -> None:
     assert one.per_call_us == pytest.approx(now - within)
     assert (one.calls, one.saving_us) == (4, pytest.approx(4 * (now - within)))
     assert "5 comparable problems" in one.message
-    assert "10.0% of what MI300X allows" in one.message
+    assert "10.0% of the roofline" in one.message
     assert "5 comparable problems of the trace reach 80%" in one.message
 
 

@@ -42,12 +42,12 @@ def planted() -> Tables:
 def test_communication_that_nothing_hides() -> None:
     [found] = exposed_communication.find(planted(), Settings())
     assert found.message == (
-        "150 µs of 500 µs per step only collectives run (30%). Under the profiler they take 210 µs: allreduce of "
-        "17.6 MB among 8 ranks, once per step, 200 µs each, 88.2 GB/s; _C_custom_ar::all_reduce, 2 times per step, 5 "
-        "µs each. Their times contain the wait for the slowest rank"
+        "only collectives run in 150 µs of 500 µs per step (30%, exposed communication). All collectives take "
+        "210 µs under the profiler: allreduce of 17.6 MB among 8 ranks, once per step, 200 µs each, 88.2 GB/s; "
+        "_C_custom_ar::all_reduce, 2 times per step, 5 µs each. These times contain the wait for the slowest rank"
     )
     assert (found.problem, found.saving_us, found.override) == (None, None, None), "what can be had is not known"
-    assert "Compare the traces of several ranks first" in found.advice
+    assert "First compare the traces of several ranks" in found.advice
 
 
 @pytest.mark.parametrize(("alone", "found"), [(0.0, 0), (29.0, 0), (30.0, 1)])
@@ -57,10 +57,12 @@ def test_what_is_below_the_floor_is_no_finding(alone: float, found: int) -> None
 
 def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
     recommendation = recommend(planted(), Settings())
-    assert report(recommendation, []).count("exposed-communication: 150 µs of 500 µs") == 1
+    assert report(recommendation, []).count("exposed-communication: only collectives run in 150 µs") == 1
     assert not recommendation.findings
     seen = verdict(recommendation)
-    assert seen.headline == "hide communication: up to 150 of 500 µs a step, how much of it is unknown"
+    assert (
+        seen.headline == "hide communication behind computation: up to 150 of 500 µs a step, the saved share is unknown"
+    )
     assert [(x.name, x.now_us, x.then_us, x.sureness) for x in seen.todo] == [
         ("exposed-communication", 500.0, 350.0, "unknown")
     ]
@@ -69,11 +71,11 @@ def test_the_verdict_names_it_as_the_most_that_can_be_had() -> None:
 @pytest.mark.parametrize(
     ("name", "trains", "change"),
     [
-        ("allreduce", True, "is a rank slow? DDP: bucket_cap_mb"),
-        ("_reduce_scatter_base", True, "is a rank slow? FSDP: prefetch"),
-        ("_allgather_base", True, "is a rank slow? FSDP: prefetch"),
-        ("all_to_all", True, "is a rank slow? else fewer ranks"),
-        ("allreduce", False, "is a rank slow? else fewer ranks"),  # of tensor parallelism
+        ("allreduce", True, "check for a slow rank; DDP: bucket_cap_mb"),
+        ("_reduce_scatter_base", True, "check for a slow rank; FSDP: prefetch"),
+        ("_allgather_base", True, "check for a slow rank; FSDP: prefetch"),
+        ("all_to_all", True, "check for a slow rank; else fewer ranks"),
+        ("allreduce", False, "check for a slow rank; else fewer ranks"),  # of tensor parallelism
     ],
 )
 def test_what_to_change_is_of_those_collectives(name: str, trains: bool, change: str) -> None:
@@ -100,7 +102,7 @@ def test_a_store_of_before_holds_no_message() -> None:
     known = facts("trace", gpu_busy_us="10", gpu_window_us="10", gpu_communication_alone_us="5")
     rows = [kernel(8.0, 1, KERNEL, "record_param_comms", before)]
     [found] = exposed_communication.find(tables(kernels=rows, facts=known), Settings())
-    assert "they take 8 µs: record_param_comms, once, 8 µs each." in found.message
+    assert "All collectives take 8 µs under the profiler: record_param_comms, once, 8 µs each." in found.message
 
 
 def collective(at: float, args: dict[str, Any]) -> list[dict[str, Any]]:

@@ -57,12 +57,14 @@ def test_a_forward_pass_of_a_trace() -> None:
     given = traced((VIDEO, NAIVE["F"], 10, 2e6), (VIDEO, "add_bias", 10, 50.0), **RADEON)
     (one,) = found(given)
     assert (one.problem, one.calls) == (VIDEO, 10)
-    assert one.message.startswith("F takes 2 s with the naive solver, 0.052 TFLOP/s; half of the roofline is ")
+    assert one.message.startswith(
+        "F takes 2 s with the naive solver, 0.052 TFLOP/s; at half of the roofline it would take "
+    )
     assert one.message.endswith("its GEMM solver needs 3.04 GiB of workspace")
     assert one.saving_us is not None
     assert 0.98 * 20e6 < one.saving_us < 20e6
     assert one.advice is not None
-    assert "split the depth: in 4 parts, whose inputs share 2 of the depth, it needs 778 MiB" in one.advice
+    assert "split the depth into 4 parts, which share 2 of the depth as input: a part needs 778 MiB" in one.advice
     found_in_all = recommend(given, Settings())
     assert not verdict(found_in_all).headline.startswith("no verdict")
     assert [x.analyzer for x in found_in_all.findings] == ["naive-convolution"], "not one of a replay beside it"
@@ -73,7 +75,7 @@ def test_other_passes_and_unknown_devices(direction: str) -> None:
     problem = replace(VIDEO, direction=direction)  # type: ignore[arg-type]
     (one,) = found(traced((problem, NAIVE[direction], 10, 2e6)))
     assert one.message.startswith(f"{direction} takes 2 s with the naive solver, 0.052")
-    assert "what another solver takes is unknown" in one.message
+    assert "the time of another solver is unknown" in one.message
     assert (one.per_call_us, one.saving_us) == (None, None)
 
 
@@ -118,11 +120,11 @@ def test_a_solver_that_is_refused_its_workspace(store: Store, tmp_path: Path) ->
     """
     (one,) = found(read(store, tmp_path, {"job.log": LOG + RAN * 7}))
     assert (one.problem, one.calls) == (VIDEO, 7)
-    assert "MIOpen passed over GemmFwdRest, which needs 3.04 GiB of workspace and was given less" in one.message
+    assert "MIOpen skipped GemmFwdRest, which needs 3.04 GiB of workspace, because the call gave less" in one.message
     assert one.evidence.now_us == 900_500
     assert one.advice is not None
     assert one.advice.startswith("Leave 3.04 GiB of the device's memory free for the workspace")
-    assert one.remedy == Advise("give room for a workspace", "the program: free memory, or split the convolution")
+    assert one.remedy == Advise("make room for the workspace", "the program: free memory, or split the convolution")
 
 
 def test_the_nearest_problem_of_the_users_find_db_shows_what_it_could_take(store: Store, tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ def test_the_nearest_problem_of_the_users_find_db_shows_what_it_could_take(store
     (one,) = found(read(store, tmp_path, {"gfx1100_48.HIP.3_5_1_abc.ufdb.txt": "".join(rows)}))
     assert one.problem == VIDEO
     assert "GemmFwdRest takes 40 ms for " in one.message
-    assert "by arithmetic 80 ms here" in one.message
+    assert "which scales to 80 ms here" in one.message
     assert one.per_call_us == pytest.approx(820_500)
     assert (one.calls, one.saving_us) == (None, None)
 
@@ -184,4 +186,4 @@ def test_a_depth_of_one_is_not_split() -> None:
     flat = replace(VIDEO, d=3, out_d=1, h=2000, w=900, out_h=1998, out_w=898)
     (one,) = found(traced((flat, NAIVE["F"], 10, 2e6), **RADEON))
     assert one.advice is not None
-    assert "split the height: in 4 parts" in one.advice
+    assert "split the height into 4 parts" in one.advice

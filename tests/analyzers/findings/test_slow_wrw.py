@@ -60,9 +60,11 @@ def test_remarks_are_of_the_runs_own_files_and_calls() -> None:
     }
     assert [x.message for x in found["F"] if x.problem is None] == []
     [remark] = [x.message for x in found["W"] if x.problem is None]
-    assert "1 of 1 backward-weight problem that the run calls slow: 700 µs of 700 µs of W time" in remark
+    assert (
+        "1 of 1 backward-weight (W) problem that the run calls is slow: they take 700 µs of 700 µs of W time" in remark
+    )
     [remark] = [x.message for x in slow_wrw.find(planted(), Settings()) if x.problem is None]
-    assert "1 of 1 backward-weight problem slow: 700 µs of 700 µs of W time" in remark
+    assert "1 of 1 backward-weight (W) problem is slow: they take 700 µs of 700 µs of W time" in remark
 
 
 def test_factor_and_floor_are_settings() -> None:
@@ -142,7 +144,7 @@ def test_what_comparable_w_take_is_of_other_layers_of_the_device() -> None:
     true = 5 + 1e-8 * float(odd.flops or 0)
     words = comparable_w(given, [odd.text], {"arch": "gfx90a", "cu_count": "77"})[odd.text]
     assert words in found.message
-    number, unit = words.removeprefix("comparable W take ").split(" ")
+    number, unit = words.removeprefix("comparable W problems take ").split(" ")
     assert unit == "µs"
     assert float(number) == pytest.approx(true, rel=0.25)
     assert comparable_w(given, [odd.text], {"arch": "gfx90a", "cu_count": "78"}) == {}
@@ -159,7 +161,7 @@ def test_a_solver_that_another_device_runs_it_faster_with_is_named() -> None:
         measurements=[*t.measurements.to_dict("records"), *other],
     )
     (found,) = slow(held, Settings(target={"arch": "gfx942", "cu_count": "304"}))
-    of_shipped_times = "comparable W take 259 µs"
+    of_shipped_times = "comparable W problems take 259 µs"
     assert found.message.endswith(f"3.5× its B (200 µs); {of_shipped_times}; on gfx942 with 80 CUs GemmWrw takes 90 µs")
     assert found.advice == slow_wrw.TUNE_ELSEWHERE
     (alone,) = slow(t)
@@ -219,7 +221,7 @@ def test_a_run_is_judged_by_its_own_files(elsewhere: dict[str, str]) -> None:
         for x in slow_wrw.find(replace(t, sources=sources), Settings())
         if x.evidence.source_id == "m" and x.problem is None
     ]
-    assert "1 of 1 backward-weight problem slow" in summary.message
+    assert "1 of 1 backward-weight (W) problem is slow" in summary.message
 
 
 def test_a_tuned_user_file_counts_for_its_device() -> None:
@@ -242,7 +244,7 @@ def test_signs() -> None:
             ]
         )
     )
-    assert naive.message.endswith("; the naive solver is the best known")
+    assert naive.message.endswith("; the naive solver is the fastest known")
     [plain] = slow(given(100.0, 100.0, 1000.0))
     assert "naive" not in plain.message
 
@@ -250,7 +252,9 @@ def test_signs() -> None:
 def test_without_siblings_nothing_is_claimed() -> None:
     assert slow(given(None, None, 500.0, facts=MI300X)) == []
     summary = slow_wrw.find(given(None, None, 500.0, facts=facts("m", arch="gfx1100", find_db="user")), Settings())[0]
-    assert summary.message == "m, gfx1100: 0 of 1 backward-weight problem slow; 1 without F or B in the file"
+    assert (
+        summary.message == "m, gfx1100: 0 of 1 backward-weight (W) problem are slow; 1 have no F or B time in the file"
+    )
 
 
 def test_totals() -> None:

@@ -52,7 +52,7 @@ def test_a_file_of_another_build(store: Store, tmp_path: Path) -> None:
         "hipblaslt_version": ("100000", ("100200",)),
         "hipblaslt_revision": ("3b3d59eb", ("d5f81531",)),
     }
-    assert "PyTorch drops the whole file" in found.message
+    assert "PyTorch ignores the whole file" in found.message
 
 
 def test_a_file_of_this_machine(store: Store, tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ def planted() -> Tables:
 def test_its_time_and_its_remedy() -> None:
     [found] = unfused_attention.find(planted(), Settings())
     assert found.message == (
-        "softmax takes 7.5 ms of 10 ms of kernels per step (75%) in 2 kernels of its own: attention is written out, "
-        "and its scores go through memory"
+        "softmax takes 7.5 ms of 10 ms of kernel time per step (75%) in 2 kernels of its own, so attention is "
+        "not fused and its scores go through memory"
     )
     assert "scaled_dot_product_attention" in found.advice
 

@@ -84,7 +84,7 @@ def test_a_device_that_only_waits_is_idle_and_the_sum_is_at_most_the_window() ->
     assert lines[2].startswith("exposed communication 10 µs")
     assert lines[3:] == [
         "idle 67.5 µs 67.5% of 100 µs per step",
-        "of idle, 25 µs are collectives that wait for another rank",
+        "of the idle time, 25 µs are collectives that wait for another rank",
     ]
     assert sum(x.us for x in time.parts) + (time.idle_us or 0) == time.window_us
     assert time.waits
@@ -117,7 +117,7 @@ def test_the_rank_that_the_others_wait_for_is_named_and_why_it_is_late() -> None
     [even] = exposed(job(of_rank(0, 20, [(10, 10)]), of_rank(1, 21, [(10, 10)])), Settings())
     assert even.message.endswith("The ranks hardly wait for each other")
     [alone] = exposed(job(of_rank(0, 20, [(60, 60)])), Settings())
-    assert alone.message.endswith("Their times contain the wait for the slowest rank")
+    assert alone.message.endswith("These times contain the wait for the slowest rank")
 
 
 @pytest.mark.parametrize(("name", "value", "missing"), [("ranks", 4, 2), ("ranks", 2, 0), ("ranks", "?", 0)])

@@ -566,7 +566,9 @@ def test_waits_for_a_loader_are_those_of_all_units() -> None:
     assert step.us(UNCHANGED, host_factor_of(step)) == pytest.approx(700, rel=1e-3)
     assert host_factor_of(step) == pytest.approx(1.0, rel=0.05), "its own work, without the waits"
     assert answer(step, {}).limit == "data loading"
-    assert any(re.fullmatch(r"waits for a loader's workers.* take 0\.\d\d of.*", x) for x in answer(step, {}).notes)
+    assert any(
+        re.fullmatch(r"waits for data-loader workers.* are taken as 0\.\d\d of.*", x) for x in answer(step, {}).notes
+    )
 
 
 def test_no_ceiling_is_above_the_step_of_now() -> None:
@@ -815,19 +817,21 @@ def test_a_step_of_an_older_store_is_read_from_files_that_are_the_same(two_ranks
     assert isinstance(kept, StepAnswer)
     assert isinstance(found, StepAnswer)
     assert replace(found, notes=()) == replace(kept, notes=())
-    assert re.search(r"older logparse.* read again: \S+trace_[01].json and 1 more: `logparse forget`", found.read_again)
+    assert re.search(
+        r"older logparse.* read again: \S+trace_[01].json and 1 more: to keep them, `logparse forget`", found.read_again
+    )
     first, second = tmp_path / "trace_0.json", tmp_path / "trace_1.json"
     first.unlink()
     alone = step_of(replace(held), HALF)
     assert isinstance(alone, StepAnswer)
-    assert any("trace_0.json" in note and "the file is gone" in note for note in alone.notes)
+    assert any("trace_0.json" in note and "the file cannot be opened" in note for note in alone.notes)
     assert any("no trace of all their ranks" in note for note in alone.notes)
     second.write_bytes(second.read_bytes().replace(b'"dur": 80', b'"dur": 70'))
     capture = held.sources.iloc[[0]].assign(path=str(tmp_path / "capture_traces/trace_1_g1.json"), source_id="g")
     gone = step_of(replace(held, sources=pd.concat([held.sources, capture])), HALF)
     assert isinstance(gone, StepUnknown)
     assert "trace_1.json: an older logparse" in gone.reason
-    assert "the file has changed since: `logparse forget` it" in gone.reason
+    assert "the file has changed since: to keep them, `logparse forget` the trace" in gone.reason
     assert "capture_traces" not in gone.reason, "no unit ran in the capture of a graph"
 
 
@@ -855,7 +859,7 @@ def test_a_step_that_its_traces_do_not_explain_is_unknown(store: Store, tmp_path
     events = (mark(1, 0, 120), launch(1, 11), kernel("k", 5, 105, 11), call("cudaDeviceSynchronize", 8, 110, 12))
     found = step_of(read(store, tmp_path, {"trace_1.json": text(*events, logparse_untraced_step_us=20).decode()}), HALF)
     assert isinstance(found, StepUnknown)
-    assert found.reason == "its traces explain a step of 110 µs, and it takes 20 µs without them"
+    assert found.reason == "its traces explain a step of 110 µs, but without them a step takes 20 µs"
 
 
 def test_a_run_without_traces_has_no_step() -> None:

@@ -124,7 +124,7 @@ def test_the_capture_of_a_graph_is_no_time_of_the_job(
     assert not [x for x in found.remarks if x.analyzer == "host-bound"]
     [left_out] = found.gpu_time.left_out
     kernels = f"({made[1]} kernels, {9 * made[1]} µs)"
-    assert left_out == f"{Path(place).name} {kernels}: the capture of a graph, which is no time of the job"
+    assert left_out == f"{Path(place).name} {kernels}: a trace of a graph's capture, which is no time of the job"
     assert "idle" not in text
 
 
@@ -177,7 +177,9 @@ def test_a_search_is_no_time_of_a_call_nor_of_a_step(tmp_path: Path, store: Stor
     assert time.window_us == pytest.approx(without.window_us, abs=11), "all but the launch of the search"
     [row] = traced_calls(found.kernels, found.calls).to_dict("records")
     assert (row["calls"], row["now_us"]) == (4, 300.0)
-    assert time.left_out[0].startswith("3 kernels, 251 ms: 1 first call searched for a solver, most of it of F ")
+    assert time.left_out[0].startswith(
+        "1 first call searched for a solver, with 3 kernels that took 251 ms, mostly for F "
+    )
     assert [x.us for x in searches(found)] == [250_700.0]
     assert searches(found)[0].naive_us == 250_000
 
@@ -195,7 +197,7 @@ def test_the_remedy_of_a_search_is_told(tmp_path: Path, store: Store) -> None:
     found, text = advice(store, convolutions(True, True).write(tmp_path / "searching.json"))
     [remark] = [x for x in found.remarks if x.analyzer == "solver-search"]
     assert "MIOPEN_USER_DB_PATH" in remark.advice
-    assert "left out: 3 kernels, 251 ms: 1 first call searched for a solver" in text
+    assert "left out: 1 first call searched for a solver, with 3 kernels that took 251 ms" in text
 
 
 # ------------------------------------------------------------------------------------- graphs that the profiler dropped
@@ -218,7 +220,7 @@ def test_graphs_without_kernels_make_idle_unknown(tmp_path: Path, store: Store, 
     assert (found.gpu_time.idle_us, found.gpu_time.window_us) == (None, of * 1_000)
     assert not [x for x in found.remarks if x.analyzer == "host-bound"]
     assert "· idle" not in text
-    lost = f"{of - kept} of {of} launches of graphs left no kernel in the traces: how long the GPU was idle is unknown"
+    lost = f"the GPU's idle time is unknown, because {of - kept} of {of} graph launches have no kernel in the traces"
     assert lost in text
 
 
@@ -257,7 +259,7 @@ def test_one_gap_is_no_ceiling(tmp_path: Path, store: Store) -> None:
     found, text = advice(store, decode(1).write(tmp_path / "decode.json"))
     [remark] = [x for x in found.remarks if x.analyzer == "host-bound"]
     assert "the longest gap is 400 ms under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]" in remark.message
-    assert "no second one is like it" in remark.message
+    assert "which no other gap resembles" in remark.message
     assert remark.advice == host_bound.WAIT
     assert "keep the GPU busy unknown unknown one gap of 400 ms under aten::copy_" in text
 
@@ -372,7 +374,7 @@ def test_unlike_traces_are_not_added(tmp_path: Path, store: Store, others: list[
     paths += [x.write(tmp_path / f"b{i}.json") for i, x in enumerate(others)]
     found, text = advice(store, *paths)
     assert found.gpu_time is None
-    assert f"no verdict: the run's traces are of {what}, whose times are not added" in text
+    assert f"no verdict: the run's traces are from {what}, whose times cannot be added" in text
     assert "logparse ingest FILE --run NAME" in text
     assert not found.findings
 
@@ -387,4 +389,6 @@ def test_a_trace_without_marks_beside_marked_ones(tmp_path: Path, store: Store) 
     other.operator("aten::mm", 5_000, [(GEMM, 300.0)])
     found = time_of(store, job().write(tmp_path / "a.json"), other.write(tmp_path / "b.json"))
     assert (found.steps, found.kernels_us) == (2, 1_401)
-    assert found.left_out == ("b.json (1 kernel, 300 µs): a trace without marked steps, beside traces that mark them",)
+    assert found.left_out == (
+        "b.json (1 kernel, 300 µs): a trace without marked steps; traces with marked steps are used instead",
+    )

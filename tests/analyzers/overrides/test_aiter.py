@@ -223,12 +223,12 @@ def test_a_batched_table_of_mx_scales_goes_by_the_arch_alone() -> None:
 
 def test_a_table_with_blocks_of_mx_scales_is_not_judged() -> None:
     """Later versions of aiter have ``w_scale_block`` in their key. Lint does not know how they write its value."""
-    with pytest.raises(InputError, match="a table of aiter that is not checked"):
+    with pytest.raises(InputError, match="a table of aiter that lint cannot check"):
         format_of("x_mxscale_tuned.csv", MXSCALE.replace(",k,", ",k,w_scale_block,").encode())
 
 
 def test_the_table_of_grouped_fused_moe_is_not_judged() -> None:
-    with pytest.raises(InputError, match="a table of aiter that is not checked"):
+    with pytest.raises(InputError, match="a table of aiter that lint cannot check"):
         format_of("tuned_grouped_fmoe.csv", GROUPED.format(topk=-1, us=20.5).encode())
 
 
@@ -384,17 +384,20 @@ def test_a_table_without_indices_of_a_library(tmp_path: Path) -> None:
     }
     assert made.notes == (
         "3 rows",
-        "2 rows pointed to an index: 1 replaced by the next best, 1 left out",
-        "cost of the replaced: 10 µs → 12.5 µs (+25.0%) if each is called once",
-        "cost of 1 more row: unknown, no other kernel is timed in these files; now 6 µs if each is called once",
+        "2 rows named an index: 1 replaced by the next best kernel, 1 left out",
+        "time of the replaced rows: 10 µs → 12.5 µs (+25.0%) if each is called once",
+        "time of 1 more row: unknown, because no other kernel is timed in these files; now 6 µs if each is called once",
     )
     problems = {row.key.split(",")[2]: row.problem.text for row in judged(table.read_text()).rows if row.problem}
     run = tables(workload=[work(problems["64"], 30), work(problems["8"], 2)])
     assert portable(files, run).notes[2:] == (
-        "cost of the replaced: 300 µs → 375 µs (+25.0%) per run of r",
-        "cost of 1 more row: unknown, no other kernel is timed in these files; now 12 µs per run of r",
+        "time of the replaced rows: 300 µs → 375 µs (+25.0%) per run of r",
+        "time of 1 more row: unknown, because no other kernel is timed in these files; now 12 µs per run of r",
     )
-    assert portable(files, tables()).notes[2] == "run r counts no call that these rows serve: each weighs the same"
+    assert (
+        portable(files, tables()).notes[2]
+        == "run r counts no call that these rows serve, so every row has the same weight"
+    )
 
 
 def test_tables_of_which_nothing_can_move(tmp_path: Path) -> None:
@@ -402,7 +405,7 @@ def test_tables_of_which_nothing_can_move(tmp_path: Path) -> None:
     path.write_text(HEAD + ROW)
     with pytest.raises(InputError, match="every row names an index"):
         portable([str(path)])
-    with pytest.raises(InputError, match="this is tunableop-results"):
+    with pytest.raises(InputError, match="this file is tunableop-results"):
         portable([str(SAMPLES / "tunableop/tunableop_results0.csv")])
     path.write_text(HEAD + ASM)
-    assert portable([str(path)]).notes == ("1 row", "no row pointed to an index of a library: nothing is lost")
+    assert portable([str(path)]).notes == ("1 row", "no row names an index of a library, so nothing is lost")

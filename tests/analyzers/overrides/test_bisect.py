@@ -221,9 +221,9 @@ def test_one_row_of_every_format(written: tuple[OverrideFormat, Emission, Path],
     done = bisect(path, holds(file, text), "--out", str(tmp_path / "without" / path.name))
     assert done.returncode == 0, done.stderr
     lines = printed(done)
-    assert lines[0].startswith("the check fails by 1 row of ")
+    assert lines[0].startswith("1 row of ")
     assert re.match(r"  line \d+: ", lines[1])
-    assert lines[2] == "confirmed: they fail again, and the file passes without them"
+    assert lines[2] == "confirmed: the check fails again with these rows, and passes with the file without them"
     rest = cut(format, file, lambda x: x != place)[0]
     assert (tmp_path / "without" / path.name).read_bytes() == rest
     assert path.read_bytes() == file.data
@@ -235,7 +235,7 @@ def test_two_rows_that_fail_only_together(written: tuple[OverrideFormat, Emissio
     (first, one), *_, (second, other) = unique(format, file)
     out = tmp_path / "rest"
     done = bisect(path, holds(file, one, other), "--out", str(out))
-    assert printed(done)[1] == "  only together:"
+    assert printed(done)[1] == "  only if all of these are in the file:"
     assert out.read_bytes() == cut(format, file, lambda x: x not in (first, second))[0]
 
 
@@ -258,23 +258,25 @@ def bad(*numbers: int) -> str:
 def test_rows_that_fail_each_by_itself_are_all_found(table: Path) -> None:
     done = bisect(table, bad(107, 108, 164))
     lines = printed(done)
-    assert lines[0].startswith("the check fails by 3 rows of 64 (")
+    assert lines[0].startswith("3 rows of 64 make the check fail (")
     assert sorted(x.partition(":")[0] for x in lines[1:4]) == ["  line 65", "  line 8", "  line 9"]
-    assert "others fail, too" in done.stderr
+    assert "the check still fails, so other rows are searched" in done.stderr
 
 
 def test_many_rows_are_counted(table: Path) -> None:
     table.write_text(HEAD + "".join(f"{row}\n" for row in ROWS[:12]))
     lines = printed(bisect(table, bad(*range(101, 113))))
-    assert lines[0].startswith("the check fails by 12 rows of 12 (")
-    assert lines[11] == "  and 2 lines more"
+    assert lines[0].startswith("12 rows of 12 make the check fail (")
+    assert lines[11] == "  and 2 more lines"
 
 
 def test_progress_states_what_is_left_and_never_too_few_runs(table: Path) -> None:
     done = bisect(table, bad(140))
     lines = done.stderr.splitlines()
-    assert lines[0].startswith("64 rows, 0 answers known; answers and outputs in .tunableop_results0.csv.bisect-")
-    before = r"run (\d+): \d+ rows?; (\d+) suspected, at most (\d+) runs? to go(?:, .*)?"
+    assert lines[0].startswith(
+        "64 rows, 0 answers known from before; answers and outputs are in .tunableop_results0.csv.bisect-"
+    )
+    before = r"run (\d+): \d+ rows?; (\d+) suspected; at most (\d+) runs? left(?:, .*)?"
     pattern = before + r": (?:good|bad) \(exit \d, .*, run\1\.log\)"
     found = [re.fullmatch(pattern, line) for line in lines[1:]]
     assert all(found), lines
@@ -336,7 +338,10 @@ def test_what_was_answered_is_not_run_again(table: Path) -> None:
             r"with all rows the check is not bad: good \(exit 0, .*\); .* does not read PYTORCH_TUNABLEOP_ENABLED",
         ),
         ("exit 125", r"with all rows the check is not bad: skip \(exit 125, "),
-        ("false", r"without any row the check is not good: bad \(exit 1, .*run2\.log\); no row is to blame"),
+        (
+            "false",
+            r"without any row the check is not good: bad \(exit 1, .*run2\.log\); the rows do not cause the failure",
+        ),
         ("no-such-program", r"without any row the check is not good: bad \(exit 127, "),
         ('grep -q Hipblaslt "$LOGPARSE_TABLE" && exit 1; kill -9 $$', r"without any .* not good: bad \(signal 9, "),
         ('grep -q Hipblaslt "$LOGPARSE_TABLE" && exit 1; exit 125', r"without any row the check is not good: skip"),
@@ -350,13 +355,13 @@ def test_a_check_that_does_not_depend_on_the_rows_is_an_error(table: Path, check
 
 def test_what_cannot_be_taken_apart_is_an_error(tmp_path: Path) -> None:
     for name, text, why in (
-        ("tunableop_results0.csv", HEAD, "tunableop-results without rows that can be taken apart"),
+        ("tunableop_results0.csv", HEAD, "this tunableop-results file cannot be split into rows"),
         (
             "aiter.csv",
             "M,N,K,libtype,solidx\n1,2,3,asm,4\r\r5,6,7,asm,8\n9,6,7,asm,8\n",
-            "aiter without rows that can be taken apart",
+            "this aiter file cannot be split into rows",
         ),
-        ("x.txt", "nothing", "is no override file that is known"),
+        ("x.txt", "nothing", "is not an override file that logparse knows"),
         ("none.csv", None, "No such file"),
         ("aiter.csv", "gfx,cu_num,M,N,K,kernelId,splitK,us,kernelName\ngfx942,304,1,2,3,4,0,5,k\n", "name decides"),
     ):
@@ -371,7 +376,7 @@ def test_what_cannot_be_taken_apart_is_an_error(tmp_path: Path) -> None:
 def test_the_file_itself_is_never_written(table: Path) -> None:
     before = table.stat()
     done = bisect(table, "false", "--out", str(table))
-    assert (done.returncode, "it is the file that is read" in done.stderr) == (2, True)
+    assert (done.returncode, "is the file to search" in done.stderr) == (2, True)
     bisect(table, f'echo >> "$LOGPARSE_TABLE"; {bad(140)}')  # as MIOpen does
     assert (table.stat().st_mtime_ns, table.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
 
@@ -389,10 +394,10 @@ def test_where_nothing_else_can_be_judged_the_answer_is_not_certain(table: Path)
     judged = 'case $(grep -c Gemm "$LOGPARSE_TABLE") in 0|8|6);; *) exit 125; esac; '
     done = bisect(table, judged + bad(104))
     lines = printed(done)
-    assert lines[0].startswith("the check fails by 6 rows of 8 (")
-    assert lines[1] == "  only together:"
+    assert lines[0].startswith("6 rows of 8 make the check fail (")
+    assert lines[1] == "  only if all of these are in the file:"
     assert lines[8] == "not certain:"
-    assert lines[9].startswith("without these rows: skip (exit 125, ")
+    assert lines[9].startswith("the check without these rows: skip (exit 125, ")
     assert done.returncode == 3
 
 
@@ -413,9 +418,9 @@ def test_a_check_that_answers_in_two_ways_is_reported_with_both(table: Path, tmp
     done = bisect(table, once + bad(140))
     assert done.returncode == 3
     lines = printed(done)
-    assert lines[2:4] == ["not certain:", "the check is flaky, with the same rows:"]
+    assert lines[2:4] == ["not certain:", "the check is flaky: the same rows gave different results:"]
     assert [x.partition(",")[0] for x in lines[4:6]] == ["bad (exit 1", "good (exit 0"]
-    assert lines[6].startswith("to begin anew")
+    assert lines[6].startswith("to start over")
     assert bisect(table, once + bad(140)).stdout == done.stdout
 
 
@@ -508,7 +513,7 @@ def finished(table: Path) -> None:
     Only the interrupted set of rows and the confirmed set may have run twice.
     """
     done = bisect(table, counting(5))
-    assert "64 rows, 4 answers known;" in done.stderr
+    assert "64 rows, 4 answers known from before;" in done.stderr
     assert printed(done)[1].startswith("  line 41: ")
     sets = (table.parent / "sets").read_text().splitlines()
     answered = sets[:4] + sets[5:]
@@ -519,7 +524,7 @@ def finished(table: Path) -> None:
 def test_ctrl_c_ends_the_check_and_the_same_command_goes_on(inside: Path) -> None:
     code, errors, pids = ended_at(5, inside, signal.SIGINT)
     assert code == 130
-    assert errors.endswith("\nstopped: the answers are kept, the same command goes on\n")
+    assert errors.endswith("\nstopped: the answers are kept, and the same command continues\n")
     assert ended(pids), "the check too"
     finished(inside)
 
@@ -529,7 +534,7 @@ def test_after_a_kill_the_same_command_goes_on_once_the_check_has_ended(inside: 
     assert code == -signal.SIGKILL
     assert all(map(alive, pids))
     refused = bisect(inside, counting(5))
-    assert (refused.returncode, "a check that a killed one started, still runs" in refused.stderr) == (1, True)
+    assert (refused.returncode, "a check that a killed bisect started" in refused.stderr) == (1, True)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     assert ended(pids)

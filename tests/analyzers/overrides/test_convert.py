@@ -48,7 +48,7 @@ def test_a_csv_becomes_a_tuning_file_of_its_own_build() -> None:
     assert made.count == len(found) == 11
     assert made.files[0].data.startswith(b"Git Version: 3b3d59eb\n")
     assert sum(made.refused.values()) + made.count == 20
-    assert made.refused["Default: there is nothing to override"] == 7
+    assert made.refused["Default: nothing to override"] == 7
 
 
 def test_a_byte_order_mark_is_skipped_and_none_is_written(tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_and_back_again(tmp_path: Path) -> None:
 
 
 def test_another_build_is_refused_and_an_unknown_one_needs_a_word(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is of another device or build of hipblaslt"):
+    with pytest.raises(InputError, match="is from another device or build of hipblaslt"):
         convert([TUNING], "tunableop", TARGET | {"hipblaslt_revision": "other"}, same_build=True)
-    with pytest.raises(InputError, match="is of another"):
+    with pytest.raises(InputError, match="is from another"):
         convert([TUNING], "tunableop", TARGET | {"arch": "gfx90a"})
     table = tmp_path / "bf16_tuned_gemm.csv"
     table.write_text("".join(Path(AITER).read_text().splitlines(keepends=True)[:-1]))
@@ -99,7 +99,7 @@ def test_a_row_that_its_own_library_drops_is_not_converted() -> None:
     """The last row has no number for M. So pandas reads the whole column as texts, and aiter finds no row at all."""
     made = convert([AITER], "hipblaslt", FACTS, same_build=True)
     assert not made.files
-    assert made.refused["no call equals M '8192': pandas gives the whole column another type"] == 1
+    assert made.refused["no call equals M '8192', because pandas gives the whole column another type"] == 1
 
 
 def test_to_aiter() -> None:
@@ -126,7 +126,9 @@ def test_rocblas_indices(tmp_path: Path) -> None:
     assert list(rows(convert([str(path)], "rocblas")).values()) == ["rocblas:-3798"]
     assert not convert([str(path)], "hipblaslt").files
     path.write_text("\n".join([*head, f"{key},Gemm_Rocblas_-3798,0.05", ""]))
-    assert list(convert([str(path)], "rocblas").refused) == ["rocBLAS: no row for such a call: unknown beta"]
+    assert list(convert([str(path)], "rocblas").refused) == [
+        "rocBLAS: no row for such a call, which does not state beta"
+    ]
     back = convert([ROCBLAS], "tunableop", TARGET, same_build=True)
     assert {x.partition(":")[0] for x in rows(back).values()} == {"rocblas"}
 
@@ -155,13 +157,13 @@ def test_of_two_files_the_faster_row(tmp_path: Path) -> None:
     assert list(rows(convert(paths, "hipblaslt")).values()) == ["hipblaslt:6"]
     other = tmp_path / "other.csv"
     other.write_text(Path(paths[0]).read_text().replace("3b3d59eb", "other"))
-    with pytest.raises(InputError, match="convert them apart"):
+    with pytest.raises(InputError, match="convert these files separately"):
         convert([paths[0], str(other)], "hipblaslt")
 
 
 @pytest.mark.parametrize(
     ("path", "to", "match"),
-    [(CSV, "xml", "--to xml"), (str(SAMPLES / "hipblaslt/info_4242.log"), "hipblaslt", "no tuned GEMM")],
+    [(CSV, "xml", "--to xml"), (str(SAMPLES / "hipblaslt/info_4242.log"), "hipblaslt", "holds no tuned GEMM")],
 )
 def test_what_cannot_be_converted(path: str, to: str, match: str) -> None:
     with pytest.raises(InputError, match=match):

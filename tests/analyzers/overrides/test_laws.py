@@ -146,7 +146,7 @@ def test_a_call_gets_the_row_that_was_written_for_it(format: OverrideFormat) -> 
             assert found.key == row.key
             none = look_up(format, reading, row.problem, has=lambda solution: False)
             assert (none.row, none.state) == (None, "miss")
-            assert "the build has no" in none.reason
+            assert "the target's build lacks" in none.reason
 
 
 def overrides(format: OverrideFormat) -> list[tuple[list[Override], Facts]]:

@@ -69,7 +69,7 @@ def test_tables_of_aiter(tmp_path: Path) -> None:
         ("hipblaslt,9,0", ["hipblaslt,7,0"]),
     ]
     assert [note.partition(": ")[2] for note in merged.notes[1:]] == [
-        "left out: a time of inf µs: the tuner could not run it, aiter uses it all the same"
+        "left out: a time of inf µs: the tuner could not run this kernel, but aiter uses it nevertheless"
     ]
     (tmp_path / "b").mkdir()
     again = merge(files(tmp_path / "b", only=made.data.decode()))
@@ -129,7 +129,9 @@ def test_tuning_files_of_hipblaslt(tmp_path: Path) -> None:
         ("hipblaslt:1", None),
         ("hipblaslt:9", 9.5),
     ]
-    assert merge_lines(merged)[0].endswith("the fastest taken (1 without times: the first file's)")
+    assert merge_lines(merged)[0].endswith(
+        "the fastest is kept (1 of them without times: the first file's row is kept)"
+    )
     assert len(merged.notes) == 1
     made_again = tmp_path / "c.txt"
     made_again.write_bytes(made.data)
@@ -144,7 +146,7 @@ def test_tuning_files_of_hipblaslt(tmp_path: Path) -> None:
     other = tuning("other.txt", tmp_path, ("64", "9", "9.5"), revision="s")
     device = tmp_path / "device.txt"
     device.write_text(Path(two).read_text().replace("gfx942", "gfx950"))
-    for path, why in ((old, "layout is values only"), (other, "revision is s, not r"), (str(device), "arch is gfx950")):
+    for path, why in ((old, "layout is values only"), (other, "revision is s and r"), (str(device), "arch is gfx950")):
         with pytest.raises(InputError, match=why):
             merge([one, path])
 
@@ -169,7 +171,7 @@ def test_rows_that_pytorch_would_lose_are_kept(tmp_path: Path) -> None:
     merged = merge(files(tmp_path, glued=glued, twice=twice, crlf=crlf, none=""))
     assert merged.files[0].data.decode() == HEAD + f"{A},Default,0.125\n{B},Default,0.25\n"
     assert merged.conflicts == ()
-    assert [note.rsplit("/", 1)[1] for note in merged.notes] == ["none.csv: empty, nothing taken"]
+    assert [note.rsplit("/", 1)[1] for note in merged.notes] == ["none.csv: the file is empty"]
     assert inspect("tunableop_results0.csv", merged.files[0].data, {}).notes == ()
 
 
@@ -183,15 +185,15 @@ def test_what_cannot_work_is_left_out(tmp_path: Path) -> None:
 def test_other_builds_are_refused(tmp_path: Path) -> None:
     row = f"{A},Default,0.5\n"
     paths = files(tmp_path, one=HEAD + row, two=HEAD.replace("2.11.0", "2.9.1") + row)
-    with pytest.raises(InputError, match=r"PT_VERSION is 2\.9\.1, not 2\.11\.0"):
+    with pytest.raises(InputError, match=r"PT_VERSION is 2\.9\.1 and 2\.11\.0"):
         merge(paths)
-    with pytest.raises(InputError, match="set of validators is PT_VERSION, ROCM_VERSION, not PT_VERSION"):
+    with pytest.raises(InputError, match="set of validators is PT_VERSION, ROCM_VERSION and PT_VERSION"):
         merge(files(tmp_path, one=HEAD + row, three=HEAD + "Validator,ROCM_VERSION,6\n" + row))
-    with pytest.raises(InputError, match="no validators"):
+    with pytest.raises(InputError, match="without validators, the PyTorch version"):
         merge(files(tmp_path, one=row))
     with pytest.raises(InputError, match="every file is empty"):
         merge(files(tmp_path, none="", blank="\n"))
-    with pytest.raises(InputError, match="several formats"):
+    with pytest.raises(InputError, match="these files have different formats"):
         merge([str(SAMPLES / "tunableop/tunableop_results0.csv"), str(SAMPLES / "hipblaslt/tuning_7.0.txt")])
     with pytest.raises(InputError, match="only TunableOp reads one file per device"):
         merge([str(SAMPLES / "hipblaslt/tuning_7.0.txt")], gpus=2)
@@ -262,7 +264,7 @@ def test_find_dbs_of_other_builds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"name is gfx942130\.HIP\.3_5_0"):
         merge(paths)
     (tmp_path / "c").mkdir()
-    with pytest.raises(InputError, match="does not name a device and build"):
+    with pytest.raises(InputError, match="does not state a device and build"):
         merge(find_dbs(tmp_path / "c", one, name="mine.ufdb.txt"))
 
 

@@ -37,7 +37,7 @@ def test_rows_of_batch_normalisations_are_no_convolutions(store: Store, tmp_path
     path.write_text("2x4x64x14x14x1x1x1x0xNCHWxTrnxFP32x1=BnFwdTrainingSpatial:Variant1-1\n", encoding="utf-8")
     own = inspect(path.name, path.read_bytes(), TARGET)
     assert (own.accepted, len(own.rows), [x.severity for x in own.notes]) == (True, 0, ["info"])
-    with pytest.raises(InputError, match="not merged"):
+    with pytest.raises(InputError, match="cannot be merged"):
         merge([str(path)] * 2)
     ingest([str(path)], store)
     assert store.frames()["sources"][["foreign_lines", "reject_lines"]].to_numpy().tolist() == [[1, 0]]

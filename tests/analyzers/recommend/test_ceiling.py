@@ -47,8 +47,8 @@ def test_the_time_of_a_trace_counts_where_there_is_one() -> None:
     assert (ceiling.default_us, ceiling.saving_us) == (12_000.0, pytest.approx(4_800.0))
     assert (ceiling.calls_share, ceiling.untimed_share) == (0.5, 0.25)
     assert render.ceiling_lines(ceiling) == [
-        "ceiling: every problem at its best known time saves 4.8 ms of 12 ms, the time of 50.0% of calls; "
-        "25.0% of calls have no time in any file"
+        "ceiling (greatest possible saving): 4.8 ms of 12 ms, if every problem ran its best known solution; "
+        "known for 50.0% of calls; 25.0% of calls are not timed in any file"
     ]
 
 
@@ -122,13 +122,14 @@ def test_measured_findings_are_below_the_ceiling() -> None:
 def test_verdicts() -> None:
     same = [measurement(ONE, "Default", 60.0), measurement(ONE, "hipblaslt:9", 60.0)]
     nothing = recommend(tables(workload=[work(ONE, 1)], measurements=same), Settings())
-    assert verdict(nothing).headline == "nothing worth doing: none of 1 measured problem has a better known solution"
+    assert verdict(nothing).headline == "nothing worth doing: no better solution is known for any of 1 measured problem"
     half = recommend(tables(workload=[work(ONE, 1), work(gemm(3).text, 3)], measurements=same), Settings())
-    assert verdict(half).headline.endswith("a better known solution; 75.0% of calls untimed")
+    assert verdict(half).headline.endswith("measured problem; 75.0% of calls untimed")
     assert recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling.untimed_share == 1.0
     unknown = render.ceiling_lines(recommend(tables(workload=[work(ONE, 1)]), Settings()).ceiling)
     assert unknown == [
-        "ceiling: unknown: no search has timed what runs and other solutions; 100.0% of calls have no time in any file"
+        "ceiling (greatest possible saving): unknown, because no search timed both what runs and other "
+        "solutions; 100.0% of calls are not timed in any file"
     ]
 
 

@@ -121,13 +121,13 @@ def test_the_report() -> None:
     assert len(rows) == len(found.findings) + 1
     assert {line.count(" | ") for line in rows} == {10}
     for word in (
-        "ceiling:",
+        "ceiling (greatest possible saving):",
         "```sh\nsource it\n```",
         "a \\| b",
     ):
         assert word in text
     nothing = report(recommend(tables(), Settings()), [])
-    assert "**no verdict: the run holds no call" in nothing
+    assert "**no verdict: the run holds no calls" in nothing
     assert "| |" not in nothing
 
 
@@ -165,7 +165,7 @@ def test_what_an_earlier_recommend_wrote_is_not_applied_unawares(tmp_path: Path)
     assert not script.exists()
     assert script.with_name("apply.sh.old").exists()
     assert own.read_text() == "kept"
-    assert any(note.endswith("now apply.sh.old") for note in notes)
+    assert any(note.endswith("renamed to apply.sh.old") for note in notes)
     for damaged in ("", "[]", '{"schema": "logparse-findings", "targets": [{"name": "..", "files": ["../x"]}]}'):
         (tmp_path / "findings.json").write_text(damaged)
         assert earlier_files(tmp_path) == []

@@ -81,7 +81,7 @@ def test_a_trace_of_some_steps_weighs_the_rows_of_a_log_of_the_whole_job() -> No
     written = sum(x.override is not None and bool(x.saving_us) for x in found.findings)
     assert written > len(result.parts) == 1
     assert result.application.line.startswith(f"{written} rows, "), "apply.sh applies those of the other steps, too"
-    assert "actions, by GPU time of the whole job per step:" in report(found, []).splitlines()
+    assert "actions, with the GPU time of the whole job per step:" in report(found, []).splitlines()
 
 
 def test_without_a_row_there_are_no_files(findings: list[Finding]) -> None:

@@ -147,7 +147,7 @@ def test_what_no_action_reaches_is_potential_and_no_saving(best: str) -> None:
     assert saved == {reached: pytest.approx(200.0), text: None}
     shown = render.rows(found).set_index("problem")
     assert shown.loc[text, "action"] == f"potential: {best}"
-    assert "potential, not a saving (600 µs per run)" in shown.loc[text, "message"]
+    assert "not added to the savings (600 µs per run)" in shown.loc[text, "message"]
     assert shown.loc[reached, "action"] == "by hand: kernel:mine:gemm"
 
 
@@ -183,7 +183,7 @@ def test_gates() -> None:
     )
     below = recommend(small, Settings())
     assert (len(below.findings), sum(below.left_out.values()), below.overrides) == (0, 1, ())
-    assert verdict(below).headline == "nothing worth doing: 1 gain below the floor"
+    assert verdict(below).headline == "nothing worth doing: 1 with a gain below --min-gain"
     assert len(recommend(small, Settings(min_gain=0.01)).overrides) == 1
 
 
@@ -260,7 +260,7 @@ def test_confirmed_only(found: Recommendation) -> None:
     safe = emissions(found, HERE, [writer()], Settings(confirmed_only=True))
     files = {x.name: x.data.decode() for x in safe.files}
     assert files["out.txt"] == first.override.solution.text
-    assert safe.notes[0].startswith("1 of 2 overrides not written: nothing confirms them")
+    assert safe.notes[0].startswith("1 of 2 overrides are not written, because no replay confirmed them")
     assert "lucky" not in files["apply.sh"]
     none = emissions(replace(found, findings=(second,)), HERE, [writer()], Settings(confirmed_only=True))
     assert {x.name for x in none.files} & {"out.txt", "apply.sh"} == set()
@@ -277,7 +277,7 @@ def test_nvidia_has_no_tuning_script() -> None:
     ):
         made = emissions(found, target, [], Settings())
         assert [x.name for x in made.files] == []
-        assert "no tool of NVIDIA's searches" in made.notes[-1]
+        assert "NVIDIA has no tool that searches" in made.notes[-1]
 
 
 def test_two_targets_are_never_merged() -> None:
@@ -336,7 +336,7 @@ def test_tuning_writes_beside_the_users_files(tmp_path: Path, found: Recommendat
 
 def test_rendering(found: Recommendation) -> None:
     text = report(found, [])
-    assert "saves 1.2 ms of 5.8 ms, the time of" in text
+    assert "1.2 ms of 5.8 ms, if every problem ran its best known solution" in text
     assert "93.8% of calls" in text
     assert "4 findings, 2 with an override" in text
     table = render.rows(found)
@@ -351,16 +351,16 @@ def test_rendering(found: Recommendation) -> None:
     assert report(nothing, []).splitlines() == [
         "# What to change in run r",
         "",
-        "**no verdict: the run holds no call and no measurement of a problem**",
+        "**no verdict: the run holds no calls and no measurements of a problem**",
         "",
-        "* ceiling: unknown: no search has timed what runs and other solutions",
+        "* ceiling (greatest possible saving): unknown, because no search timed both what runs and other solutions",
         "* 0 findings, 0 with an override",
     ]
     for lines in ("call_lines", "measurement_lines"):  # TunableOp's untuned keys; bench output of all solutions
         held = recommend(tables(sources=[{"source_id": "m", "run": "r", lines: 5}]), Settings())
         assert verdict(held).headline == verdict(replace(nothing, calls={W.text: 3.0})).headline
         assert verdict(held).headline == (
-            "no verdict: nothing is timed against another solution (`logparse replay` measures)"
+            "no verdict: no problem is timed with more than one solution (run `logparse replay`)"
         )
     assert list(render.rows(nothing).columns) == list(table.columns)
 
@@ -379,7 +379,7 @@ def test_two_files_may_state_an_arch_with_its_features_and_without(words: tuple[
 
 @pytest.mark.parametrize("other", ["gfx90a", "gfx94", "gfx942:sramecc-:xnack-"])
 def test_targets_of_two_archs_are_never_merged(other: str) -> None:
-    with pytest.raises(UsageError, match="one target"):
+    with pytest.raises(UsageError, match="describe one machine"):
         target_from(["arch=gfx942:sramecc+:xnack-", f"arch={other}"])
 
 
@@ -413,19 +413,19 @@ def test_bad_targets(tmp_path: Path) -> None:
     (tmp_path / "y.txt").write_text("hello\n")
     (tmp_path / "z.json").write_text('{"arch": "gfx942", "cu_count": "many"}')
     for words, reason in (
-        (["arch=gfx942", "arch=gfx90a"], "give one target"),
+        (["arch=gfx942", "arch=gfx90a"], "describe one machine"),
         ([str(tmp_path / "missing.csv")], "--target"),
         ([str(tmp_path / "x.json")], "one JSON object"),
         ([str(tmp_path / "y.txt")], "no fact of a machine"),
         (["colour=red"], "--target"),
-        (["cu_count=abc"], "cu_count is a number of compute units"),
-        (["cu_count=0"], "cu_count is a number of compute units"),
-        ([str(tmp_path / "z.json")], "cu_count is a number of compute units"),
-        (["arch=MI300X"], "arch is such as gfx942"),
-        (["arch="], "arch is such as gfx942"),
-        (["backend=hip"], "backend is HIP, OpenCL or CUDA"),
-        (["rocblas_version="], "rocblas_version is a version"),
-        (["device= "], "device is not empty"),
+        (["cu_count=abc"], "cu_count must be a number of compute units"),
+        (["cu_count=0"], "cu_count must be a number of compute units"),
+        ([str(tmp_path / "z.json")], "cu_count must be a number of compute units"),
+        (["arch=MI300X"], "arch must be such as gfx942"),
+        (["arch="], "arch must be such as gfx942"),
+        (["backend=hip"], "backend must be HIP, OpenCL or CUDA"),
+        (["rocblas_version="], "rocblas_version must be a version"),
+        (["device= "], "device must be a text that is not empty"),
         (["validator:=1"], "--target validator:=1"),
     ):
         with pytest.raises(UsageError, match=reason):
@@ -463,7 +463,7 @@ def test_problems_of_other_runs_are_evidence_and_no_findings() -> None:
     found = recommend(tables(workload=[work(mine.text, 3)], measurements=rows, sources=sources), Settings())
     assert {x.problem.text for x in found.findings if x.problem is not None} == {mine.text}
     (regrets,) = (x.message for x in found.remarks if x.analyzer == "suboptimal-pick")
-    assert regrets.startswith("picks of 1 problem ")
+    assert regrets.startswith("the library's picks for 1 problem, ")
 
 
 @pytest.mark.parametrize(
@@ -496,7 +496,7 @@ def test_calls_that_share_a_row_get_what_costs_them_least_in_all(
     made = emissions(found, facts_there, [WRITER], Settings())
     lines = made.files[0].data.decode().splitlines()[2::2]
     assert {x.split(",")[4]: x.split(",")[34] for x in lines} == {"128": "7"} | ({"64": row} if row else {})
-    shared = [x for x in found.findings if "the library has one row for it and" in x.message]
+    shared = [x for x in found.findings if "the library uses one row for this call and for" in x.message]
     assert len(shared) == 2
     assert sum(x.override is not None for x in shared) == (row is not None)
 

@@ -130,7 +130,7 @@ def test_nothing_essential_is_cut() -> None:
     found = replace(recommend(host(), Settings()), actions=(setting,), word="a call of the server")
     lines = screen.screen(found, screen.Written(Path("overrides")))
     assert max(map(len, lines)) <= screen.COLUMNS
-    assert "how much of it is unknown" in " ".join("".join(lines[:2]).split()), "the headline's end"
+    assert "the saved share is unknown" in " ".join("".join(lines[:2]).split()), "the headline's end"
     assert any(x.endswith("…") for x in lines), "a line of the list has no room for all of the setting"
     explained = "\n".join(x for x in screen.explained(found, "padded_output") if isinstance(x, str))
     assert "…" not in explained
@@ -172,7 +172,7 @@ def test_everything_to_do_is_explained_by_number_and_by_name(tmp_path: Path) -> 
         by_name = [x for x in screen.explained(found, todo.name) if isinstance(x, str)]
         assert by_number == by_name
         assert todo.title in by_number[1]
-    with pytest.raises(UsageError, match="--explain nosuch: there is 1 "):
+    with pytest.raises(UsageError, match="--explain nosuch: no such thing to do; the list has 1 "):
         screen.explained(found, "nosuch")
 
 
@@ -210,7 +210,7 @@ def test_an_action_that_the_step_does_not_show_is_applied_only_by_name(
     assert ("applied only by name" in made) == (not shows)
     explained = screen.explained(found, "padded_output")
     assert explained == screen.explained(found, "2")
-    assert ("      too small to show in the step, so it is in no list" in explained) == (not shows)
+    assert ("      its effect on the step is too small to show, so it is not in the list" in explained) == (not shows)
 
 
 def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(tmp_path: Path) -> None:
@@ -228,12 +228,15 @@ def test_what_is_applied_unnamed_is_listed_beside_a_better_one_that_rounds_more(
     how = 'model = apply.model(model, "rough")'
     lines = printed(found, tmp_path)
     assert max(map(len, lines)) <= screen.COLUMNS
-    assert f"rounds more: {how}" in " ".join("\n".join(lines).split())
-    by_name = f"      rounds more, so no total counts it and it is applied by name alone: import apply; {how}"
+    assert f"less precise: {how}" in " ".join("\n".join(lines).split())
+    by_name = (
+        "      results are less precise, so it is not part of any total and is applied only by name alone: "
+        f"import apply; {how}"
+    )
     assert by_name in screen.explained(found, "rough")
     assert by_name in (tmp_path / "overrides/report.md").read_text().splitlines()
-    assert "in the program:  import apply; " in (tmp_path / "overrides/report.md").read_text()
-    assert any(x.startswith("apply    in the program:  import apply; ") for x in lines)
+    assert "add to the program:  import apply; " in (tmp_path / "overrides/report.md").read_text()
+    assert any(x.startswith("apply    add to the program:  import apply; ") for x in lines)
     check = "".join(printed(found, tmp_path)[-3:-1])
     assert ("--action exact" in check, "rough" in check) == (True, False)
 

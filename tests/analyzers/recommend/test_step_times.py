@@ -100,7 +100,7 @@ def test_a_finding_gains_the_step_no_more_than_kernels_of_no_time() -> None:
     hidden = verdict(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})))
     assert ([x.name for x in hidden.unseen], [x.name for x in hidden.todo]) == (["search"], ["overrides"])
     lines = screen(replace(found, step=StepTimes(answer(54_900, waits=0.004), {})), Written(Path("overrides")))
-    assert lines[-1].startswith("rest     1 too small to show in the step · ")
+    assert lines[-1].startswith("rest     1 with too small an effect on the step · ")
     small = replace(answer(54_900, "kernels", waits=1.0), now_us=2e6, ceilings=Ceilings(2e6, 2e6, 2e6, 0.0))
     assert "search" in [x.name for x in verdict(replace(found, step=StepTimes(small, {}))).todo], "it waits for kernels"
 
@@ -117,7 +117,7 @@ def test_a_step_that_waits_for_data_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     seen = verdict(replace(found, step=StepTimes(waits, {})))
     assert (
         seen.headline
-        == "data loading is the limit; keep the GPU busy: up to 230 of 500 µs a step, how much of it is unknown"
+        == "data loading is the limit; keep the GPU busy: up to 230 of 500 µs a step, the saved share is unknown"
     )
     assert [x.name for x in seen.todo] == ["host-bound"]
     monkeypatch.setattr("analyzers.recommend.step_times.step_times", lambda *_: StepTimes(waits, {}))
@@ -155,7 +155,7 @@ def test_a_step_is_called_what_the_user_calls_it() -> None:
     [emitted] = [module([result], step_us=lambda _: (500.0, 400.0))]
     assert emitted is not None
     assert "ms of GPU time per request; the request 0.500 -> 0.400 ms" in emitted.data.decode()
-    assert action_lines([result], found.gpu_time)[0] == "actions, by GPU time of the whole job per request:"
+    assert action_lines([result], found.gpu_time)[0] == "actions, with the GPU time of the whole job per request:"
 
 
 def test_what_was_traced_by_time_is_a_window() -> None:
@@ -163,7 +163,9 @@ def test_what_was_traced_by_time_is_a_window() -> None:
     found = replace(recommend(tables, Settings()), step=StepTimes(answer(500), {}))
     shown = "\n".join([*screen(found, Written(Path("overrides"))), report(found, ())])
     assert "a window, 1 ms: " in shown
-    assert "name what to time without it (`logparse capture --unit`)" in shown, "nothing times a window"
+    assert "name the function whose calls to time without the profiler (`logparse capture --unit`)" in shown, (
+        "nothing times a window"
+    )
     assert not re.findall(r".*\bsteps?\b.*", shown)
 
 
@@ -192,8 +194,8 @@ def fusible(us: list[float]) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("traced", "headline"),
     [
-        (False, "1 thing to do, of unknown worth: nothing measured what a call saves"),
-        (True, "fuse the epilogue: up to 200 of 500 µs a step, how much of it is unknown"),
+        (False, "1 thing to do, worth unknown: no measurement states what a call saves"),
+        (True, "fuse the epilogue: up to 200 of 500 µs a step, the saved share is unknown"),
     ],
 )
 def test_what_an_epilogue_saves_at_most_is_a_part_of_the_traces(traced: bool, headline: str) -> None:
@@ -216,7 +218,7 @@ def test_what_makes_no_step_faster_is_not_listed() -> None:
     found = recommend(test_host_bound.traced(990.0, profiler_steps="2", profiler_steps_us="1000.0"), Settings())
     kept = replace(found, actions=(padded(4.0),), step=StepTimes(answer(500), {"padded_output": answer(54_900)}))
     seen = verdict(kept)
-    assert seen.headline == "the host is the limit; nothing worth doing: 1 too small to show in the step"
+    assert seen.headline == "the host is the limit; nothing worth doing: 1 with too small an effect on the step"
     assert (seen.todo, [x.name for x in seen.unseen]) == ((), ["padded_output"])
     faster = replace(found, actions=(padded(4.0),), step=StepTimes(answer(500), {"padded_output": answer(54_000)}))
     assert [x.name for x in verdict(faster).todo] == ["padded_output"], "1.6 % of the step"
@@ -230,7 +232,7 @@ def test_what_is_nothing_beside_the_step_is_not_listed() -> None:
     assert "search" in [x.name for x in seen.unseen], "15.7 of 54,900 ms"
 
 
-PART = "that its kernels save"
+PART = "saved in its kernels"
 
 
 @pytest.mark.parametrize(
@@ -262,4 +264,4 @@ def test_what_is_lost_in_vain_says_what_the_step_still_takes() -> None:
     bounded = replace(answer(500), now_us=500, ceilings=Ceilings(500, 450, 500, 500))
     [todo] = verdict(replace(recommend(tables, Settings()), step=StepTimes(bounded, {}))).todo
     assert (todo.now_us, todo.then_us) == (500, 450)
-    assert todo.changes.endswith("; 230 µs are lost, but without them the step still takes 450 µs")
+    assert todo.changes.endswith("; 230 µs are lost this way, but without them the step would still take 450 µs")

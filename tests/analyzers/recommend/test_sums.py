@@ -132,7 +132,7 @@ def test_of_two_gains_of_problems_that_may_be_one_only_one_is_a_saving() -> None
     given = random_store(26)
     found = recommend(given, Settings())
     check(found, given)
-    (other,) = [x for x in found.findings if "instead of what suboptimal-pick proposes" in x.message]
+    (other,) = [x for x in found.findings if "suboptimal-pick proposes another change for the same calls" in x.message]
     assert (other.analyzer, other.saving_us) == ("below-roofline", None)
     assert (other.per_call_us or 0.0) > 0
 

@@ -112,7 +112,7 @@ class HostBound(ColdAfterRefresh):
 
 
 def _host_bound(count: int) -> float:
-    raise HostBoundError("host-bound in 3 tries")
+    raise HostBoundError("limited by the host in 3 tries")
 
 
 def test_a_host_bound_solution_is_marked_and_cannot_win() -> None:
@@ -120,7 +120,7 @@ def test_a_host_bound_solution_is_marked_and_cannot_win() -> None:
     result = WorkerContext({"x": backend}, Place(), Method(), lambda what: None).run(RaceTask(problem=gemm()))
     assert result.best == PICK
     assert {row.solution.id: row.status for row in result.rows} == {"pick": "ok", "copy": "skipped"}
-    assert "host-bound" in str(result.rows[1].error)
+    assert "limited by the host" in str(result.rows[1].error)
 
 
 def test_a_cudnn_plan_that_needs_more_workspace_than_the_limit_is_refused() -> None:
@@ -136,7 +136,7 @@ def test_a_cudnn_plan_that_needs_more_workspace_than_the_limit_is_refused() -> N
     backend: Any = object.__new__(Cudnn)
     backend._graphs = {SMALL_W.text: _Graph(Graph(), (0, 1, 2), ("x", "dy", "w"), {"eng0": 0})}
     backend._cudnn = type("Library", (), {"cudnnGraphNotSupportedError": RuntimeError})
-    with pytest.raises(UnsupportedError, match="1048576 bytes of workspace, the limit is 1000"):
+    with pytest.raises(UnsupportedError, match="1048576 bytes of workspace, but the limit is 1000"):
         backend.prepare(SMALL_W, Solution("cudnn", "eng0"), Conditions(workspace_bytes=1000))
 
 

@@ -19,9 +19,9 @@ from tests.analyzers.replay.problems import named, store_of
 def test_a_dry_run_refuses_the_gpus_that_the_replay_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = store_of(tmp_path, [named("pick")])
     for seen, names, why in (
-        (("cpu",), ("cuda:0",), "no GPU 0: PyTorch sees none on this machine"),
-        (("cuda:0", "cuda:1"), ("cuda:0", "cuda:2"), "no GPU 2: PyTorch sees 0, 1 on this machine"),
-        (("cuda:0", "cuda:1"), ("cuda:0", "cuda:0"), "GPU 0 is named twice"),
+        (("cpu",), ("cuda:0",), "--device: there is no GPU 0; PyTorch sees none on this machine"),
+        (("cuda:0", "cuda:1"), ("cuda:0", "cuda:2"), "--device: there is no GPU 2; PyTorch sees 0, 1 on this machine"),
+        (("cuda:0", "cuda:1"), ("cuda:0", "cuda:0"), "--device names GPU 0 twice"),
     ):
         monkeypatch.setattr(device_workers, "visible_devices", lambda seen=seen: seen)
         options = Options(backends=(NAME,), devices=names)
@@ -34,7 +34,7 @@ def test_a_dry_run_refuses_the_gpus_that_the_replay_refuses(tmp_path: Path, monk
 
 def test_a_replay_of_no_problem_states_that_alone(tmp_path: Path) -> None:
     report = replay(store_of(tmp_path, [named("pick")]), Options(backends=(NAME,), devices=("cpu",), kind="conv"))
-    assert report_lines(report)[0] == f"run {report.run}: no problem of what was asked for can be measured"
+    assert report_lines(report)[0] == f"run {report.run}: none of the requested problems can be measured"
     assert not any("flagged" in line for line in report_lines(report))
 
 
@@ -45,7 +45,7 @@ def test_what_goes_on_from_here_is_what_resumes() -> None:
         for words, results, resume in (("on", [done], True), ("again", [done], False), ("none", [], True))
     }
     assert lines == {
-        "on": "the budget is spent: the same command goes on from here",
-        "again": "the budget is spent: the same command without --again goes on from here",
-        "none": "the budget is spent, and no problem was measured: it needs a longer --budget",
+        "on": "the time budget is spent; the same command continues from here",
+        "again": "the time budget is spent; the same command without --again continues from here",
+        "none": "the time budget is spent before any problem was measured; give a longer --budget",
     }

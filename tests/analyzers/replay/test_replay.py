@@ -113,7 +113,7 @@ def test_a_dry_run_is_that_of_its_stages(tmp_path: Path) -> None:
     store = store_of(tmp_path, [replace(SMALL_W, direction=x) for x in ("F", "B")])  # type: ignore[arg-type]
     both, actions, races = (list(verb.plan(store, Options(only=x)).blocks) for x in (None, "actions", "races"))
     (only,) = actions
-    assert str(only).startswith("timed for actions, without a search: 2 problems, ")
+    assert str(only).startswith("only timed for actions, without a search: 2 problems, ")
     assert both[-1] == only
     assert races[-1] == both[-2] != only
 
@@ -270,7 +270,7 @@ def test_two_devices_share_the_work(tmp_path: Path) -> None:
 
 def test_a_backend_that_cannot_be_opened_is_an_error_with_its_reason(tmp_path: Path) -> None:
     store = store_of(tmp_path, [named("pick")])
-    with pytest.raises(InputError, match="no backend 'nosuch'; there is torch"):
+    with pytest.raises(InputError, match="--backend 'nosuch': unknown; name one of torch"):
         replay(store, replace(FAKE, backends=("nosuch",)))
     with pytest.raises(MeasuringError, match="cannot measure on cpu"):
         replay(store, replace(FAKE, backends=("tests.analyzers.replay.test_replay:BROKEN",)))

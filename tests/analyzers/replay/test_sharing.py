@@ -94,8 +94,8 @@ def test_the_report_states_how_many_records_held() -> None:
     results = [result(one, 1.0, 2.0), result(two, 1.25, 1.0), result(three, 9.0, 1.0), nothing_left]
     (line,) = of.report(results)
     known, _, again = line.partition("; ")
-    assert known == "1 problem settled by other machines' records"
-    assert again == "of 2 tried again the recorded best held in 1, at most 25.0% slower"
+    assert known == "1 problem answered by other machines' records"
+    assert again == "2 were measured again, and the recorded best was as fast here in 1, at most 25.0% slower"
     assert sharing.Borrowed().report(results) == []
 
 
@@ -103,7 +103,7 @@ def test_records_of_another_environment_settle_nothing(mine: Store, shared: Path
     sharing.take(mine, str(shared), None)
     _, of = sharing.without_checks(history(mine), mine)
     known = [Result(problem=x, ended=KNOWN, facts=HERE) for x in problems(40)]
-    assert of.report(known) == ["0 problems settled by other machines' records"]
+    assert of.report(known) == ["0 problems answered by other machines' records"]
 
 
 def test_a_place_without_records_is_an_error(mine: Store, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_device_that_does_not_settle_is_refused() -> None:
 
     with pytest.raises(UnsettledError, match="did not settle in 5 s"):
         SteadyClock(reading, lambda: turn[0] * 0.01).settle()
-    with pytest.raises(UnsettledError, match="during 3 tries"):
+    with pytest.raises(UnsettledError, match="during each of 3 tries"):
         scripted(50.0, *(50.0 * 1.1**n for n in range(1, 40))).held(lambda: 100.0)
 
 

@@ -127,7 +127,7 @@ def test_an_action_that_kills_the_job_is_named_and_the_others_have_their_start(t
     found, starts = tried(tmp_path, {"tf32": 0.8}, "padded_output", "tf32", behaviour="dies")
     assert starts == [["padded_output", "tf32"], ["tf32"], ["tf32"]]
     outcomes = {x.name: (x.outcome, x.why) for x in found.tried}
-    assert outcomes["padded_output"] == ("broken", "the job was ended by SIGKILL while it was on")
+    assert outcomes["padded_output"] == ("broken", "the job was ended by SIGKILL while this action was on")
     assert outcomes["tf32"][0] == "measured"
 
 
@@ -194,9 +194,9 @@ def test_ctrl_c_ends_the_trial_with_what_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["tf32"], "the job goes after `--`"),
-        (["tf32", "--"], "no job after `--`"),
-        (["tf32", "--budget", "3s", "--", "true"], "--budget: options go before the actions"),
+        (["tf32"], "put `--` before the job's command"),
+        (["tf32", "--"], "give the job's command after `--`"),
+        (["tf32", "--budget", "3s", "--", "true"], "--budget: put options before the actions"),
     ],
 )
 def test_wrong_words(words: list[str], said: str) -> None:
@@ -218,9 +218,9 @@ def test_what_is_printed(tmp_path: Path) -> None:
     first, winner, refused = lines(found)
     times = "100 ms → 70.1 ms a step [69.8 ms, 70.4 ms]"
     assert first == f"try: channels_last: {times}, measured in your job"
-    same = "same result within 1.0e-07 (output; rounding may do 1.0e-06)"
+    same = "same result within 1.0e-07 (output; rounding alone may differ by 1.0e-06)"
     assert winner == f"  channels_last  measured in your job; {times}; 32 pairs in 2 processes, 2 s; {same}"
-    assert refused == "  tf32           not offered: it cannot"
+    assert refused == "  tf32           not possible: it cannot"
     table = answer(found).made
     assert table is not None
     rows = [*table]  # type: ignore[misc]

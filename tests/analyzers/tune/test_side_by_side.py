@@ -221,9 +221,9 @@ def test_kinds_of_long_units_that_alternate_are_all_timed(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"memory": 0.6}, "over 45% of the device's memory is in use"),
-        ({"workers": 4}, "its worker processes go on"),
-        (None, "it made no unit of work that could wait"),
+        ({"memory": 0.6}, "the job uses over 45% of the device's memory"),
+        ({"workers": 4}, "the job's worker processes continue"),
+        (None, "the job did no unit of work at which it could wait"),
     ],
 )
 def test_a_job_that_cannot_live_twice_is_run_alone(said: dict[str, object] | None, why: str, tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_both_end_with_tune_or_go_on_without_it(number: signal.Signals, tmp_path
 def test_units_that_nothing_timed_leave_the_job_alone(tmp_path: Path) -> None:
     (command, environ), _ = sides(tmp_path, 10, code=0)
     untimed = ([*command[:3], "0", *command[4:]], environ)
-    with pytest.raises(AloneError, match="its first units were not timed"):
+    with pytest.raises(AloneError, match="the job's first units of work were not timed"):
         pair(untimed, untimed, "")
 
 
@@ -312,5 +312,5 @@ def test_a_run_that_fails_at_its_end_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_a_job_that_ends_too_soon_tells_nothing(tmp_path: Path) -> None:
-    with pytest.raises(AloneError, match=r"it did [12] turns? of"):
+    with pytest.raises(AloneError, match=r"the job did [12] turns? of"):
         pair(*sides(tmp_path, 45, code=0), "")

@@ -93,12 +93,16 @@ def test_a_command_runs_before_every_start_and_one_run_after_another(tmp_path: P
     assert isinstance(times, tuple)
     assert [len(x) for x in times] == [3, 3]
     assert (tmp_path / "before").read_text().split() == ["sh"] * 6
-    assert said[0] == "    one run after another, since `--before-each` may take away what another run of it needs"
+    assert said[0] == (
+        "    the runs are timed one after another, because `--before-each` may remove what a run at the same time needs"
+    )
 
 
 def test_a_command_before_a_start_that_fails_starts_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     starts = Starts(before_each="echo told; exit 4")
-    with pytest.raises(InputError, match="--before-each echo told; exit 4: exit code 4; the job is not started"):
+    with pytest.raises(
+        InputError, match="--before-each echo told; exit 4: ended with exit code 4, so the job is not started"
+    ):
         alone(job(tmp_path / "log"), tmp_path / "units", "", [].append, starts)
     assert not (tmp_path / "log").exists()
     assert capfd.readouterr() == ("", "told\n"), "standard output is the job's"
@@ -121,10 +125,10 @@ def test_a_run_of_fewer_units_is_told_with_what_to_do(now: Units | None, told: b
     line = Starts().fewer(units_of(100), now)
     assert bool(line) == told
     if told:
-        assert f"{now.count if now else 0} units of work this time, 100 the first time" in line
+        assert f"{now.count if now else 0} units of work in this run but 100 in the first one" in line
         assert "`--before-each CMD` runs a command before every start" in line
         again = Starts(before_each="true").fewer(units_of(100), now)
-        assert "also after `--before-each`" in again
+        assert "although `--before-each` ran" in again
 
 
 def test_tune_tells_of_a_job_that_goes_on_from_what_it_wrote(
@@ -133,7 +137,9 @@ def test_tune_tells_of_a_job_that_goes_on_from_what_it_wrote(
     planted(monkeypatch, images("before", 1000, 1200, both=0.3), images("after", 600, 800, both=0.3))
     said: list[str] = []
     tune(["job"], store, Tuning(out=tmp_path), said.append, {})
-    (line,) = (x for x in said if x.startswith("warning: the job made 0 units of work this time, 100 the first time"))
+    (line,) = (
+        x for x in said if x.startswith("warning: the job did 0 units of work in this run but 100 in the first one")
+    )
     assert "--before-each" in line
 
 
@@ -148,7 +154,7 @@ def test_runs_that_left_no_mark_are_not_compared(tmp_path: Path) -> None:
     said: list[str] = []
     assert one_by_one(was, applied, "", said.append, 3, 300.0, None, not_applied) is not None
     assert one_by_one(was, was, "", said.append, 3, 300.0, None, not_applied) is None
-    assert said[-2] == "a run of the job was as it was before: tf32 left no mark"
+    assert said[-2] == "a run of the job ran without the changes: tf32 left no mark"
 
 
 def test_pairs_that_left_no_mark_are_not_compared(tmp_path: Path) -> None:
@@ -165,7 +171,7 @@ def test_turns_without_a_mark_give_no_times(monkeypatch: pytest.MonkeyPatch, tmp
     said: list[str] = []
     side = job(tmp_path / "log")
     assert by_turns(side, side, "", said.append) is None
-    assert said[-1] == "    no times by turns: tf32 left no mark"
+    assert said[-1] == "    the runs cannot be timed in turns: tf32 left no mark"
 
 
 def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
@@ -186,7 +192,7 @@ def test_tune_gives_no_verdict_on_a_job_that_ran_as_it_was(
     said: list[str] = []
     assert tune(["python", "-S", "job"], store, Tuning(out=Path("overrides")), said.append, {}) == NOT_APPLIED
     ending = screen_of(said)
-    assert ending[0] == "tune: not verified: the job ran again as it was, and nothing can be compared with it"
+    assert ending[0] == "tune: not verified, because the job ran again without the changes"
     assert "Python was started with -S" in next(x for x in said if "not applied: cudnn_benchmark" in x)
     assert [x and x.settings for x in asked] == [None, ("cudnn_benchmark",)]
     assert "'cudnn_benchmark', " in Path("overrides/apply.py").read_text(), "it is still to be tried"
@@ -219,12 +225,12 @@ def test_a_job_too_short_to_settle_is_traced_again_from_its_middle_on(
     tune(short(20, resumes), store, Tuning(out=tmp_path), said.append, ENVIRON)
     facts = store.facts()
     logged = facts[facts["name"] == "unit_tracing"]
-    assert any(line.startswith("    20 steps, too few to settle") for line in said)
+    assert any(line.startswith("    20 steps are too few for settled times") for line in said)
     if resumes:
-        assert any("does it go on from what it wrote?" in line for line in said)
+        assert any("Does it resume from what it wrote?" in line for line in said)
         assert "not settled: unit 2 alone was traced" in set(logged["value"])
     else:
         assert {run.endswith("-again") for run in store.sources()["run"]} == {True}, "the first capture is forgotten"
         assert "not settled after 10 of 20 units" in set(logged["value"])
-    assert ("no process wrote a trace" if resumes else "1 process was traced and ran none") in said[-2]
+    assert ("no process wrote a trace" if resumes else "1 traced process ran no GPU kernel") in said[-2]
     assert not any("once more without logs" in line for line in said), "no call and no kernel: its times serve nothing"

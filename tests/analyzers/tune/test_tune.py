@@ -143,10 +143,14 @@ def test_a_machine_without_a_gpu_states_what_cannot_be_done(
     stages.setattr(verb, "replay", interrupted)
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 0
-    why = "1 process was traced and ran none (on a CPU?)" if wrote else "it ended before its units of work had settled"
-    assert "no GPU kernel was traced, so no action can be weighed" in said[-2]
+    why = (
+        "1 traced process ran no GPU kernel (on a CPU?)"
+        if wrote
+        else "the job ended before the times of its units of work settled"
+    )
+    assert "no GPU kernel was traced, so no action can be compared" in said[-2]
     assert why in said[-2]
-    assert said[-1] == "no call was counted either: nothing is left to replay, and nothing is changed"
+    assert said[-1] == "no call was counted either, so there is nothing to replay and nothing to change"
 
 
 def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(
@@ -155,8 +159,8 @@ def test_a_job_that_fails_names_the_verbs_that_go_on_from_its_logs(
     stages.setattr(verb, "capture", lambda *x, **y: (3, captured(tmp_path, *x, **y)[1]))
     said: list[str] = []
     assert tune(["job"], store, Tuning(out=tmp_path / "overrides"), said.append, {}) == 3
-    assert said[-1].startswith("the job ended with exit code 3: it is not run again; the store holds")
-    assert f"`logparse replay --store {store.url} --run {store.latest_run()}` goes on" in said[-1]
+    assert said[-1].startswith("the job ended with exit code 3 and is not run again; the store keeps")
+    assert f"`logparse replay --store {store.url} --run {store.latest_run()}` continues" in said[-1]
 
 
 def planted(
@@ -203,7 +207,7 @@ def test_what_was_measured_in_the_job_comes_first_and_is_applied(
     found = recommend(with_trials(before, channels_last=0.8, cudnn_benchmark=1.0), Settings())
     assert in_job_lines(found) == [
         "tune: channels_last: 1.2 ms → 960 µs a step [960 µs, 961 µs], measured in your job",
-        "  tried in your job and not faster: cudnn_benchmark",
+        "  tried in your job, and not faster: cudnn_benchmark",
     ]
     assert "cudnn_benchmark" in hidden(found)
     assert "channels_last" not in hidden(found)
@@ -394,7 +398,7 @@ def test_what_was_timed_without_what_is_kept_is_named(
     planted(monkeypatch, before, after)
     said: list[str] = []
     tune(["job"], store, Tuning(out=tmp_path), said.append, {})
-    assert "  would save, timed without that and not weighed beside it: channels_last (300 µs of kernels)" in screen_of(
+    assert "  would save, but not timed together with these changes: channels_last (300 µs of kernels)" in screen_of(
         said
     )
 

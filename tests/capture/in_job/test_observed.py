@@ -609,14 +609,16 @@ def test_an_interrupt_ends_the_observation_and_reaches_the_job() -> None:
 
 def test_a_job_that_is_not_seen_has_a_sentence(server: Server, tmp_path: Path) -> None:
     _, observed = ran(server, "d_transformed", tmp_path)
-    assert observed.notes == ["no trace: 20 calls of modules ran under a tracer, a transform or a dispatch mode"]
+    assert observed.notes == ["no trace: 20 module calls ran under a tracer, a transform or a dispatch mode"]
 
 
 def test_calls_with_gradients_that_are_too_few_have_a_sentence(server: Server, tmp_path: Path) -> None:
     program = tmp_path / "p.py"
     program.write_text(NET + "for _ in range(3): net(torch.ones(2, 8)).sum().backward()\n")
     _, observed = server.both(program, tmp_path)
-    assert observed.notes == ["no trace: 3 module calls with gradients and no optimizer step; 6 such calls are units"]
+    assert observed.notes == [
+        "no trace: the job did 3 module calls with gradients and no optimizer step; at least 6 such calls are needed"
+    ]
 
 
 def test_compiled_functions_alone_have_a_sentence(server: Server, tmp_path: Path) -> None:
@@ -625,7 +627,7 @@ def test_compiled_functions_alone_have_a_sentence(server: Server, tmp_path: Path
         NET + "f = torch.compile(lambda x: net(x) + 1, backend='eager')\nfor _ in range(9): f(torch.ones(2, 8))\n"
     )
     _, observed = server.both(program, tmp_path)
-    assert [note.split(",")[0] for note in observed.notes] == ["no trace: compiled functions alone ran"]
+    assert [note.split(",")[0] for note in observed.notes] == ["no trace: only compiled functions ran"]
 
 
 def test_a_difference_is_found(server: Server, tmp_path: Path) -> None:

@@ -55,10 +55,10 @@ def test_every_rank_hears_all() -> None:
 def test_a_rank_that_does_not_come_ends_it_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "_LATE_S", 0.0)
     store = Store()
-    with pytest.raises(LateError, match="rank 1 did not come"):
+    with pytest.raises(LateError, match="rank 1 did not reach"):
         Ranks(store, 0, 2).exchange({})
     monkeypatch.setattr(ranks, "_LATE_S", 60.0)
-    with pytest.raises(LateError, match="rank 1 did not come"):
+    with pytest.raises(LateError, match="rank 1 did not reach"):
         Ranks(store, 2, 3)._of(1, float("inf"))
 
 

@@ -240,7 +240,7 @@ def flat() -> Any:
     [
         ("channels_last", lambda: torch.nn.Linear(2, 2), "no convolution"),
         ("channels_last", lambda: Net().to(memory_format=torch.channels_last), "no convolution"),
-        ("padded_output", lambda: torch.nn.Linear(2, 320), "no linear layer has 256 outputs or more"),
+        ("padded_output", lambda: torch.nn.Linear(2, 320), "no linear layer has 256 or more outputs"),
         ("one_kernel_gelu", torch.nn.GELU, "no module writes GELU out"),
         ("fused_epilogue", lambda: torch.nn.Linear(2, 2), "no torch.nn.Sequential"),
         ("channels_last", lambda: DistributedDataParallel(Net()), "its parameters are in DistributedDataParallel"),
@@ -441,7 +441,7 @@ def test_a_job_that_sets_it_itself_keeps_what_it_has_set(flags: list[Any], monke
     assert torch.backends.cudnn.benchmark_limit == 3
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.benchmark_limit = 0
-    with pytest.raises(RefusedError, match="the job runs with it already"):
+    with pytest.raises(RefusedError, match="the job already runs with it"):
         switch.on(Job([], []))
 
 
@@ -511,9 +511,9 @@ def test_tunableop_rows_are_read_once_and_unused_afterwards(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("fake", "files", "why"),
     [
-        (FakeTunable(takes=False), ["rows.csv"], "TunableOp does not take rows.csv"),
-        (FakeTunable(on=True), ["rows.csv"], "the job has TunableOp on itself"),
-        (FakeTunable(), [], "no TunableOp file was named"),
+        (FakeTunable(takes=False), ["rows.csv"], "TunableOp does not accept rows.csv"),
+        (FakeTunable(on=True), ["rows.csv"], "the job itself has TunableOp on"),
+        (FakeTunable(), [], "name a TunableOp file with --rows FILE"),
     ],
 )
 def test_tunableop_that_cannot_be_switched(
@@ -529,7 +529,7 @@ def test_tunableop_that_cannot_be_switched(
 
 @pytest.mark.parametrize("name", ["tf32", "blas_cublaslt", "tunableop_rows", "attention_flash"])
 def test_a_job_on_a_cpu_has_no_settings_of_a_gpu(name: str) -> None:
-    with pytest.raises(RefusedError, match=r"GPU alone|on a CPU"):
+    with pytest.raises(RefusedError, match=r"only on a GPU|on a CPU"):
         made(name, ["rows.csv"]).on(Job([], []))
 
 
@@ -547,7 +547,7 @@ def test_the_preferred_library_is_a_flag_like_others(monkeypatch: pytest.MonkeyP
     assert chosen == ["cublaslt"]
     switch.off()
     assert chosen == ["default"]
-    with pytest.raises(RefusedError, match="this PyTorch has no rocblas"):
+    with pytest.raises(RefusedError, match="this PyTorch does not have rocblas"):
         made("blas_rocblas").on(Job([], []))
 
 

@@ -202,12 +202,12 @@ def test_adaptive_timing_states_its_spread_and_whether_it_settled() -> None:
 @pytest.mark.parametrize(
     ("device", "us", "reason"),
     [
-        ("AMD Radeon VII gfx906:sramecc+:xnack-", 6.3, "2,727 Tflop/s: "),
+        ("AMD Radeon VII gfx906:sramecc+:xnack-", 6.3, "2,727 Tflop/s, but "),
         ("AMD Radeon VII gfx906:sramecc+:xnack-", 1500.0, ""),
-        ("AMD Instinct MI300X gfx942:sramecc+:xnack-", 4.0, "4,295 Tflop/s: MI300X does less than 2,876"),
+        ("AMD Instinct MI300X gfx942:sramecc+:xnack-", 4.0, "4,295 Tflop/s, but MI300X does less than 2,876"),
         ("AMD Instinct MI355X gfx950:sramecc+:xnack-", 4.0, ""),  # below the device's 4-bit rate
         ("AMD Radeon Graphics gfx1999", 6.3, ""),  # the peak of this device is unknown
-        ("AMD Radeon Graphics gfx1999", 0.2, "85,899 Tflop/s: any device does less than"),
+        ("AMD Radeon Graphics gfx1999", 0.2, "85,899 Tflop/s, but any device does less than"),
     ],
 )
 def test_a_time_above_the_devices_peak_is_no_time(device: str, us: float, reason: str) -> None:

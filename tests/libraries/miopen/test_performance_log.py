@@ -49,7 +49,7 @@ def test_of_several_configurations_the_fastest_counts_and_none_without_execution
     assert told(command, record("GemmWrwUniversal", 0.5, 0.0, 0.25)) == [("W", "GemmWrwUniversal", 250.0, 96)]
     (row,) = read(command, record("GemmWrwUniversal", 0.0))
     assert isinstance(row, Measurement)
-    assert (row.status, row.time_us, row.error) == ("no_time", None, "no execution was timed")
+    assert (row.status, row.time_us, row.error) == ("no_time", None, "nothing was executed and timed")
 
 
 def test_of_several_passes_the_solver_names_its_own_or_none() -> None:

@@ -80,7 +80,7 @@ def test_the_oldest_form_leaves_slower_candidates_without_a_time() -> None:
     assert [(m.solution.text, m.status, m.time_us, m.error) for m in measured(found)] == [
         ("Default", "ok", pytest.approx(280.746), None),
         ("rocblas:1074", "unsupported", None, "the backend refuses this call"),
-        ("rocblas:1075", "no_time", None, "timed, not better than the best so far"),
+        ("rocblas:1075", "no_time", None, "timed, but not faster than the best so far"),
         ("rocblas:1076", "ok", pytest.approx(250.411), None),
     ]
 
@@ -94,7 +94,7 @@ def test_a_cut_log_names_the_candidate_that_was_running() -> None:
     assert message.text.endswith("is cut off")
     assert isinstance(culprit, Measurement)
     assert (culprit.solution.text, culprit.status) == ("hipblaslt:104001", "no_time")
-    assert culprit.error == "the log ends while it is timed"
+    assert culprit.error == "the log ends while the candidate is timed"
 
 
 def test_level_2_has_the_winner_only() -> None:

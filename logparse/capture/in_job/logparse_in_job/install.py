@@ -183,7 +183,7 @@ def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
     function = held.__func__ if isinstance(held, (staticmethod, classmethod)) else held
     if not inspect.isroutine(function) or inspect.iscoroutinefunction(function):
         if sort == "named":
-            what = "a coroutine" if inspect.iscoroutinefunction(function) else "no function"
+            what = "a coroutine" if inspect.iscoroutinefunction(function) else "not a function"
             found.record.note(f"--unit {found.named}: {name} of {module.__name__} is {what}")
         return
     wrapper = _around(

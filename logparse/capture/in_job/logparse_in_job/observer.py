@@ -426,21 +426,27 @@ class Observer:
         if sort is not None:
             made = self._series[sort].count
             why = "a trace needs 2" if made < 2 else "the job's own profiler was on" if is_busy() else "no window ended"
-            return [f"no trace: the job made {made} {_WORDS[sort]}; {why}"]
+            return [f"no trace: the job did {made} {_WORDS[sort]}; {why}"]
         if self._unplain:
-            return [f"no trace: {self._unplain} calls of modules ran under a tracer, a transform or a dispatch mode"]
+            return [f"no trace: {self._unplain} module calls ran under a tracer, a transform or a dispatch mode"]
         if "forward" in self._series:
             made = self._series["forward"].count
-            return [f"no trace: {made} module calls with gradients and no optimizer step; {LEAST} such calls are units"]
+            return [
+                (
+                    f"no trace: the job did {made} module calls with gradients and no optimizer step; at least "
+                    f"{LEAST} such calls are needed"
+                )
+            ]
         if not self.seconds and dynamo.compiled_graphs():
             return [
-                "no trace: compiled functions alone ran, whose calls are no units; --unit names one, --trace 2s is time"
+                "no trace: only compiled functions ran, whose calls are not taken as units of work; name the "
+                "unit with --unit, or trace by time with --trace 2s"
             ]
         return []
 
     def _observation_ended(self, why: str) -> None:
         """End the observation after an error in our code."""
-        self.record.note(f"observation ended, the job went on: {why}")
+        self.record.note(f"the observation ended, and the job went on: {why}")
         try:
             if self.trial is not None:
                 self.trial.give_up(why)

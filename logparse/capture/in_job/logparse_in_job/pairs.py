@@ -60,7 +60,7 @@ _FIRST, _MORE, _MOST_FIRST = 7, 4, 30
 largest.
 """
 
-NO_TIME = "no time was left for the others"
+NO_TIME = "there was no time left for the other actions"
 """Reason why a trial ended before some of its actions."""
 Times = Mapping[str, Sequence[float]]
 """Times of units (µs) by their kind."""

@@ -71,7 +71,7 @@ class Ranks(Alone):
                 self._store.set(f"{_KEY}_gone", str(rank))
             if self._store.check([f"{_KEY}_gone"]):
                 gone = self._store.get(f"{_KEY}_gone").decode()
-                raise LateError(f"rank {gone} did not come to the same unit within {_LATE_S:.0f} s")
+                raise LateError(f"rank {gone} did not reach the same unit of work within {_LATE_S:.0f} s")
             time.sleep(_POLL_S)
         found: Dict[str, Any] = json.loads(self._store.get(key))
         return found

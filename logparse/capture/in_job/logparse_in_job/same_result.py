@@ -166,7 +166,7 @@ class Comparison:
                 off()
             restored = max(plain.deviations(self._run()))
             if restored > 0 and not max(repeated):
-                raise NotRestoredError(f"once it was off again, results differed by {restored:.1e}")
+                raise NotRestoredError(f"after it was switched off again, results differed by {restored:.1e}")
         allowed = [ROUNDINGS * max(pair) for pair in zip(rounded, repeated)]
         measures = [Same(*x) for x in zip(found, allowed, _MEASURES)]
         telling = [x for x in measures if x.tells] or measures[:1]

@@ -34,7 +34,7 @@ def run_files(torch: Any) -> None:
         except Exception:
             import traceback
 
-            _report(f"logparse: {path} failed, the job goes on without it\n{traceback.format_exc()}")
+            _report(f"logparse: {path} failed, and the job continues without it\n{traceback.format_exc()}")
 
 
 def _run(path: str) -> None:

@@ -292,7 +292,7 @@ class Trial:
             if self._agains > _MOST_AGAIN:
                 self._give_up(
                     "refused",
-                    "the job takes a state_dict, saves or copies something, or forks, in nearly every block of units",
+                    "the job reads its state_dict, saves or copies something, or forks in nearly every block of units",
                 )
             elif now.comparison.done or late:
                 if self._off():
@@ -305,18 +305,21 @@ class Trial:
         self._waits += 1
         self._units_left = 1
         if self._waits > _MOST_WAITS:
-            self._end("no module with parameters is called from outside of another one, so no result can be compared")
+            self._end("no module with parameters is called from outside another module, so results cannot be compared")
 
     def _hindrance(self, sort: str) -> str:
         """Tell why no action can be tried in this process.  Return an empty text if actions can be tried."""
         if sort != self._sort:
-            return "the job's unit of work has changed"
+            return "the job changed its kind of unit of work"
         if threading.current_thread() is not threading.main_thread():
-            return "the job's units come from several threads"
+            return "the job does its units of work in several threads"
         if dynamo.compiled_graphs():
-            return "the job has compiled its forward with torch.compile, and compiled code keeps what was there"
+            return (
+                "the job compiled its forward with torch.compile, and compiled code keeps the settings that it "
+                "was compiled with"
+            )
         if self._graphs.any:
-            return "the job has captured a CUDA graph, which replays the kernels that were captured"
+            return "the job captured a CUDA graph, which replays the captured kernels"
         if self._uncopied:
             return self._uncopied
         return self._ranks.hindrance if self._ranks is not None else ""
@@ -343,8 +346,8 @@ class Trial:
                 )
             if not now.same.is_same:
                 raise _DiffersError(
-                    f"it computes something else: {now.same.how} differ by {now.same.deviation:.1e}, and "
-                    f"{now.same.allowed:.1e} could be rounding"
+                    f"it computes something else: {now.same.how} differ by {now.same.deviation:.1e}, but rounding "
+                    f"explains only {now.same.allowed:.1e}"
                 )
         self._next_block(now.comparison)
 
@@ -376,7 +379,7 @@ class Trial:
             except IncomparableError as why:
                 raise RefusedError(f"its result could not be compared: {why}") from why
             except NotRestoredError as why:
-                self._end(f"{self._tried[-1].name} could not be taken back: {why}")
+                self._end(f"{self._tried[-1].name} could not be undone: {why}")
                 raise RefusedError(str(why)) from why
             except Exception as error:
                 raise RefusedError(f"its result could not be compared: {_said(error)}") from error
@@ -448,7 +451,7 @@ class Trial:
         except Exception as error:
             if self._now is not None:
                 self._now.end("broken", f"it could not be switched off: {_said(error)}")
-            self._end(f"{name} could not be switched off, and the job goes on with it: {_said(error)}")
+            self._end(f"{name} could not be switched off, so the job continues with it: {_said(error)}")
             return False
         return True
 

@@ -200,7 +200,7 @@ class OperandSets:
             wrong += sum(self._inexact(x.memory, x.reference) for x in self._beside())
         finally:
             self._fill_set(0)
-        return f"{wrong} elements are wrong on integers, whose sums are exact" if wrong else ""
+        return f"{wrong} elements are wrong for integer inputs, whose sums are exact" if wrong else ""
 
     def _reference(self, part: slice, *, magnitudes: bool = False) -> Tensor:
         """Return ``_result``.  The reference for the whole output is cached until the data change."""
@@ -508,7 +508,7 @@ def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
         size, window = getattr(p, axis), (getattr(p, f"filter_{axis}") - 1) * getattr(p, f"dilation_{axis}") + 1
         fits = (size + 2 * getattr(p, f"pad_{axis}") - window) // getattr(p, f"stride_{axis}") + 1
         if fits != getattr(p, f"out_{axis}"):
-            raise UnsupportedError(f"output size {getattr(p, f'out_{axis}')} is not that of its padding ({fits})")
+            raise UnsupportedError(f"the output size {getattr(p, f'out_{axis}')} does not fit its padding ({fits})")
     heads = {"x": (p.n, p.c), "w": (p.k, (p.c or 0) // (p.groups or 1)), "dy": (p.n, p.k)}
     prefixes = {"x": "", "w": "filter_", "dy": "out_"}
     return {

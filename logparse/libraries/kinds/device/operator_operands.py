@@ -60,7 +60,7 @@ class OperatorOperands:
         torch = self._device.torch
         dtype = getattr(torch, operand.dtype, None)
         if not isinstance(dtype, torch.dtype):
-            raise UnsupportedError(f"type {operand.dtype} of a tensor")
+            raise UnsupportedError(f"a tensor of type {operand.dtype}")
         empty = 0 in operand.sizes
         pairs = zip(operand.sizes, operand.strides, strict=True)
         span = 0 if empty else 1 + sum((size - 1) * stride for size, stride in pairs)
@@ -105,7 +105,7 @@ def overload_of(device: TorchDevice, problem: OperatorProblem) -> Any:
             for x, given in zip(arguments, problem.inputs, strict=True)
         ):
             return found
-    raise UnsupportedError(f"no overload of {problem.name} takes these inputs")
+    raise UnsupportedError(f"no overload of {problem.name} accepts these inputs")
 
 
 def _takes(device: TorchDevice, type: str, given: Argument) -> bool:
@@ -138,10 +138,10 @@ def value_of(device: TorchDevice, text: str, type: str) -> Any:
             spelled = {"True": "1", "False": "0"}.get(text, f"{text}0" if text.endswith(".") else text)
             value = math.inf if text == "inf" else -math.inf if text == "-inf" else json.loads(spelled)
         except ValueError:
-            raise UnsupportedError(f"{text!r} is no number") from None
+            raise UnsupportedError(f"{text!r} is not a number") from None
         if isinstance(value, (int, float)) and not (type in ("int", "SymInt") and isinstance(value, float)):
             return float(value) if type == "float" else value
     if type in ("ScalarType", "dtype") and text.isdigit():
         names = {x.number: x.python.removeprefix("torch.") for x in TORCH_TYPES} | {4: "int64", 11: "bool"}
         return getattr(device.torch, names.get(int(text), ""), None)
-    raise UnsupportedError(f"{text!r} where {type} is wanted")
+    raise UnsupportedError(f"{text!r} instead of a {type}")

@@ -182,7 +182,7 @@ class TorchDevice:
             time_us, in_time = self._events_us(call, first, count)
             if in_time:
                 return time_us
-        raise HostBoundError(f"host-bound in {_TRIES} tries, {time_us:.1f} µs with the host's time")
+        raise HostBoundError(f"limited by the host in {_TRIES} tries: {time_us:.1f} µs including the host's time")
 
     def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
         """Return the device time per execution between two events, in µs, and True if it is valid.

@@ -84,6 +84,9 @@ def fuse_epilogues(model: torch.nn.Module, approximate: tuple[str, ...]) -> torc
     if not changed:
         import warnings
 
-        missing = "no torch.nn.Sequential holds a Linear and its activation: call apply.linear in the model"
+        missing = (
+            "apply.py fused no epilogue, because no torch.nn.Sequential holds a Linear and its activation; call "
+            "apply.linear in the model instead"
+        )
         warnings.warn(missing, stacklevel=2)
     return model

@@ -16,5 +16,8 @@ def use_one_kernel_gelu(model: torch.nn.Module) -> torch.nn.Module:
     if not changed:
         import warnings
 
-        warnings.warn("no module that writes GELU out: change the formula in the model", stacklevel=2)
+        warnings.warn(
+            "apply.py found no module that writes GELU out as a formula; change the formula in the model instead",
+            stacklevel=2,
+        )
     return model

@@ -35,8 +35,8 @@ SWITCHABLE: Tuple[Switchable, ...] = (
     Switchable("attention_math", *_ORDER, ("attention_math",)),
     Switchable(
         "channels_last",
-        "layout of parameters, buffers, gradients and optimizer state; a hook that turns inputs",
-        "each tensor gets its strides back with the values it has then, and keeps its identity",
+        "layout of parameters, buffers, gradients and optimizer state; a hook that converts inputs",
+        "each tensor gets its old strides back, with its current values, and stays the same tensor",
         ("channels_last",),
     ),
     Switchable(
@@ -48,11 +48,14 @@ SWITCHABLE: Tuple[Switchable, ...] = (
     Switchable(
         "padded_output",
         "rows of the output layer, of tied embeddings, their gradients and optimizer state",
-        "the rows go; each tensor gets its size back with the values it has then",
+        "the rows are removed; each tensor gets its old size back, with its current values",
         ("padded_output",),
     ),
     Switchable(
-        "one_kernel_gelu", "modules that write GELU out", "the modules come back to their places", ("one_kernel_gelu",)
+        "one_kernel_gelu",
+        "modules that write GELU out as a formula",
+        "the modules come back to their places",
+        ("one_kernel_gelu",),
     ),
     Switchable(
         "fused_epilogue",
@@ -62,14 +65,14 @@ SWITCHABLE: Tuple[Switchable, ...] = (
     ),
     Switchable(
         "fused_gelu_tanh",
-        "the same, with every GELU by its tanh approximation",
+        "like fused_epilogue, with every GELU computed by its tanh approximation",
         "the modules come back to their places",
         ("fused_gelu_tanh",),
     ),
     Switchable(
         "tunableop_rows",
         "rows of a TunableOp file (`torch.cuda.tunable.read_file`)",
-        "TunableOp gets its state back, off; the rows stay in memory, unused",
+        "TunableOp is switched off again; the rows stay in memory, unused",
         ("tunableop_rows",),
     ),
 )
@@ -77,11 +80,11 @@ SWITCHABLE: Tuple[Switchable, ...] = (
 AT_START: Sequence[Tuple[str, str]] = (
     ("`cudnn_benchmark`", "PyTorch keeps the plan of each convolution that has run, and searches only for new ones"),
     ("override files of hipBLASLt and rocBLAS", "read once, with the library's first call"),
-    ("databases of MIOpen", "read once, with its first convolution"),
+    ("databases of MIOpen", "read once, with the first convolution"),
     ("tables of aiter", "read when it is imported"),
-    ("a compiled forward (`torch.compile`, TorchScript)", "it was compiled for what was there"),
+    ("a compiled forward (`torch.compile`, TorchScript)", "it was compiled for the settings and layouts of that time"),
     ("captured CUDA graphs", "they replay the kernels that were captured"),
-    ("parameters in DistributedDataParallel, FSDP or one buffer", "others hold views of them"),
+    ("parameters in DistributedDataParallel, FSDP or one buffer", "other objects hold views of them"),
 )
 """Actions that act only when a process starts, with the reason.  They are tried in separate starts of the job."""
 NAMES: Mapping[str, Switchable] = {x.name: x for x in SWITCHABLE}

@@ -227,7 +227,7 @@ def _refuse_wrapped(modules: Sequence[Any]) -> None:
             if kind.__name__ in _WRAPPED:
                 raise RefusedError(f"its parameters are in {kind.__name__}, which watches, flattens or shards them")
         if isinstance(module, torch.jit.ScriptModule):
-            raise RefusedError("a module of it is compiled by TorchScript")
+            raise RefusedError("TorchScript compiled one of its modules")
 
 
 def _refuse_shared(parameters: Sequence[Any]) -> None:
@@ -239,7 +239,7 @@ def _refuse_shared(parameters: Sequence[Any]) -> None:
     for x in parameters:
         storage = x.untyped_storage()
         if storage.nbytes() != x.numel() * x.element_size():
-            raise RefusedError("its parameters are parts of one buffer, of which others may hold views")
+            raise RefusedError("its parameters are parts of one buffer, of which other objects may hold views")
         if storage.device.type == "cpu" and storage.is_shared():
             raise RefusedError("its parameters are shared with other processes")
         if _is_in_use(x):
@@ -361,7 +361,7 @@ KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
     ),
     "padded_output": lambda: ModelSwitch(
         _padded_output,
-        f"no linear layer has {_LEAST_OUTPUT} outputs or more that are no multiple of 64",
+        f"no linear layer has {_LEAST_OUTPUT} or more outputs whose number is not a multiple of 64",
         _rows,
         resizes=True,
     ),

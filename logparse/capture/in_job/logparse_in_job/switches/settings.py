@@ -10,7 +10,7 @@ import torch
 from ..changes.attention import prefer_attention
 from .base import Job, RefusedError, Switch
 
-_ON_A_GPU = "it acts on a GPU alone, and this process uses none"
+_ON_A_GPU = "it acts only on a GPU, and this process uses none"
 
 
 class Flag:
@@ -65,7 +65,7 @@ class Flags(Switch):
             raise
         after = [flag.read() for flag, _ in self._values]
         if after == before:
-            raise RefusedError("the job runs with it already")
+            raise RefusedError("the job already runs with it")
         self._before, self._after = before, after
 
     def off(self) -> None:
@@ -116,7 +116,7 @@ class Attention(Switch):
         atexit.unregister(context.__exit__)  # here ``off`` leaves it
         if _order() == before:
             context.__exit__(None, None, None)
-            raise RefusedError("the job runs with it already")
+            raise RefusedError("the job already runs with it")
         self._context, self._own = context, _order()
 
     def off(self) -> None:
@@ -139,7 +139,7 @@ class OneFlashKernel(Switch):
     def on(self, job: Job) -> None:
         """Forbid the kernel."""
         if not torch.backends.cuda.flash_sdp_enabled():
-            raise RefusedError("the job runs with it already")
+            raise RefusedError("the job already runs with it")
         self._before = True
         torch.backends.cuda.enable_flash_sdp(False)
 
@@ -183,13 +183,15 @@ class TunableRows(Switch):
         if not torch.cuda.is_initialized():
             raise RefusedError(_ON_A_GPU)
         if not self._files:
-            raise RefusedError("no TunableOp file was named (--rows FILE)")
+            raise RefusedError("name a TunableOp file with --rows FILE")
         if tunable.is_enabled():
-            raise RefusedError("the job has TunableOp on itself, whose rows cannot be taken out of memory again")
+            raise RefusedError("the job itself has TunableOp on, whose rows cannot be removed from memory again")
         if not self._is_read:
             for path in self._files:
                 if not tunable.read_file(path):
-                    raise RefusedError(f"TunableOp does not take {path}: it is of another build, or no such file")
+                    raise RefusedError(
+                        f"TunableOp does not accept {path}: the file is missing, or is from another build"
+                    )
             self._is_read = True
         self._before = tunable.tuning_is_enabled()
         tunable.enable(True)
@@ -239,7 +241,7 @@ def _blas(library: str, hip: bool, word: str) -> Callable[[Sequence[str]], Switc
         if not torch.cuda.is_initialized():
             return Refused(_ON_A_GPU)
         if (torch.version.hip is not None) != hip:
-            return Refused(f"this PyTorch has no {library}")
+            return Refused(f"this PyTorch does not have {library}")
         return Flags([(BlasLibrary(), word)])
 
     return switch
@@ -250,7 +252,7 @@ def _attention(backend: str) -> Callable[[Sequence[str]], Switch]:
         if torch.cuda.is_initialized():
             elsewhere = torch.version.hip is not None and backend == "cudnn"
             return Refused("ROCm has no cuDNN") if elsewhere else Attention(backend)
-        return OneFlashKernel() if backend == "math" else Refused("on a CPU there is one fused kernel of attention")
+        return OneFlashKernel() if backend == "math" else Refused("on a CPU there is only one fused attention kernel")
 
     return switch
 
