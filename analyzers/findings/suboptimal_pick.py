@@ -124,7 +124,7 @@ def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal
         if comparison.out_of_reach(known.best):
             return Setting(known.best.text)
         return ChangeProgram(known.best.text, comparison.change(known.best))
-    return Advise() if decided.advice else Replay(on_target=True)
+    return Advise("choose the faster solution by hand") if decided.advice else Replay(on_target=True)
 
 
 def _pick(
