@@ -100,7 +100,7 @@ def test_color_is_an_option_before_the_verb(two_runs: Store) -> None:
     assert run("--color", "always", *words).stdout.startswith("\x1b[1m")
     assert "\x1b" not in run("--color", "never", *words).stdout + run(*words).stdout
     wrong = run("--color", "red", *words)
-    assert (wrong.returncode, "--color red: one of auto, always, never" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "--color red: must be one of auto, always, never" in wrong.stderr) == (2, True)
 
 
 def test_stages_say_how_much_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -210,7 +210,7 @@ def test_what_is_forgotten_at_the_last_moment_stays_forgotten(
         compact(store)
     assert set(store.sources()["run"]) == {"one", "three"}
     assert store.manifest().stale
-    with pytest.raises(StoreError, match="nothing in"):
+    with pytest.raises(StoreError, match="has no run or file called 'two'"):
         store.forget("two")
     ingest([str(SAMPLES / "tunableop")], store, run="two")
     wanted = contents(store)

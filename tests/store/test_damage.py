@@ -336,7 +336,7 @@ def test_a_deleted_list_of_what_was_forgotten_is_found_and_restored(store: Store
     for number in range(2):
         file.unlink()
         (line,) = open_store(store.url).damage()
-        assert line.startswith(f"compactions/{file.name}: missing; ")
+        assert line.startswith(f"compactions/{file.name}: missing, so what it forgot may come back; ")
         with pytest.raises(StoreError, match=f"{file.name}: missing.*`logparse compact` writes it again"):
             store.calls()
         if number:
