@@ -49,7 +49,7 @@ def test_golden() -> None:
     assert isinstance(letter, Reject)
     assert "not one of N, T, C" in letter.reason
     assert isinstance(empty, Reject)
-    assert empty.reason == "neither a time nor calls"
+    assert empty.reason == "the row has neither a time nor calls"
 
 
 def test_a_convolution_and_the_canonical_text() -> None:
