@@ -27,7 +27,7 @@ from tests.capture.in_job.observed import Ran, Server
 from tests.capture.observing import differences
 from tests.conftest import ROOT
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.xdist_group("observed")
 
 NET = """
@@ -602,9 +602,45 @@ def test_an_interrupt_ends_the_observation_and_reaches_the_job() -> None:
             guard(lambda: signal.raise_signal(signal.SIGUSR1))()
         assert why == ["AlarmError interrupted the observer"]
         assert not guard.on
-        assert not guard.is_within
+        assert not guard.thread.within
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_calls_after_all_windows_are_counted_by_kind(server: Server, tmp_path: Path) -> None:
+    program = tmp_path / "p.py"
+    calls = """
+with torch.inference_mode():
+    for _ in range(300): net(torch.ones(2, 8))
+    for dtype in (torch.float32, torch.float64):
+        for _ in range(5): net.to(dtype)(torch.ones(3, 8, dtype=dtype))
+    for _ in range(2):
+        try: net(torch.ones(2, 9, dtype=dtype))
+        except RuntimeError: print("caught")
+    net(input=torch.ones(2, 8, dtype=dtype))
+"""
+    program.write_text(NET + calls)
+    plain, observed = server.both(program, tmp_path)
+    assert differences(plain.behaviour, observed.behaviour) == []
+    (found,) = observed.units
+    assert {name: kind["count"] for name, kind in found["kinds"].items()} == {
+        "float32[2, 8]": 300,
+        "float32[3, 8]": 5,
+        "float64[3, 8]": 5,
+        "float64[2, 9]": 2,
+        "float64[2, 8]": 1,
+    }
+    assert found["windows"] >= 3
+
+
+def test_sizes_of_many_shapes_keep_few_texts() -> None:
+    from logparse.capture.in_job.logparse_in_job import sizes
+
+    for size in (*range(2 * sizes._MOST_TEXTS), 0):
+        tensors = torch.empty(size, 1), [torch.empty(size, dtype=torch.int64), torch.empty(7)]
+        assert sizes.sizes(tensors, {}) == f"float32[{size}, 1] int64[{size}]"
+        assert sizes.sizes((), {"x": tensors}) == f"float32[{size}, 1] int64[{size}]"
+    assert len(sizes._texts) <= sizes._MOST_TEXTS
 
 
 def test_a_job_that_is_not_seen_has_a_sentence(server: Server, tmp_path: Path) -> None:

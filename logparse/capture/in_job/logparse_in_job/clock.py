@@ -52,25 +52,26 @@ def us_between(start: Any, end: Any) -> Optional[float]:
 class Timer:
     """Reader of the time of units.
 
-    The timer reads a unit's time once the GPU has done the unit, and adds the time to the unit's series.
+    The timer reads a unit's time once the GPU has done the unit, and adds the time to the unit's series.  ``pending``
+    are the units whose time is not read yet.
     """
 
     def __init__(self) -> None:
-        self._pending: Deque[Tuple[Series, Kind, Any, Any]] = collections.deque()
+        self.pending: Deque[Tuple[Series, Kind, Any, Any]] = collections.deque()
 
     def add(self, series: Series, kind: Kind, start: Any, end: Any) -> None:
         if start is not None and end is not None:
-            self._pending.append((series, kind, start, end))
+            self.pending.append((series, kind, start, end))
 
     def read(self, wait: bool = False) -> None:
         """Read the times that are available.  If ``wait`` is True, wait for all times and read them.
 
         Nothing is read while a graph is captured.
         """
-        if not self._pending or ordinary.is_capturing():
+        if not self.pending or ordinary.is_capturing():
             return
-        while self._pending and (wait or len(self._pending) > _PENDING or passed(self._pending[0][3])):
-            series, kind, start, end = self._pending.popleft()
+        while self.pending and (wait or len(self.pending) > _PENDING or passed(self.pending[0][3])):
+            series, kind, start, end = self.pending.popleft()
             if not passed(end):
                 end.synchronize()
             us = us_between(start, end)

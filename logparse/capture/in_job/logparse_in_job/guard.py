@@ -8,6 +8,16 @@ import threading
 from typing import Any, Callable, Optional
 
 
+class _Thread(threading.local):
+    """State of the present thread.
+
+    ``within`` is True if this thread is now in a function of ours.  That can be so while a signal handler or a
+    finalizer of the job runs, because it may have interrupted our function.
+    """
+
+    within = False
+
+
 class Guard:
     """State of the observation.
 
@@ -18,16 +28,7 @@ class Guard:
         self.on = True
         self.why = ""
         self._ended = ended
-        self._thread = threading.local()
-
-    @property
-    def is_within(self) -> bool:
-        """True if this thread is now in a function of ours.
-
-        That can be so while a signal handler or a finalizer of the job runs, because it may have interrupted our
-        function.
-        """
-        return bool(getattr(self._thread, "within", False))
+        self.thread = _Thread()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a guarded form of the function.
@@ -37,12 +38,13 @@ class Guard:
         exception from a signal handler of the job while our code runs.  They end the observation, too, because they may
         have stopped our code between two statements that belong together.
         """
+        thread = self.thread
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if not self.on or self.is_within:
+            if not self.on or thread.within:
                 return None
-            self._thread.within = True
+            thread.within = True
             try:
                 return function(*args, **kwargs)
             except BaseException as error:
@@ -52,7 +54,7 @@ class Guard:
                 self.end(f"{type(error).__name__}: {error}")
                 return None
             finally:
-                self._thread.within = False
+                thread.within = False
 
         return call
 

@@ -23,7 +23,8 @@ is_compiling: Callable[[], bool] = _find("compiler.is_compiling", False)
 _tracing_state = _find("_C._get_tracing_state", None)
 _dispatch_modes = _find("_C._len_torch_dispatch_stack", 0)
 _transforms = _find("_C._functorch.peek_interpreter_stack", None)
-_backward = _find("_C._current_graph_task_id", -1)
+backward_task: Callable[[], int] = _find("_C._current_graph_task_id", -1)
+"""Function that returns -1 unless autograd runs a backward pass in this thread."""
 
 
 def is_plain() -> bool:
@@ -31,11 +32,16 @@ def is_plain() -> bool:
 
     That is so if no tracer, no dispatch mode and no functorch transform is on.
     """
-    return _tracing_state() is None and not _dispatch_modes() and _transforms() is None and not is_compiling()
+    return only_computes() and not is_compiling()
+
+
+def only_computes() -> bool:
+    """Tell the same as ``is_plain``, if Dynamo is known not to compile."""
+    return _tracing_state() is None and not _dispatch_modes() and _transforms() is None
 
 
 def in_backward() -> bool:
-    return bool(_backward() != -1)
+    return backward_task() != -1
 
 
 def is_compiling_now() -> bool:

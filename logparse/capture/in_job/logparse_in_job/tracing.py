@@ -18,7 +18,7 @@ from .graphs import Graphs
 from .profiler import Profile, is_busy
 from .record import Record
 from .units import PERIODS, Series, unit_of
-from .windows import BY_TIME, Ranks, Window, Windows
+from .windows import BY_TIME, MOST, Ranks, Window, Windows
 
 MAIN_THREAD = threading.main_thread().ident
 _LONGEST_S = 8.0
@@ -129,7 +129,7 @@ class Tracing:
     @property
     def is_over(self) -> bool:
         """True if no window is being recorded, and none will begin."""
-        return self.window is None and self._windows.over and not self._seconds
+        return self.window is None and self._windows.done >= MOST and not self._seconds
 
     @property
     def state(self) -> str:

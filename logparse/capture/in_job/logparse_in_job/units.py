@@ -77,7 +77,7 @@ class Series:
 
     def add(self, name: str, made: int = 1) -> Kind:
         """Count units of a kind.  Return the kind."""
-        kind = self.kind(name)
+        kind = self.kinds.get(name) or self.kind(name)
         kind.count += made
         self.count += made
         return kind
@@ -117,6 +117,9 @@ class Series:
 
 def unit_of(series: Mapping[str, Series]) -> Optional[str]:
     """Return the sort that is the job's unit.  Return None if there is no unit yet."""
+    sorts = list(series)
+    if len(sorts) == 1 and sorts[0] != "forward":  # the common case in inference
+        return sorts[0]
     first: Optional[str] = None
     for sort in ORDER:
         found = series.get(sort)
