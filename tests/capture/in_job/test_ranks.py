@@ -15,6 +15,7 @@ from analyzers.tune.in_the_job import read
 from logparse.capture.in_job.logparse_in_job import ranks
 from logparse.capture.in_job.logparse_in_job.ranks import Alone, LateError, Ranks
 from logparse.capture.plan import trying
+from logparse.libraries.own.job_trials import Record
 from tests.capture.in_job.test_trial import PROGRAM
 from tests.capture.observing import ENVIRON
 
@@ -33,6 +34,11 @@ class Store:
 
     def check(self, keys: list[str]) -> bool:
         return all(key in self.held for key in keys)
+
+    def compare_set(self, key: str, expected: str, desired: str) -> bytes:
+        if self.held.get(key, "") == expected:
+            self.held[key] = desired
+        return self.held[key].encode()
 
 
 def test_every_rank_hears_all() -> None:
@@ -53,13 +59,16 @@ def test_every_rank_hears_all() -> None:
 
 
 def test_a_rank_that_does_not_come_ends_it_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first rank that waits in vain decides for a rank that waits longer, and for the late rank."""
     monkeypatch.setattr(ranks, "_LATE_S", 0.0)
     store = Store()
-    with pytest.raises(LateError, match="rank 1 did not reach"):
-        Ranks(store, 0, 2).exchange({})
-    monkeypatch.setattr(ranks, "_LATE_S", 60.0)
-    with pytest.raises(LateError, match="rank 1 did not reach"):
-        Ranks(store, 2, 3)._of(1, float("inf"))
+    with pytest.raises(LateError, match="rank 1 did not come"):
+        Ranks(store, 0, 3).exchange({})
+    monkeypatch.setattr(ranks, "_LATE_S", float("inf"))
+    with pytest.raises(LateError, match="rank 1 did not come"):
+        Ranks(store, 2, 3).exchange({})
+    with pytest.raises(LateError, match="rank 1 did not come"):
+        Ranks(store, 1, 3).exchange({})
 
 
 def test_ranks_begin_after_the_same_unit() -> None:
@@ -100,18 +109,112 @@ dist.destroy_process_group()
 """
 
 
-def test_two_ranks_switch_after_the_same_unit(tmp_path: Path) -> None:
-    """Both ranks try a setting. They refuse a change of a model that DistributedDataParallel wraps."""
-    pytest.importorskip("torch")
-    program, plan = tmp_path / "job.py", tmp_path / "asked.json"
-    program.write_text(PROGRAM + TOGETHER)
-    actions = ["channels_last", "attention_math"]
-    plan.write_text(json.dumps({"actions": actions, "seconds": 60.0, "floor": 0.01}))
-    environ = trying(tmp_path, "", ENVIRON, plan)
-    words = [sys.executable, str(program)]
+WRAPPED = """
+import hashlib, sys, time
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.parallel import DistributedDataParallel
+
+now = [0.0]
+time.perf_counter = lambda: now[0]
+rank, kind = int(sys.argv[1]), sys.argv[3]
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+torch.manual_seed(0)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.norm = nn.Linear(16, 48), nn.BatchNorm1d(5)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norm(x)).chunk(3, dim=-1)
+        return x + scaled_dot_product_attention(q, k, v, dropout_p=0.1)
+
+
+class Outer(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        has_none = "apart" in kind and rank == 1 and not torch.is_grad_enabled()
+        return self.inner(x) * float("nan") if has_none else self.inner(x)
+
+
+cpu = torch.device("cpu")
+model = nn.Sequential(nn.Embedding(11, 16), Attention(), Attention(), nn.Linear(16, 11))
+if kind.startswith("fsdp2"):
+    for block in model[1:3]:
+        fully_shard(block)
+    fully_shard(model)
+elif kind.startswith("fsdp1"):
+    flat = dict(use_orig_params=kind.endswith("orig"), device_id=cpu)
+    for index in (1, 2):
+        model[index] = FullyShardedDataParallel(model[index], **flat)
+    model = FullyShardedDataParallel(model, **flat)
+else:
+    unused = "unused" in kind
+    if unused:
+        model[1].unused = nn.Parameter(torch.ones(3))
+    model = DistributedDataParallel(model, static_graph="static" in kind, find_unused_parameters=unused)
+if kind.endswith("within"):
+    model = Outer(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+words = torch.randint(11, (3, 5), generator=torch.Generator().manual_seed(rank))
+digest = hashlib.sha256()
+
+
+def note(x):
+    x = x.to_local() if hasattr(x, "to_local") else x
+    digest.update(x.detach().flatten().numpy().tobytes())
+
+
+def unit():
+    optimizer.zero_grad()
+    loss = model(words).square().mean()
+    loss.backward()
+    now[0] += 0.1 if torch.backends.cuda.flash_sdp_enabled() else 0.05
+    for x in model.parameters():
+        note(x.grad if x.grad is not None else x.new_zeros(1))
+    optimizer.step()
+    note(loss)
+
+
+def sharding():
+    registered = [(type(x).__name__, tuple(x.shape)) for x in model.parameters()]
+    freed = [x._handle.needs_unshard() for x in model.modules() if hasattr(x, "_handle")]
+    states = [x._get_fsdp_state() for x in model.modules() if hasattr(x, "_get_fsdp_state")]
+    groups = [group for x in states for group in vars(x).get("_fsdp_param_groups") or [x._fsdp_param_group]]
+    order = [len(x._comm_ctx.post_forward_order) for x in states]
+    return registered, freed, order, [str(x._sharded_state) for x in groups]
+
+
+unit()
+before = sharding()
+for _ in range(120):
+    unit()
+    if sharding() != before:
+        print(sharding(), before)
+for x in (*model.parameters(), *model.buffers()):
+    note(x)
+note(torch.rand(3))
+print(rank, digest.hexdigest(), before)
+dist.destroy_process_group()
+"""
+"""Job of two ranks.  It prints a digest of all losses, gradients and parameters.
+
+It also prints how its parameters are sharded between two units, whenever that has changed.
+"""
+
+
+def in_two_ranks(program: Path, folder: Path, environ: dict[str, str], *words: str) -> list[str]:
+    """Run a program as rank 0 and rank 1.  Return both outputs."""
     both = [
         subprocess.Popen(
-            [*words, str(rank), str(tmp_path / "store")],
+            [sys.executable, str(program), str(rank), str(folder / "store"), *words],
             env=environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -120,8 +223,58 @@ def test_two_ranks_switch_after_the_same_unit(tmp_path: Path) -> None:
         for rank in range(2)
     ]
     texts = [x.communicate(timeout=240) for x in both]
+    (folder / "store").unlink(missing_ok=True)
     assert [x.returncode for x in both] == [0, 0], texts
-    assert [out for out, _ in texts] == [f"{rank} True True\n" for rank in range(2)]
+    return [out for out, _ in texts]
+
+
+_OTHERS = ("fsdp2_within", "fsdp1", "ddp", "ddp_static", "ddp_static_within", "ddp_unused_within")
+
+
+def tried(kind: str, folder: Path) -> list[Record]:
+    """Run the job alone, then with a trial.  Return the records of both ranks, if the job did the same."""
+    pytest.importorskip("torch")
+    program, plan = folder / "job.py", folder / "asked.json"
+    program.write_text(WRAPPED)
+    plan.write_text(json.dumps({"actions": ["attention_math"], "seconds": 60.0, "floor": 0.01}))
+    plain = in_two_ranks(program, folder, ENVIRON, kind)
+    assert in_two_ranks(program, folder, trying(folder, "", ENVIRON, plan), kind) == plain
+    found = read(folder)
+    assert [x.rank for x in found] == [0, 1]
+    return found
+
+
+@pytest.mark.parametrize(
+    "kind", ["fsdp2", "fsdp1_orig", *(pytest.param(x, marks=pytest.mark.nightly) for x in _OTHERS)]
+)
+def test_a_sharded_call_is_compared_and_the_job_stays_as_it_was(tmp_path: Path, kind: str) -> None:
+    """The job computes the same bits with and without a trial.  Its parameters are sharded as before."""
+    compared = "output" if "fsdp" in kind else "output and gradients"
+    for record in tried(kind, tmp_path):
+        (attention,) = record.seen
+        assert (attention.ended, attention.why) == ("decided", "")
+        assert attention.same is not None
+        assert attention.same[2].split(",")[0] == compared
+
+
+def test_a_result_that_one_rank_cannot_compare_is_refused_in_all(tmp_path: Path) -> None:
+    """A repeat returns no number in rank 1.  Rank 0 repeats no further call, in which it would wait for rank 1."""
+    for record in tried("fsdp2_apart_within", tmp_path):
+        (attention,) = record.seen
+        assert attention.ended == "refused"
+        assert attention.why.startswith("its result could not be compared: two calls without it return no finite")
+
+
+def test_two_ranks_switch_after_the_same_unit(tmp_path: Path) -> None:
+    """Both ranks try a setting. They refuse a change of a model that DistributedDataParallel wraps."""
+    pytest.importorskip("torch")
+    program, plan = tmp_path / "job.py", tmp_path / "asked.json"
+    program.write_text(PROGRAM + TOGETHER)
+    actions = ["channels_last", "attention_math"]
+    plan.write_text(json.dumps({"actions": actions, "seconds": 60.0, "floor": 0.01}))
+    environ = trying(tmp_path, "", ENVIRON, plan)
+    outs = in_two_ranks(program, tmp_path, environ)
+    assert outs == [f"{rank} True True\n" for rank in range(2)]
     found = read(tmp_path)
     assert [x.rank for x in found] == [0, 1]
     for record in found:

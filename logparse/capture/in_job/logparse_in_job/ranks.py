@@ -12,6 +12,8 @@ from typing import Any, Dict, List
 
 _LATE_S, _POLL_S = 30.0, 0.002
 _KEY = "logparse_try"
+_ALL = "all"
+"""Decision that the messages of all ranks have come in time."""
 
 
 class LateError(Exception):
@@ -46,7 +48,7 @@ class Strangers(Alone):
 
 
 class Ranks(Alone):
-    """Rank with a store.  ``store`` has ``set``, ``get`` and ``check``."""
+    """Rank with a store.  ``store`` has ``set``, ``get``, ``check`` and ``compare_set``."""
 
     def __init__(self, store: Any, rank: int, count: int) -> None:
         self._store = store
@@ -57,24 +59,27 @@ class Ranks(Alone):
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
         """Return the present messages of all ranks.
 
-        Raises LateError if a message is missing after ``_LATE_S`` seconds, or if another rank has raised LateError.
+        Raises LateError in every rank if a message is missing in one rank after ``_LATE_S`` seconds.  The first rank
+        that has all messages, or has waited so long, decides for all ranks.  So a late rank does not go on alone.
         """
         self._number += 1
         self._store.set(f"{_KEY}_{self._number}_{self.rank}", json.dumps(said))
-        by = time.monotonic() + _LATE_S
-        return [self._of(rank, by) for rank in range(self.count)]
+        keys = [f"{_KEY}_{self._number}_{rank}" for rank in range(self.count)]
+        decision = self._decision(keys)
+        if decision != _ALL:
+            raise LateError(f"rank {decision} did not reach the same unit of work within {_LATE_S:.0f} s")
+        return [json.loads(self._store.get(key)) for key in keys]
 
-    def _of(self, rank: int, by: float) -> Dict[str, Any]:
-        key = f"{_KEY}_{self._number}_{rank}"
-        while not self._store.check([key]):
-            if time.monotonic() > by:
-                self._store.set(f"{_KEY}_gone", str(rank))
-            if self._store.check([f"{_KEY}_gone"]):
-                gone = self._store.get(f"{_KEY}_gone").decode()
-                raise LateError(f"rank {gone} did not reach the same unit of work within {_LATE_S:.0f} s")
+    def _decision(self, keys: List[str]) -> str:
+        """Wait for the messages with these keys.  Return ``_ALL``, or the number of a rank that is late."""
+        made, by = f"{_KEY}_{self._number}_decision", time.monotonic() + _LATE_S
+        while not self._store.check([made]):
+            missing = next((rank for rank, key in enumerate(keys) if not self._store.check([key])), None)
+            if missing is None or time.monotonic() > by:
+                mine = _ALL if missing is None else str(missing)
+                return str(self._store.compare_set(made, "", mine).decode())
             time.sleep(_POLL_S)
-        found: Dict[str, Any] = json.loads(self._store.get(key))
-        return found
+        return str(self._store.get(made).decode())
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
         """Tell whether a trial begins.  Rank 0 announces the unit early enough that no other rank has passed it."""

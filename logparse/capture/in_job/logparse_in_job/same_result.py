@@ -26,8 +26,8 @@ amplify rounding), everything is repeated in evaluation mode.  If that tells not
 
 A repeat draws the same random numbers (PyTorch's, Python's and NumPy's).  It leaves these generators, the buffers, the
 gradients and the modules' attributes as they were, including the items of lists, dicts and sets that are attributes.
-Other objects are not restored.  If the job's checkpoints forbid gradients of a repeat (``use_reentrant=True``), the
-output alone is compared.
+It leaves the sharding by FSDP as it was (``sharding.py``).  Other objects are not restored.  The output alone is
+compared if FSDP shards the module, or if the job's checkpoints forbid gradients of a repeat (``use_reentrant=True``).
 
 Another repeat after the action proves that the action was taken back.  If the mask of dropout depends on the layout,
 even a correct action deviates.  So if an action deviates in training mode, everything is repeated in evaluation mode.
@@ -41,10 +41,13 @@ import math
 import random
 import sys
 from collections import OrderedDict
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
 import torch
 
+from . import sharding
+
+T = TypeVar("T")
 ROUNDINGS, MOST_ALLOWED = 16.0, 0.5
 _SEED = 20_54
 
@@ -127,51 +130,77 @@ def _copied(value: Any) -> Any:
     return copy.deepcopy(value, made)
 
 
+def alone(part: Callable[[], T]) -> List[T]:
+    """Run a part of a comparison in a process without other ranks."""
+    return [part()]
+
+
 class Comparison:
     """Comparison of one call's results.  ``on`` and ``off`` switch the action.
 
+    ``in_all`` runs a part of the comparison in all ranks, and returns what each rank has returned.  If the part fails
+    in one rank, it raises an error in every rank.  So all ranks repeat the call equally often, because a call may
+    contain collectives.
+
     When ``compare`` returns or raises an error, the job's state is as it was before.  ``compare`` raises the errors of
-    the job's module, IncomparableError and NotRestoredError.
+    ``in_all``, of the job's module, IncomparableError and NotRestoredError.
     """
 
-    def __init__(self, call: Call, roundoff: float) -> None:
-        self._call, self._roundoff = call, roundoff
+    def __init__(self, call: Call, roundoff: float, in_all: Callable[[Callable[[], Any]], List[Any]] = alone) -> None:
+        self._call, self._roundoff, self._in_all = call, roundoff, in_all
 
     def compare(self, on: Callable[[], None], off: Callable[[], None]) -> Same:
         """Compare results in the job's mode.
 
-        If they deviate or tell nothing in training mode, compare once more in evaluation mode.  It has no dropout and
-        no batch statistics.
+        If they deviate or tell nothing in training mode in one rank, compare once more in evaluation mode.  It has no
+        dropout and no batch statistics.
         """
         found = self._compare(on, off, contextlib.nullcontext())
-        if found.is_same or not self._call.module.training:
+        training = bool(self._call.module.training)
+        if not any(differs and trains for differs, trains in self._in_all(lambda: (not found.is_same, training))):
             return found
         with contextlib.suppress(RuntimeError):  # cuDNN has no gradient of a recurrent layer in evaluation mode
             again = self._compare(on, off, _evaluating(self._call.module))
-            if again.is_same or (again.tells and not found.tells):
+            if not found.is_same and (again.is_same or (again.tells and not found.tells)):
                 return again._replace(how=again.how + ", in evaluation mode")
         return found
 
     def _compare(self, on: Callable[[], None], off: Callable[[], None], mode: Any) -> Same:
         with mode:
-            plain = self._run()
-            repeated = plain.deviations(self._run())
-            rounded = plain.deviations(self._run(_Rounding(self._roundoff)))
-            if not all(map(math.isfinite, (*repeated, *rounded))):
-                raise IncomparableError("two calls without it return no finite numbers of the same sizes")
+            plain, repeated, rounded = self._own(self._without)
             try:
-                on()
-                found = plain.deviations(self._run())
-            finally:
+                self._own(on)
+                found = self._own(lambda: plain.deviations(self._run()))
+            except BaseException:
                 off()
-            restored = max(plain.deviations(self._run()))
-            if restored > 0 and not max(repeated):
-                raise NotRestoredError(f"after it was switched off again, results differed by {restored:.1e}")
+                raise
+            self._own(off)
+            self._own(lambda: self._check_restored(plain, repeated))
         allowed = [ROUNDINGS * max(pair) for pair in zip(rounded, repeated)]
         measures = [Same(*x) for x in zip(found, allowed, _MEASURES)]
         telling = [x for x in measures if x.tells] or measures[:1]
         how = " and ".join(x.how for x in telling)
         return Same(max(x.deviation for x in telling), max(x.allowed for x in telling), how)
+
+    def _own(self, part: Callable[[], T]) -> T:
+        """Run a part in all ranks.  Return the result of this rank."""
+        found: List[T] = []
+        self._in_all(lambda: found.append(part()))
+        return found[0]
+
+    def _without(self) -> Tuple[_Result, List[float], List[float]]:
+        """Return a result without the action, and the deviations of a repeat and of rounding from it."""
+        plain = self._run()
+        repeated = plain.deviations(self._run())
+        rounded = plain.deviations(self._run(_Rounding(self._roundoff)))
+        if not all(map(math.isfinite, (*repeated, *rounded))):
+            raise IncomparableError("two calls without it return no finite numbers of the same sizes")
+        return plain, repeated, rounded
+
+    def _check_restored(self, plain: _Result, repeated: List[float]) -> None:
+        restored = max(plain.deviations(self._run()))
+        if restored > 0 and not max(repeated):
+            raise NotRestoredError(f"after it was switched off again, results differed by {restored:.1e}")
 
     def _run(self, rounding: Optional[_Rounding] = None) -> _Result:
         call = self._call
@@ -180,6 +209,7 @@ class Comparison:
             for device, dtype in call.autocast:
                 modes.enter_context(torch.autocast(device, dtype=dtype, cache_enabled=False))
             modes.enter_context(torch.set_grad_enabled(call.grad))
+            modes.enter_context(sharding.kept(call.module))
             if rounding is not None:
                 for hook in rounding.hooks():
                     modes.callback(hook.remove)

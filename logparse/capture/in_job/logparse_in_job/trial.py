@@ -38,7 +38,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set
 
 import torch
 
@@ -49,6 +49,7 @@ from .ranks import Alone, LateError, Ranks, Strangers
 from .record import rank_of_job, write_whole
 from .same_result import ROUNDINGS, Call, IncomparableError, NotRestoredError, Same, call_of
 from .same_result import Comparison as Results
+from .sharding import UnknownShardingError, is_sharded
 from .switches import fits, made
 from .switches.base import Job, RefusedError, Switch
 from .units import Series
@@ -159,7 +160,7 @@ class Trial:
                     f"the input of its calls cannot be copied, so no result can be compared: {_said(error)}"
                 )
                 return
-            self._calls[id(module)] = call._replace(grad=False) if _is_sharded(inner) else call
+            self._calls[id(module)] = call._replace(grad=False) if is_sharded(inner) else call
 
     def stepped(self, optimizer: Any) -> None:
         """Note that an optimizer has made a step."""
@@ -249,12 +250,11 @@ class Trial:
                     "times": {kind: list(us) for kind, us in times.items()},
                 }
             )
+            self._problem, self._again = [], False
+            self._go_on(said)
         except LateError as why:
             self._give_up("refused", str(why))
             self._end(str(why))
-            return
-        self._problem, self._again = [], False
-        self._go_on(said)
         self._write()
 
     def _disturbed(self) -> List[str]:
@@ -280,6 +280,11 @@ class Trial:
             self._wants_calls, self._units_left = True, 1
         elif not all(x["calls"] for x in said):
             self._wait_for_a_call()
+        elif len({x["calls"] for x in said}) > 1:
+            counts = ", ".join(str(x["calls"]) for x in said)
+            self._end(
+                f"the ranks call different numbers of modules ({counts}), so they cannot repeat the calls together"
+            )
         elif now is None:
             self._wants_calls = False
             self._start(late, said[0]["usual_us"])
@@ -358,6 +363,8 @@ class Trial:
         """
         try:
             yield
+        except LateError:
+            raise
         except RefusedError as why:
             self._problem = ["differs" if isinstance(why, _DiffersError) else "refused", str(why)]
         except Exception as error:  # Memory may be too short for a layer's second layout
@@ -371,19 +378,35 @@ class Trial:
         """
         found: List[Same] = []
         for call in self._calls.values():
-            results = Results(call, switch.roundoff)
-            try:
-                found.append(results.compare(self._switch_on, self._off_again))
-            except RefusedError:
-                raise
-            except IncomparableError as why:
-                raise RefusedError(f"its result could not be compared: {why}") from why
-            except NotRestoredError as why:
-                self._end(f"{self._tried[-1].name} could not be undone: {why}")
-                raise RefusedError(str(why)) from why
-            except Exception as error:
-                raise RefusedError(f"its result could not be compared: {_said(error)}") from error
+            results = Results(call, switch.roundoff, self._in_all)
+            found.append(results.compare(self._switch_on, self._off_again))
         return max(found, key=lambda x: (not x.is_same, x.deviation))
+
+    def _in_all(self, part: Callable[[], Any]) -> List[Any]:
+        """Run a part of a comparison in all ranks.  Return what each rank has returned.
+
+        Raises RefusedError in every rank if the part fails in one rank.  Raises LateError if a rank does not end the
+        part in time.
+        """
+        assert self._ranks is not None
+        found, why, over, failed = None, "", "", False
+        try:
+            found = part()
+        except RefusedError as error:
+            why = str(error)
+        except (IncomparableError, UnknownShardingError) as error:
+            why = f"its result could not be compared: {error}"
+        except NotRestoredError as error:
+            why, over = str(error), f"{self._tried[-1].name} could not be undone: {error}"
+        except Exception as error:
+            why, failed = f"its result could not be compared: {_said(error)}", isinstance(error, RuntimeError)
+        heard = self._ranks.exchange({"found": found, "why": why, "over": over, "failed": failed})
+        if any(x["over"] for x in heard):
+            self._end(_first(heard, "over"))
+        if not any(x["why"] for x in heard):
+            return [x["found"] for x in heard]
+        first = next(x for x in heard if x["why"])
+        raise (_FailedError if first["failed"] else RefusedError)(first["why"])
 
     def _next_block(self, comparison: Comparison) -> None:
         if self._problem:
@@ -488,6 +511,11 @@ class Trial:
         self._wants_calls = False
         self._write()
 
+    def _rank_of_job(self) -> Dict[str, int]:
+        """Return the rank of this process.  A job that has ended its process group keeps the rank of the trial."""
+        ranks = self._ranks
+        return rank_of_job() if ranks is None or ranks.count == 1 else {"rank": ranks.rank, "ranks": ranks.count}
+
     def _write(self) -> None:
         series = self._series
         write_whole(
@@ -495,7 +523,7 @@ class Trial:
             {
                 "logparse_try": 1,
                 "pid": os.getpid(),
-                **rank_of_job(),
+                **self._rank_of_job(),
                 "over": self.over,
                 "why": self.why,
                 "on": self._on,
@@ -517,14 +545,12 @@ def _remember(known: Dict[int, Any], x: Any) -> bool:
     return True
 
 
-def _is_sharded(module: Any) -> bool:
-    """Tell whether FSDP manages a module's parameters.  FSDP has hooks of its own that follow each backward pass."""
-    kinds = {kind.__name__ for x in module.modules() for kind in type(x).__mro__}
-    return not kinds.isdisjoint(("FullyShardedDataParallel", "FSDPModule"))
-
-
 class _DiffersError(RefusedError):
     """Error if an action changes the result of a call."""
+
+
+class _FailedError(RefusedError, RuntimeError):
+    """Error if the job's module raised a RuntimeError in a repeated call, in this rank or in another rank."""
 
 
 def _first(said: Sequence[Mapping[str, Any]], name: str) -> Any:
