@@ -231,7 +231,9 @@ def _start(
     code = 0 if ended_by_us else child.returncode if child.returncode >= 0 else 128 - child.returncode
     how = "" if ended_by_us or interrupted else _how(child.returncode)
     records = [_with_end(x, how) for x in records]
-    notes = [*noted, *(x.why for x in records if x.why), *([how] if how and not any(x.why for x in records) else [])]
+    # A launcher without units, for example torchrun, reports our signal
+    reasons = [x.why for x in records if x.why and (x.units or not ended_by_us)]
+    notes = [*noted, *reasons, *([how] if how and not reasons else [])]
     if not records and not how:
         notes.append(
             "no process tried an action, because none imported torch or their Python did not get this command's "

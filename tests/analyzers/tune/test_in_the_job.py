@@ -50,10 +50,10 @@ def seen(name):
             "unlike": 0, "same": {"deviation": 1e-7, "allowed": 1e-6, "how": "output"}}
 
 
-def write(actions, over=True, on="", why=""):
-    path = os.path.join(os.environ["LOGPARSE_TRACE_DIR"], f"try_{os.getpid()}.json")
-    found = {"logparse_try": 1, "pid": os.getpid(), "over": over, "why": why, "on": on, "unit": "optimizer",
-             "units": 60, "kinds": 1, "left": [], "actions": actions}
+def write(actions, over=True, on="", why="", units=60, pid=os.getpid()):
+    path = os.path.join(os.environ["LOGPARSE_TRACE_DIR"], f"try_{pid}.json")
+    found = {"logparse_try": 1, "pid": pid, "over": over, "why": why, "on": on, "unit": "optimizer",
+             "units": units, "kinds": 1, "left": [], "actions": actions}
     with open(path + ".part", "w") as file:
         json.dump(found, file)
     os.replace(path + ".part", path)
@@ -67,6 +67,8 @@ if behaviour == "dies" and start == 1:
     write([{"name": asked["actions"][0], "ended": "", "why": "", "detail": "", "seconds": 0.1}], over=False,
           on=asked["actions"][0])
     os.kill(os.getpid(), 9)
+if behaviour == "launched":
+    write([], why="the job ended with SignalException", units=0, pid=os.getppid())
 if behaviour == "stubborn":
     import signal
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -150,6 +152,11 @@ def test_a_job_that_fails_keeps_its_exit_code(tmp_path: Path) -> None:
     found, starts = tried(tmp_path, {}, "tf32", behaviour="fails")
     assert (found.code, len(starts)) == (7, 1)
     assert "the job ended with exit code 7" in found.notes
+
+
+def test_a_launcher_that_gets_our_signal_is_no_reason(tmp_path: Path) -> None:
+    found, _ = tried(tmp_path, {"tf32": 1.0}, "tf32", behaviour="launched")
+    assert (found.tried[0].outcome, found.notes) == ("not faster", ())
 
 
 def test_a_job_that_stays_is_made_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,8 @@ class Attention(nn.Module):
         self.qkv, self.norm = nn.Linear(16, 48), nn.BatchNorm1d(5)
 
     def forward(self, x):
+        if "fails" in kind and not torch.is_grad_enabled():
+            raise RuntimeError("no call without gradients")
         q, k, v = self.qkv(self.norm(x)).chunk(3, dim=-1)
         return x + scaled_dot_product_attention(q, k, v, dropout_p=0.1)
 
@@ -257,12 +259,22 @@ def test_a_sharded_call_is_compared_and_the_job_stays_as_it_was(tmp_path: Path, 
         assert attention.same[2].split(",")[0] == compared
 
 
-def test_a_result_that_one_rank_cannot_compare_is_refused_in_all(tmp_path: Path) -> None:
-    """A repeat returns no number in rank 1.  Rank 0 repeats no further call, in which it would wait for rank 1."""
-    for record in tried("fsdp2_apart_within", tmp_path):
+_FAILURES = [
+    ("fsdp2_apart_within", "two calls without it return no finite numbers of the same sizes"),
+    pytest.param("fsdp2_fails", "RuntimeError: no call without gradients", marks=pytest.mark.nightly),
+    pytest.param("fsdp1_fails_orig", "RuntimeError: no call without gradients", marks=pytest.mark.nightly),
+]
+
+
+@pytest.mark.parametrize(("kind", "why"), _FAILURES)
+def test_a_repeat_that_fails_is_refused_in_all_ranks(tmp_path: Path, kind: str, why: str) -> None:
+    """A repeat raises an error in a block, or it returns no number in rank 1 alone.
+
+    No rank repeats a further call, in which it would wait for the other rank.
+    """
+    for record in tried(kind, tmp_path):
         (attention,) = record.seen
-        assert attention.ended == "refused"
-        assert attention.why.startswith("its result could not be compared: two calls without it return no finite")
+        assert (attention.ended, attention.why) == ("refused", f"its result could not be compared: {why}")
 
 
 def test_two_ranks_switch_after_the_same_unit(tmp_path: Path) -> None:

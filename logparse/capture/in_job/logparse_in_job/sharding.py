@@ -9,8 +9,8 @@ FSDP                           what a repeated call leaves behind, and is restor
 ``fully_shard`` (FSDP2)        gathered parameters, which stand in the module instead of the sharded ones; the order
                                of forward passes, by which the next backward pass prefetches; after an exception
                                also the state of an unfinished forward pass
-``FullyShardedDataParallel``   memory with gathered parameters, which the next forward pass would take for up to date
-(FSDP1)
+``FullyShardedDataParallel``   memory with gathered parameters, which the next forward pass would take for up to date;
+(FSDP1)                        after an exception also the state of an unfinished forward pass
 =============================  ====================================================================================
 
 PyTorch has public functions for the parameters of FSDP2 alone.  The rest are private attributes, as PyTorch 2.4 to 2.13
@@ -65,9 +65,12 @@ def kept(module: Any) -> Iterator[None]:
 def _back_to_fsdp2(module: Any) -> Callable[[], None]:
     """Return a function that restores the sharding of one module.  It leaves the modules in it alone."""
     state = module._get_fsdp_state()
-    groups = [x for x in getattr(state, "_fsdp_param_groups", [getattr(state, "_fsdp_param_group", None)]) if x]
+    groups = vars(state).get("_fsdp_param_groups")
+    if groups is None:  # Older versions have one group of parameters in a module
+        groups = [x for x in (getattr(state, "_fsdp_param_group", None),) if x is not None]
     objects = [state, getattr(state, "_state_ctx", None), getattr(state, "_comm_ctx", None), *groups]
-    progress = [(vars(x), name, _copy(vars(x)[name])) for x in objects if x for name in _PROGRESS if name in vars(x)]
+    attributes = [vars(x) for x in objects if x is not None]
+    progress = [(names, name, _copy(names[name])) for names in attributes for name in _PROGRESS if name in names]
     before = _own_parameters(module)
 
     def restore() -> None:
@@ -109,12 +112,15 @@ def _back_to_fsdp1(module: Any) -> Callable[[], None]:
 
         handle = module._handle
         was_freed = handle is not None and handle.needs_unshard()
+        progress = handle is not None and handle._training_state
     except (ImportError, AttributeError) as error:
         raise UnknownShardingError(
             f"the sharding by {_FSDP1} of PyTorch {torch.__version__} cannot be restored after a repeated call"
         ) from error
 
     def restore() -> None:
+        if handle is not None:
+            handle._training_state = progress
         if was_freed and not handle.needs_unshard():
             _reshard(module, handle, True)
 
