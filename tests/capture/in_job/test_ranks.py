@@ -62,12 +62,12 @@ def test_a_rank_that_does_not_come_ends_it_for_all(monkeypatch: pytest.MonkeyPat
     """The first rank that waits in vain decides for a rank that waits longer, and for the late rank."""
     monkeypatch.setattr(ranks, "_LATE_S", 0.0)
     store = Store()
-    with pytest.raises(LateError, match="rank 1 did not come"):
+    with pytest.raises(LateError, match="rank 1 did not reach"):
         Ranks(store, 0, 3).exchange({})
     monkeypatch.setattr(ranks, "_LATE_S", float("inf"))
-    with pytest.raises(LateError, match="rank 1 did not come"):
+    with pytest.raises(LateError, match="rank 1 did not reach"):
         Ranks(store, 2, 3).exchange({})
-    with pytest.raises(LateError, match="rank 1 did not come"):
+    with pytest.raises(LateError, match="rank 1 did not reach"):
         Ranks(store, 1, 3).exchange({})
 
 
