@@ -44,8 +44,9 @@ def test_a_run_has_its_list_views_and_figures(store: api.OpenStore) -> None:
     assert (html.count("<table"), seen.todo[0].title in html) == (1, True)
     assert set(job.view("workload")["run"]) == {"before"}
     assert len(job.top(3)) == 3
-    figures = [job.roofline(), job.regret(), job.backward_weights(), job.solutions(PICKED)]
+    figures = [job.roofline(), job.backward_weights(), job.solutions(PICKED)]
     assert all(isinstance(x, go.Figure) and x.data for x in figures)
+    assert isinstance(job.regret(), go.Figure), "no pick of this run is timed against another solution"
     with pytest.raises(InputError, match="nosuch: no problem of run before"):
         job.solutions("nosuch")
     with pytest.raises(StoreError, match="no run 'nosuch'"):

@@ -175,7 +175,7 @@ def test_what_a_pick_loses_is_known_where_another_solution_was_tried(store: Stor
     given = pd.Series(row)
     shown = texts(detail(given, advice(given, {}), None, ""))  # type: ignore[arg-type]
     assert ("Could save 0" in shown, "Could save unknown" in shown) == (known, not known)
-    assert ("Only the pick is timed" in shown) != known
+    assert ("Only the pick (the solution that the library chose) is timed" in shown) != known
     with store.connect() as con:
         build(con, made.run, made.compared, made.found)
         table, _ = queries.table(con, Selection())
