@@ -178,9 +178,10 @@ def diff(a: str, b: str, store: Location = None, *, fail_on: float = 0.03) -> Re
 
 
 def verify(before: str, after: str, files: Sequence[str | os.PathLike[str]], store: Location = None) -> Result:
-    """Check as ``logparse verify`` does whether override files took effect, and what they gained.
+    """Check whether override files took effect and how much time they saved, as ``logparse verify`` does.
 
-    ``before`` and ``after`` name runs as in ``diff``.  Raises InputError if a word names no run.
+    ``before`` names the run without the files, ``after`` the run with the files.  Both are named as in ``diff``.
+    Raises InputError if a word names no run.
     """
     from analyzers.compare import verify as overrides
     from analyzers.compare.diff import FAIL_ON

@@ -466,9 +466,10 @@ class _Both:
             yield f"{self.after.run} did not report that it ran apply.sh, so it ran without the override files"
 
     def unproven(self, names: Sequence[str]) -> str:
-        """Return the reason why the run after may be the unchanged job, or an empty text.
+        """Return a sentence that doubts that the actions took effect in the second run.
 
-        The reason is that an action left no mark although marks were asked for, and the same kernels ran.
+        There is doubt if no process of the second run reported one of the actions, and both runs used the same
+        kernels.  Return an empty text if there is no doubt, or if processes were not asked to report actions.
         """
         lost = [x for x in names if x not in _marked(self.runs[1])]
         if not lost or not self.same or not len(self._rows(ASKED)):

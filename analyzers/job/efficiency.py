@@ -116,7 +116,11 @@ def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, 
 
 
 def _reach(least_us: Floats, efficiency: Floats, i: int) -> tuple[int, float]:
-    """Return the number of problems comparable with the problem at ``i``, and the efficiency within its reach."""
+    """Return how many problems are comparable with problem ``i``, and the efficiency that problem ``i`` could reach.
+
+    Two problems are comparable if their ideal times differ by at most the factor ``NEAR``.  The efficiency (0 to 1) is
+    the upper quartile of the comparable problems.  It is ``WITHIN_REACH`` if there are fewer than ``ENOUGH`` of them.
+    """
     near = (least_us >= least_us[i] / NEAR) & (least_us <= least_us[i] * NEAR)
     near[i] = False
     count = int(near.sum())

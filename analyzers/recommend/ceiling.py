@@ -120,10 +120,11 @@ def _weighed(finding: Finding, each_us: float | None, total_us: float | None) ->
 
 
 def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
-    """Return two things about findings with two measured times.
+    """Split the measured savings of findings into those on known problems and those on other problems.
 
-    The first is the saving (µs) per problem of ``known``.  A finding on a problem that is linked to a known problem is
-    added to the known problem.  The second is the largest finding for each other problem.
+    Return the summed saving (µs) of each problem in ``known``, and the finding with the largest saving of each other
+    problem.  Two texts are linked if they may describe the same problem.  A saving on a text that is linked to a known
+    problem is added to the known problem.  Estimated savings are ignored.
     """
     links = tables.links[tables.links["other"].isin(known)].sort_values(["problem", "other"])
     names = dict(zip(links["problem"], links["other"], strict=True)) | {x: x for x in known}

@@ -156,7 +156,11 @@ _LIMITS = {"host": "the host", "kernels": "its kernels"}
 
 
 def _limit(found: Recommendation) -> str:
-    """Describe what limits the step, with three ceilings."""
+    """Describe what limits the step: for example its kernels, the host, or communication.
+
+    The text also states how long the step would take with the best known kernels, with a host that takes no time, and
+    with communication that takes no time.
+    """
     now = found.now
     if now is None:
         return f"not simulated: {found.step}" if found.step else ""

@@ -84,7 +84,11 @@ def applied(model: nn.Module) -> nn.Module:
 
 
 def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) -> None:
-    """Do units until the time is over, or turn by turn (``paced``)."""
+    """Call ``unit`` with the number of each unit, until the time is over.
+
+    If the job takes turns with another process, ``unit`` is called only during this job's turns.  ``paced`` yields the
+    numbers.
+    """
     for index in paced(kinds, settle):
         unit(index)
 

@@ -433,7 +433,10 @@ class Store:
         return len(self._row_files)
 
     def unmerged_small(self, size: int) -> int:
-        """Return the number of unmerged row files whose attempt read at most ``size`` bytes of a source."""
+        """Count the small row files that have not yet been merged into larger files.
+
+        A row file is small if the attempt that wrote it (one execution of a task) read at most ``size`` bytes.
+        """
         return sum(read <= size for read in self._rows["bytes"].to_pylist())
 
     def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:

@@ -18,7 +18,10 @@ VERSIONS = {"libhipblaslt1": "7.2.4", "libmiopen1": "7.2.4", "librocblas5": "7.2
 
 @dataclass(frozen=True)
 class Rocm:
-    """The libraries in ``folder``, as ``install.sh`` left it.  ``launcher`` starts this interpreter with them."""
+    """ROCm libraries that ``install.sh`` has unpacked into ``folder``.
+
+    ``launcher`` is a program that starts this Python interpreter so that it loads these libraries.
+    """
 
     folder: Path
     launcher: Path

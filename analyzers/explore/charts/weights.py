@@ -28,7 +28,10 @@ HOVER = (
 
 
 def backward_weights(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
-    """Draw the best known time of W against the larger of the best known times of F and B, per layer and file.
+    """Plot, for each convolution layer, how much slower its weight gradient (W) is than its other passes.
+
+    The vertical axis is the best known time of W.  The horizontal axis is the best known time of the forward pass (F)
+    or of the data gradient (B), whichever is longer.  There is one point per layer and file.
 
     Lines show equal ratios.  The symbol shows the solver.  All three passes do the same floating-point work, so points
     far above the line of ratio 1 show a W that is slow.

@@ -206,9 +206,9 @@ class LtBackend(DeviceBackend):
         return operation, {name: self._layout(matrix, batch) for name, matrix in matrices(gemm).items()}
 
     def _pointed(self, gemm: GemmProblem) -> dict[str, tuple[int, str]]:
-        """Return the pointers that a descriptor holds: entries of ``vectors`` by name.
+        """Return the vectors (such as the bias) whose addresses are set in the library's GEMM descriptor, by name.
 
-        Alpha is left out, because it is an argument of the call.
+        A vector of alphas is left out, because alpha is an argument of the call.
         """
         return {name: x for name, x in vectors(gemm, gemm.batch_count or 1).items() if name in self.pointers}
 

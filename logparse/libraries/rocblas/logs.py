@@ -208,9 +208,9 @@ def read_bench(text: str) -> Outcome:
 
 
 def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
-    """Return the call with the kernel that the comment behind the command names.
+    """Add the kernel that the line's comment names to the call, as the solution that ran.
 
-    If the command itself states a solution, that solution is kept.
+    If the command in the line already states a solution, the call keeps that solution.
     """
     kernel = comment.get("kernel", "")
     if comment.get("source") != "tensile" or not kernel:

@@ -96,9 +96,10 @@ class HostTime:
         return found
 
     def above(self, begin: float, end: float) -> dict[str, str]:
-        """Return the names of the host events that cover at least half of a gap.
+        """Tell what the host did during a gap (a time in which the GPU was idle).
 
-        These are the outermost operator, the longest call and the innermost annotation.
+        Return the name of the outermost operator, of the longest call and of the innermost annotation.  Only events
+        that cover at least half of the gap count.
         """
         columns, half = self._columns, _HALF * (end - begin)
         out = {}

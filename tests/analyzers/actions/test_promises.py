@@ -182,10 +182,11 @@ def test_a_gain_below_the_noise_of_a_step_does_not_pay() -> None:
 
 
 def test_what_caches_spare_a_convolution_is_a_time() -> None:
-    """In a job the caches make a call shorter than alone. ``Ratio.in_job`` corrects a predicted ratio for this gain.
+    """A call takes less time in a job than alone, because its inputs are still in the cache.
 
-    The test compares the correction with calls of six models in training on an H200, before and after a change of
-    layout.
+    The time that the cache saves is the same before and after an action. ``Ratio.in_job`` therefore corrects a ratio
+    of two times that were measured alone. The test checks the corrected ratios against the calls of six models that
+    were trained on an H200, before and after a change of layout.
     """
     path = ROOT / "benchmarks" / "results" / "in-job-NVIDIA-H200-2026-11-22.json.gz"
     pairs = [x for x in json.loads(gzip.decompress(path.read_bytes()))["pairs"] if x["changed"]]

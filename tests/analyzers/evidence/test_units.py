@@ -50,9 +50,10 @@ def server(large: int = 30, small: int = 10) -> Tables:
 
 
 def test_kernels_count_by_the_share_of_their_units_in_the_run() -> None:
-    """30 of the run's 40 units are large, so that an average unit takes 0.75 · 100 + 0.25 · 10 = 77.5 µs.
+    """The kernels of traced units are weighted, so that large and small units are as frequent as in the whole run.
 
-    Four units were traced, so that their kernels must be weighted to 4 · 77.5 µs.
+    30 of the run's 40 units are large, so an average unit has 0.75 · 100 + 0.25 · 10 = 77.5 µs of kernels. Four units
+    were traced, so the weighted kernels must take 4 · 77.5 µs.
     """
     kernels = weighed(server()).kernels
     assert kernels["total_us"].sum() == pytest.approx(4 * 77.5)

@@ -156,7 +156,10 @@ def _wrap_saving(found: Observer) -> None:
 
 
 def _wrap_functions(found: Observer) -> None:
-    """Wrap the named callable and the requests, each as soon as its module is executed."""
+    """Wrap the function that the user named and the functions of servers that handle a request.
+
+    Each function is wrapped as soon as the program has imported its module.
+    """
     names: Dict[str, List[Tuple[str, str]]] = {}
     for sort, text in (("named", found.named), *(("request", text) for text in _REQUESTS)):
         module, _, name = text.partition(":")

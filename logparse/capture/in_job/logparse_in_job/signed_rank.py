@@ -41,7 +41,10 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Inte
 
 
 def _rank(count: int, confidence: float) -> int:
-    """Return the k of ``interval``.  Return 0 if not even the extreme averages have this confidence."""
+    """Return which of the sorted averages are the ends of the interval, counted from each end (1: the outermost).
+
+    ``interval`` calls this number k.  Return 0 if ``count`` values are too few for this confidence.
+    """
     ways = _ways(count)
     most = (1 - confidence) / 2 * 2.0**count
     rank, below = 0, 0.0

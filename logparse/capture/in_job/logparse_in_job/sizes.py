@@ -1,4 +1,4 @@
-"""Name the kind of a unit by the types and sizes of its input tensors: ``float32[16, 3, 224, 224]``."""
+"""Name a unit of work (a step or a request) by its input tensors, for example ``float32[16, 3, 224, 224]``."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Kind:
         self.host_us: Deque[float] = collections.deque(maxlen=_TIMES)
 
     def record(self) -> Dict[str, Any]:
-        """Return the kind in the form that ``units_PID.json`` holds."""
+        """Return the counts and times of this kind of unit as a dictionary for the file ``units_PID.json``."""
         out = {"count": self.count, "traced": self.traced, "us": [round(us, 3) for us in self.us]}
         return {**out, "host_us": [round(us, 3) for us in self.host_us]} if self.host_us else out
 

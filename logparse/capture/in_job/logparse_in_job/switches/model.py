@@ -131,9 +131,10 @@ class _Tensor(NamedTuple):
 class ModelSwitch(Switch):
     """Switch of a change that a function makes to each model.
 
-    The function returns a text about the change for the user, or an empty text if it changed nothing.  ``touched``
-    returns the parameters of a model that get another layout or size.  ``resizes`` is True if it is the size.
-    ``refused`` is the reason if no model was changed.
+    * ``change``: the function.  It returns a text for the user, or an empty text if it changed nothing.
+    * ``refused``: the reason that the user is told if no model was changed.
+    * ``touched``: returns the parameters of a model that get another layout or size.
+    * ``resizes``: True if parameters get another size, False if they get only another layout.
     """
 
     def __init__(
