@@ -62,7 +62,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Group:
-    """GPU time of all operators of one kind: before, as promised, and after, µs."""
+    """GPU time of all operators of one kind, µs: before the action, as predicted, and after the action."""
 
     name: str
     before_us: float
@@ -494,7 +494,7 @@ class _Both:
 
 
 def _values(tables: Tables, name: str) -> Mapping[str, str]:
-    """Map each source of the run to its value of the named fact."""
+    """Map the id of each source (input file) of the run to the value that it states for the named fact."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == name)]
     return {str(source): str(value) for source, value in zip(rows["source_id"], rows["value"], strict=True)}
 
@@ -510,7 +510,7 @@ def _marked(tables: Tables, kind: str = APPLIED) -> set[str]:
 
 
 def _ranks(tables: Tables) -> Mapping[str, set[str]]:
-    """Return the ranks that left units, and the ranks that left a trace."""
+    """Return the ranks whose units of work were recorded, and the ranks whose trace was recorded."""
     of = _values(tables, "rank")
     return {
         what: {of[x] for x in _values(tables, name) if x in of} for what, name in (("units", UNIT), ("trace", KINDS))
@@ -564,7 +564,7 @@ def headline(found: ActionProof) -> str:
 
 
 def lines(found: ActionProof) -> list[str]:
-    """Return the verdict, and what was promised, gained and lost: at most 12 lines."""
+    """Return at most 12 lines: the verdict, the promised gain, the measured gain, and what became slower."""
     out = []
     if found.before_us and found.after_us and found.share:
         promised, low, high = (found.before_us - x for x in (found.promised_us, found.high_us, found.low_us))
@@ -606,7 +606,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _said_of_the_wall(found: ActionProof) -> Iterator[str]:
-    """Yield the simulated promise, and the reason why the wall time decides nothing or cannot fall."""
+    """Yield sentences on the wall time: the simulated gain, and why the measured times prove nothing or cannot fall."""
     step = found.step
     if step is not None:
         promised, low, high = (signed(step.now_us - us) for us in (step.then_us, step.high_us, step.low_us))

@@ -116,9 +116,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _advice(time: GpuTime, graphs: bool) -> str:
-    """Return the advice for the class with most of the idle time.
+    """Return the advice for the reason that explains most of the time in which the GPU is idle.
 
-    A job that launches graphs already gets other advice than to launch graphs.
+    A job that already launches graphs is not advised to launch graphs.
     """
     why = time.gaps.main if time.gaps else "launching"
     return BEYOND_GRAPHS if graphs and why == "launching" else WORDS[why][2]

@@ -47,7 +47,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 @dataclass(frozen=True)
 class _Timed:
-    """The fused form that a replay timed beside the pair as it ran, µs per call.
+    """Times of a pair of calls, unfused and fused into one call, as a replay measured them, µs.
 
     ``most_us``: the longest sample of the fused form.
     """
@@ -66,7 +66,10 @@ class _Timed:
 
 
 def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
-    """Return the times of the pair as it ran and fused, which a replay took. Return None if either time is missing."""
+    """Return the times that a replay measured for the two separate calls and for the fused call.
+
+    Return None if either time is missing.
+    """
     before = samples.get((one.fused.text, one.as_run))
     after = samples.get((one.fused.text, one.in_library))
     if before is None or after is None:

@@ -115,7 +115,10 @@ def _traced(tables: Tables) -> pd.DataFrame:
 
 
 def _logged(tables: Tables) -> pd.DataFrame:
-    """Return the problems for which most logged picks are naive, with the pick's time from a file of the run."""
+    """Return the problems for which the library mostly picked a naive solver, according to the logs.
+
+    The time of the pick comes from a file of the run.
+    """
     made = picks(tables)
     total = made.groupby("problem")["count"].transform("sum")
     made = made[made["pick"].astype(str).str.contains(_SOLVER) & (made["count"] * 2 > total)]
@@ -145,7 +148,7 @@ def _recorded(tables: Tables) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Time:
-    """Time that a call could take (µs), and the text that states where the time comes from."""
+    """Time that a call would take with a better solver (µs), and a text that states where the time comes from."""
 
     us: float
     how: str

@@ -99,7 +99,7 @@ def totals(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _sum(values: pd.Series) -> float:
-    """Return the sum. The values are sorted first, so that their order does not change the last bit of the sum."""
+    """Add the values in sorted order, so that the sum is the same to the last bit in whatever order they come."""
     return float(np.sort(values.to_numpy(dtype="float64")).sum())
 
 
@@ -201,7 +201,10 @@ def _to_report(w: pd.DataFrame) -> pd.DataFrame:
 
 
 def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Facts]) -> dict[tuple[str, str], str]:
-    """Map (source, problem) of a slow row to a text about a solver that is faster on another device of the store."""
+    """Find slow rows whose solver is faster on another device of the store.
+
+    Map (source, problem) of each such row to a text about the faster solver.
+    """
     others = every.loc[every["problem"].isin(set(reported["problem"])), ["problem", "source_id", "solution", "best_us"]]
     others = others.assign(device=[_device(facts, str(x)) for x in others["source_id"]]).drop(columns="source_id")
     named = zip(others["device"], others["solution"], strict=True)
@@ -344,7 +347,10 @@ def _not_run(
 
 
 def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
-    """Return the fields of the user file's fastest solvers that the writer of an override file needs."""
+    """Return the fields of the fastest solvers in a user find-db (the file into which MIOpen's search writes).
+
+    The writer of an override file needs these fields.
+    """
     rows = tables.measurements
     rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]
     rows = timed(rows).sort_values(["source_id", "problem", "time_us", "solution"])

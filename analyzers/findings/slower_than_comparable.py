@@ -100,7 +100,7 @@ def _finding(
 
 
 def in_words(problem: Problem, near: Sequence[Neighbour], device: str) -> str:
-    """Return the neighbours in one line, with times scaled to the problem's size.
+    """Describe comparable problems in one line, with their times scaled to the size of the problem.
 
     Example: ``8 comparable products take 38 to 47 µs at its size on an MI300X``.
     """

@@ -20,7 +20,7 @@ _SHOWN = 3
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding about the run if its traces hold a search."""
+    """Return one finding if the traces of the run show that a library searched for its fastest solver."""
     found = searches(tables)
     if not found:
         return []

@@ -113,7 +113,7 @@ def _distribution(rows: pd.DataFrame) -> Finding:
 
 
 def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal | None) -> Remedy:
-    """Return the remedy that makes a call take the better solution."""
+    """Return the change (remedy) that makes the library run the better solution for a call."""
     if isinstance(decided, Override):
         return UseRows(decided)
     if decided is None:  # The pick has no time.

@@ -85,5 +85,8 @@ _HERE = Shell('"$_logparse_folder"')
 
 
 def settings_of(file: Emission) -> list[Shell]:
-    """Return the settings that the file's ``use`` requires, with the folder as the script finds it."""
+    """Return the environment variables that an override file needs.
+
+    Their values name the folder of the file as the script finds it when it runs.
+    """
     return settings(file.lines_at(_HERE, joined(Shell("/"), [_HERE, shell_word(file.name)])))

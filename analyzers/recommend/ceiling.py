@@ -143,7 +143,10 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
 
 
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
-    """Return the problems that have a time in some file: a measurement of a linked problem, or a trace."""
+    """Return the problems whose time is known.
+
+    A time is known if a trace shows the problem, or if a linked problem (another text for the same call) was measured.
+    """
     rows = timed(tables.measurements)
     linked = linked_measurements(tables, pd.Series(problems), rows["problem"])
     return set(linked["problem"]) | set(tables.kernels["problem"].dropna())

@@ -24,7 +24,7 @@ from logparse.target import Facts, machine
 
 @dataclass(frozen=True)
 class Judged:
-    """A confirmation, and whether it holds (``kept``).
+    """A confirmation (a repeated comparison of two solutions), and ``kept``: True if its gain is accepted.
 
     Benjamini and Hochberg's procedure over all tests of the run decides which confirmations hold.
     """

@@ -99,9 +99,9 @@ def one_row_each(
 
 
 def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
-    """Return a key that is equal for calls with one row in the target's tuning file.
+    """Return a key that is equal for two calls if one row of the library's tuning file would apply to both.
 
-    A call that cannot have a row gets its own text as the key.
+    If no row can apply to a call, its key is the call's own text.
     """
     return tuning_file.key(problem, target) or problem.text, repr(sorted(target.items()))
 
@@ -134,7 +134,10 @@ def reachable(finding: Finding) -> Finding:
 
 
 def unreachable(finding: Finding) -> str | None:
-    """Return the reason why no change for this one problem gives the better solution.  None if a change does."""
+    """Return the reason why no setting for this problem alone makes the library take the better solution.
+
+    Return None if such a setting exists.
+    """
     best = finding.evidence.best
     return None if best is None or finding.override is not None else out_of_reach(solution_from_text(best))
 

@@ -24,7 +24,7 @@ from logparse.text import counted, duration
 
 
 def advice(recommendation: Recommendation) -> list[str]:
-    """Return the lines of advice of all findings.  Each line comes once, although many findings give it."""
+    """Return the advice of all findings as lines.  A line that several findings give is returned once."""
     found = (*recommendation.remarks, *recommendation.findings)
     return list(dict.fromkeys(x.advice for x in found if x.advice))
 
@@ -98,7 +98,7 @@ def counts(recommendation: Recommendation) -> str:
 
 
 def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
-    """Return all that is known about one thing to do: its action, its remark, a table of its findings, their advice."""
+    """Describe one thing to do in full: its action, its remark, and its findings with their advice."""
     actions = [line for x in recommendation.actions if x.action.name == todo.name for line in _action(x)]
     actions += list(_step(recommendation, todo.name))
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]

@@ -320,7 +320,7 @@ def _of_findings(found: Recommendation) -> list[Todo]:
 
 
 def _sureness(findings: Sequence[Finding]) -> Sureness:
-    """Return the least sure ``sureness`` of the findings whose saving is known."""
+    """Return the ``sureness`` (how a saving is known) of the least certain finding with a known saving."""
     known = {finding.sureness for finding in findings if finding.per_call_us is not None}
     return max(known, key=SURENESS.index, default="unknown")
 
@@ -329,7 +329,10 @@ NOTHING, UNCONFIRMED = "may gain nothing", "not confirmed"
 
 
 def _doubt(findings: Sequence[Finding]) -> str:
-    """Return ``Todo.doubt`` of findings whose saving is measured alone."""
+    """Return the doubt about a saving that was measured outside the job and that no test confirmed.
+
+    Return an empty text if there is no such doubt.
+    """
     known = [x for x in findings if x.per_call_us is not None]
     if _sureness(findings) != "measured alone" or all(x.confirmed for x in known):
         return ""
@@ -392,7 +395,10 @@ def _in_run(findings: Sequence[Finding]) -> Iterable[tuple[Finding, float | None
 
 
 def _largest(times: Iterable[tuple[Finding, float | None, float | None]]) -> list[tuple[float, float]]:
-    """Return the time and saving per problem, from its largest saving.  Both must be known."""
+    """Return one pair (time now, saving) per problem, from the finding with the largest saving.
+
+    Findings whose time or saving is unknown are ignored.
+    """
     largest: dict[object, tuple[float, float]] = {}
     for finding, now, saving in times:
         if now is not None and saving is not None and saving > largest.get(finding.problem, (0.0, 0.0))[1]:
@@ -467,7 +473,10 @@ def _of_unknown_worth(remark: Finding, time: GpuTime) -> Todo:
 
 
 def _gain_without(waits: str | None, found: Recommendation) -> float:
-    """Return the time that the simulated step gains without this wait, µs.  Infinite if the step is not simulated."""
+    """Return how much shorter the simulated step is without a wait (for the host or for communication), µs.
+
+    Return infinity if the step is not simulated, or if it waits for something else.
+    """
     now = found.now
     if now is None or found.gpu_time is None or not found.gpu_time.steps:
         return math.inf

@@ -121,7 +121,10 @@ _FROM_ZERO: Mapping[str, tuple[str, ...]] = {
 
 
 def _allowed(type_: Any) -> Sequence[object]:
-    """Return the values that a type allows, if it holds a Literal or a bool.  Return an empty list for other types."""
+    """Return the values that a field may have, if its type contains a Literal or a bool.
+
+    Return an empty list for other types.
+    """
     options = (type_, *get_args(type_))
     literals = [x for option in options if get_origin(option) is Literal for x in get_args(option)]
     return [*literals, *([False, True] if bool in options else [])]

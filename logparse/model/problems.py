@@ -135,7 +135,7 @@ class GemmProblem:
 
     @property
     def gemms(self) -> tuple[GemmProblem, ...]:
-        """The GEMMs of a grouped GEMM, each as a problem of its own.  For any other problem, the problem itself."""
+        """Single GEMMs that a grouped GEMM computes, as separate problems.  Any other problem contains only itself."""
         return tuple(replace(self, members=(), **vars(member)) for member in self.members) or (self,)
 
     @cached_property
@@ -187,7 +187,7 @@ class GemmProblem:
 
     @cached_property
     def _normalised(self) -> GemmProblem | None:
-        """The normal form.  None if this problem already has it."""
+        """Normal form of this problem, or None if the problem already is in normal form."""
         change: dict[str, Any] = {}
         if self.trans_a == "C" and self.a_type not in COMPLEX:
             change["trans_a"] = "T"
@@ -298,13 +298,13 @@ class GemmProblem:
 
     @property
     def converted(self) -> tuple[str, ...]:
-        """The types to which operands are converted before the product.  Empty if all operands keep their own types."""
+        """Types into which A or B is converted before the product.  Empty if A and B keep their own types."""
         both = ((self.compute_input_a_type, self.a_type), (self.compute_input_b_type, self.b_type))
         return tuple(dict.fromkeys(to for to, own in both if to is not None and to != own))
 
     @property
     def _unusual(self) -> str:
-        """Words of the label for unusual needs of a product's kernel: ``swizzled A``, ``block32 scales``."""
+        """Words that the label adds if a GEMM needs a special kernel: ``swizzled A``, ``block32 scales``."""
         swizzled = "".join(x.upper() for x in "ab" if getattr(self, f"swizzle_{x}"))
         scales = sorted({x for x in (self.scale_a, self.scale_b) if x not in (None, "none", "scalar", "row")})
         words = [f"swizzled {swizzled}"] * bool(swizzled) + [f"{'/'.join(scales)} scales"] * bool(scales)
@@ -353,7 +353,7 @@ GEMM_LAYOUT: tuple[str, ...] = (
 
 
 def with_plain(values: Mapping[str, Any], *, scaled: bool = False) -> dict[str, Any]:
-    """Return ``values`` with the usual value for each field that is missing.
+    """Return ``values`` with the usual value in each field that is missing and has one.
 
     It is for a library that does only what it is told.  The usual values are: no swizzle, operands in their own types,
     all compute units, and no scales.  If ``scaled`` is True, the scales of matrices of narrow types (``NARROW``) or
@@ -419,7 +419,7 @@ class ConvProblem:
 
     @cached_property
     def layer(self) -> str:
-        """The key without the direction.  F, B and W of one layer share it."""
+        """Text of the convolution without its direction.  The three passes of a layer (F, B, W) have the same text."""
         values = _OF_LAYER(vars(self))
         return _LAYER_TEXT % (tuple("?" if x is None else x for x in values) if None in values else values)
 
@@ -509,7 +509,7 @@ CONV_LAYOUT: tuple[str, ...] = ("in_layout", "weights_layout", "out_layout")
 
 @dataclass(frozen=True)
 class Operand:
-    """Tensor that an operator got as an input:
+    """Input tensor of an operator:
 
     PyTorch's name of its type (``?`` if not recorded), sizes and strides.
     """

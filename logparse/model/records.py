@@ -334,7 +334,7 @@ class Finding:
     def sureness(self) -> Sureness:
         """How the saving is known.
 
-        A confirmation decides.  Without a confirmation the analyzer's own statement holds.
+        A finding with a confirmed saving is ``measured alone``.  For any other finding, the analyzer states it.
         """
         return "measured alone" if self.confirmed else self.evidence.sureness
 

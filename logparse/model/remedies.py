@@ -37,7 +37,7 @@ def _counted(count: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class UseRows:
-    """Rows of override files.
+    """Remedy in which rows of override files make the library use a faster solution.
 
     ``override`` is missing (None) for an action, because an action has the rows of many findings.
     """

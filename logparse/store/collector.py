@@ -121,7 +121,7 @@ class Collector:
             self._attempt.add(name, ready)
 
     def flush(self) -> None:
-        """Hand all pending records to the attempt, which writes them as parts."""
+        """Hand all collected records to the attempt (the writer of this source), which writes them to files."""
         pending, self._pending = self._pending, Pending(self._attempt.name)
         self._attempt.write(pending)
 

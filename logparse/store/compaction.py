@@ -125,12 +125,12 @@ def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set
 
 
 def _schema(table: str, path: str) -> pa.Schema:
-    """Return the schema of a part, without the column whose value is in the folder's name."""
+    """Return the columns and types of a file, without the column whose value the name of the folder states."""
     return pa.schema([f for f in SCHEMAS[table] if f.name != "category" or "/category=" not in path])
 
 
 def _write(store: Store, folder: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[Part]:
-    """Write merged parts of one folder, each of many bytes."""
+    """Write the merged rows of one folder into a few large files."""
     name, parts = f"{MERGED}{os.urandom(8).hex()}", list[Part]()
     waiting, size = list[pa.Table](), 0
 

@@ -41,7 +41,10 @@ class JointAttempt(Attempt):
         self._group.take_pending(pending)
 
     def commit(self, row: Commit) -> bool:
-        """Hand the row to the group.  Return True, because only the group's commit knows whether the row is new."""
+        """Give the row that commits this attempt to the group, which writes the rows of all its attempts later.
+
+        Return True in any case, because it is known only at the group's commit whether the row is new.
+        """
         self._group.take_row(self, row)
         return True
 
@@ -120,7 +123,7 @@ class JointAttempts:
         return rows if len(new) == len(rows) else pa.concat_tables([rows.slice(0, 0), *new]), states
 
     def _texts(self, attempt: Attempt) -> tuple[str, ...]:
-        """Return the records of the parts that hold rows of an attempt."""
+        """Return the path, size and digest of each file that contains rows of the attempt."""
         return tuple(part.text for part in (*attempt.parts, *self._parts_of.get(attempt.name, ())))
 
     def _demand_again(self, parts: Sequence[Part], rows: Sequence[Commit]) -> None:

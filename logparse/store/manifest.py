@@ -113,7 +113,7 @@ class Manifest:
 
     @cached_property
     def forgotten(self) -> frozenset[str]:
-        """The attempts and merged parts that ``told`` names."""
+        """Names of all attempts and merged files that were forgotten, from the entries in ``told``."""
         return frozenset(name for one in self.told for name in one.names)
 
     @cached_property
@@ -227,7 +227,7 @@ def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None
 
 
 def _file(path: str) -> str:
-    """Turn the path of a file in the folder ``compactions`` into a path below the store."""
+    """Convert the path of a file in the folder ``compactions`` into a path relative to the store."""
     return f"{FOLDER}/{path.rsplit('/', 1)[-1]}"
 
 

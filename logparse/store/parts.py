@@ -117,7 +117,10 @@ def attempt_of(path: str) -> str:
 
 
 def writers_of(attempts: Iterable[str]) -> set[str]:
-    """Return the names of the attempts, and of the joint writers that may have written their rows."""
+    """Return the names of all writers that may have written rows of ``attempts``.
+
+    A writer is an attempt itself, or a joint writer (it writes the rows of several attempts into one file).
+    """
     return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
 
 

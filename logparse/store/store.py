@@ -435,7 +435,7 @@ class Store:
     def unmerged_small(self, size: int) -> int:
         """Count the small row files that have not yet been merged into larger files.
 
-        A row file is small if the attempt that wrote it (one execution of a task) read at most ``size`` bytes.
+        A row file is small if the attempt that wrote it (one reading of one source) read at most ``size`` bytes.
         """
         return sum(read <= size for read in self._rows["bytes"].to_pylist())
 
