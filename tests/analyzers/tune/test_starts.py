@@ -50,7 +50,10 @@ def job(log: Path, *, marks: bool = False, reads: bool = False, checkpoint: Path
 
 @pytest.fixture
 def piped() -> Iterator[Starts]:
-    """Yield a ``Starts`` that gives each run of a job the same 100,000 bytes, which come from a pipe."""
+    """Yield a ``Starts`` that gives each run of a job the same 100,000 bytes, which come from a pipe.
+
+    A pipe's buffer holds fewer bytes.
+    """
     read, write = os.pipe()
 
     def fill() -> None:

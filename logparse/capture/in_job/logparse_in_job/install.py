@@ -156,7 +156,7 @@ def _wrap_saving(found: Observer) -> None:
 
 
 def _wrap_functions(found: Observer) -> None:
-    """Wrap the function that the user named and the functions of servers that handle a request.
+    """Wrap the function that the user named and the functions that serve a request or generate text.
 
     Each function is wrapped as soon as the program has imported its module.
     """
