@@ -42,7 +42,7 @@ cpu)
     grep '^hipblaslt-bench.* --batch_count 1 ' sample_logs/hipblaslt/hipblaslt_rank0_4242.log | sed 's/bf16_r/f32_r/g' |
         awk '{ for (i = 1; i < NF; i++) if ($i ~ /^(-[mnk]|--ld[abcd])$/) $(i + 1) /= 16; print }' |
         logparse ingest - --store "$small" --run small
-    say logparse replay --store "$small" --top 3 --budget 60s
+    say logparse replay --store "$small" --device cpu --top 3 --budget 60s
     ;;
 *) printf '\nno torch here, so nothing is measured; to add it: .venv/bin/pip install torch, then again make demo\n' ;;
 esac
