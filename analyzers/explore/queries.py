@@ -313,7 +313,7 @@ class Nearby:
 
 
 def nearby(con: duckdb.DuckDBPyConnection, row: pd.Series) -> Nearby | None:
-    """Return what problems like that of a row take.  Return None if too few of them are measured."""
+    """Return the times of problems that are comparable with a row's problem.  Return None if too few are measured."""
     found = con.execute("select told, times_us from nearby where problem = ?", [str(row["problem"])]).fetchall()
     return Nearby(str(found[0][0]), [float(x) for x in found[0][1]]) if found else None
 

@@ -1,4 +1,4 @@
-"""Receive the signals of this process, and tell who sent them.  The signals interrupt nothing.
+"""Receive the signals of this process together with their senders.  A received signal interrupts no code.
 
 This module uses Linux's ``signalfd`` (``man 2 signalfd``).  ``signal.sigtimedwait`` of CPython would be simpler, but it
 has a bug: if the process is stopped and woken (Ctrl-Z, ``fg``) after the time-out, it returns a signal that nobody sent

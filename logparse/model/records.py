@@ -242,7 +242,7 @@ class Evidence:
     If no solution is proposed, it is the time of the fastest known solution, because even that solution is too slow.
     """
     at_most_us: float | None = None
-    """Loss in the run's traces, µs.  It is set if nothing tells how much of the loss can be saved."""
+    """Loss in the run's traces, µs.  It is set if the part of the loss that can be saved is unknown."""
     waits_for: Literal["host", "communication"] | None = None
     """Reason why the GPU waits during ``at_most_us``.
 

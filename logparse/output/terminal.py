@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import zip_longest
 from textwrap import wrap
-from typing import Literal, TextIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TextIO, TypeAlias, cast
 
 from logparse.lazy import pa, pd
 from logparse.text import duration, printable, shortened
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # typing has it from Python 3.11 on
 
 Rows: TypeAlias = Sequence[Mapping[str, object]]
 """Small table without pandas, because importing pandas takes longer than reading most logs."""
@@ -227,20 +230,34 @@ def _cell(value: object) -> str:
     return printable(str(value))
 
 
-class Bar:
-    """Line of an ingest's progress with rate and time left, as a context.  It is shown only on a terminal."""
+class _Line:
+    """Line on standard error that is written anew, as a context.  It is shown only on a terminal, and gone at the end.
+
+    * ``shown``: True if standard error is a terminal.
+    """
 
     def __init__(self) -> None:
-        self._began = self._written = time.monotonic()
-        self._done, self._total = 0, 0
+        self._began = time.monotonic()
         self.shown = sys.stderr.isatty()
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._show("")
+
+    def _show(self, text: str) -> None:
         if self.shown:
-            print(end="\r\x1b[K", file=sys.stderr, flush=True)
+            print(end=f"\r\x1b[K{text}", file=sys.stderr, flush=True)
+
+
+class Bar(_Line):
+    """Line of an ingest's progress with rate and time left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written = self._began
+        self._done, self._total = 0, 0
 
     def begin(self, total: int) -> None:
         """Set the number of bytes to read, if it is known."""
@@ -254,57 +271,33 @@ class Bar:
         self._written, spent = now, now - self._began
         words = ["ingest", *([f"{min(1.0, done / total):.0%}"] if total else []), f"{done / spent / 1e6:,.0f} MB/s"]
         words += [f"{duration(spent * (total - done) / done * 1e6)} left"] if 0 < done < total else []
-        print(end=f"\r\x1b[K{' '.join(words)}", file=sys.stderr, flush=True)
+        self._show(" ".join(words))
 
 
-class Wait:
-    """Line that a verb waits for an answer, with the time until it is stopped, as a context.
-
-    It is shown only on a terminal.
-    """
+class Wait(_Line):
+    """Line that a verb waits for an answer, with the time until it is stopped."""
 
     def __init__(self, verb: str) -> None:
-        self._verb, self._began = verb, time.monotonic()
-        self.shown = sys.stderr.isatty()
-
-    def __enter__(self) -> Wait:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.shown:
-            print(end="\r\x1b[K", file=sys.stderr, flush=True)
+        super().__init__()
+        self._verb = verb
 
     def __call__(self, left_s: float) -> None:
-        if self.shown:
-            spent, left = duration((time.monotonic() - self._began) * 1e6), duration(left_s * 1e6)
-            print(end=f"\r\x1b[K{self._verb}: {spent}, stopped in {left}", file=sys.stderr, flush=True)
+        spent, left = duration((time.monotonic() - self._began) * 1e6), duration(left_s * 1e6)
+        self._show(f"{self._verb}: {spent}, stopped in {left}")
 
 
-class Stages:
-    """Line of progress of work in stages, with the time left, as a context.  It is shown only on a terminal.
+class Stages(_Line):
+    """Line of progress of work in stages, with the time left.
 
     Call it as a stage begins.  The time left is the average time of the stages so far, times the number of stages left.
     """
 
     def __init__(self, verb: str, total: int) -> None:
-        self._verb, self._total = verb, total
-        self._began, self._done = time.monotonic(), 0
-        self.shown = sys.stderr.isatty()
-
-    def __enter__(self) -> Stages:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.shown:
-            print(end="\r\x1b[K", file=sys.stderr, flush=True)
+        super().__init__()
+        self._verb, self._total, self._done = verb, total, 0
 
     def __call__(self, stage: str) -> None:
         done, spent = self._done, time.monotonic() - self._began
         self._done += 1
-        if self.shown:
-            left = f", {duration(spent / done * max(self._total - done, 0) * 1e6)} left" if done else ""
-            print(
-                end=f"\r\x1b[K{self._verb} {self._done} of {max(self._total, self._done)}: {printable(stage)}{left}",
-                file=sys.stderr,
-                flush=True,
-            )
+        left = f", {duration(spent / done * max(self._total - done, 0) * 1e6)} left" if done else ""
+        self._show(f"{self._verb} {self._done} of {max(self._total, self._done)}: {printable(stage)}{left}")

@@ -113,7 +113,7 @@ class Manifest:
 
     @cached_property
     def forgotten(self) -> frozenset[str]:
-        """Names of all attempts and merged files that were forgotten, from the entries in ``told``."""
+        """Names of the attempts and merged files that ``forget`` has removed, as the entries in ``told`` list them."""
         return frozenset(name for one in self.told for name in one.names)
 
     @cached_property

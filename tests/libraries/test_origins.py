@@ -77,19 +77,19 @@ def read_row(row: Row) -> Iterator[Record]:
         yield Measurement(problem=problem, solution=default, origin="mytuner", status="ok", time_us=row.real("us"))
 
 
+def stating(origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make ``ingest`` know one format alone, which states this origin."""
+    columns = ("kernel", "m", "n", "k", "us")
+    format = TableFormat(name="mytuner", about="times", columns=columns, begin=each_row(read_row), origins=(origin,))
+    monkeypatch.setattr(worker, "FORMATS", (format,))
+
+
 @pytest.mark.parametrize("evidence", [True, False])
 def test_times_of_a_new_format_are_compared_if_it_states_that_they_are_evidence(
     evidence: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No code has a list of formats. So a new format needs no entry anywhere."""
-    format = TableFormat(
-        name="mytuner",
-        about="times",
-        columns=("kernel", "m", "n", "k", "us"),
-        begin=each_row(read_row),
-        origins=(Origin("mytuner", evidence),),
-    )
-    monkeypatch.setattr(worker, "FORMATS", (format,))
+    stating(Origin("mytuner", evidence), monkeypatch)
     (tmp_path / "times.csv").write_text(TABLE)
     store = open_store(tmp_path / "store", create=True)
     (result,) = ingest([str(tmp_path / "times.csv")], store, run="r", jobs=1)
@@ -102,14 +102,7 @@ def test_times_of_a_new_format_are_compared_if_it_states_that_they_are_evidence(
 def test_a_lone_time_of_a_new_format_is_a_best_time_if_the_format_states_that_its_rows_won_a_search(
     winners: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    format = TableFormat(
-        name="mytuner",
-        about="times",
-        columns=("kernel", "m", "n", "k", "us"),
-        begin=each_row(read_row),
-        origins=(Origin("mytuner", evidence=True, winners=winners),),
-    )
-    monkeypatch.setattr(worker, "FORMATS", (format,))
+    stating(Origin("mytuner", evidence=True, winners=winners), monkeypatch)
     (tmp_path / "times.csv").write_text("kernel,m,n,k,us\nquick,64,32,16,5.5\n")
     store = open_store(tmp_path / "store", create=True)
     ingest([str(tmp_path / "times.csv")], store, run="r", jobs=1)

@@ -1,6 +1,7 @@
-"""How the builds of a library are told apart.
+"""The facts by which two builds of a library differ.
 
-An index of a solution means a kernel of one build.  So a time becomes an override only on a machine of the same build.
+The index of a solution names a kernel in one build of the library.  In another build the same index names another
+kernel.  So a measured time becomes an override only on a machine with the same build.
 """
 
 from __future__ import annotations

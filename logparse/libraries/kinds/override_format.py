@@ -1,4 +1,4 @@
-"""The interface of an override format: a file that tells a library which solution to use.
+"""The interface of an override format.  An override file names, for single calls, the solution that a library runs.
 
 Each format has the library's own ``reader``.  For a target it tells which rows the library keeps, which rows a call can
 match, and which rows the library honours.  The three verdicts of a row are True, False or None (unknown without the

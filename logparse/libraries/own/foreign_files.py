@@ -71,7 +71,10 @@ _TABLE = tuple((regex(name), regex(data), why) for name, data, why in _KINDS)
 
 
 def advice(head: Head) -> str | None:
-    """Name the known tool that wrote a file, and tell what to capture instead.  Return None for any other file."""
+    """Return a sentence that names the tool that wrote a file, and what to capture instead.
+
+    Return None if the tool is unknown.
+    """
     for name, data, why in _TABLE:
         if name.search(head.name) and data.match(head.data):
             return why

@@ -38,9 +38,9 @@ _BYTES: Mapping[str, int] = {
     **dict(zip(("i8_r", "i32_r", "bf16_r", "f16_r", "f32_r", "f64_r", "f32_c", "f64_c"), _WIDTHS, strict=True)),
     **dict(zip("hsdcz", _WIDTHS[3:], strict=True)),
 }
-"""Types that Tensile's parser knows → size in bytes, by which Tensile tells if a compute type is wider.
+"""Size in bytes of each type that Tensile's parser knows, from Tensile's own table.
 
-The sizes are from Tensile's own table.
+Tensile compares these sizes to find out whether a compute type is wider than a type of the data.
 """
 _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row"
 

@@ -23,7 +23,7 @@ class Places:
     padding: int
     dilation: int
     groups: int
-    # Index of the input that tells whether the operator is transposed, or True if it always is.
+    # Index of the input that is True for a transposed convolution.  If the operator is always transposed: True.
     transposed: bool | int = False
     fused: bool = False
 

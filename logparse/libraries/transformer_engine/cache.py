@@ -51,7 +51,7 @@ HEADERS: Mapping[str, str] = {
 }
 """Number of columns → header line of the builds with so many columns."""
 COLUMNS = "transformer_engine_columns"
-"""Name of the fact that tells which header a build has: 20, 21 or 22 columns."""
+"""Name of the fact with the number of columns in a build's header: 20, 21 or 22."""
 _RENAMED = {"fp8_scale": "scale_mode", "scale": "scale_type"}
 _NUMBERS = ("dev_cap", "m", "n", "k", "lda", "ldb", "ldd", "scale_mode", "ws_min", "ws_max", "algo_id", "aidx")
 KEY = (

@@ -252,8 +252,8 @@ def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
 
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
-    # The validators come from the files themselves, so the set is complete.  ``backend: CUDA`` tells
-    # ``validators.lines`` not to ask for the validators that a ROCm build has.
+    # The validators come from the files themselves, so the set is complete.  With ``backend: CUDA``,
+    # ``validators.lines`` does not require the validators of a ROCm build.
     facts = {f"{validators.PREFIX}{key}": value for key, value in agreed.items() if " " not in key}
     head = validators.lines({**facts, "backend": "CUDA"})
     data = bytes_of([*head, *(row.text for row in rows)])

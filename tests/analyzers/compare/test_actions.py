@@ -346,10 +346,12 @@ def test_the_step_is_compared_with_what_its_simulation_promised(monkeypatch: pyt
 def test_a_step_that_waits_for_its_host_is_no_faster_whatever_its_kernels_do(
     free_us: float, before_us: tuple[float, ...], fewer_us: float, verdict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On an H200 a step took 26.3 ms, of which kernels took 3.6 ms. ``verify`` wrongly said "time unknown", twice.
+    """A step on an H200 took 26.3 ms, and its kernels took 3.6 ms. Two versions of ``verify`` said "time unknown".
 
-    The first reason was that its units differed by 5 %. The second reason, in a later version, was that it launched 60
-    of 2,404 kernels less, at 3.6 µs per launch.
+    | version | wrong reason |
+    |---|---|
+    | first | the units differed by 5 % |
+    | later | the step launched 60 of 2,404 kernels less, at 3.6 µs per launch |
     """
     before, after = simple("before", 1000, steady(2500)), simple("after", 800, steady(2500))
     after = replace(after, kernels=after.kernels.assign(calls=after.kernels["calls"] * 0.9))

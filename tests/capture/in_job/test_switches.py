@@ -431,6 +431,16 @@ def test_a_search_of_plans_is_not_tried_after_its_convolutions_have_run() -> Non
     assert fits("channels_last+tf32", ["channels_last", "tf32"])
 
 
+def test_a_search_of_solvers_is_not_tried_on_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's cache of MIOpen's solvers may have one entry for both layouts (``Conv_miopen.cpp``)."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.version, "hip", "7.2")
+    model = torch.nn.Conv2d(3, 4, 3)
+    with pytest.raises(RefusedError, match="keeps the solver of each convolution"):
+        made("channels_last_benchmark").on(Job([model], []))
+    assert model.weight.is_contiguous(), "its first part is taken back"
+
+
 def test_a_job_that_sets_it_itself_keeps_what_it_has_set(flags: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     switch = settings.made("cudnn_benchmark", [])

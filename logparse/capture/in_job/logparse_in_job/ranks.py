@@ -28,7 +28,7 @@ class Alone:
     """Reason why no action can be tried in this process.  It is empty if actions can be tried."""
 
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
-        """Send ``said``, and return the present messages of all ranks, in the order of ranks."""
+        """Send the message ``said`` to all ranks.  Return the messages that the ranks send now, with rank 0 first."""
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:

@@ -133,9 +133,9 @@ class Tracing:
 
     @property
     def state(self) -> str:
-        """Text that tells whether the times of units had settled before the written windows.
+        """Sentence about the times of units before the written windows: settled, or not settled and why.
 
-        It is empty if no window was written.
+        Without a written window the sentence is empty.
         """
         return self._windows.ready if self.written else ""
 

@@ -233,6 +233,8 @@ def _tf32(files: Sequence[str]) -> Switch:
 def _cudnn_benchmark(files: Sequence[str]) -> Switch:
     if not torch.cuda.is_initialized():
         return Refused(_ON_A_GPU)
+    if torch.version.hip is not None:  # ``Conv_miopen.cpp``: NCHW and channels_last may be one entry of the cache
+        return Refused("on ROCm PyTorch keeps the solver of each convolution that has run, maybe in every layout")
     return Flags([(Flag("backends.cudnn.benchmark"), True), (Flag("backends.cudnn.benchmark_limit"), 0)])
 
 
