@@ -1,5 +1,5 @@
-"""Run a job with its libraries' logs switched on.
+"""Run a user's job with the logs of its GPU libraries switched on.
 
-``plan`` decides the settings, and ``run`` applies them. ``job`` runs the command. ``machine`` collects the machine's
-facts.
+``plan`` decides which environment variables switch the logs on. ``job`` runs the command. ``machine`` finds out the GPU
+and the library versions. ``run`` does all of this and reads the logs afterwards.
 """

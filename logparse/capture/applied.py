@@ -1,8 +1,11 @@
-"""Proof that a job applied the requested settings and scripts, by marks that its processes leave.
+"""Check that a job really applied the recommended settings and scripts.
 
-``libraries/own/applied_marks.py`` describes the marks.  A setting acts only if Python imports torch with logparse's
-folder on its path.  A script acts only on the machine for which its files were made.  If a setting or script left no
-mark, the job ran without it.  Then the job's times say nothing about that setting or script.
+Each process of the job that applies one of them writes a small file, a mark (format:
+``libraries/own/applied_marks.py``). If there is no mark for a setting or script, the job ran without it, and the job's
+times say nothing about it. For example:
+
+* A setting is not applied if the job's Python never imports torch, or ignores ``PYTHONPATH``.
+* A script is not applied on another machine than the one for which it was made.
 """
 
 from __future__ import annotations
@@ -22,27 +25,28 @@ from logparse.output.files import write_file
 from logparse.text import printable
 
 VARIABLE = "LOGPARSE_APPLIED"
-"""Environment variable that names the folder of the marks.
+"""Environment variable with the folder into which the job's processes write which settings they applied.
 
-Without the variable, or without the folder, no mark is left.
+Without the variable or the folder they write nothing.
 """
 FOLDER, ASKED_FILE = "applied", "asked.json"
-"""Folder of marks within the folder of a capture, and the file beside the marks that lists what was requested."""
+"""Names of the subfolder of the log folder in which a job reports what it applied, and of the file with the requests.
+"""
 NOT_APPLIED = 125
-"""Exit code of ``run`` and ``tune`` if a job ended well, but a requested setting or script left no mark.
+"""Exit code of ``run`` and ``tune`` if the job succeeded, but a requested setting or script was not applied.
 
-``env``, ``timeout`` and ``docker run`` use 125 for errors of their own, beside 126 and 127.
+``env``, ``timeout`` and ``docker run`` also use 125 for errors of their own, as distinct from 126 and 127.
 """
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Settings and scripts that a job is to apply.
+    """The settings and scripts that a job should apply.
 
-    * ``settings``: the settings that the module ``apply.py`` lists.  None means that the module has no list, so any
-      setting may act.
-    * ``scripts``: the folders of the scripts.
-    * ``marking``: True if the module leaves marks.
+    * ``settings`` names the settings that ``apply.py`` makes by itself. If ``apply.py`` has no list of them, this is
+      None, and any setting may be applied.
+    * ``scripts`` names the folders that hold an ``apply.sh``.
+    * ``marking`` is True if ``apply.py`` reports what it has applied. Files of older versions do not.
     """
 
     settings: tuple[str, ...] | None = ()
@@ -50,7 +54,7 @@ class Asked:
     marking: bool = True
 
     def write(self, folder: Path) -> None:
-        """Write the requested settings and scripts beside the marks.
+        """Write the list of requested settings and scripts into ``folder``, as the file ``asked.json``.
 
         An error, such as a full disk, is ignored, so that the job still runs.
         """
@@ -61,7 +65,10 @@ class Asked:
 
 
 def asked_of(overrides: Path) -> Asked:
-    """Return the settings and scripts that ``run --with`` this folder is to apply."""
+    """Return the settings and scripts that a job started by ``logparse run --with FOLDER`` should apply.
+
+    They are read from ``apply.py`` in the folder and from the names of the subfolders that hold an ``apply.sh``.
+    """
     scripts = tuple(path.parent.name for path in sorted(overrides.glob("*/apply.sh")))
     try:
         text = (overrides / "apply.py").read_text(encoding="utf-8")
@@ -71,9 +78,10 @@ def asked_of(overrides: Path) -> Asked:
 
 
 def _alone(text: str) -> tuple[str, ...] | None:
-    """Return the list ``ALONE`` of a module: the settings that the module applies by itself.
+    """Return the names in the list ``ALONE`` in the source text of an ``apply.py``.
 
-    Return None if the module has no such list.
+    They are the settings that the file makes by itself, without a call from the user's program. Returns None if the
+    text has no such list.
     """
     try:
         found = [
@@ -88,9 +96,12 @@ def _alone(text: str) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class Applied:
-    """Number of processes that applied each setting, made each change of a model, and exported each variable.
+    """Settings, model changes and environment variables that the processes of a job have applied.
 
-    ``unchanged`` lists the changes that changed no module of their model.
+    * ``settings`` maps each setting to the number of processes that made it.
+    * ``models`` maps each change of a model to the number of processes that made it.
+    * ``variables`` maps each exported environment variable to the number of reports about it.
+    * ``unchanged`` lists the changes of a model that found nothing to change.
     """
 
     settings: Mapping[str, int] = field(default_factory=dict)
@@ -102,7 +113,7 @@ class Applied:
         return bool(self.settings or self.models or self.variables)
 
     def __str__(self) -> str:
-        """Return one line: what was applied, and in how many processes."""
+        """Return one line that says what was applied, and in how many processes."""
         parts = []
         for names, what in ((self.settings, ""), (self.models, " of the model")):
             for number in sorted(set(names.values()), reverse=True):
@@ -114,7 +125,10 @@ class Applied:
 
 
 def read_marks(folder: Path) -> Applied:
-    """Read the marks in a folder.  A mark that cannot be read is ignored."""
+    """Read what the job's processes reported about the settings and scripts that they applied.
+
+    The reports are the files ``applied_*`` in ``folder``. A file that cannot be read is ignored.
+    """
     settings, models, variables = Counter[str](), Counter[str](), Counter[str]()
     changed: set[str] = set()
     for path in sorted(folder.glob("applied_*")):
@@ -136,7 +150,11 @@ def read_marks(folder: Path) -> Applied:
 
 
 def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
-    """Return a line for the user per requested setting or script that left no mark, with the likely reason."""
+    """Return a line for the user about the requested settings, and one about the scripts, if some were not applied.
+
+    Each line gives the likely reason, for example that no process imported torch. The list is empty if all were
+    applied.
+    """
     out = []
     names = [name for name in asked.settings or () if name not in found.settings]
     if names or (asked.settings is None and not found.settings and not found.models):
@@ -167,7 +185,10 @@ def _why(asked: Asked, command: Sequence[str]) -> str:
 
 
 def _flags_of_python(command: Sequence[str]) -> Iterator[str]:
-    """Yield the letters of the options without a value of each Python that the command starts."""
+    """Yield the one-letter options with which the command starts Python: ``E`` and ``s`` for ``python -Es train.py``.
+
+    Options with a value, such as ``-W ignore`` or ``-m pytest``, are left out.
+    """
     words = iter(command)
     for word in words:
         if re.fullmatch(r"python[\d.]*", os.path.basename(word)):

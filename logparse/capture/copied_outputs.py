@@ -1,4 +1,4 @@
-"""Copy a job's output.  The job still prints to a terminal if it would do so without copies.
+"""Copy what a job prints into files, while the user still sees it as if there were no copies.
 
 =====================================  ================================================================================
 standard output or error               what the job has instead
@@ -10,10 +10,12 @@ anything else                          a pipe
 not copied, or closed by the caller    itself
 =====================================  ================================================================================
 
-A process that the job leaves behind may keep such an output open.  Then a reader process that outlives logparse takes
-over the output (``copy_on.py``).  The reader goes on writing the copies.  It also writes to standard output or error if
-that is a terminal or a file.  It does not write to a pipe, because a program that reads the pipe to its end would then
-wait for the reader.
+The job may leave a background process behind that still holds such an output open. Then logparse starts a small reader
+process (``copy_on.py``), which goes on copying after logparse itself has ended:
+
+* It goes on writing the copies.
+* It goes on writing to the real standard output or error if that is a terminal or a file.
+* It does not write to a pipe. A program that reads the pipe to its end would then wait for the background process.
 """
 
 from __future__ import annotations
@@ -37,27 +39,27 @@ from types import TracebackType
 from logparse.capture import copy_on
 
 _IDLE_S, _LAST_S = 0.2, 2.0
-"""Times after the job's end, s.
+"""Seconds that decide when all output of a job that has ended was read.
 
-After ``_IDLE_S`` without output, all output of the job has been read.  Output after ``_LAST_S`` comes from other
-processes.
+It was read after ``_IDLE_S`` seconds without output. Copying ends after ``_LAST_S`` seconds in any case, because later
+output comes from other processes.
 """
 _NAMES = {1: "standard output", 2: "standard error"}
 _readers: list[subprocess.Popen[bytes]] = []
-"""Readers of outputs that outlived their jobs.
+"""The reader processes that go on copying output after their job has ended.
 
-The list keeps them, because each reader is a child of this process until the reader ends.
+They are kept here because they are children of this process, which must collect their exit codes.
 """
 
 
 @dataclass
 class _Channel:
-    """One output of the job.
+    """Standard output or standard error of the job, with the files that get a copy.
 
-    * ``source``: the end that logparse reads.
-    * ``theirs``: the end that the job writes.
-    * ``own``: the number of the output, 1 (standard output) or 2 (standard error).
-    * ``files``: the files that get the copies.
+    * ``source`` is the file descriptor from which logparse reads what the job prints.
+    * ``theirs`` is the file descriptor to which the job prints.
+    * ``own`` is 1 for standard output and 2 for standard error.
+    * ``files`` are the files that get the copies.
     """
 
     source: int
@@ -73,10 +75,11 @@ class _Channel:
 
 
 class CopiedOutputs:
-    """Outputs of a job and the files that get copies: ``{1: [files], 2: [files]}``.
+    """Context that also copies a job's output to files, for example ``{1: [out.log], 2: [err.log, out.log]}``.
 
-    ``theirs`` replaces the job's outputs.  Call ``started`` once the job has them.  After the context has ended,
-    ``lost`` tells which copies are incomplete, and why.
+    * ``theirs`` holds the file descriptors that the caller gives to the job as its standard output (1) and error (2).
+    * ``started`` must be called once the job has been started.
+    * ``lost`` lists the copies that are incomplete, with the reasons. It is complete after the context has ended.
     """
 
     def __init__(self, files: Mapping[int, Sequence[Path]]) -> None:
@@ -100,10 +103,7 @@ class CopiedOutputs:
         return self
 
     def started(self) -> None:
-        """Begin to copy.
-
-        The job has its outputs by now.  So this process closes its own copies of the ends that the job writes.
-        """
+        """Begin to copy what the job prints, in one thread for each output. Call this once the job has been started."""
         self._give_up_theirs()
         for channel in self._channels:
             pump = threading.Thread(target=self._pump, args=(channel,), name="logparse-copy", daemon=True)
@@ -111,7 +111,7 @@ class CopiedOutputs:
             self._pumps.append(pump)
 
     def resize(self) -> None:
-        """Give the job's terminals the size of this process's terminal."""
+        """Give the terminals that the job prints to the size of the user's terminal, after the user has resized it."""
         for channel in self._channels:
             if channel.terminal:
                 with contextlib.suppress(OSError):
@@ -137,7 +137,10 @@ class CopiedOutputs:
             channel.theirs = -1
 
     def _pump(self, channel: _Channel) -> None:
-        """Read the source until it is empty, even if writing a copy fails, because the job must never wait."""
+        """Copy all that the job prints to one output, until the output ends.
+
+        If writing a copy fails, reading goes on, because otherwise the job would wait for ever at a full pipe.
+        """
         channel.outputs[os.dup(channel.own)] = _NAMES[channel.own]
         for path in channel.files:
             try:
@@ -175,7 +178,10 @@ class CopiedOutputs:
                 os.close(output)
 
     def _hand_over(self, channel: _Channel) -> None:
-        """Start a process that reads this output from now on."""
+        """Start a process that goes on copying this output after logparse has ended.
+
+        A background process of the job still writes to the output.
+        """
         kept = [x for x, name in channel.outputs.items() if name not in _NAMES.values() or _holds_nobody_up(x)]
         _readers[:] = [x for x in _readers if x.poll() is None]
         try:
@@ -197,9 +203,9 @@ class CopiedOutputs:
 
 
 def _is_closed(output: int) -> bool:
-    """Tell whether a program that this process starts would find the output closed.
+    """Tell whether a program started by this process would find its standard output (1) or error (2) closed.
 
-    That is so if the caller had closed the output and this process has left it closed.
+    That happens if the caller started logparse with this output closed.
     """
     try:
         return not os.get_inheritable(output)
@@ -212,15 +218,18 @@ def _is_one_terminal() -> bool:
 
 
 def _holds_nobody_up(output: int) -> bool:
-    """Tell whether no program waits for the end of this output.  The reader of a pipe would wait."""
+    """Return True if no other program waits for the end of this output.
+
+    A program at the other end of a pipe or socket waits. Nothing waits for a file or a terminal.
+    """
     mode = os.fstat(output).st_mode
     return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
 
 def _terminal(output: int) -> tuple[int, int]:
-    """Open a new terminal with an output's size.  Return its two ends.
+    """Open a new pseudo-terminal and return its two file descriptors, the one to read from and the one for the job.
 
-    The terminal passes on unchanged what is written to it.
+    It has the size of the terminal at ``output``. It passes on unchanged what is written to it.
     """
     read, write = os.openpty()
     attributes = termios.tcgetattr(write)
@@ -232,5 +241,5 @@ def _terminal(output: int) -> tuple[int, int]:
 
 
 def _size(output: int) -> bytes:
-    """Return rows and columns of a terminal, as the system states them."""
+    """Return the number of rows and columns of a terminal, as the bytes of the system's ``winsize`` structure."""
     return fcntl.ioctl(output, termios.TIOCGWINSZ, b"\0" * 8)

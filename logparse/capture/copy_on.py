@@ -1,7 +1,8 @@
-"""Read an output after logparse itself has ended, because a process that the job left behind still writes to it.
+"""Go on copying a job's output after logparse has ended, because a background process of the job still prints.
 
-This file is run by its path, because it must start within milliseconds.  It runs as long as that process runs.  Without
-a reader the process would die of SIGPIPE at its next output, or wait for ever because its pipe is full.
+Without a reader that background process would be killed by SIGPIPE at its next output, or wait for ever at a full pipe.
+This program runs as long as the background process. It is started by its path instead of being imported from the
+package, because it must start within milliseconds.
 """
 
 import os
@@ -9,9 +10,9 @@ import sys
 
 
 def copy_on(source: int, outputs: list[int]) -> None:
-    """Copy all bytes from ``source`` to the outputs until no process writes to ``source`` any more.
+    """Copy all bytes from ``source`` to the ``outputs`` until no process writes to ``source`` any more.
 
-    If writing to an output fails, that output gets no further bytes.
+    All are file descriptors. If writing to an output fails, that output gets no further bytes.
     """
     while True:
         try:

@@ -1,12 +1,13 @@
-"""Run a user's command with the same output, signals and exit code as if the user had run it directly.
+r"""Run a user's command with the same output, signals and exit code as if the user had run it directly.
 
-The command has the same standard input, output and error as this process.  There are two exceptions: a copy of the
-output is requested (MIOpen writes only there), or the command runs several times.  ``copied_outputs.py`` and
-``kept_input.py`` describe what the command has in these cases.
+The command has the same standard input, output and error as this process, with two exceptions:
 
-At a terminal the command stays in the foreground group.  So Ctrl-C, Ctrl-\\ and Ctrl-Z reach both the command and this
-process, and a shell's ``fg`` wakes both.  If outputs are copied, they are not the *controlling* terminal.  So a shell
-with job control that runs on them finds no controlling terminal.
+* If a copy of the output is wanted (MIOpen logs only to standard error), ``copied_outputs.py`` replaces the outputs.
+* If the command runs several times, ``kept_input.py`` replaces the standard input.
+
+At a terminal the command stays in the foreground process group. So Ctrl-C, Ctrl-\ and Ctrl-Z reach both the command and
+this process, and a shell's ``fg`` wakes both. A terminal that replaces a copied output is not the command's
+*controlling* terminal. So a shell that the command starts there has no job control.
 """
 
 from __future__ import annotations
@@ -27,9 +28,7 @@ from logparse.capture.kept_input import KeptInput
 from logparse.capture.signals import Signals
 
 CANNOT_RUN, NOT_FOUND, INTERRUPTED = 126, 127, 130
-"""Exit codes of a shell for a command that is no program, a command that is not found, and a command that Ctrl-C
-ended.
-"""
+"""Exit codes of a shell for a file that is no program, for an unknown command, and after Ctrl-C."""
 
 _FORWARDED = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
@@ -41,7 +40,10 @@ _OWN: Mapping[int, int] = MappingProxyType({})  # standard input as this process
 
 @dataclass(frozen=True)
 class Ended:
-    """End of a command.  ``code`` is a shell's exit code: 128 + n if signal n killed the command."""
+    """How a command ended.
+
+    ``code`` is the exit code that a shell would report: 128 + n if signal n killed the command.
+    """
 
     code: int
     killed_by: str | None = None
@@ -50,7 +52,10 @@ class Ended:
 
 
 def unrunnable(program: str, environ: Mapping[str, str]) -> Ended | None:
-    """Tell how a program would end that cannot be started.  Return None if it can be started."""
+    """Return the exit code and the error with which starting ``program`` would fail.
+
+    Returns None if the program can be started.
+    """
     if shutil.which(program, path=environ.get("PATH")):
         return None
     there = os.path.exists(program)
@@ -64,14 +69,14 @@ def run(
     copy: Path | None = None,
     stdin: KeptInput | None = None,
 ) -> Ended:
-    """Run ``command`` to its end.  Forward every signal that the command did not get itself.
+    """Run a command to its end and return its exit code. Signals that only logparse received are forwarded to it.
 
-    * ``copy_stderr``: a file that gets a copy of the command's standard error.
-    * ``copy``: a file to which both outputs are appended.
-    * ``stdin``: the standard input, if the command runs several times.
+    * ``copy_stderr`` is a file that gets a copy of the command's standard error.
+    * ``copy`` is a file to which both standard output and standard error are appended.
+    * ``stdin`` is the standard input, if the command runs several times and reads the same input each time.
 
-    Raises InputError if the senders of signals cannot be told apart (on other systems than Linux), or if the standard
-    input cannot be given again.
+    Raises InputError on systems other than Linux, because only Linux tells who sent a signal. Raises InputError also if
+    the standard input cannot be read a second time.
     """
     files = {1: [x for x in (copy,) if x], 2: [x for x in (copy_stderr, copy) if x]}
     # The copies end before ``together``, but after the last process that writes to the outputs.
@@ -91,20 +96,19 @@ def run(
 
 
 class Together:
-    """Commands that run at once.  Every signal that they did not get themselves is forwarded to all of them.
+    """Context that runs several commands at once and forwards signals to them.
 
-    ========================================  ==================================================================
-    a signal                                  is forwarded
-    ========================================  ==================================================================
-    from a key at the terminal                never, because the whole foreground group got it
-    from a process that a command started     never, because it went to the sender's group or back to its parent
-    SIGCONT                                   to commands that are stopped: a shell's ``fg`` wakes the whole group
-    a new size of the terminal                once the commands' own terminals have it (``on_resize``)
-    from any other process                    once
-    ========================================  ==================================================================
+    ========================================  ================================================================== a
+    signal                                  is forwarded ========================================
+    ================================================================== from a key at the terminal                never,
+    because the whole foreground group got it from a process that a command started     never, because it went to the
+    sender's group or back to its parent SIGCONT                                   to commands that are stopped: a
+    shell's ``fg`` wakes the whole group a new size of the terminal                once the commands' own terminals have
+    it (``on_resize``) from any other process                    once ========================================
+    ==================================================================
 
-    ``interrupted`` is True if a signal asked for the commands' end.  Raises InputError on entry if signals cannot be
-    told apart.
+    ``interrupted`` is True if a signal such as Ctrl-C asked the commands to end. Raises InputError on entry on systems
+    that do not tell who sent a signal.
     """
 
     def __init__(self) -> None:
@@ -123,9 +127,10 @@ class Together:
     def start(
         self, command: Sequence[str], environ: Mapping[str, str], streams: Mapping[int, int] = MappingProxyType({})
     ) -> subprocess.Popen[bytes]:
-        """Start a command.
+        """Start a command and return its process.
 
-        ``streams`` replace its standard input (0), output (1) and error (2).  Raises OSError if it cannot start.
+        ``streams`` maps 0, 1 and 2 to file descriptors that replace its standard input, output and error. Raises
+        OSError if the command cannot be started.
         """
         signal.pthread_sigmask(signal.SIG_SETMASK, self._signals.before)  # a child inherits the mask
         stdin, stdout, stderr = map(streams.get, range(3))
@@ -142,7 +147,7 @@ class Together:
             self.pause(_IDLE_SECONDS)
 
     def pause(self, seconds: float) -> None:
-        """Wait for ``seconds``, or until a signal came."""
+        """Wait for ``seconds`` or until a signal arrives, and forward the signal to the commands if they need it."""
         seen = self._signals.wait(seconds)
         if seen is None or seen.number == signal.SIGCHLD:
             return
@@ -164,9 +169,10 @@ class Together:
 
 
 def _stat(process: int) -> list[str]:
-    """Return the state of a process, its parent and more (``man 5 proc_pid_stat``).
+    """Return the fields of ``/proc/PID/stat`` after the program's name, such as the state and the parent's process
+    number.
 
-    Return an empty list if it does not exist.
+    ``man 5 proc_pid_stat`` lists them. Returns an empty list if the process does not exist.
     """
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
@@ -176,7 +182,7 @@ def _stat(process: int) -> list[str]:
 
 
 def _is_below(process: int) -> bool:
-    """Tell whether this process, or a process that it started, started ``process``."""
+    """Return True if ``process`` is a child of this process, or a child of a child, and so on."""
     here = os.getpid()
     while process > 1 and (found := _stat(process)):
         process = int(found[1])

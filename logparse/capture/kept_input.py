@@ -1,4 +1,4 @@
-"""Standard input that a job gets again at each of its starts.
+"""Give a job that runs several times the same standard input at each run.
 
 =========================  ============================================================================================
 standard input             what each start has
@@ -11,7 +11,8 @@ a terminal, /dev/null,     standard input itself, because what is typed cannot b
 another device, none
 =========================  ============================================================================================
 
-Nothing is read before the first start.  After it at most one pipe's content is read before the job reads it.
+Nothing is read before the job's first start. After that at most as much as one pipe can buffer is read before the job
+reads it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ _CHUNK, _LOOK_S = 1 << 16, 0.05
 
 
 class KeptInput:
-    """Standard input of this process (``source``) for any number of starts, also at once."""
+    """Standard input of this process, which any number of runs of a job can each read from its beginning.
+
+    The runs may also happen at the same time. ``source`` is the file descriptor.
+    """
 
     def __init__(self, source: int = 0) -> None:
         self._source, self._starts = source, 0
@@ -49,10 +53,10 @@ class KeptInput:
 
     @contextlib.contextmanager
     def given(self) -> Iterator[Mapping[int, int]]:
-        """Yield the replacement of descriptor 0 for one start.  The replacement is valid until the context ends.
+        """Yield the file descriptor that one run of the job gets as its standard input, as ``{0: descriptor}``.
 
-        An empty mapping means that the start has the descriptor of this process.  Raises InputError if the input cannot
-        be given again.
+        It is valid until the context ends. An empty mapping means that the run uses the standard input of this process.
+        Raises InputError if the input cannot be read a second time.
         """
         self._starts += 1
         if self._flows:
@@ -90,7 +94,10 @@ class KeptInput:
             feeder.join()
 
     def _feed(self, write: int, over: threading.Event) -> None:
-        """Write the bytes that were kept, then the bytes that arrive, until the job reads no more or has ended."""
+        """Write the kept input, and then what still arrives, into the pipe of one run of the job.
+
+        This ends when the input ends, when the job closes its standard input, or when the job has ended.
+        """
         os.set_blocking(write, False)
         writable = select.poll()
         writable.register(write, select.POLLOUT)
@@ -112,8 +119,9 @@ class KeptInput:
         os.close(write)
 
     def _data(self, at: int) -> bytes | None:
-        """Return the bytes after the first ``at`` bytes. Return no bytes at the end. Return None if nothing has arrived
-        yet.
+        """Return the next piece of the input after the first ``at`` bytes.
+
+        Returns ``b""`` at the end of the input, and None if nothing more has arrived yet.
         """
         with self._lock:
             if at < self._size:

@@ -1,8 +1,11 @@
 """Print the facts of a machine and its libraries: one JSON object of texts per line.
 
-Later lines override earlier ones.  A job's interpreter runs this file by path (``python …/capture/machine.py``).  So
-the file imports only the standard library, and torch if that interpreter has it.  Every fact is optional: a probe that
-fails prints nothing.  Facts have the names of ``logparse.model.FACTS``, and ``validator:KEY`` for PyTorch's own facts.
+For example ``{"arch": "gfx942", "cu_count": "304"}``. ``logparse.model.FACTS`` lists the names. PyTorch's own facts are
+named ``validator:KEY``. If two lines state the same fact, the later line is right.
+
+* The job's own Python runs this file by path (``python …/capture/machine.py``), because it has the job's torch. So the
+  file imports only the standard library, and torch if that Python has it.
+* Every fact is optional. A source that fails prints nothing.
 
 Sources: ``/opt/rocm/.info/version`` and the version headers of a ROCm installation, ``rocminfo``, ``nvidia-smi``,
 torch's device properties, ``torch.cuda.tunable.get_validators()`` and the libraries that torch has loaded.
@@ -33,7 +36,10 @@ _PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
 
 
 def rocm_files(root: Path = ROCM) -> dict[str, str]:
-    """Return versions of a ROCm installation.  They apply to the job only if it uses this installation's libraries."""
+    """Return the versions of ROCm and its math libraries that the files of a ROCm installation state.
+
+    A job may use other libraries: torch often brings its own. ``loaded_libraries`` then corrects these versions.
+    """
     out = {}
     with contextlib.suppress(OSError):
         out["rocm_version"] = (root / ".info/version").read_text(encoding="utf-8").strip()
@@ -62,7 +68,10 @@ def _versions(library: str, defined: dict[str, str]) -> dict[str, str]:
 
 
 def rocm_tools() -> dict[str, str]:
-    """Return arch and compute units from ROCm's own programs, and the driver from the kernel."""
+    """Return the AMD GPU's architecture, name and number of compute units, and the version of its driver.
+
+    They come from the program ``rocminfo`` and from the Linux kernel.
+    """
     out = {}
     with contextlib.suppress(OSError):
         out["driver"] = Path("/sys/module/amdgpu/version").read_text(encoding="utf-8").strip()
@@ -70,7 +79,10 @@ def rocm_tools() -> dict[str, str]:
 
 
 def rocminfo(text: str) -> list[dict[str, str]]:
-    """Return the GPUs that ``rocminfo`` lists."""
+    """Return one dictionary of facts for each GPU that the printed text of ``rocminfo`` lists.
+
+    For example ``{"device": "AMD Instinct MI300X", "cu_count": "304", "arch": "gfx942"}``.
+    """
     agents = []
     for block in re.split(r"^\*+\s*\nAgent \d+\s*\n\*+\s*$", text, flags=re.MULTILINE)[1:]:
         values = dict(re.findall(r"^  (Name|Marketing Name|Compute Unit):\s+(.*?)\s*$", block, re.MULTILINE))
@@ -83,7 +95,11 @@ def rocminfo(text: str) -> list[dict[str, str]]:
 
 
 def _as_hip_counts(agent: dict[str, str]) -> dict[str, str]:
-    """Return an agent of the HSA runtime with the number of CUs that HIP reports (``logparse.target.hip_count``)."""
+    """Return a GPU's facts with the number of compute units that HIP and PyTorch report for it.
+
+    On some architectures (RDNA) ``rocminfo`` counts each compute unit, but HIP counts pairs of them. Then the number is
+    halved, unless the environment variable ``GPU_ENABLE_WGP_MODE=0`` says otherwise. See ``logparse.target.hip_count``.
+    """
     if not (_PAIRS_CUS.match(agent["arch"]) and agent.get("cu_count", "").isdecimal()):
         return agent
     if os.environ.get("GPU_ENABLE_WGP_MODE") == "0":
@@ -92,7 +108,7 @@ def _as_hip_counts(agent: dict[str, str]) -> dict[str, str]:
 
 
 def nvidia_tools() -> dict[str, str]:
-    """Return device, driver and compute capability from ``nvidia-smi``."""
+    """Return the NVIDIA GPU's name, driver version and compute capability (``sm_90``), from ``nvidia-smi``."""
     rows = _printed("nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader")
     gpus = [row.split(", ") for row in rows.splitlines()]
     named = [dict(zip(("device", "driver", "arch"), gpu)) for gpu in gpus if len(gpu) == 3]  # noqa: B905 (Python 3.9)
@@ -100,7 +116,11 @@ def nvidia_tools() -> dict[str, str]:
 
 
 def torch_facts() -> dict[str, str]:
-    """Return facts of PyTorch, its devices, its validators and the libraries that it has loaded."""
+    """Return what torch knows: its version, its GPUs, and its validators.
+
+    The validators are versions that PyTorch writes into its tuning files (TunableOp). A file is valid only where they
+    are the same.
+    """
     import torch
 
     out = {"pytorch_version": torch.__version__.partition("+")[0]}
@@ -124,9 +144,11 @@ def _device(properties: Any) -> dict[str, str]:
 
 
 def loaded_libraries() -> dict[str, str]:
-    """Return versions that the loaded libraries report.
+    """Return the versions of the math libraries that this process has loaded with torch.
 
-    An empty text means that ROCm's headers must not replace this version.
+    If torch brings its own copy of a library, the headers of ROCm state the version of another copy. Then the version
+    is an empty text, unless the loaded library itself reports one. The empty text replaces the version from the
+    headers.
     """
     out = {}
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
@@ -148,7 +170,7 @@ def loaded_libraries() -> dict[str, str]:
 
 
 def _common(devices: Iterable[dict[str, str]]) -> dict[str, str]:
-    """Return the facts that are equal on every device of the machine."""
+    """Return the facts that all GPUs of the machine have in common."""
     first, *others = [*devices] or [{}]
     return {name: value for name, value in first.items() if all(x.get(name) == value for x in others)}
 
@@ -164,7 +186,7 @@ PROBES: tuple[Callable[[], dict[str, str]], ...] = (rocm_files, rocm_tools, nvid
 
 
 def main() -> None:
-    """Print the facts of each probe as soon as the probe ends, because a later probe may hang (GPUs do)."""
+    """Print the facts of each source as soon as they are known, because a later source may hang (GPUs do)."""
     here = Path(__file__).resolve().parent  # this folder's modules must not shadow modules that torch imports
     sys.path[:] = [path for path in sys.path if Path(path).resolve() != here]
     for probe in PROBES:

@@ -1,4 +1,7 @@
-"""Notes that a job's processes wrote about their observation, for the user once the job has ended."""
+"""Tell the user, after the job has ended, what logparse noted in each of its processes.
+
+The notes say, for example, why a process was not traced.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,27 @@ from logparse.libraries.own import job_units
 
 @dataclass(frozen=True)
 class Observed:
-    """Number of processes that wrote counts, sum of the units that they counted, and number of processes per note."""
+    """Counts and remarks that the processes of a job wrote.
+
+    * ``processes`` is the number of processes that wrote a file.
+    * ``units`` is the number of steps (training steps or requests) that they counted together.
+    * ``notes`` maps each remark for the user to the number of processes that wrote it.
+    """
 
     processes: int
     units: int
     notes: Counter[str]
 
     def lines(self) -> Iterator[str]:
-        """Yield each note once, with the number of processes if there are several."""
+        """Yield each remark once. If several processes wrote it, their number is added."""
         for note, number in self.notes.items():
             yield note if number == 1 else f"{note} (in {processes(number)})"
 
 
 def observed(folder: Path) -> Observed:
-    """Read the counts and notes that a job's processes wrote into the folder of its capture.
+    """Read the counts and remarks that the job's processes wrote into ``folder``, in files ``units_*.json``.
 
-    An incomplete file is left out.
+    A file that is not complete is ignored.
     """
     found, units, notes = 0, 0, Counter[str]()
     for path in sorted(folder.glob("units_*.json")):
@@ -45,9 +53,9 @@ def observed(folder: Path) -> Observed:
 
 
 def untraced(folder: Path, found: Observed) -> str:
-    """Tell why a traced job has neither a unit of work nor a trace, and what the user can do.
+    """Return the sentence that tells the user why nothing was traced, and what to do.
 
-    Return an empty text if the job has a unit or a trace.
+    Returns an empty text if the job's steps were counted, or if there is a trace.
     """
     if found.units or any(folder.glob(TRACES)):
         return ""

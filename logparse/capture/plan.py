@@ -1,10 +1,11 @@
-"""``logparse capture -- COMMAND…``: the settings that switch on the logs of a job's math libraries.
+"""Decide which environment variables switch on the logs of a job's math libraries (``logparse capture -- COMMAND…``).
 
-Each library's room states its settings (``CAPTURE``, see ``libraries/kinds/capture.py``).  Each library writes files of
-its own into one new folder.  ``facts.json`` there holds the machine and the library builds, which ``--target`` needs.
+Each library's folder in ``logparse/libraries`` states its variables (``CAPTURE``, see ``libraries/kinds/capture.py``).
+Each library writes its own files into one new folder. The file ``facts.json`` there holds the GPU and the library
+versions, which ``--target`` needs.
 
-Some settings would cancel these logs.  If the command itself makes such a setting, it is refused.  If the environment
-makes it, it is corrected, with a warning.
+Some variables would switch these logs off again. If the command itself sets such a variable, logparse refuses to run
+it. If the environment sets it, logparse corrects it and warns.
 """
 
 from __future__ import annotations
@@ -28,22 +29,26 @@ from logparse.store import command_line
 
 DEFAULT_MASKS = "32,64"
 TRACES = "trace_*.json.gz"
-"""Pattern of the traces in the folder of a capture.
+"""File name pattern of the profiler's traces in the log folder.
 
-There is one per process and window (``in_job/logparse_in_job/``).
+There is one file for each process and each traced period (``in_job/logparse_in_job/``).
 """
 UNITS = 2
-"""Number of units in one window.  A job has three or more windows."""
+"""Default number of steps (training steps or requests) that one trace covers. There are three or more traces per job.
+"""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Request to record the job with PyTorch's profiler.
+    """Request to record a part of a job with PyTorch's profiler.
 
-    * ``units``: number of units per window.  0 means that units are only timed, without a profiler.
-    * ``seconds``: length of a window, if the user asked for windows of a fixed time.
-    * ``unit``: the name of the callable whose calls are units (``package.module:Class.method``).
-    * ``expected``: the number of units that the job made in an earlier run (0: unknown).
+    A unit is a step of the job, for example a training step or a request. A window is a period in which the profiler
+    runs.
+
+    * ``units`` is the number of units in each window. 0 means that units are only timed, without the profiler.
+    * ``seconds`` is the length of a window, if the user wants windows of a fixed length.
+    * ``unit`` names the function whose calls are the units (``package.module:Class.method``).
+    * ``expected`` is the number of units that an earlier run of the job had, or 0 if that is unknown.
     """
 
     units: int = UNITS
@@ -53,8 +58,10 @@ class Trace:
 
 
 def trace_of(text: str, unit: str = "") -> Trace | None:
-    """Parse ``--trace``: a number of units per window, ``2s``, or 0 for no trace.  Raises UsageError for other
-    texts.
+    """Parse ``--trace``: the number of steps to trace at a time (``2``), a duration (``2s``), or 0 for no trace.
+
+    ``unit`` is the value of ``--unit``, the function whose calls are the steps. Returns None for 0. Raises UsageError
+    for other texts.
     """
     if unit and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", unit) is None:
         raise UsageError(f"--unit {unit}: must have the form package.module:Class.method")
@@ -75,9 +82,13 @@ def trace_of(text: str, unit: str = "") -> Trace | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a job.
+    """How a job is to be run so that its libraries write logs.
 
-    ``folder`` gets the logs.  ``copy`` is a file beside them with a copy of the job's output.
+    * ``folder`` is the folder for the logs.
+    * ``settings`` are the environment variables to set or to remove.
+    * ``warnings`` are sentences for the user.
+    * ``copy_stderr`` is True if a library logs to standard error, so that a copy of it is needed.
+    * ``copy`` is a file that gets a copy of all that the job prints.
     """
 
     folder: Path
@@ -88,7 +99,7 @@ class Plan:
 
     @property
     def traced(self) -> bool:
-        """True if the job's units of work are to be traced."""
+        """True if the profiler is to record some of the job's steps."""
         return any(x.name == "LOGPARSE_TRACE_UNITS" and x.value != "0" for x in self.settings)
 
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
@@ -109,12 +120,16 @@ def plan(
     trace: Trace | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Plan:
-    """Return the settings for a job whose logs are written into ``folder`` (default: a new one below the current
-    folder).
+    """Return the environment variables with which a job writes its libraries' logs into ``folder``.
 
-    ``masks`` holds numbers (``96``, ``0x60``) and names of ``CATEGORIES``, joined by commas.  ``leave_out`` names
-    libraries whose logs stay off.  ``trace`` states what PyTorch's profiler records.  Raises UsageError for invalid
-    masks.  Raises InputError if the folder is not empty, or if the command cancels the settings.
+    * ``folder`` must be empty or missing. By default it is a new folder in the current one.
+    * ``masks`` chooses the kinds of log lines: numbers (``96``, ``0x60``) or names from ``CATEGORIES``, joined by
+      commas.
+    * ``leave_out`` names the libraries whose logs stay off.
+    * ``trace`` says what PyTorch's profiler records.
+
+    Raises UsageError if ``masks`` is invalid. Raises InputError if the folder is not empty, or if the command itself
+    sets a variable that switches the logs off.
     """
     gpus = _gpus(environ)
     asked = Asked(_folder(folder), read_masks(masks), environ, markers)
@@ -130,31 +145,37 @@ def plan(
 
 
 def timing(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a job whose units of work are counted and timed into ``folder``.
+    """Return the environment of a job whose steps are counted and timed, with the results in ``folder``.
 
-    Nothing else is logged.
+    No library logs anything. ``unit`` names the function whose calls are the steps; if it is empty, logparse finds the
+    steps itself.
     """
     return Plan(folder, tuple(_trace(folder, Trace(0, unit=unit), environ)), (), copy_stderr=False).environ(environ)
 
 
 def by_turns(folder: Path, unit: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of ``timing`` for a job whose units alternate with another job's units.
+    """Return the environment of a job whose steps are timed while it takes turns with another job.
 
-    See ``in_job/logparse_in_job/turns.py``.
+    Only one of the two jobs computes at a time: each does some steps and then waits for the other. See
+    ``in_job/logparse_in_job/turns.py``.
     """
     return {**timing(folder, unit, environ), "LOGPARSE_TURNS": str(folder), "LOGPARSE_TURNS_BY": str(os.getpid())}
 
 
 def trying(folder: Path, unit: str, environ: Mapping[str, str], asked: Path) -> dict[str, str]:
-    """Return the environment of a job that tries actions between its units (``in_job/logparse_in_job/trial.py``).
+    """Return the environment of a job that tries out changes while it runs (``in_job/logparse_in_job/trial.py``).
 
-    ``asked`` is the file that states these actions.
+    The changes are switched on and off between the job's steps, and the steps are timed. The file ``asked`` lists the
+    changes.
     """
     return {**timing(folder, unit, environ), "LOGPARSE_TRY": str(asked)}
 
 
 def read_masks(text: str) -> int:
-    """Parse ``32,64``, ``bench,profile`` or ``0x60`` as one mask.  Raises UsageError for other texts."""
+    """Combine kinds of log lines into one bit mask: ``32,64``, ``bench,profile`` and ``0x60`` all give 96.
+
+    Raises UsageError for other texts.
+    """
     mask = 0
     for word in text.replace("+", ",").split(","):
         name = word.strip().lower()
@@ -184,9 +205,9 @@ def _folder(folder: Path | None) -> Path:
 
 
 def _gpus(environ: Mapping[str, str]) -> set[str]:
-    """Return the platforms (``rocm``, ``cuda``) that the job may use.
+    """Return the platforms that the job may use: ``rocm`` (AMD), ``cuda`` (NVIDIA), or both.
 
-    If that is unclear, return both, because variables for the other platform have no effect.
+    If neither is found on this machine, both are returned, because settings for the wrong platform do no harm.
     """
     found = set()
     if os.path.exists("/dev/kfd") or os.path.isdir(environ.get("ROCM_PATH") or "/opt/rocm"):
@@ -221,7 +242,7 @@ _SEVERAL_NODES = frozenset({"srun", "mpirun", "mpiexec", "mpiexec.hydra", "prun"
 
 
 def _refuse_cancelling(command: Sequence[str], captures: Iterable[Capture]) -> None:
-    """Raises InputError if the command sets a variable to a value that cancels a library's settings."""
+    """Raise InputError if the command itself sets a variable that switches a library's logs off again."""
     cancels = {name: test for capture in captures for name, test in capture.cancels.items()}
     for word in command if cancels else ():
         for name, value in re.findall(rf"(?:^|[\s;=])({'|'.join(cancels)})=(\S*)", word):
@@ -251,9 +272,10 @@ def _doubtful(command: Sequence[str]) -> Iterator[str]:
 
 
 def exports(plan: Plan, store: str | None = None, run: str | None = None) -> str:
-    """Return the settings as lines for a shell, with a comment that explains the mask.
+    """Return the settings as shell lines (``export NAME=VALUE``), for users who start their job without logparse.
 
-    ``store`` and ``run`` are options of the command that ingests the logs.
+    Comments explain the numbers and name the command that reads the logs afterwards. ``store`` and ``run`` are options
+    of that command.
     """
     lines, named = [], ["--run", run] if run else []
     for setting in plan.settings:

@@ -1,4 +1,4 @@
-"""Run the job of a ``capture`` plan, collect the machine's facts, and ingest the logs."""
+"""Run a job with the planned settings, find out the GPU and the library versions, and read the logs into the store."""
 
 from __future__ import annotations
 
@@ -45,11 +45,15 @@ def capture(
     stdin: KeptInput | None = None,
     asked: applied.Asked | None = None,
 ) -> tuple[int, list[Ingested]]:
-    """Run the job, collect the machine's facts, and ingest the logs.
+    """Run the job, find out the GPU and the library versions, and read the job's logs into the store.
 
-    Return the job's exit code and the results of the ingest.  ``stdin`` is the job's input if the job runs several
-    times.  ``asked`` lists the settings and scripts that the job is to apply, and for which it leaves marks.  An error
-    with the logs does not change the exit code.  The error is reported, and the logs stay in the folder.
+    Returns the job's exit code and one result for each log file.
+
+    * ``stdin`` is the job's standard input, if the job runs several times.
+    * ``asked`` lists the settings and scripts that the job should apply and report.
+
+    If something goes wrong with the logs, the exit code is still the job's. The error is shown, and the logs stay in
+    their folder.
     """
     if refused := job.unrunnable(command[0], environ):  # Checked before a store and a folder are made
         say(f"error: {printable(command[0])}: {refused.not_run}")
@@ -98,17 +102,17 @@ def _read(
 
 
 def _without_calls(facts: Mapping[str, str]) -> str:
-    """Tell why a job's logs hold no call, as far as the machine's facts show the reason."""
+    """Return the likely reason why the job's logs contain no call of a GPU library, such as that there is no GPU."""
     if not facts.get("arch") and not facts.get("device"):
         return "this machine has no GPU that could be found"
     return "check that the job uses one, runs with this command's environment, and not in a container"
 
 
 def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None) -> dict[str, str]:
-    """Return the job's environment.
+    """Return the job's environment, with a folder in which the job reports which settings it has applied.
 
-    If the job is traced, or is to apply something, the environment names a folder for marks.  If that folder cannot be
-    made (a full disk), no mark is left.
+    The folder is made if the job is traced or should apply something. If it cannot be made (a full disk), the job runs
+    all the same and reports nothing.
     """
     if asked is not None or plan.traced:
         folder = plan.folder / applied.FOLDER
@@ -120,9 +124,7 @@ def _with_marks(plan: Plan, environ: dict[str, str], asked: applied.Asked | None
 
 
 def _observation(plan: Plan) -> Iterator[str]:
-    """Yield the notes of the job's processes about their observation, and the reason if a requested trace is
-    missing.
-    """
+    """Yield the remarks that the job's processes wrote for the user, and the reason if nothing could be traced."""
     from logparse.capture import notes
 
     found = notes.observed(plan.folder)
@@ -145,9 +147,9 @@ def _losses(plan: Plan, ended: job.Ended) -> Iterator[str]:
 
 
 def facts_of_job(command: Sequence[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return facts of the machine and the libraries.
+    """Return the facts of the machine (GPU, driver) and of the libraries that the job uses, by name.
 
-    The job's own interpreter collects them, because they must be facts of the job's torch.
+    They are collected in the Python that runs the job, because that Python has the job's torch.
     """
     from logparse.libraries.tunableop import validators
 
@@ -183,9 +185,10 @@ def _probe(python: str, environ: Mapping[str, str]) -> str:
 
 
 def interpreter(command: Sequence[str]) -> str:
-    """Return the Python that runs a command.
+    """Return the path of the Python that runs a command.
 
-    It is the command itself, or the Python in the first line of a script (torchrun, vllm …).
+    It is the command itself (``python train.py``), or the Python named in the first line of a script (torchrun, vllm
+    …). If neither is the case, it is the Python that runs logparse.
     """
     program = shutil.which(command[0]) if command else None
     if program is None:

@@ -1,13 +1,14 @@
-"""Receive the signals of this process together with their senders.  A received signal interrupts no code.
+"""Receive the signals that are sent to this process, and learn which process sent them.
 
-This module uses Linux's ``signalfd`` (``man 2 signalfd``).  ``signal.sigtimedwait`` of CPython would be simpler, but it
-has a bug: if the process is stopped and woken (Ctrl-Z, ``fg``) after the time-out, it returns a signal that nobody sent
-(Modules/signalmodule.c, ``signal_sigtimedwait_impl``: the siginfo is read after EINTR).
+A signal does not interrupt the code that is running: the program asks for the next signal when it is ready.
 
-Threads that libraries started earlier (pyarrow, DuckDB) block no signal.  So Linux delivers the signals that this
-thread blocks to those threads.  The default action would then end this process and leave the job behind.  So there is
-also a handler.  The handler does not learn who sent a signal.  Then SIGINT and SIGQUIT are assumed to come from the
-keyboard if this process is in the foreground.
+* This module uses Linux's ``signalfd`` (``man 2 signalfd``). CPython's ``signal.sigtimedwait`` would be simpler, but it
+  has a bug: if the process is stopped and woken (Ctrl-Z, ``fg``) after the time-out, it returns a signal that nobody
+  sent (Modules/signalmodule.c, ``signal_sigtimedwait_impl``: the siginfo is read after EINTR).
+* Threads that libraries started earlier (pyarrow, DuckDB) do not block signals. Linux would deliver a signal to one of
+  them, and that would kill this process while its job goes on. So this module also installs a Python signal handler.
+* The handler does not learn who sent a signal. SIGINT and SIGQUIT are then assumed to come from the keyboard if this
+  process is in the foreground.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ _SIZE, _FIELDS = 128, struct.Struct("=IiiI")  # struct signalfd_siginfo: signo, 
 
 @dataclass(frozen=True)
 class Signal:
-    """Signal, and the process that sent it.
+    """A received signal, with the number of the process that sent it.
 
-    ``by_key`` is True if a key at the terminal sent the signal to the foreground group.
+    ``by_key`` is True if the user pressed a key such as Ctrl-C, so that all processes of the foreground group got the
+    signal.
     """
 
     number: int
@@ -43,10 +45,10 @@ class Signal:
 
 
 class Signals:
-    """Reader of signals from now until ``close``, for this thread and the threads that it starts before ``close``.
+    """Receives the given signals instead of the process's usual handlers, until ``close`` is called.
 
-    ``before`` is the mask of blocked signals for programs that are started.  Raises InputError on systems other than
-    Linux.
+    This holds for the calling thread and the threads that it starts before ``close``. ``before`` is the set of blocked
+    signals that a started program must get back. Raises InputError on systems other than Linux.
     """
 
     def __init__(self, numbers: Collection[int]) -> None:
@@ -80,7 +82,7 @@ class Signals:
                 signal.signal(number, lambda number, frame: None)
 
     def wait(self, seconds: float) -> Signal | None:
-        """Return the next signal within ``seconds``.  Return None if none comes."""
+        """Wait for a signal for up to ``seconds`` and return it. Returns None if none arrives."""
         if not self._caught:
             ready = select.select([self._source, self._woken], [], [], seconds)[0]
             with contextlib.suppress(BlockingIOError):
@@ -106,9 +108,9 @@ class Signals:
 
 
 def _is_key(number: int) -> bool:
-    """Tell whether a key at the terminal may have sent this signal.
+    r"""Return True if a key at the terminal may have sent this signal: Ctrl-C (SIGINT) or Ctrl-\ (SIGQUIT).
 
-    That is possible only if the group of this process is in the foreground.
+    That is possible only if this process is in the terminal's foreground group.
     """
     if number not in (signal.SIGINT, signal.SIGQUIT):
         return False

@@ -1,9 +1,11 @@
-"""``logparse run --with overrides -- COMMAND…``: a job with the recommended files and settings, otherwise unchanged.
+"""Run a job with the recommended files and settings (``logparse run --with overrides -- COMMAND…``).
 
-Every ``apply.sh`` below the folder is sourced in the shell that starts the job.  ``apply.settings()`` of the
-``apply.py`` in the folder runs once the job has imported torch.  Changes of the program (``apply.model``) are not made.
-Scripts and settings leave marks in the folder that the variable ``LOGPARSE_APPLIED`` names.  The marks prove that
-scripts and settings acted.
+* Every script ``apply.sh`` below the folder ``overrides`` is run by the shell that starts the job. It exports
+  environment variables.
+* ``apply.settings()`` in ``overrides/apply.py`` is called once the job has imported torch.
+* Recommended changes of the model (``apply.model``) are not made: the user's program must call that function itself.
+
+Scripts and settings report that they were applied, as files in the folder that the variable ``LOGPARSE_APPLIED`` names.
 """
 
 from __future__ import annotations
@@ -22,14 +24,19 @@ from logparse.errors import InputError
 from logparse.quoting import Shell, filled, joined, shell_word
 
 FOLDER = Path(_in_job).parent
-"""First folder on the job's PYTHONPATH. See ``in_job/sitecustomize.py``."""
+"""Folder that comes first on the job's ``PYTHONPATH``. Its ``sitecustomize.py`` starts logparse's code in the job."""
 UNITS_FILE = FOLDER / "trace_units.py"
 WITH_TORCH = "LOGPARSE_WITH_TORCH"
 
 
 @dataclass(frozen=True)
 class Ran:
-    """Result of a job: how the job ended, what its processes applied, and what left no mark, with the reasons."""
+    """Result of a job that ran with recommended settings.
+
+    * ``ended`` says how the job ended.
+    * ``found`` says which settings its processes applied.
+    * ``missing`` holds a line for the user about what was not applied, with the reason.
+    """
 
     ended: job.Ended
     found: marks.Applied
@@ -37,12 +44,12 @@ class Ran:
 
     @property
     def code(self) -> int:
-        """The job's exit code.  If the job ended well but something was not applied, it is ``NOT_APPLIED``."""
+        """The job's exit code. If the job succeeded but a setting was not applied, it is ``NOT_APPLIED`` (125)."""
         return self.ended.code or (marks.NOT_APPLIED if self.missing else 0)
 
     @property
     def lines(self) -> list[str]:
-        """Lines for the user: what was applied, or why not."""
+        """Lines for the user that say what was applied and what was not, with the reasons."""
         if self.ended.not_run:
             return []
         nothing = [f"{x} changed nothing in the model" for x in self.found.unchanged]
@@ -50,9 +57,10 @@ class Ran:
 
 
 def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os.environ) -> Ran:
-    """Run the job.
+    """Run the command with the recommended settings in the folder ``overrides``, and report which were applied.
 
-    Raises InputError if the folder holds neither of the two files, or if nothing in it acts by itself.
+    Raises InputError if the folder holds neither ``apply.sh`` nor ``apply.py``, or if its ``apply.py`` does nothing
+    unless the user's program calls it.
     """
     asked = marks.asked_of(overrides)
     words, made = applied(command, overrides, environ)
@@ -70,10 +78,10 @@ def run(command: Sequence[str], overrides: Path, environ: Mapping[str, str] = os
 
 @contextlib.contextmanager
 def _marks_folder(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Yield a new folder for marks.
+    """Yield a new folder in which the job reports which settings it has applied.
 
-    If a ``capture`` around this command has a folder for marks, the new folder lies in that folder, so that the capture
-    reads the marks.  Otherwise the new folder is temporary.
+    If a ``logparse capture`` runs around this command, the new folder is inside the capture's folder, so that the
+    capture reads the reports too. Otherwise the folder is temporary.
     """
     around = environ.get(marks.VARIABLE)
     if around and os.path.isdir(around):
@@ -84,9 +92,9 @@ def _marks_folder(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return the command and the environment with which the job runs.
+    """Return the command and the environment with which the job has the recommended settings.
 
-    Raises InputError if the folder holds neither ``apply.sh`` nor ``apply.py``.
+    Raises InputError if the folder ``overrides`` holds neither ``apply.sh`` nor ``apply.py``.
     """
     scripts, module = sorted(overrides.absolute().glob("*/apply.sh")), overrides.absolute() / "apply.py"
     if not scripts and not module.is_file():
@@ -102,7 +110,7 @@ def applied(command: Sequence[str], overrides: Path, environ: Mapping[str, str])
 
 
 def with_torch(environ: Mapping[str, str], *files: Path) -> dict[str, str]:
-    """Return the environment in which a job runs these Python files right after it has imported torch."""
+    """Return an environment in which a job runs the given Python files right after it has imported torch."""
     listed = [*map(str, files), environ.get(WITH_TORCH, "")]
     paths = [str(FOLDER), environ.get("PYTHONPATH", "")]
     return {
