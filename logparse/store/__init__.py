@@ -1,4 +1,6 @@
-"""The store: a folder or URL of Parquet files that anything can read, and the SQL views over them.
+"""The store: a folder or URL of Parquet files that hold everything that was read, and the SQL views over them.
+
+Any program can read the files.
 
 | word | meaning |
 |---|---|

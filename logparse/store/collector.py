@@ -1,6 +1,6 @@
-"""Collect records into Arrow tables.
+"""Collect what was read from an input file, and write it as table rows in Parquet files.
 
-Equal records are counted instead of stored twice.  Parts are written early enough that memory stays bounded.
+Equal records are counted instead of stored twice. Files are written early enough that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _ONCE, _UNKNOWN = np.array([1]), np.array([NULL])
 
 
 class _Source(NamedTuple):
-    """Kind of place in a source where problems are named.
+    """A kind of place in an input file where GEMMs or convolutions are named.
 
-    It is a category of a log's calls, the typed commands, or the measurements (no category).
+    It is a category of log lines, the commands that a tool printed (``by_tool``), or measurements (no category).
     """
 
     conv: bool
@@ -40,7 +40,7 @@ class _Source(NamedTuple):
 
 
 class Collector:
-    """Collector of the records of one source.  It writes them as parts of an attempt."""
+    """Collects the records of one input file and writes them as Parquet files."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -53,13 +53,17 @@ class Collector:
         self._next_ordinal = 0
 
     def problems(self, *, measured: bool, bench_output: bool) -> int:
-        """Return the number of distinct problems that ``top`` lists.
+        """Return the number of different GEMMs and convolutions that ``logparse top`` will list for this input file.
 
-        Above 200,000 some problems may count twice.  The same call may be in several places: each category of a log may
-        have a text of it, and a typed command is the same call as the result that is printed below it.  So only one
-        category of GEMMs and one of convolutions count: the category with the most calls.  Typed commands count only if
-        no line is ``measured``.  In the output of hipblaslt-bench (``bench_output``), bench lines are typed commands,
-        too.  If no category counts, the measured problems count.
+        A log may contain the same call in several places: several categories of log lines may show it, and so may the
+        command of a tool and the result below it. So only one place is used for GEMMs and one for convolutions:
+
+        * It is the category with the most calls.
+        * Commands of a tool are used only if no line is ``measured``. In the output of hipblaslt-bench
+          (``bench_output``) bench lines are commands, too.
+        * If there is no such category, measurements are used.
+
+        Above 200,000, some may be counted twice.
         """
         total = 0
         for conv in (False, True):
@@ -82,10 +86,12 @@ class Collector:
         raw: bytes = b"",
         text: str | None = None,
     ) -> None:
-        """Add the records of a line or of another unit of the source.
+        """Add the records that were read from a line or another piece of the input file.
 
-        The unit was first found at ``offset``.  Process ``pids[i]`` wrote it ``counts[i]`` times at ``seconds[i]``.
-        Rejects of lines with the same ``text`` (default: ``raw``) are one row of the view.
+        * ``counts[i]`` is how often process ``pids[i]`` wrote the piece in second ``seconds[i]``.
+        * ``offset`` is the byte at which the piece was first found.
+        * ``raw`` is the piece itself.
+        * ``text`` replaces ``raw`` for lines that could not be read: those with the same text are shown as one.
         """
         rows = self._pending.rows
         for record in records:
@@ -121,7 +127,7 @@ class Collector:
             self._attempt.add(name, ready)
 
     def flush(self) -> None:
-        """Hand all collected records to the attempt (the writer of this source), which writes them to files."""
+        """Write all collected records to files."""
         pending, self._pending = self._pending, Pending(self._attempt.name)
         self._attempt.write(pending)
 
@@ -204,9 +210,9 @@ def _reject_row(reject: Reject, count: int, offset: int, raw: bytes, line: bytes
 
 
 def problem_text(problem: Problem) -> str:
-    """Return ``problem.text``, computed once for equal problems.
+    """Return the text of a GEMM or convolution. It is made only once for equal ones.
 
-    Hashing a problem is ten times faster than making its text.
+    Comparing their hashes is ten times faster than making the text.
     """
     text: str | None = problem.__dict__.get("text")  # a cached property in most classes of problems
     return text or _text_of_equals(problem)
@@ -217,9 +223,9 @@ _text_of_equals = lru_cache(maxsize=8_192)(lambda problem: str(problem.text))
 
 @lru_cache(maxsize=4096)
 def clock_second(text: bytes) -> int:
-    """Return the seconds since 1970 of ``YYYY-MM-DD hh:mm:ss``.
+    """Return the seconds since 1970 of a time such as ``2024-05-31 12:00:00``.
 
-    The time is local and is kept without a zone.  Return NULL for any other text.
+    The time is local and is treated as if it were UTC. Returns NULL for any other text.
     """
     try:
         moment = datetime.datetime.fromisoformat(text.decode())  # strptime takes 20 times as long

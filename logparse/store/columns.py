@@ -1,6 +1,6 @@
-"""Make Arrow columns from Python values, without pandas.
+"""Make Arrow columns and tables from Python values without pandas.
 
-``pyarrow.array`` imports pandas if it is installed.  That import takes longer than reading most logs.
+``pyarrow.array`` imports pandas if it is installed. That import takes longer than reading most logs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import pyarrow as pa
 
 
 def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
-    """Make a column of one of the store's types (text, number, boolean, time in seconds, list, mapping).
+    """Make an Arrow column of the given type from Python values. A value of None becomes null.
 
-    A value of None becomes null.
+    The type may be text, number, boolean, time in seconds, list or mapping (struct).
     """
     present = [value is not None for value in values]
     if pa.types.is_struct(type):
@@ -34,33 +34,39 @@ def column(values: Sequence[Any], type: pa.DataType) -> pa.Array:
 
 
 def fixed(values: npt.NDArray[Any], present: npt.NDArray[np.bool_], type: pa.DataType) -> pa.Array:
-    """Make a column of numbers, booleans or times.  A value becomes null if ``present`` is False for it."""
+    """Make an Arrow column of numbers, booleans or times. A value becomes null where ``present`` is False."""
     data = _bits(values) if pa.types.is_boolean(type) else pa.py_buffer(np.ascontiguousarray(values, _dtype(type)))
     return pa.Array.from_buffers(type, len(values), [_valid(present), data])
 
 
 def numbers(values: npt.NDArray[np.int64], null: int, type: pa.DataType | None = None) -> pa.Array:
-    """Make a column of 64-bit numbers.  The number ``null`` becomes null."""
+    """Make an Arrow column of 64-bit integers. Values equal to ``null`` become null."""
     return fixed(values, values != null, type or pa.int64())
 
 
 def dictionary(codes: npt.NDArray[np.int64], texts: Sequence[str]) -> pa.Array:
-    """Make a column with ``texts[code]`` for each code.  A negative code becomes null.  Each text is in memory once."""
+    """Make an Arrow column of texts in which each different text is stored only once.
+
+    Row i has the text ``texts[codes[i]]``. A negative code becomes null.
+    """
     indices = fixed(codes, codes >= 0, pa.int32())
     return pa.DictionaryArray.from_arrays(indices, column(texts, pa.string()), safe=False)
 
 
 def table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Make a table from rows in this schema.  If a row lacks a column, its value is null."""
+    """Make an Arrow table from rows given as dictionaries. A column that a row lacks becomes null in it."""
     return pa.Table.from_arrays([column([row.get(f.name) for row in rows], f.type) for f in schema], schema=schema)
 
 
 _FEW = 2_000
-"""Maximum number of rows that are converted one by one."""
+"""Up to this number of rows, values are converted one by one in Python, which is then faster."""
 
 
 def conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Convert rows of a part into the current schema.  If the part lacks a column, all of its values are null."""
+    """Convert a table, for example from a file of an earlier version, into the columns and types of ``schema``.
+
+    If the table lacks a column, the column is added with nulls.
+    """
     if rows.schema.equals(schema):
         return rows
 
@@ -90,9 +96,9 @@ def _valid(present: Any) -> pa.Buffer | None:
 
 
 def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
-    """Return the offsets of all texts, and their bytes.
+    """Return the two Arrow buffers of a text column: where each text ends, and the bytes of all texts.
 
-    A lone surrogate (half an escape of JSON) is written as its escape, because no table can hold it.
+    A lone surrogate (half of an escape in JSON) is written as its escape, because a table can hold only valid Unicode.
     """
     together = "".join(texts)
     data = together.encode("utf-8", "backslashreplace")
@@ -102,7 +108,10 @@ def _texts(texts: Sequence[str]) -> tuple[pa.Buffer, pa.Buffer]:
 
 
 def _ends(sizes: Sequence[int]) -> pa.Buffer:
-    """Return the offsets of values with these sizes.  Raises OverflowError above 2 GiB. Parts are far smaller."""
+    """Return the Arrow buffer of the positions at which values with these sizes begin and end.
+
+    Raises OverflowError above 2 GiB, which no file of a store reaches.
+    """
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])
     if ends[-1] > np.iinfo(np.int32).max:

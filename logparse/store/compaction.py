@@ -1,12 +1,12 @@
-"""Compaction: many small parts become few large parts, and many row files become one manifest.
+"""Merge the many small files of a store into a few large ones (``logparse compact``).
 
-A compaction reads the committed rows and writes them again, in large parts under new names.  It writes the manifest
-last, by put-if-absent under the next number.  Writing the manifest commits the compaction.  If a compaction is killed
-before that, a later sweep removes its files.  If two compactions run at once, the second finds the number taken and
-changes nothing.
+The rows are read and written again, in large Parquet files under new names. Last, a manifest is written: the list of
+the merged files. Only this makes the change valid. If a compaction is killed before that, a later cleaning (sweep)
+removes its files. The manifest gets the next number, and an existing number is never overwritten. So if two compactions
+run at once, the second finds the number taken and changes nothing.
 
-Merged files stay for an hour, so that current readers can finish.  The next ingest or compaction after that hour
-removes them.  If the caller knows that there are no readers (``unread``), they are removed at once.
+The old files stay for an hour, so that current readers can finish. The next ingest or compaction after that hour
+removes them. If the caller knows that there are no readers (``unread``), they are removed at once.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from logparse.store.schema import SCHEMAS
 from logparse.store.store import Store
 
 LARGE_BYTES = 64 << 20
-"""Size in bytes from which on a merged part is not merged again."""
+"""A merged file of at least this size, in bytes, is not merged again."""
 _READ_TOGETHER = 16  # parts that are read at a time, because each may be large, or a request to another machine
 _PART_BYTES = 64 << 20  # size of the rows in memory, in bytes, from which on they are written as a part
 
 
 def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
-    """Merge the small parts of every table.  Return the number of files that a reader opens, before and after the
-    merge.
+    """Merge the small files of a store into large ones.
 
-    ``unread`` tells that no other process reads the store.  The merged files are then removed at once.  Raises
-    StoreError if another compaction was faster, or if a commit or a part is missing or damaged.
+    Returns the number of files that a reader must open, before and after. If ``unread`` is True, no other process reads
+    the store, and the old files are removed at once. Raises StoreError if another compaction was faster, or if a file
+    is missing or damaged.
     """
     store.sweep(unread=unread)
     commits, manifest, found = store.whole(None, SCHEMAS)
@@ -79,10 +79,10 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
 
 
 def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
-    """Return the parts of a folder that are to be merged: all parts except large merged parts.
+    """Return which of a folder's files are to be merged: all except large files that were merged before.
 
-    Parts that no compaction has merged are always included, because the new manifest will replace the commits of their
-    attempts.  If something was forgotten, large merged parts are included, too, because its rows must leave the disk.
+    Files that were never merged are always included, because the new manifest replaces their commits. If the user had
+    data removed (``logparse forget``), large merged files are included too, so that the data leave the disk.
     """
     fresh = [path for path in paths if path.removeprefix(f"{store.root}/") not in manifest.parts]
     merged = [path for path in paths if path.removeprefix(f"{store.root}/") in manifest.parts]
@@ -94,7 +94,10 @@ def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
 def _read(
     store: Store, table: str, paths: Sequence[str], attempts: Set[str], manifest: Manifest, recorded: Recorded
 ) -> Iterator[pa.Table]:
-    """Yield the result of ``_rows`` for each part.  A few parts are read at a time."""
+    """Yield the rows of each file, in the order of ``paths``. A few files are read at a time.
+
+    Only rows of ``attempts`` (readings of input files that are still valid) are included.
+    """
     old, fresh = attempts & manifest.attempts, attempts - manifest.attempts
     with ThreadPoolExecutor(_READ_TOGETHER) as reading:
         for start in range(0, len(paths), _READ_TOGETHER):
@@ -104,9 +107,9 @@ def _read(
 
 
 def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set[str]) -> pa.Table:
-    """Return the rows of a part that belong to ``attempts``, in the current schema.
+    """Return the rows of a file that belong to ``attempts`` (readings of input files that are still valid).
 
-    Raises StoreError if the part is damaged, or if another process has removed it since it was listed.
+    They have the current columns. Raises StoreError if the file is damaged, or if another process has removed it.
     """
     schema, name = _schema(table, path), path.removeprefix(f"{store.root}/")
     try:
@@ -125,12 +128,12 @@ def _rows(store: Store, table: str, recorded: Recorded, path: str, attempts: Set
 
 
 def _schema(table: str, path: str) -> pa.Schema:
-    """Return the columns and types of a file, without the column whose value the name of the folder states."""
+    """Return the columns and types of a file. The folder ``category=…`` replaces the column ``category``."""
     return pa.schema([f for f in SCHEMAS[table] if f.name != "category" or "/category=" not in path])
 
 
 def _write(store: Store, folder: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[Part]:
-    """Write the merged rows of one folder into a few large files."""
+    """Write the merged rows of one folder into a few large files, and return their records."""
     name, parts = f"{MERGED}{os.urandom(8).hex()}", list[Part]()
     waiting, size = list[pa.Table](), 0
 

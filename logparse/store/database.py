@@ -1,4 +1,4 @@
-"""In-memory DuckDB databases, as stores use them."""
+"""Make the in-memory DuckDB databases with which a store is queried."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAKING = threading.Lock()
 
 
 def database() -> duckdb.DuckDBPyConnection:
-    """Make a new DuckDB in memory, which installs and loads no extension."""
+    """Open a new DuckDB database in memory that never installs or loads extensions by itself."""
     import duckdb
 
     return duckdb.connect(
@@ -29,10 +29,10 @@ def database() -> duckdb.DuckDBPyConnection:
 
 
 def shared_database() -> duckdb.DuckDBPyConnection:
-    """Return the one DuckDB of this process.
+    """Return the DuckDB database that all readers in this process share.
 
-    Each reader takes a ``cursor`` of it, because making a DuckDB takes 10 ms of CPU time. A forked process makes its
-    own DuckDB, because it has no copy of the threads that its parent's DuckDB uses.
+    Each reader takes a ``cursor`` of it, because opening a DuckDB takes 10 ms of CPU time. A forked process opens its
+    own, because the threads of its parent's DuckDB do not exist in it.
     """
     key = (os.getpid(), tempfile.gettempdir())
     with _MAKING:
@@ -43,10 +43,7 @@ def shared_database() -> duckdb.DuckDBPyConnection:
 
 @atexit.register
 def _close() -> None:
-    """Close the shared DuckDB before the interpreter ends.
-
-    Otherwise DuckDB's module would report the objects that are left of it.
-    """
+    """Close the shared DuckDB database before the interpreter exits, so that DuckDB reports no leftover objects."""
     for pid, folder in list(_SHARED):
         if pid == os.getpid():
             _SHARED.pop((pid, folder)).close()

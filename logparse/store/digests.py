@@ -1,12 +1,12 @@
-"""Digests of parts and of the small files that commit them.  They reveal damage of stored files.
+"""Checksums with which a damaged file of a store is noticed.
 
-* The row file that commits a part contains the part's size and digest.  After a compaction the manifest contains them
-  (``Part``).
-* Row files, manifests and lists contain a digest of themselves (``seal_table``, ``seal_list``).
-* Pages of parts also have Parquet's own checksums.  Readers of a store at a URL use only these, because reading a whole
-  part to check it would cost too much there.
+* A commit (the small file that makes data files valid) contains the size and checksum of each data file (``Part``).
+  After a compaction the manifest contains them.
+* Commits, manifests and lists contain a checksum of themselves (``seal_table``, ``seal_list``).
+* Pages of data files also have Parquet's own checksums. Readers of a store at a URL use only these, because reading a
+  whole file to check it would cost too much there.
 
-Files of earlier versions have no digests.  They are read without a check.
+Files of earlier versions have no checksums. They are read without a check.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DIFFERS = "its checksum differs"
 UNSEALED = "its checksum is missing"
 _KEY = b"logparse_digest"
 _VALUE = 2
-"""Number of bytes between the key and the value in Parquet's footer: the second field's header and a length.
+"""Number of bytes between the key and the value in a Parquet file's footer: the second field's header and a length.
 
 The footer is in Thrift's compact protocol.
 """
@@ -34,7 +34,7 @@ _CHUNK = 1 << 20
 
 
 class Part(NamedTuple):
-    """Record of a part: its path below the store, its size in bytes, and a digest of all its bytes."""
+    """A data file of a store: its path in the store, its size in bytes, and a checksum of all its bytes."""
 
     path: str
     size: int
@@ -45,9 +45,9 @@ class Part(NamedTuple):
         return f"{self.path} {self.size} {self.digest}"
 
     def why_not(self, filesystem: pafs.FileSystem, root: str) -> str:
-        """Tell what is wrong with the part's file.  Return an empty text if nothing is wrong.
+        """Check a data file, and return what is wrong with it. Returns an empty text if nothing is wrong.
 
-        The whole file is read.  Raises OSError if it cannot be read.
+        The whole file is read. Raises OSError if it cannot be read.
         """
         with _opened(filesystem, f"{root}/{self.path}") as file:
             hashed, size = xxhash.xxh3_64(), 0
@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 def part_of(path: str, data: Any) -> Part:
-    """Return the record of a part with these bytes (any buffer), at a path below the store."""
+    """Return path, size and checksum of a data file with these bytes. ``path`` is the path in the store."""
     return Part(path, len(data), xxhash.xxh3_64_hexdigest(data))
 
 
@@ -70,7 +70,7 @@ def part_from_text(text: str) -> Part:
 
 
 def seal_table(table: pa.Table, compression: str = "snappy") -> bytes:
-    """Write the table as a Parquet file that holds a digest of its own bytes.  Return these bytes."""
+    """Return the bytes of a Parquet file that holds the table and a checksum of the file itself."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, compression=compression, write_page_checksum=True) as writer:
         writer.write_table(table)
@@ -82,9 +82,9 @@ def seal_table(table: pa.Table, compression: str = "snappy") -> bytes:
 
 
 def unseal_table(data: bytes) -> tuple[pa.Table, bool]:
-    """Read the table from the bytes of a sealed file.
+    """Read a table from the bytes of a Parquet file, and check the file's checksum.
 
-    The second result tells whether the file contains a digest: files of earlier versions contain none.  Raises
+    The second result is True if the file has a checksum (files of earlier versions have none). Raises
     pyarrow.ArrowException or OSError if the file is damaged.
     """
     if whole := _KEY in data:
@@ -96,12 +96,12 @@ def unseal_table(data: bytes) -> tuple[pa.Table, bool]:
 
 
 def seal_list(items: Sequence[object]) -> bytes:
-    """Write a list as JSON. The last item is a digest of the others."""
+    """Return a list as JSON with a checksum as an additional last item."""
     return json.dumps([*items, _LISTED + _digest(json.dumps(items).encode()).decode()]).encode()
 
 
 def unseal_list(data: bytes) -> list[Any]:
-    """Read the items of a list, with or without a digest (earlier versions wrote none).
+    """Read a list from JSON, check its checksum and remove it. Lists of earlier versions have none.
 
     Raises ValueError if the list is damaged.
     """
@@ -122,7 +122,7 @@ def read_bytes(filesystem: pafs.FileSystem, path: str) -> bytes:
 
 
 def _opened(filesystem: pafs.FileSystem, path: str) -> Any:
-    """Open the file for reading.  A file on a disk is opened without pyarrow's buffers and threads."""
+    """Open a file for reading. A local file is opened by Python, which is faster than pyarrow's buffers and threads."""
     if isinstance(filesystem, pafs.LocalFileSystem):
         return open(path, "rb", buffering=0)
     return filesystem.open_input_stream(path)

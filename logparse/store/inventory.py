@@ -1,4 +1,4 @@
-"""Inventories: lists of the small files that existed, so that a later deletion of such a file is found.
+"""Lists of the small files in a store, so that the deletion of such a file is noticed later.
 
     STORE/sources/inventory-<id>.json    a sealed list (see ``digests``) of the items of ``Inventory``
 
@@ -9,14 +9,13 @@
 | a ``Forgotten``, three items | a file that records forgotten names; its names are listed, too |
 | a path | another file that nothing removes: the findings |
 
-Without an inventory, a store with a deleted row file looks like a store whose ingest was killed.  So an ingest, a
-replay, ``compact``, ``forget`` and the first ``recommend`` write an inventory of the files that no other inventory
-lists.
+A row file is the small file that commits the rows of one input file. Without these lists, a store with a deleted row
+file looks like a store whose ingest was killed. So an ingest, a replay, ``compact``, ``forget`` and the first
+``recommend`` write a list of the files that no other list contains.
 
-Two kinds of deletions are not found: the deletion of a file that was written after the last inventory (by an ingest
-that was then killed, for example), and the deletion of an inventory itself.
-``sweep`` merges many inventories into one.  So an inventory may list files that have been merged or forgotten since
-then.
+Two kinds of deletions are not noticed: of a file that was written after the last list (by an ingest that was then
+killed, for example), and of a list itself. ``sweep`` merges many lists into one. So a list may contain files that have
+been merged or forgotten since then.
 """
 
 from __future__ import annotations
@@ -35,11 +34,15 @@ from logparse.store.manifest import Forgotten, Manifest, manifest_file
 
 PREFIX = "sources/inventory-"
 MANY = 8
-"""Least number of inventories that ``sweep`` merges into one."""
+"""If a store has at least this many inventories (lists of small files), they are merged into one."""
 
 
 class ListedRow(NamedTuple):
-    """Entry of a row file: its path below the store, with the attempt, the run and the path of its source."""
+    """Entry for a row file (the small file that commits the rows of an input file).
+
+    ``file`` is its path in the store. ``attempt`` names the reading of the input file, ``run`` the run, and ``path``
+    the input file.
+    """
 
     file: str
     attempt: str
@@ -53,12 +56,13 @@ Item = ListedRow | Forgotten | str
 
 @dataclass(frozen=True)
 class Inventory:
-    """All inventories of a store.
+    """All lists of the small files that a store should contain, read together.
 
-    * ``files``: their paths.
-    * ``rows``, ``forgotten``, ``others``: the items that the inventories list.  ``others`` are paths below the store.
-    * ``manifest``: the highest number of a manifest in these inventories.
-    * ``damaged``: a line per file that cannot be read.
+    * ``files`` are the paths of the lists.
+    * ``rows``, ``forgotten`` and ``others`` are the files that should exist, by kind. ``others`` are paths in the
+      store.
+    * ``manifest`` is the highest number of a manifest (the result of a compaction) in the lists.
+    * ``damaged`` has a line for each list that cannot be read.
     """
 
     files: frozenset[str] = frozenset()
@@ -69,9 +73,10 @@ class Inventory:
     damaged: tuple[str, ...] = ()
 
     def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[ListedRow]:
-        """Return the row files that are neither present nor merged nor forgotten.
+        """Return the row files (commits of input files) that should exist but were deleted.
 
-        Several items with one name count as one.
+        ``present`` are those that exist. Row files that were merged or forgotten are not missing. Each is returned
+        once.
         """
         there = {*present, *manifest.row_files}
         forgotten = {*manifest.forgotten, *(name for one in self.forgotten for name in one.names)}
@@ -79,27 +84,27 @@ class Inventory:
         return [*{row.file: row for row in gone}.values()]
 
     def missing_lists(self, attempts: Iterable[str], manifest: Manifest) -> list[Forgotten]:
-        """Return the files of forgotten names that should exist but were missing when the manifest was read.
+        """Return the lists of forgotten data that should exist but were deleted.
 
-        ``attempts`` are the names of attempts that have row files.
+        ``attempts`` names the readings of input files that have row files (commits). Without the lists, forgotten data
+        could appear again.
         """
         known = {*attempts, *manifest.attempts, *manifest.parts}
         there = {one.file for one in manifest.told}
         return sorted(one for one in self.forgotten if one.file not in there and one.missed(known))
 
     def due(self, manifest: Manifest) -> bool:
-        """Tell whether all inventories should be merged into one.
+        """Return True if all inventories should be merged into one.
 
-        They should be merged in three cases: there are many inventories, an inventory is damaged, or files of names
-        that were forgotten long ago are about to be removed.
+        This is the case if there are many, if one is damaged, or if lists of data that were forgotten long ago are
+        about to be removed.
         """
         return len(self.files) >= MANY or bool(self.damaged) or bool(self.files and manifest.spent)
 
     def without(self, manifest: Manifest) -> list[Item]:
-        """Return the items that are still needed.
+        """Return the items that must be kept when the inventories are merged into one.
 
-        These are all items except merged row files, forgotten row files, and files of forgotten names that may be
-        removed.
+        Left out are row files that were merged or forgotten, and lists of forgotten data that may be removed.
         """
         there, spent = {one.file for one in manifest.told}, {one.file for one in manifest.spent}
         rows = (
@@ -109,20 +114,20 @@ class Inventory:
         return [*rows, *lists, *self.others]
 
     def newer(self, manifest: Manifest) -> str:
-        """Return the path below the store of a manifest that must exist because it is newer than ``manifest``.
+        """Return the path of a newer manifest than ``manifest``, if one should exist but was not found.
 
-        Return an empty text if ``manifest`` is the newest one.
+        Returns an empty text if ``manifest`` is the newest one. Paths are relative to the store.
         """
         return manifest_file(self.manifest) if manifest.number < self.manifest else ""
 
 
 def is_inventory(path: str) -> bool:
-    """Tell whether a path below the store is an inventory."""
+    """Return True if a path in the store is the path of an inventory."""
     return path.startswith(PREFIX) and path.endswith(".json")
 
 
 def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inventory:
-    """Read the inventories in these files."""
+    """Read the inventories (lists of the small files that should exist) in these files, and combine them."""
     known, items, manifest, damaged = set[str](), set[Item](), 0, list[str]()
     for path in files:
         try:
@@ -147,7 +152,7 @@ def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inven
 
 
 def _item(listed: Any) -> Item:
-    """Read an item from JSON.  Raises TypeError if the JSON has no form of an item."""
+    """Convert an item of an inventory from JSON. Raises TypeError if it has none of the known forms."""
     if isinstance(listed, str):
         return listed
     if len(listed) == len(ListedRow._fields):
@@ -157,7 +162,9 @@ def _item(listed: Any) -> Item:
 
 
 def write_inventory(filesystem: pafs.FileSystem, root: str, items: Iterable[Item], manifest: int) -> None:
-    """Write one more inventory."""
+    """Write a new inventory: a list of small files that should exist. ``manifest`` is the number of the newest
+    manifest.
+    """
     make_folder(filesystem, f"{root}/sources")
     path = f"{root}/{PREFIX}{os.urandom(8).hex()}.json"
     replace_file(filesystem, path, seal_list([manifest, *sorted(items, key=str)]))

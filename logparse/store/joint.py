@@ -1,9 +1,11 @@
-"""Read several small sources at a time.  Their rows share joint parts, but each source has its own row file.
+"""Store several small input files together, so that their rows share Parquet files.
 
-A small file gives only a few rows.  If each small file had its own parts, writing these parts, and opening them for
-each question, would take a hundred times as long.
-The attempts of such sources are named ``<writer>.<number>``.  The parts with their rows are named after the writer.  As
-in a merged part, a row counts only if its own attempt is committed.
+A small input file gives only a few rows. If each had Parquet files of its own, writing these, and opening them for each
+question, would take a hundred times as long. Each input file still has its own row file (the small file that commits
+its rows).
+
+The reading of such an input file is named ``<writer>.<number>``. The Parquet files with its rows are named after the
+writer. A row is visible only if the reading to which it belongs is committed, as in merged files.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ from logparse.store.pending import Pending, all_rows
 from logparse.store.schema import COMMIT_SCHEMA, Commit, commit_row
 
 _ROWS = 50_000
-"""Number of rows in memory from which on they are written as joint parts."""
+"""If more rows than this are in memory, they are written to files."""
 _PUT_TOGETHER = 16  # row files that are written at a time, because each waits for the disk or for another machine
 
 
 class JointAttempt(Attempt):
-    """Attempt that reads one of several sources.  It hands its pending records and its commit to the group."""
+    """The reading of one of several input files whose rows are stored together.
+
+    It gives its records and its commit to the group, which writes them.
+    """
 
     def __init__(self, name: str, group: JointAttempts) -> None:
         super().__init__(name, group.place)
@@ -41,19 +46,19 @@ class JointAttempt(Attempt):
         self._group.take_pending(pending)
 
     def commit(self, row: Commit) -> bool:
-        """Give the row that commits this attempt to the group, which writes the rows of all its attempts later.
+        """Give the row that commits this reading to the group, which writes it later together with the others.
 
-        Return True in any case, because it is known only at the group's commit whether the row is new.
+        Always returns True, because it is not known yet whether the input file was already committed.
         """
         self._group.take_row(self, row)
         return True
 
 
 class JointAttempts:
-    """Attempts of several sources.
+    """Readings of several input files whose rows are stored together.
 
-    ``name`` is the name of the writer of their joint parts.  ``merged_attempts`` returns the attempts whose rows a
-    compaction has merged by now.
+    ``name`` begins the names of their Parquet files. ``merged_attempts`` is a function that returns the readings whose
+    rows a compaction has merged by now.
     """
 
     def __init__(self, name: str, place: Place, merged_attempts: Callable[[], Set[str]]) -> None:
@@ -67,14 +72,14 @@ class JointAttempts:
         self._error: OSError | None = None
 
     def attempt(self) -> JointAttempt:
-        """Begin an attempt.  The ``commit`` of the group commits it, too."""
+        """Begin to read one of the input files. It becomes visible with the group's ``commit``."""
         self._number += 1
         return JointAttempt(f"{self._writer.name}{JOINT}{self._number}", self)
 
     def take_pending(self, pending: Pending) -> None:
-        """Keep pending records until there are enough rows for joint parts.
+        """Keep records in memory until there are enough of them to write Parquet files.
 
-        Raises OSError if parts cannot be written.
+        Raises OSError if the files cannot be written.
         """
         self._pending.append(pending)
         self._row_count += pending.row_count
@@ -82,16 +87,20 @@ class JointAttempts:
             self._write()
 
     def take_row(self, attempt: Attempt, row: Commit) -> None:
-        """Keep the row that the group will write to commit an attempt."""
+        """Keep the row that will commit this reading of an input file."""
         self._taken.append((attempt, row))
 
     def commit(self) -> tuple[pa.Table, dict[str, str | bool]]:
-        """Write all pending records, then the row file of each attempt.
+        """Write all records that are still in memory, and then the row file (the commit) of each input file.
 
-        Row files of one source are written in their order.  Return the rows that were written, and a state per path of
-        a source.  The state is True if the source's last row was new, False if the row existed already, or a text with
-        the reason if the source is not committed.  Raises OSError if the parts cannot be written, and StoreError if
-        parts were removed.  After an error nothing is committed.
+        Returns the rows that were written, and a result for each input file by its path:
+
+        * True: its last row was new.
+        * False: the row already existed.
+        * A text: the reason why the input file is not committed.
+
+        Row files of one input file are written in their order. Raises OSError if the Parquet files cannot be written,
+        and StoreError if they were removed meanwhile. After an error nothing is committed.
         """
         self._write()
         parts = [*self._writer.parts, *(part for attempt, _ in self._taken for part in attempt.parts)]
@@ -123,14 +132,13 @@ class JointAttempts:
         return rows if len(new) == len(rows) else pa.concat_tables([rows.slice(0, 0), *new]), states
 
     def _texts(self, attempt: Attempt) -> tuple[str, ...]:
-        """Return the path, size and digest of each file that contains rows of the attempt."""
+        """Return the path, size and checksum of each Parquet file with rows of this reading, one text for each file."""
         return tuple(part.text for part in (*attempt.parts, *self._parts_of.get(attempt.name, ())))
 
     def _demand_again(self, parts: Sequence[Part], rows: Sequence[Commit]) -> None:
-        """Take commits back and raise StoreError if parts have been removed since they were written.
+        """Take the commits back and raise StoreError if the Parquet files were removed after they had been written.
 
-        There are two causes: a ``forget``, or a compaction that was told that there are no readers and saw only some of
-        the commits.
+        There are two causes: a ``forget``, or a compaction with ``unread`` that saw only some of the commits.
         """
         try:
             self.place.demand_parts(parts, f"{len(rows)} files")
@@ -145,7 +153,7 @@ class JointAttempts:
             raise
 
     def _write(self) -> None:
-        """Write the pending records, once.  After an error no attempt of the group can be committed."""
+        """Write the records in memory to files. After an error nothing of this group can be committed any more."""
         pending, self._pending, self._row_count = self._pending, [], 0
         if pending and self._error is None:
             try:
@@ -160,9 +168,9 @@ class JointAttempts:
 
 
 def _distinct(names: pa.Array | pa.ChunkedArray) -> list[str]:
-    """Return the distinct texts of a column without nulls.
+    """Return the different texts in a column that has no nulls.
 
-    The function does not use pyarrow.compute, because importing it takes 0.03 s.
+    ``pyarrow.compute`` is not used, because importing it takes 0.03 s.
     """
     found: dict[str, None] = {}
     for chunk in names.chunks if isinstance(names, pa.ChunkedArray) else [names]:

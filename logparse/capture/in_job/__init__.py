@@ -1,1 +1,1 @@
-"""Files that run in the job's own interpreter, with no other module of logparse. They stand first on its PYTHONPATH."""
+"""Code that runs inside the user's job, in the job's own Python. It uses no other module of logparse."""

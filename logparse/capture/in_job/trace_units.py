@@ -1,4 +1,4 @@
-"""Observe the job's units of work. This file runs once the job has executed torch (``LOGPARSE_WITH_TORCH``)."""
+"""Start counting and timing the job's steps. ``LOGPARSE_WITH_TORCH`` runs this file after torch is imported."""
 
 from logparse_in_job.install import install  # type: ignore[import-not-found]  # on the job's path
 

@@ -1,11 +1,10 @@
-"""Observer inside a job.  It counts, times and traces the job's units of work, and changes nothing.
+"""Code inside a user's job that counts, times and traces its steps without changing the job.
 
-Only a trial (``trial.py``) changes the job, between its units.  A trial runs only in a process that ``logparse try`` or
-``tune`` has started for it (``LOGPARSE_TRY``).  The trial takes back every change; the table in ``trial.py`` tells
-when.
+A step, also called a unit of work, is for example a training step or a request. Only a trial (``trial.py``) changes the
+job, between its steps. A trial runs only in a process that ``logparse try`` or ``tune`` has started for it
+(``LOGPARSE_TRY``). It takes back every change; the table in ``trial.py`` tells when.
 
-The observer runs in the job's own interpreter (Python 3.8 or newer, PyTorch 2.4 or newer).  It imports no other module
-of logparse.
+The code runs in the job's own Python (3.8 or newer, PyTorch 2.4 or newer). It imports no other module of logparse.
 
 ===================================================================  ==================================================
 rule                                                                 reason
@@ -38,5 +37,5 @@ The import hook acts when torch is executed.                         ``importlib
                                                                      without importing it.
 ===================================================================  ==================================================
 
-docs/measurement.md lists the traces that a job can still see of the observer.
+docs/measurement.md lists what a job can still notice of this code.
 """

@@ -1,8 +1,10 @@
-"""Windows of a fixed time, for a job without units or a user who asked for them (``--trace 2s``).
+"""Trace fixed periods of time instead of whole steps.
 
-The profiler records the thread that starts it, so the main thread must begin and end each window.  Another thread waits
-for the right time and then has the main thread do so between two bytecodes.  The waiting thread is started only once
-the job uses a GPU.  So a job on CPUs has no additional thread.
+This is used for a job in which no steps were found, or if the user asks for it (``--trace 2s``).
+
+The profiler records the thread that starts it, so the main thread must start and stop it. Another thread waits for the
+right time and then makes the main thread do so between two bytecodes. The waiting thread is started only once the job
+uses a GPU, so a job on CPUs has no additional thread.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ _GPUS = ("/dev/kfd", "/dev/nvidiactl", "/proc/driver/nvidia")
 
 
 class ByTime:
-    """Tracer of windows that last ``seconds``, as long as ``wanted()`` returns True.
+    """Runs the profiler a few times for a fixed number of ``seconds``, as long as ``wanted()`` returns True.
 
-    ``begin`` and ``end`` are the functions that begin and end a window.  They return False if they could not act.
+    ``begin`` and ``end`` are the functions that start and stop the profiler. They return False if that was not possible
+    at the moment.
     """
 
     def __init__(
@@ -41,7 +44,10 @@ class ByTime:
         self._started = False
 
     def start(self) -> None:
-        """Start the waiting thread: now if windows of time are asked for, otherwise once the job uses a GPU."""
+        """Start the thread that waits for the right time to trace.
+
+        It starts now if the user asked for periods of time, and otherwise once the job uses a GPU.
+        """
         if self._asked:
             self._start_thread()
         elif hasattr(torch.cuda, "_lazy_call"):
@@ -70,9 +76,9 @@ class ByTime:
             windows, quiet_since = windows + 1, time.monotonic()
 
     def _in_main_thread(self, function: Callable[[], bool]) -> bool:
-        """Have the main thread call the function until it returns True.
+        """Make the main thread call the function, again and again until it returns True.
 
-        Return False if it has not returned True within a minute.
+        Returns False if it has not returned True within a minute.
         """
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:

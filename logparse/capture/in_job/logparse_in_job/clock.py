@@ -1,6 +1,6 @@
-"""Moments of a job, and the time between two moments.
+"""Take the time on the GPU or on the host, and measure the time between two such moments.
 
-If the job computes on a GPU, moments are events on the GPU.  Otherwise they are times of the host.
+A moment is an event on the GPU if the job computes on a GPU. Otherwise it is a time of the host's clock.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from . import ordinary
 from .units import Kind, Series
 
 _PENDING = 256
-"""Largest number of units whose events are not read yet.  If there are more, the host waits for the oldest event."""
+"""Largest number of steps whose GPU times have not been read yet. If there are more, the host waits for the oldest one.
+"""
 
 
 def now() -> Any:
-    """Return the present moment: an event on the current stream, or seconds of the host (float) if no GPU is used.
+    """Return the present moment, to measure a time with ``us_between``.
 
-    Return None while a graph is captured.  The host does not wait until the event has happened.
+    If a GPU is used, this is an event on the current stream, and the host does not wait for it. Otherwise it is the
+    host's time in seconds (float). Returns None while a CUDA graph is captured.
     """
     if not ordinary.on_gpu():
         return time.perf_counter()
@@ -39,7 +41,7 @@ def passed(moment: Any) -> bool:
 def us_between(start: Any, end: Any) -> Optional[float]:
     """Return the microseconds between two moments that have passed.
 
-    Return None if the moments are of two clocks or two devices.
+    Returns None if one moment is of the GPU and the other is of the host, or if they are of two GPUs.
     """
     if isinstance(start, float) or isinstance(end, float):
         return 1e6 * (end - start) if type(start) is type(end) else None
@@ -50,10 +52,10 @@ def us_between(start: Any, end: Any) -> Optional[float]:
 
 
 class Timer:
-    """Reader of the time of units.
+    """Reads how long steps took on the GPU, once the GPU has finished them.
 
-    The timer reads a unit's time once the GPU has done the unit, and adds the time to the unit's series.  ``pending``
-    are the units whose time is not read yet.
+    Each time is added to the series of steps to which it belongs. ``pending`` holds the steps whose time has not been
+    read yet.
     """
 
     def __init__(self) -> None:
@@ -64,9 +66,9 @@ class Timer:
             self.pending.append((series, kind, start, end))
 
     def read(self, wait: bool = False) -> None:
-        """Read the times that are available.  If ``wait`` is True, wait for all times and read them.
+        """Read the times of all steps that the GPU has finished. If ``wait`` is True, wait for the others too.
 
-        Nothing is read while a graph is captured.
+        Nothing is read while a CUDA graph is captured.
         """
         if not self.pending or ordinary.is_capturing():
             return

@@ -1,4 +1,7 @@
-"""Keep Dynamo from compiling our wrappers.  Dynamo then treats them like the function of PyTorch that they wrap."""
+"""Keep ``torch.compile`` (Dynamo) from compiling logparse's wrappers.
+
+Dynamo then treats them like the functions of PyTorch that they wrap.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,10 @@ import torch
 
 _frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
 set_callback: Callable[[Any], Any] = getattr(_frames, "set_eval_frame", lambda callback: None)
-"""Function that sets the compiler of the frames that begin from now on in this thread.  It returns the previous
-compiler.
+"""Function that sets which compiler Dynamo uses in this thread from now on, and returns the previous one.
 
-Beneath ``torch.compile``, Dynamo compiles every function that is called where its graph breaks.  So our functions first
-set the compiler to None.
+Within ``torch.compile``, Dynamo compiles every function that is called where its graph breaks. So logparse's functions
+first set the compiler to None, and set it back at their end.
 """
 
 
@@ -26,14 +28,14 @@ def _asked() -> Any:
 
 
 callback: Callable[[], Any] = getattr(_frames, "get_eval_frame_callback", _asked)
-"""Function that returns None if no frame is being compiled now.
+"""Function that returns the compiler that Dynamo uses now, or None if it compiles nothing.
 
 In PyTorch 2.4 and 2.5 the only way to learn this is to set another compiler.
 """
 
 
 def skip(code: CodeType) -> None:
-    """Have Dynamo run frames of this code as they are, and compile the functions that they call as usual."""
+    """Tell Dynamo to leave this code uncompiled, and to compile the functions that it calls as usual."""
     frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "skip_code"):  # PyTorch until 2.6
         frames.skip_code(code)
@@ -43,20 +45,20 @@ def skip(code: CodeType) -> None:
 
 
 def compiled_graphs() -> int:
-    """Return the number of graphs that Dynamo has made in this process."""
+    """Return how many graphs ``torch.compile`` (Dynamo) has made in this process."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return int(counters.get("stats", {}).get("unique_graphs", 0))
 
 
 def trace_instead(wrapper: Any, original: Any) -> None:
-    """Have Dynamo trace the original in place of the wrapper, if compiled code calls the wrapper."""
+    """Tell Dynamo to compile the original function where compiled code calls the wrapper."""
     wrapper._torchdynamo_inline = original
 
 
 def is_part_of_graph(module: Any) -> bool:
-    """Tell whether a call of this module is a piece of Dynamo's compiled code.
+    """Return True if this call of a module comes from code that ``torch.compile`` has made.
 
-    Some backends run such pieces as modules.
+    Some backends run pieces of the compiled code as modules. These are not modules of the user.
     """
     if not issubclass(type(module), torch.fx.GraphModule) or "torch._dynamo.eval_frame" not in sys.modules:
         return False
@@ -70,10 +72,10 @@ def is_part_of_graph(module: Any) -> bool:
 
 
 def take_for_original(original: Any, wrapper: Any) -> None:
-    """Have Dynamo treat the wrapper of ``torch.nn.Module.__call__`` as the original.
+    """Make Dynamo treat the wrapper of ``torch.nn.Module.__call__`` as PyTorch's own function.
 
-    Dynamo compares the two functions to see whether the job has replaced the original.  It stores the original when it
-    is imported.  If that happens after the installation of our wrapper (the usual case), nothing needs to be done.
+    Dynamo compares the two to find out whether the user has replaced PyTorch's function. It remembers PyTorch's
+    function when it is imported. Usually it is imported after our wrapper was installed; then nothing needs to be done.
     """
     for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
         module = sys.modules.get(name)

@@ -1,9 +1,9 @@
-"""Graphs of a GPU: their numbers, the traces of their captures, and their replays in a window.
+"""Number the job's CUDA graphs, trace how they are captured, and note which ones are replayed while the profiler runs.
 
-A replay launches kernels without operators.  So the reader of the traces joins these kernels to the operators of the
-graph's capture.  A capture is traced if no other profiler is on.  At most ``_MOST`` captures are traced, for at most
-``_MOST_S`` seconds.  The profiler starts before the capture begins and ends after it, because starting it within a
-capture would break the capture.
+A replay launches kernels without operators. So the reader of the traces looks up the operators in the trace of the
+graph's capture. A capture is traced if no other profiler is on. At most ``_MOST`` captures are traced, for at most
+``_MOST_S`` seconds together. The profiler starts before the capture and ends after it, because starting it in between
+would break the capture.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ _MOST, _MOST_S, _REPLAYS = 16, 8.0, 20_000
 
 
 class Graphs:
-    """Graphs of a process.  ``capturing`` is the number of captures that have begun and not ended."""
+    """The CUDA graphs of this process.
+
+    * ``capturing`` is the number of graphs that are being captured now.
+    * ``replays`` lists the graphs that were replayed since the profiler was started.
+    """
 
     def __init__(self, traces: bool) -> None:
         self.capturing = 0
@@ -37,13 +41,13 @@ class Graphs:
 
     @property
     def any(self) -> bool:
-        """True if the job has begun to capture a graph."""
+        """True if the job has captured a graph or has begun to."""
         return bool(self._of)
 
     def number(self, graph: Any) -> str:
-        """Return the number of a graph.
+        """Return the number of a graph, which is a text such as ``"3"``. A new graph gets a new number.
 
-        If an earlier graph had the same address in memory, the two graphs have different numbers.
+        A graph that lies at the memory address of an earlier, deleted graph counts as new.
         """
         reference, number = self._of.get(id(graph), (None, ""))
         return number if number and reference is not None and reference() is graph else self.new_number(graph)
@@ -66,8 +70,9 @@ class Graphs:
         self.capturing += 1
 
     def capture_ended(self, graph: Any, path: Optional[str]) -> None:
-        """Write the trace of the capture.  After a failed capture ``path`` has no value (None), and no trace is
-        written.
+        """Stop the profiler after a graph was captured, and write the trace to ``path``.
+
+        After a failed capture ``path`` has no value (None), and no trace is written.
         """
         self.capturing = max(self.capturing - 1, 0)
         profile, self._profile = self._profile, None
@@ -80,7 +85,7 @@ class Graphs:
             self._seconds += time.monotonic() - self._began_s
 
     def give_up(self) -> None:
-        """End the trace of the present capture."""
+        """Stop tracing the capture that is under way. Its trace is not written."""
         profile, self._profile = self._profile, None
         if profile is not None:
             self._captures += 1

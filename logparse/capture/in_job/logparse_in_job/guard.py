@@ -1,4 +1,7 @@
-"""Protect the job from errors in our code.  No such error reaches the job, and the first error ends the observation."""
+"""Protect the user's job from errors in logparse's code.
+
+An error does not reach the job. After the first error logparse stops observing the job.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,20 @@ from typing import Any, Callable, Optional
 
 
 class _Thread(threading.local):
-    """State of the present thread.
+    """State of logparse's code in one thread.
 
-    ``within`` is True if this thread is now in a function of ours.  That can be so while a signal handler or a
-    finalizer of the job runs, because it may have interrupted our function.
+    ``within`` is True while a function of logparse runs in this thread. A signal handler or finalizer of the job may
+    see True, because it may interrupt such a function.
     """
 
     within = False
 
 
 class Guard:
-    """State of the observation.
+    """Wraps logparse's functions so that an error in one of them cannot reach the user's job.
 
-    ``on`` is True while the job is observed.  ``why`` is the error that ended the observation, for the user.
+    * ``on`` is True while the job is observed, which ends at the first error.
+    * ``why`` is the text of that error, for the user.
     """
 
     def __init__(self, ended: Callable[[str], None]) -> None:
@@ -31,12 +35,13 @@ class Guard:
         self.thread = _Thread()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a guarded form of the function.
+        """Return the function wrapped so that it raises no error into the user's job.
 
-        The guarded function returns None if an error is raised, and does nothing after an error.  It also does nothing
-        within itself or within another guarded function.  Interrupts still reach the job: Ctrl-C, ``sys.exit``, and any
-        exception from a signal handler of the job while our code runs.  They end the observation, too, because they may
-        have stopped our code between two statements that belong together.
+        * If the function raises an error, the wrapped function returns None, and from then on all wrapped functions do
+          nothing.
+        * A wrapped function that is called while another one runs in the same thread does nothing.
+        * Ctrl-C, ``sys.exit`` and exceptions from the job's signal handlers still reach the job. They also end the
+          observation, because they may have stopped our code between two statements that belong together.
         """
         thread = self.thread
 
@@ -59,7 +64,7 @@ class Guard:
         return call
 
     def end(self, why: str) -> None:
-        """End the observation."""
+        """Stop observing the job. ``why`` is the reason for the user."""
         self.on, self.why = False, self.why or why
         try:
             self._ended(why)

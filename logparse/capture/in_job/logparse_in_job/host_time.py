@@ -1,4 +1,7 @@
-"""The host's own time for a unit: from an idle GPU to the moment when the host has issued the unit."""
+"""Measure how long the host (the CPU) takes to issue the work of a step.
+
+It is the time from an idle GPU to the moment when the host has issued all kernels of the step.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ from . import ordinary
 from .units import Kind
 
 _EVERY = 5
-"""Interval of timed units.  Before every fifth unit the host waits until the GPU is idle."""
+"""Every how many steps the host's time is measured. Before each such step the host waits until the GPU is idle."""
 
 
 class HostTime:
-    """Timer of every fifth unit by the host's clock.
+    """Measures the host's time of every fifth step.
 
-    ``disturbed`` is True if the present unit began with an idle GPU.
+    ``disturbed`` is True if the present step began with an idle GPU. The GPU's time of such a step is not used.
     """
 
     def __init__(self) -> None:
@@ -25,9 +28,10 @@ class HostTime:
         self._from: Optional[float] = None
 
     def unit_ended(self, kind: Kind, count: int, at: float) -> None:
-        """Record the host's time of the unit that ended at ``at`` (s).
+        """Record the host's time of the step that ended at ``at``, if it was measured.
 
-        After every fifth unit, wait until the GPU is idle, so that the host's time of the next unit can be taken.
+        ``count`` is the number of steps so far. After every fifth step this waits until the GPU is idle, so that the
+        next step can be measured. ``at`` is in seconds.
         """
         began, self._from = self._from, None
         if began is not None:

@@ -1,13 +1,13 @@
-"""Functions of ours that are on the stack while code of the job runs.
+"""Wrapper functions of logparse that are on Python's stack while the user's code runs.
 
-A job must not see them.  Two things would show them:
+The user's job should not notice them. Two things would show them:
 
-* A traceback.  So each function removes its own frame from the traceback before the exception goes on (Python 3.11 and
-  newer; older versions show the frame).
-* ``warnings.warn(…, stacklevel=N)``, which counts frames.  Python leaves out frames of files whose name contains
-  ``importlib`` and ``_bootstrap`` (``warnings._is_internal_frame``).  So this file has such a name.
+* A traceback. So each wrapper removes its own frame from the traceback of an exception (Python 3.11 and newer; older
+  versions show the frame).
+* ``warnings.warn(…, stacklevel=N)``, which counts frames. Python does not count frames of files whose name contains
+  ``importlib`` and ``_bootstrap`` (``warnings._is_internal_frame``). So this file has such a name.
 
-Debuggers, ``sys.settrace``, cProfile and a profile with stacks still see the functions.
+Debuggers, ``sys.settrace``, cProfile and a profile with stacks still see the wrappers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Callable, List, Sequence
 
 
 def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a form of the function whose exceptions do not show the function's own frame."""
+    """Wrap a function so that the traceback of an exception does not show the function's own frame."""
     codes = [function.__code__]
 
     @functools.wraps(function)
@@ -33,12 +33,11 @@ def without_our_frame(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def module_call(original: Callable[..., Any], here: Any, calls: Any) -> Callable[..., Any]:
-    """Make the wrapper of ``torch.nn.Module.__call__`` for calls that add a frame.
+    """Make the wrapper of ``torch.nn.Module.__call__`` that adds a frame to Python's stack.
 
-    ``module_frame.py`` lists the cases in which a call adds a frame.
-
-    Within another call (``here.inside``) the wrapper calls the original directly, because that costs least.  It also
-    calls only the original if ``calls.begin`` returns False.  ``calls`` has the functions of ``module_frame.Calls``.
+    It is used only where a wrapper without a frame of its own is not possible (see ``module_frame.py``). It calls just
+    the original within another module's call (``here.inside``), because that costs least, and if ``calls.begin``
+    returns False. ``calls`` has the functions of ``module_frame.Calls``.
     """
     codes: List[CodeType] = []
 
@@ -66,8 +65,9 @@ def around(
     begin: Callable[..., Any],
     end: Callable[[Any, bool], None],
 ) -> Callable[..., Any]:
-    """Return the function with ``begin(args, kwargs)`` called before it and ``end(token, whole)`` after it.
+    """Wrap a function so that ``begin`` is called before it and ``end`` after it.
 
+    ``begin(args, kwargs)`` returns any object. ``end`` gets that object, and True if the function raised no exception.
     If ``unobserved()`` returns True, only the function itself is called.
     """
     codes: List[CodeType] = []
@@ -92,7 +92,10 @@ def around(
 
 
 def following_method(kind: type, name: str) -> Callable[..., Any]:
-    """Make a method for a class that has no method of this name.  It calls the method that follows in the MRO."""
+    """Make a method that only calls the method of the same name in the next base class.
+
+    It gives a class that inherits a method a method of its own, which can then be wrapped.
+    """
 
     def method(self: Any, *args: Any) -> Any:
         return getattr(super(kind, self), name)(*args)
@@ -102,14 +105,17 @@ def following_method(kind: type, name: str) -> Callable[..., Any]:
 
 
 def _with_code(function: Any, codes: List[CodeType]) -> Callable[..., Any]:
-    """Add the function's code to ``codes``, whose frames are removed from tracebacks.  Return the function."""
+    """Add the function's code object to ``codes``, and return the function.
+
+    Frames that run code in this list are removed from tracebacks.
+    """
     codes.append(function.__code__)
     made: Callable[..., Any] = function
     return made
 
 
 def _drop_frames(error: BaseException, codes: Sequence[CodeType]) -> None:
-    """Remove the first entries of the traceback whose code is in ``codes``."""
+    """Remove the first entries of the exception's traceback, as long as their code is in ``codes``."""
     entry = error.__traceback__
     while entry is not None and entry.tb_frame.f_code in codes:
         entry = entry.tb_next

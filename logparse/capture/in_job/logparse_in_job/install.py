@@ -1,4 +1,7 @@
-"""Install the observer in a process that has just executed torch."""
+"""Start observing a job in a process that has just imported torch.
+
+PyTorch's functions for modules, optimizers and CUDA graphs are wrapped, so that logparse can count the job's steps.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,16 @@ _REQUESTS = (
     "vllm.v1.worker.gpu_worker:Worker.execute_model",
     "sglang.srt.managers.scheduler:Scheduler.run_batch",
 )
-"""Calls that are units of a serving process. vLLM's engine core may run in another process than its workers."""
+"""Functions whose calls are the steps of a serving process.
+
+vLLM's engine core may run in another process than its workers.
+"""
 
 observer: Optional[Observer] = None
 
 
 def install() -> None:
-    """Observe this process from now on.  A second call does nothing."""
+    """Start observing the job in this process. A second call does nothing."""
     global observer  # noqa: PLW0603
     if observer is None:
         observer = Observer()
@@ -60,9 +66,9 @@ def _install(found: Observer) -> None:
 
 
 def _step_hook(found: Observer) -> Callable[..., None]:
-    """Return the hook that runs at the end of every optimizer's step.
+    """Return the hook that PyTorch calls at the end of every optimizer step.
 
-    Dynamo compiles the hook together with the step, and finds that the hook does nothing.
+    ``torch.compile`` compiles the hook together with the step, and finds that it does nothing.
     """
 
     def step_ended(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -133,9 +139,10 @@ def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Call
 
 
 def _wrap_saving(found: Observer) -> None:
-    """Wrap the functions with which a job saves, loads or copies its state.  Note when the job forks.
+    """Arrange that a trial takes back its changes before the job saves, loads or copies its models, or forks.
 
-    So a trial can take back its changes before.  ``copy`` and ``pickle`` read a module by ``__reduce_ex__``.
+    The functions that do this are wrapped, such as ``torch.save`` and ``state_dict``. ``copy`` and ``pickle`` read a
+    module with ``__reduce_ex__``, so this is wrapped too.
     """
 
     def begins(args: Any, kwargs: Any) -> None:
@@ -156,7 +163,7 @@ def _wrap_saving(found: Observer) -> None:
 
 
 def _wrap_functions(found: Observer) -> None:
-    """Wrap the function that the user named and the functions that serve a request or generate text.
+    """Arrange that the user's function (``--unit``) and known functions that serve requests are wrapped.
 
     Each function is wrapped as soon as the program has imported its module.
     """
@@ -174,9 +181,9 @@ def _wrap_functions(found: Observer) -> None:
 
 
 def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
-    """Wrap ``Class.method`` or ``function`` of a module.
+    """Wrap the function ``name`` (``function`` or ``Class.method``) of a module, so that each of its calls is a step.
 
-    A static method remains a static method, and a class method remains a class method.
+    A static method remains a static method, and a class method remains a class method. Coroutines are not wrapped.
     """
     *path, last = name.split(".")
     holder = module
@@ -200,9 +207,9 @@ def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
 
 
 def _at_end(found: Observer) -> None:
-    """End the observation when the interpreter ends, even after an error in our code.
+    """Stop observing when the interpreter exits, even after an error in logparse's code.
 
-    If a profiler were still on then, it would crash the process.
+    A profiler that is still on at this time would crash the process.
     """
     found.guard.on = False  # first, so that no window begins any more, also not from another thread
     Guard(lambda why: None)(found.at_end)()

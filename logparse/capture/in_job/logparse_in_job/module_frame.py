@@ -1,14 +1,14 @@
-"""Our wrapper of ``torch.nn.Module.__call__``.  It runs in the same stack frame as PyTorch's own function.
+"""Make a wrapper of ``torch.nn.Module.__call__`` that uses the same stack frame as PyTorch's own function.
 
-Calls of modules are nested.  If each call had one more frame, a deep model would exceed Python's recursion limit.  The
+Calls of modules are nested. If each call had one more frame, a deep model would exceed Python's recursion limit. The
 frame would also show in ``traceback.print_stack()``, ``inspect.stack()``, the texts of
-``torch.autograd.set_detect_anomaly`` and the stack levels of ``warnings``.  So the wrapper is compiled from PyTorch's
-own statements, with their file, lines and columns, and with our statements before and after them.  The wrapper has only
-the original's local variables and closure.  Our objects are constants of its code.
+``torch.autograd.set_detect_anomaly`` and the stack levels of ``warnings``. So the wrapper is compiled from PyTorch's
+own statements, with their file, lines and columns, and with our statements before and after them. The wrapper has only
+the original's local variables and closure. Our objects are constants of its code.
 
-There are two exceptions (``importlib_bootstrap_frames.module_call``).  A call adds a frame while Dynamo works beneath
-``torch.compile``, because Dynamo compiles the original's frame.  Every call adds a frame if PyTorch's source is
-missing, or if its statements are not the known ones.
+There are two exceptions (``importlib_bootstrap_frames.module_call``). A call adds a frame while ``torch.compile`` is at
+work, because it compiles the original's frame. Every call adds a frame if PyTorch's source is missing, or if its
+statements are not the known ones.
 """
 
 from __future__ import annotations
@@ -36,26 +36,29 @@ except BaseException:
 
 
 class Calls(Protocol):
-    """Functions that the wrapper calls.  None of them raises an error of ours."""
+    """Functions that the wrapper of ``torch.nn.Module.__call__`` calls. They raise no error of logparse."""
 
     compiles: Callable[[], Any]
-    """Function that returns None if Dynamo does not compile the frames that begin now."""
+    """Function that returns None if ``torch.compile`` compiles nothing at the moment."""
     with_a_frame: Callable[..., Any]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> bool:
-        """Begin the outermost call.  Return True if it is observed.  Then ``ended`` or ``failed`` follows."""
+        """Note that a call of the job's model begins. Return True if it is observed.
+
+        If it is, ``ended`` or ``failed`` is called afterwards.
+        """
 
     def ended(self, module: Any, result: Any) -> Any:
-        """Note the end of the call, and return the result."""
+        """Note that the call has ended, and return its result."""
 
     def failed(self, module: Any) -> None: ...
 
 
 def in_the_same_frame(original: Any, here: Any, calls: Calls) -> Optional[Callable[..., Any]]:
-    """Make the wrapper.
+    """Make the wrapper of ``torch.nn.Module.__call__`` from PyTorch's own source.
 
-    Return None if the original has other statements than the known ones.  The known statements are returns, alone or in
-    ``if`` and ``else``.
+    Returns None if that is not possible, because the source is missing or contains statements other than ``return`` and
+    ``if … else``.
     """
     code = getattr(original, "__code__", None)
     if code is None or code.co_freevars or code.co_varnames != ("self", "args", "kwargs"):
@@ -87,7 +90,10 @@ def _is_known(statement: ast.stmt) -> bool:
 
 
 def _around(body: List[ast.stmt]) -> List[ast.stmt]:
-    """Put our statements around the body.  They get the line and column of the body's first statement."""
+    """Put the wrapper's statements before and after PyTorch's statements.
+
+    They get the line and column of PyTorch's first statement, so that tracebacks show PyTorch's own line.
+    """
     made = ast.parse(_AROUND).body
     for node in (each for statement in made for each in ast.walk(statement)):
         if hasattr(node, "lineno"):
@@ -108,7 +114,7 @@ def _copy(node: Any) -> Any:
 
 
 class _Observed(ast.NodeTransformer):
-    """Transformer of ``return X`` into ``return calls.ended(self, X)``."""
+    """Replaces ``return X`` by ``return calls.ended(self, X)`` in the source of a function."""
 
     def visit_Return(self, node: ast.Return) -> ast.Return:
         call = ast.parse(f"{_CALLS!r}.ended(self, 0)", mode="eval").body

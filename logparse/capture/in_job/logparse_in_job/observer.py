@@ -1,16 +1,18 @@
-"""Observer of the job's units of work.  It counts them, names their kinds, times them, and has them traced.
+"""Count the job's steps, name them by their input sizes, time them, and decide when the profiler traces them.
 
-``install`` installs the observer once the job has executed torch.  These environment variables tell what to observe:
+A step, also called a unit of work, is for example a training step or a request. ``install`` starts the observer once
+the job has imported torch. These environment variables tell what to observe:
 
 =========================  ===================================================================================
-LOGPARSE_TRACE_DIR         the folder for traces and counts
-LOGPARSE_TRACE_UNITS       number of units that one window traces; 0: units are only counted and timed
-LOGPARSE_TRACE_SECONDS     length of a window, s; windows are then windows of time
-LOGPARSE_TRACE_UNIT        the callable whose calls are units, ``package.module:Class.method``
-LOGPARSE_TRACE_EXPECTED    number of units that the job made in an earlier run
-LOGPARSE_TURNS             units alternate with another process's units (``turns.py``)
-LOGPARSE_TRY               a file that states which actions are switched on and off (``trial.py``)
-=========================  ===================================================================================
+LOGPARSE_TRACE_DIR         the folder for traces and counts LOGPARSE_TRACE_UNITS       number of units that one window
+traces; 0: units are only counted and timed LOGPARSE_TRACE_SECONDS     length of a window, s; windows are then windows
+of time LOGPARSE_TRACE_UNIT        the callable whose calls are units, ``package.module:Class.method``
+LOGPARSE_TRACE_EXPECTED    number of units that the job made in an earlier run LOGPARSE_TURNS             units
+alternate with another process's units (``turns.py``) LOGPARSE_TRY               a file that states which actions are
+switched on and off (``trial.py``) =========================
+===================================================================================
+
+A window is a period in which the profiler runs.
 """
 
 from __future__ import annotations
@@ -48,15 +50,18 @@ _WORDS = {
 
 
 _Token = Tuple[Any, bool, Optional[OpenWindow]]
-"""Data about an observed outermost call: when it began, whether gradients are on, and the window that traces this call
+"""Data about an observed call, kept until the call ends.
+
+It holds the moment at which the call began, whether gradients are on, and the profiler's window if it traces this call
 alone.
 """
 
 
 class _Leaving:
-    """Object that ends the window of a thread when the thread ends.
+    """Object that stops the profiler when the thread that started it ends.
 
-    PyTorch's profiler must end in the thread where it began.
+    PyTorch's profiler must end in the thread where it began. Each such thread holds an object of this class, which
+    Python deletes with the thread.
     """
 
     def __init__(self, observer: Observer) -> None:
@@ -67,7 +72,7 @@ class _Leaving:
 
 
 class Observer:
-    """Observer of the job that this process runs."""
+    """Counts, times and traces the steps of the job that runs in this process."""
 
     def __init__(self) -> None:
         environ = os.environ
@@ -88,7 +93,7 @@ class Observer:
         self.reset()
 
     def reset(self) -> None:
-        """Begin to count from zero.  This function is called at the start, and in a process that was forked."""
+        """Start counting from zero. This is called at the start, and in each process that the job forks."""
         self._lock = threading.Lock()
         self.here.begin_anew()
         self._latest = self.here.calls
@@ -115,14 +120,16 @@ class Observer:
     # ---------------------------------------------------------------------------------------------- calls of modules
 
     def begin(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-        """Begin the outermost call of a module.  Return True if it is observed.  Then ``ended`` or ``failed`` follows.
+        """Note that the job calls a model. Return True if the call is observed; then ``ended`` or ``failed`` follows.
 
-        The call is not observed in these cases:
+        It is not observed in these cases:
 
-        * Dynamo compiles.
+        * ``torch.compile`` (Dynamo) is compiling.
         * A Python profiler is on, which would count our functions.
         * The observation has ended after an error.
         * Python's stack has no room for our functions.
+
+        The wrapper calls this only for the outermost module, not for the modules that the model calls.
         """
         if sys.getprofile() is not None:
             return False
@@ -145,10 +152,10 @@ class Observer:
                 dynamo.set_callback(prior)
 
     def ended(self, module: Any, result: Any, whole: bool = True) -> Any:
-        """End the outermost call of a module.  Return the call's result.
+        """Note that a call of the job's model has ended, and return the call's result.
 
-        This function is not guarded: even if a function of ours ends with an error, the job's next call counts as an
-        outermost call again.
+        Unlike most functions here, this one is not protected from errors. Even if a function of ours ends with an
+        error, the job's next call is recognised as a new outermost call.
         """
         here, prior = self.here, dynamo.set_callback(None)
         try:
@@ -164,7 +171,7 @@ class Observer:
         return result
 
     def failed(self, module: Any) -> None:
-        """End a call that an exception leaves."""
+        """Note that a call of the job's model has ended with an exception."""
         if self.trial is not None:
             self.give_up_trial()
         self.ended(module, None, whole=False)
@@ -216,7 +223,11 @@ class Observer:
         self._period("optimizer", optimizer)
 
     def _period(self, sort: str, leader: Any) -> None:
-        """End a unit that lasts from the leader's previous end in this thread to the leader's present end."""
+        """End a step that lasts from one event to the next, for example from one optimizer step to the next.
+
+        ``leader`` is the optimizer or model of the event. If a job has several of them, only one of them ends its steps
+        (see ``Leader``).
+        """
         here, end = self.here, self._now()
         leaders = here.leaders[sort]
         if (sort, id(leader)) not in self._alive:
@@ -233,7 +244,7 @@ class Observer:
         self._unit(sort, start, True, None, end, made)
 
     def _watch(self, sort: str, leader: Any, leaders: Leader) -> None:
-        """Have ``leaders`` forget an object once the job has dropped that object."""
+        """Make ``leaders`` forget an optimizer or a model once the job has deleted it."""
         key = (sort, id(leader))
 
         def dropped(_: Any) -> None:
@@ -245,7 +256,7 @@ class Observer:
     # --------------------------------------------------------------------------------------------- calls of functions
 
     def begin_function(self, sort: str, args: Any, kwargs: Any) -> Optional[_Token]:
-        """Begin a call of a named callable or of a request."""
+        """Note that a call of the user's function (``--unit``) or of a function that serves a request begins."""
         here = self.here
         if here.open or not ordinary.is_plain():
             return None
@@ -279,10 +290,10 @@ class Observer:
     def _unit(
         self, sort: str, start: Any, whole: bool, window: Optional[OpenWindow], end: Any = None, made: int = 1
     ) -> None:
-        """End a unit.  If an exception left the unit, the unit is counted but not timed.
+        """Count and time a step that has just ended, and start or stop the profiler if that is due.
 
-        The common case calls few functions.  Because the job has used the processor's caches since the last call, each
-        function called here costs 1 to 2 µs.
+        A step that an exception ended is counted but not timed. In the usual case this calls few functions. The job has
+        used the processor's caches since the last step, so each function called here costs 1 to 2 µs.
         """
         tracing, timer = self.tracing, self._timer
         at = 0.0 if self.traced else time.perf_counter()
@@ -323,9 +334,9 @@ class Observer:
             self.write()
 
     def _count(self, calls: Calls) -> None:
-        """Count a call without gradients that begins after all windows.
+        """Count a model call without gradients that begins after all tracing is over.
 
-        Because the call is neither traced nor timed, nothing needs to be done when it ends.
+        It is neither traced nor timed, so nothing needs to be done when it ends.
         """
         with self._lock:
             series = self._series.get("module") or self._series.setdefault("module", Series())
@@ -338,7 +349,10 @@ class Observer:
 
     @property
     def _is_capturing(self) -> bool:
-        """True if a graph is being captured.  After the end of the observation the GPU is not asked any more."""
+        """True if the job is capturing a CUDA graph.
+
+        After all tracing is over the GPU is not asked any more, which saves time.
+        """
         idle = self.traced and self.tracing.is_over
         return self.tracing.graphs.capturing > 0 or (not idle and ordinary.is_capturing())
 
@@ -346,9 +360,10 @@ class Observer:
         return clock.now() if self.tracing.leaves_times_alone else None
 
     def _name_of_period(self, sort: str) -> Tuple[str, Calls]:
-        """Return the kind of the unit that ends, and its calls.
+        """Return the name of the step that ends, and the model calls in it.
 
-        The kind is named by the sizes of the first call and the number of calls.
+        The name consists of the input sizes of the first call and the number of calls, for example ``float32[16, 3,
+        224, 224] x2``.
         """
         calls = self.here.calls
         if not calls.count and not calls.shapes:
@@ -357,10 +372,10 @@ class Observer:
         return calls.name + (f" (phase {changes + 1})" if changes else ""), calls
 
     def _move(self, sort: str, name: str) -> None:
-        """Let windows go on after a unit.
+        """Start, continue or stop the profiler between two steps, if that is due.
 
-        If the unit ended within a backward pass, windows go on before the next call.  If all windows are over, nothing
-        is done.
+        If the step ended within a backward pass, this is done before the next call of the model. If all tracing is
+        over, nothing is done.
         """
         if self.tracing.is_over:
             return
@@ -372,9 +387,9 @@ class Observer:
         self.tracing.unit_ended(sort, name)
 
     def _take_turn(self, series: Series) -> None:
-        """At the end of a turn, report the times of its units and wait for the next turn.
+        """Wait while another job does some steps, if this job has done its own (see ``turns.py``).
 
-        The next unit then begins with an idle GPU.
+        First the times of the steps are reported. The next step begins with an idle GPU.
         """
         if not self._turns.over() or ordinary.is_capturing():
             return
@@ -382,9 +397,10 @@ class Observer:
         self._times_are_disturbed()
 
     def _try(self, sort: str, series: Series) -> None:
-        """At the end of a block of a trial, let the trial go on.  The next unit then begins with an idle GPU.
+        """Let a trial switch its change on or off, if enough steps were timed (see ``trial.py``).
 
-        If the unit ended within a backward pass, the trial goes on before the next call.
+        The next step begins with an idle GPU. If the step ended within a backward pass, the change is switched before
+        the next call of the model.
         """
         if not self.trial.unit_ended(sort, series) or ordinary.is_capturing():
             return
@@ -398,7 +414,10 @@ class Observer:
         self._times_are_disturbed()
 
     def _times_until_now(self, series: Series) -> Dict[str, List[float]]:
-        """Wait until the GPU is idle.  Return the times of all kinds, and remove them from the series."""
+        """Return the times of all steps until now (µs), by the steps' names, and start a new list.
+
+        This waits until the GPU is idle.
+        """
         if ordinary.on_gpu():
             torch.cuda.synchronize()
         self._timer.read(wait=True)
@@ -411,7 +430,7 @@ class Observer:
         self.trial.failed(sys.exc_info()[1])
 
     def _times_are_disturbed(self) -> None:
-        """Leave the present unit untimed."""
+        """Do not time the present step, because something other than the job has slowed it."""
         self.here.last_ends.clear()
         self.host.disturbed = True
 
@@ -436,7 +455,10 @@ class Observer:
     # --------------------------------------------------------------------------------------------------------- the end
 
     def write(self) -> None:
-        """Write the counts, times and notes.  Raises OSError if they cannot be written."""
+        """Write the counts, the times and the remarks for the user to the file of this process.
+
+        Raises OSError if it fails.
+        """
         sort = unit_of(self._series)
         none = "time" if self.tracing.has_windows_of_time else "none"
         series = self._series.get(sort) if sort is not None else None
@@ -444,7 +466,7 @@ class Observer:
             self.record.write(sort or none, series, self.tracing.state, len(self.tracing.written))
 
     def at_end(self) -> None:
-        """End the current window and write the counts, because the interpreter ends."""
+        """Finish the trace and write the counts, because the interpreter exits."""
         self.tracing.at_end()
         if self.trial is not None:
             self.trial.at_end()
@@ -480,7 +502,7 @@ class Observer:
         return []
 
     def _observation_ended(self, why: str) -> None:
-        """End the observation after an error in our code."""
+        """Stop observing after an error in logparse's code, and tell the user why."""
         self.record.note(f"the observation ended, and the job went on: {why}")
         try:
             if self.trial is not None:
@@ -491,10 +513,10 @@ class Observer:
 
 
 def _is_nested_step() -> bool:
-    """Tell whether another step called the step that ends now: ``super().step()`` of a subclass, or a wrapper.
+    """Return True if the optimizer step that ends now was called by another step, which then counts instead.
 
-    PyTorch calls the hooks in a function that wraps every ``step``.  If the step is nested, this function is on the
-    stack twice.
+    This happens if ``step`` of a subclass calls ``super().step()``, or if an optimizer wraps another. PyTorch calls the
+    hooks in a function that wraps every ``step``. So in a nested step that function is on the stack twice.
     """
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename != _OPTIMIZERS:

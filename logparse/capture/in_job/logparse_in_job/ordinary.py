@@ -1,7 +1,7 @@
-"""Tell whether this moment of the job is safe: for reading a size, recording an event, or beginning or ending a window.
+"""Tell whether a moment is safe for logparse to read a size, to record a GPU event, or to start or stop the profiler.
 
-Each function reads PyTorch's own state.  If a PyTorch version has no such name, the function assumes that the version
-lacks the feature.
+Each function reads PyTorch's own state. If this version of PyTorch lacks the function that tells the state, it is
+assumed that it also lacks the feature.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ backward_task: Callable[[], int] = _find("_C._current_graph_task_id", -1)
 
 
 def is_plain() -> bool:
-    """Tell whether operators of this thread only compute.
+    """Return True if operators in this thread really compute, and no one is recording or transforming them.
 
-    That is so if no tracer, no dispatch mode and no functorch transform is on.
+    It is False if PyTorch is compiling or tracing, or if a dispatch mode or a functorch transform (such as ``vmap``) is
+    on.
     """
     return only_computes() and not is_compiling()
 
 
 def only_computes() -> bool:
-    """Tell the same as ``is_plain``, if Dynamo is known not to compile."""
+    """Return True if no tracer, dispatch mode or functorch transform is on in this thread.
+
+    Unlike ``is_plain`` it does not check whether ``torch.compile`` is compiling.
+    """
     return _tracing_state() is None and not _dispatch_modes() and _transforms() is None
 
 
@@ -45,16 +49,19 @@ def in_backward() -> bool:
 
 
 def is_compiling_now() -> bool:
-    """Tell whether Dynamo works in this thread, as seen from outside the code that it compiles."""
+    """Return True if ``torch.compile`` is compiling in this thread.
+
+    Unlike ``is_compiling``, this is also right in code that is itself not being compiled.
+    """
     guards = sys.modules.get("torch._guards")
     context = getattr(guards, "CompileContext", None)
     return is_compiling() or (context is not None and context.try_get() is not None)
 
 
 def on_gpu() -> bool:
-    """Tell whether this process has begun to use a GPU.
+    """Return True if this process has begun to use a GPU.
 
-    ``torch.cuda.is_available`` is not called, because after it the process can no longer be forked safely.
+    ``torch.cuda.is_available`` is not called, because after that call the process could no longer be forked safely.
     """
     return bool(torch.cuda.is_initialized())
 
@@ -64,9 +71,9 @@ def is_capturing() -> bool:
 
 
 def is_importing() -> bool:
-    """Tell whether a module of torch is being imported.
+    """Return True if a module of torch is being imported at this moment.
 
-    The profiler imports other modules, and would find a module that is only half imported.
+    The profiler imports other modules of torch, and would then find a half-imported module.
     """
     own = [module for name, module in list(sys.modules.items()) if name.startswith("torch.")]
     return any(getattr(getattr(module, "__spec__", None), "_initializing", False) for module in own)

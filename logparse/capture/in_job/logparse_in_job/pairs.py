@@ -1,6 +1,7 @@
-"""Order in which a running job switches an action on and off, and the rule for when the action's effect is known.
+"""Measure what a change gains in a running job: switch it on and off in a fixed order until the effect is known.
 
-This module runs inside a user's job: Python 3.8 and later, the standard library alone, no PyTorch.
+A change, here called an action, is for example to allow TF32. A unit is a step of the job, such as a training step or a
+request. This module runs inside a user's job: Python 3.8 and later, the standard library alone, no PyTorch.
 
 =============  ============================================================================================
 word           meaning
@@ -15,17 +16,17 @@ control        every third quad.  In it "on" is a switch that goes on and off ag
                itself
 =============  ============================================================================================
 
-Untimed units.  The *first visit* of the state "on" is not timed, because in it libraries choose plans, allocators grow
-and caches fill.  The first visit ends when the times have settled (``settling.py``, White's marginal confidence rule),
-or after ``_MOST_FIRST`` units at the latest.  The state "off" needs no such visit, because the job has been in it
-before.  A later visit finds plans, memory and caches ready.  Only its first unit is dropped, because that unit began on
-an idle device and its time contains the switching.
+Steps that are not timed. The *first visit* of the state "on" is not timed, because in it libraries choose plans,
+allocators grow and caches fill. The first visit ends when the times have settled (``settling.py``, White's marginal
+confidence rule), or after ``_MOST_FIRST`` units at the latest. The state "off" needs no such visit, because the job has
+been in it before. A later visit finds plans, memory and caches ready. Only its first unit is dropped, because that unit
+began on an idle device and its time contains the switching.
 
-End of an action.  The logarithm of a pair's ratio is one value.  The interval comes from the signed ranks of the values
-(``signed_rank.py``).  It is computed only after the numbers of pairs in ``LOOKS``.  Each look has an error of
-5 % / len(LOOKS), so that all looks together are wrong in at most 5 % (Bonferroni's inequality; Dunn, "Multiple
-comparisons among means", Journal of the American Statistical Association 56, 1961).  The comparison of an action ends
-in these cases:
+When the comparison ends. The logarithm of a pair's ratio is one value. The interval comes from the signed ranks of the
+values (``signed_rank.py``). It is computed only after the numbers of pairs in ``LOOKS``. Each look has an error of 5 %
+/ len(LOOKS), so that all looks together are wrong in at most 5 % (Bonferroni's inequality; Dunn, "Multiple comparisons
+among means", Journal of the American Statistical Association 56, 1961). The comparison of an action ends in these
+cases:
 
 * The interval shows that the action is faster by more than the floor, and its ends are at most ``WIDE`` from the
   estimate.
@@ -44,30 +45,43 @@ from .signed_rank import Interval, interval
 from .units import OTHER
 
 LOOKS = (8, 16, 24, 32, 48, 64)
-"""Numbers of pairs after which the interval is computed.  The comparison ends after the last number at the latest."""
+"""Numbers of pairs of measurements after which it is checked whether the effect of a change is known.
+
+The comparison ends after the last number at the latest.
+"""
 CONFIDENCE = 1 - 0.05 / len(LOOKS)
 FLOOR, WIDE, NARROW = 0.01, 0.05, 0.02
-"""Limits relative to a unit's time: the least gain, and the largest distance of the interval's ends from the estimate.
+"""Limits relative to the time of a step: 0.01 is 1 %.
 
-``WIDE`` is the distance for the result "faster", ``NARROW`` the distance for any result.
+* ``FLOOR`` is the smallest gain that is worth reporting.
+* ``WIDE`` is the largest allowed error of the estimate if the change is faster.
+* ``NARROW`` is the largest allowed error of the estimate for any other result.
 """
 _BLOCK_S, _LEAST, _MOST = 0.15, 2, 64
-"""Seconds for which a block times units, and the least and largest number of units that it times."""
+"""How long steps are timed before the change is switched again: in seconds, and the least and largest number of steps.
+"""
 _SHORT_JOB = 400
-"""Number of expected units below which blocks have their least length."""
+"""If a job has fewer steps than this, the change is switched as often as possible."""
 _FIRST, _MORE, _MOST_FIRST = 7, 4, 30
-"""Numbers of units of a first visit: the least (six of them are timed), the number to add until it settles, the
-largest.
+"""Numbers of steps to wait after a change was switched on for the first time, until the times are steady.
+
+They are the number at first (six of them are timed), the number to add until the times are steady, and the largest
+number.
 """
 
 NO_TIME = "there was no time left for the other actions"
-"""Reason why a trial ended before some of its actions."""
+"""Text for the user if a trial ended before it came to some of its changes."""
 Times = Mapping[str, Sequence[float]]
-"""Times of units (µs) by their kind."""
+"""Times of steps in microseconds, by the steps' name."""
 
 
 class Block(NamedTuple):
-    """Next block: its state, whether it belongs to a control, and its number of units (with the untimed first unit)."""
+    """The next steps to measure without switching in between.
+
+    * ``on`` is True if the change is on in them.
+    * ``control`` is True if they only measure what the switching itself costs.
+    * ``units`` is the number of steps, including the first one, which is not timed.
+    """
 
     on: bool
     control: bool
@@ -75,7 +89,11 @@ class Block(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Pair of blocks: log(time per unit on / time per unit off), and the mean times per unit off and on (µs)."""
+    """One comparison of some steps without the change and some steps with it.
+
+    * ``log`` is the logarithm of (time per step with the change / time per step without it).
+    * ``before_us`` and ``after_us`` are the mean times per step without and with the change, in microseconds.
+    """
 
     log: float
     before_us: float
@@ -83,10 +101,11 @@ class Pair(NamedTuple):
 
 
 def pair_of(before: Times, after: Times) -> Optional[Pair]:
-    """Return the pair of two blocks.  Return None if they share no kind of units.
+    """Compare the times of steps before and after a change. Return None if the two have no kind of step in common.
 
-    Only kinds that occur in both blocks count.  The weight of a kind is its number of units in the block that has fewer
-    of them.  Units of the kind ``OTHER`` are not alike, so they do not count.
+    A kind is all steps with the same input sizes. Only kinds that occur on both sides are compared. The weight of a
+    kind is its number of steps on the side that has fewer of them. Steps of the kind ``OTHER`` have different sizes, so
+    they are left out.
     """
     kinds = [kind for kind in before if kind != OTHER and before[kind] and after.get(kind)]
     weights = {kind: min(len(before[kind]), len(after[kind])) for kind in kinds}
@@ -98,12 +117,15 @@ def pair_of(before: Times, after: Times) -> Optional[Pair]:
 
 
 class Comparison:
-    """Comparison of the times of units with one action on and off.
+    """Comparison of the times of steps with a change switched on and off.
 
-    * ``next``: the next block.  ``add`` takes the times of this block.
-    * ``done``: True if no further block follows.
-    * ``unit_us``: the usual time of a unit, µs.
-    * ``expected``: the number of units that the job makes (0: unknown).
+    * ``next`` says which steps to measure next. ``add`` takes their times.
+    * ``done`` is True if nothing more needs to be measured.
+    * ``pairs`` and ``control`` are the results so far: of the change, and of the switching itself.
+    * ``unlike`` is the number of pairs whose two sides had no kind of step in common.
+
+    The constructor takes ``unit_us``, the usual time of a step in microseconds, and ``expected``, the number of steps
+    of the whole job (0: unknown).
     """
 
     def __init__(self, unit_us: float, expected: int = 0, floor: float = FLOOR) -> None:
@@ -121,7 +143,7 @@ class Comparison:
 
     @property
     def next(self) -> Block:
-        """The next block."""
+        """The number of steps to measure next, and whether the change is on in them."""
         if self._is_first:
             return Block(True, False, _MORE if self._first else _FIRST)
         quad, place = divmod(self._blocks, 4)
@@ -129,7 +151,7 @@ class Comparison:
         return Block(on, quad % 3 == 2, 1 + self._timed)
 
     def add(self, times: Times) -> None:
-        """Take the times of the block that has ended."""
+        """Take the times of the steps that ``next`` asked for, after they have ended."""
         if self._is_first:
             self._first += [us for kind in times.values() for us in kind] or [0.0]
             self._is_first = not settled(self._first) and len(self._first) < _MOST_FIRST
@@ -162,10 +184,10 @@ class Comparison:
 
 
 def widened(found: Interval, control: Sequence[float]) -> Interval:
-    """Widen the interval by the effect that the controls show, because this effect comes from the process and not the
-    action.
+    """Widen a confidence interval by the effect of the switching itself, which ``control`` has measured.
 
-    The median m of the controls is added in quadrature on each side: √(side² + m²).
+    That effect comes from the process and not from the change. The median m of the control values is added to each side
+    of the interval as √(side² + m²).
     """
     off = sorted(control)[len(control) // 2] if control else 0.0
     low = found.value - math.hypot(found.value - found.low, off)
@@ -173,14 +195,21 @@ def widened(found: Interval, control: Sequence[float]) -> Interval:
 
 
 def is_faster(found: Interval, floor: float = FLOOR) -> bool:
-    """Tell whether an interval of log ratios shows that the action makes a unit faster by more than the floor."""
+    """Return True if the change makes a step faster by more than ``floor`` (0.01 is 1 %).
+
+    ``found`` is a confidence interval of the logarithm of (time with / time without). All of it must show that gain.
+    """
     return found.high < math.log1p(-floor)
 
 
 def is_decided(found: Interval, floor: float = FLOOR) -> bool:
-    """Tell whether an interval of log ratios gives an answer.
+    """Return True if the measured effect of a change is known well enough to stop measuring.
 
-    An interval answers if it shows "faster by more than the floor" or "not faster by the floor", or if it is narrow.
+    ``found`` is a confidence interval of the logarithm of (time with / time without). It is enough in these cases:
+
+    * The change is faster by more than ``floor``, and the interval is fairly narrow (``WIDE``).
+    * The change is certainly not faster by ``floor``.
+    * The interval is narrow (``NARROW``).
     """
     reach = math.expm1(max(found.high - found.value, found.value - found.low))
     return reach <= (WIDE if is_faster(found, floor) else NARROW) or found.low > math.log1p(-floor)

@@ -1,7 +1,7 @@
-"""PyTorch's profiler for our windows: begun, stepped, ended and written, without a line in the job's output.
+"""Run PyTorch's profiler for a part of the job and write the trace, without a line in the job's output.
 
-The job's own profiler has priority.  ``when_job_profiles`` calls back before the job prepares or starts a profiler.
-``is_busy`` tells whether a profiler of the job is on.
+The job's own profiler has priority. ``when_job_profiles`` calls a function before the job prepares or starts a
+profiler. ``is_busy`` tells whether a profiler of the job is on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _OTHER_THREAD = b"External init callback must run in same thread as registerClie
 
 
 class Profile:
-    """One window of the profiler.  It records the thread that starts it, and the GPU as a whole."""
+    """One period in which PyTorch's profiler runs.
+
+    It records the thread that starts it, and all work on the GPU.
+    """
 
     def __init__(self) -> None:
         self._ranges = open_ranges()
@@ -37,7 +40,7 @@ class Profile:
         self.is_on = False
 
     def prepare(self) -> None:
-        """Warm up the profiler.  Its records are thrown away until ``start``."""
+        """Warm up the profiler. What it records before ``start`` is thrown away."""
         if self._prepared:
             return
         device = "cuda" if ordinary.on_gpu() and torch.cuda.is_available() else None
@@ -56,9 +59,9 @@ class Profile:
         _add_metadata(_of_ranks())
 
     def step(self, number: int) -> None:
-        """End the mark of the present unit, and begin the mark of unit ``number``.
+        """Mark in the trace that one step of the job ends and that step ``number`` begins.
 
-        A ``number`` of 0 means that no further unit follows.
+        A ``number`` of 0 means that no further step follows.
         """
         with torch._C.DisableTorchFunction():  # Otherwise a mode of the job would see that the range begins and ends
             ending, self._step = self._step, None
@@ -70,7 +73,10 @@ class Profile:
                 self._step = beginning  # Set only now, because an interrupt may have come before
 
     def stop(self, header: Dict[str, Any], path: Optional[str]) -> None:
-        """End the window.  Write the trace with this header to ``path``.  Drop the trace if there is no path."""
+        """Stop the profiler and write the trace to ``path``. Without a path (None) the trace is thrown away.
+
+        ``header`` holds facts that are added to the trace file.
+        """
         if not self._prepared:
             return
         if not self.is_on:  # The profiler was only prepared, and PyTorch can end only a started profiler
@@ -92,11 +98,11 @@ class Profile:
 
 @contextlib.contextmanager
 def _detached() -> Iterator[None]:
-    """Make Kineto detach CUPTI from the process when the window ends.
+    """Within this context the profiler detaches NVIDIA's CUPTI library from the process when it stops.
 
-    While CUPTI is attached, each launch takes the host up to twice as long: 6.2 µs become 11.8 µs on an H100.  Kineto
-    reads ``TEARDOWN_CUPTI`` from the environment of the process.  If the job has set this variable, the job's value
-    counts.  PyTorch itself allows detaching beside CUDA graphs from CUDA 12.6 on (torch/profiler/profiler.py).
+    While CUPTI is attached, each kernel launch takes the host up to twice as long: 6.2 µs become 11.8 µs on an H100.
+    The profiler's library (Kineto) reads the environment variable ``TEARDOWN_CUPTI``. If the job has set it, the job's
+    value is kept. PyTorch itself allows detaching beside CUDA graphs from CUDA 12.6 on (torch/profiler/profiler.py).
     """
     if "TEARDOWN_CUPTI" in os.environ or not _detaches():
         yield
@@ -114,7 +120,7 @@ def _detaches() -> bool:
 
 
 def is_busy() -> bool:
-    """Tell whether a profiler of the job is on, in any thread."""
+    """Return True if a profiler of the job is on, in any thread."""
     on = torch.autograd._profiler_enabled() or getattr(autograd_profiler, "_is_profiler_enabled", False)
     return bool(on or _State.executions_recorded)
 
@@ -142,7 +148,10 @@ def _ours() -> Iterator[None]:
 
 
 def when_job_profiles(begins: Callable[[], None]) -> None:
-    """Have ``begins`` called before the job prepares or starts a profiler, or any other range annotator of autograd."""
+    """Arrange that ``begins`` is called before the job prepares or starts a profiler of its own.
+
+    This includes other tools of ``torch.autograd.profiler``, and execution traces.
+    """
 
     def begin(args: Any, kwargs: Any) -> None:
         begins()
@@ -155,9 +164,10 @@ def when_job_profiles(begins: Callable[[], None]) -> None:
 
 
 def _watch_execution_traces(begins: Callable[[], None]) -> None:
-    """Have ``begins`` called before ``torch.profiler.ExecutionTraceObserver`` starts.
+    """Arrange that ``begins`` is called before the job starts a ``torch.profiler.ExecutionTraceObserver``.
 
-    This observer records every range, so it would also record our marks.
+    That observer records every range of ``record_function``, so it would also record the ranges with which logparse
+    marks steps.
     """
 
     def begin(args: Any, kwargs: Any) -> None:
@@ -179,7 +189,7 @@ def _watch_execution_traces(begins: Callable[[], None]) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the profiler's library from writing lines about our windows to the job's standard error."""
+    """Within this context the profiler's library writes nothing to the job's standard error."""
     level = _kineto_level()
     before = level.value
     level.value = _SILENT
@@ -192,10 +202,10 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_line_of_other_thread() -> Iterator[None]:
-    """Drop one line that Kineto writes when it is first used in a thread that has not loaded it.
+    """Within this context drop one warning that the profiler's library (Kineto) writes to standard error.
 
-    The line has no level and goes to the file descriptor of standard error.  Other text that is written there meanwhile
-    is passed on.
+    Kineto writes it when it is first used in another thread than the one that loaded it. The log level does not
+    suppress it. Other text that is written to standard error meanwhile is passed on.
     """
     if _State.used or threading.get_ident() == _State.loaded_in or not hasattr(os, "memfd_create"):
         _State.used = True
@@ -223,9 +233,10 @@ def _without_line_of_other_thread() -> Iterator[None]:
 
 
 def _kineto_level() -> Any:
-    """Return Kineto's variable for the least severity of the lines that it writes.
+    """Return the variable that says which log lines the profiler's library (Kineto) writes.
 
-    The variable is in Kineto's own memory.  If Kineto does not export it, return a number of ours.
+    It lies in Kineto's own memory, so a new value takes effect at once. If Kineto does not export it, an unrelated
+    number is returned.
     """
     if _State.kineto_level is None:
         _State.kineto_level = ctypes.c_int(0)
@@ -237,7 +248,10 @@ def _kineto_level() -> Any:
 
 
 def _with_waits() -> Any:
-    """Return settings with which a CUDA trace records the event that each stream waited for (PyTorch 2.1 and later)."""
+    """Return profiler settings with which a CUDA trace also shows which event each stream waited for.
+
+    Returns None if PyTorch lacks this (it has it from 2.1 on).
+    """
     try:
         return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)
     except (AttributeError, TypeError):
@@ -258,7 +272,10 @@ def _add_metadata(header: Dict[str, Any]) -> None:
 
 
 def _save(results: Any, path: str) -> None:
-    """Write the trace, packed.  Raises OSError if the file is incomplete (a full disk), or if the folder is gone."""
+    """Write the trace to ``path``, compressed with gzip.
+
+    Raises OSError if the file is incomplete (for example because the disk is full), or if the folder no longer exists.
+    """
     part = path + ".part"
     with open(part, "wb"):  # Kineto would write a line about a folder that is gone
         pass

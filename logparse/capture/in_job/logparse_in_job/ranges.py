@@ -1,7 +1,7 @@
-"""Ranges of ``torch.profiler.record_function`` that are open when a window of ours ends.
+"""Avoid a crash if a range of ``torch.profiler.record_function`` is still open when logparse stops the profiler.
 
-In an open range PyTorch keeps the address of a record.  The record belongs to the profiler that was on when the range
-began.  If that profiler has ended, and another profiler is on when the range ends, PyTorch writes to the freed address.
+An open range holds the memory address of a record that belongs to the profiler that was on when the range began. If
+another profiler is on when the range ends, PyTorch writes to that address, although the memory was freed.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, List, Set
 import torch
 
 _kept: List[Any] = []
-"""Handles of ranges that were cut off.  They are kept, because PyTorch would end a range once its handle is freed."""
+"""Handles of ranges that were separated from the profiler. PyTorch would end a range once its handle is freed."""
 
 
 def open_ranges() -> Set[int]:
-    """Return the ids of the ranges that are open now, in any thread.
+    """Return the ids of the ``record_function`` ranges that are open now, in any thread.
 
-    Some ranges that have ended are included, if an object still refers to them.
+    A range that has ended may be included, if an object still refers to it.
     """
     return {id(each) for each in _ranges()}
 
 
 def cut_off(before: Set[int]) -> None:
-    """Detach from the profiler the ranges that have begun since ``before``.
+    """Separate from the profiler all open ``record_function`` ranges except the ids in ``before``.
 
-    They get a record that the profiler never saw.  They still end when the job ends them, because the job's modes see
-    this end.
+    They get a new record that the profiler does not know. They still end when the job ends them, so that the job
+    notices no difference.
     """
     for each in _ranges():
         if id(each) not in before and each.run_callbacks_on_exit:
@@ -38,11 +38,11 @@ def cut_off(before: Set[int]) -> None:
 
 
 def _ranges() -> List[Any]:
-    """Return the ranges that have a record.
+    """Return all ``record_function`` ranges of this process that have a record.
 
-    The function asks only for objects that refer to the class of ranges.  A list of all objects would contain tuples
-    that other threads are still building.  Python cannot finish a tuple to which another object refers, and raises
-    SystemError in the job's code.
+    Only objects that refer to the class of ranges are searched. A list of all objects would contain tuples that other
+    threads are still building. Python cannot finish a tuple to which another object refers, and raises SystemError in
+    the job's code.
     """
     kind = torch.autograd.profiler.record_function
     found = gc.get_referrers(kind) if sys.version_info >= (3, 9) else gc.get_objects()  # 3.8: objects name no class

@@ -1,7 +1,8 @@
-"""Ranks of a job that tries actions.  Between the same two units, each rank reads the messages of all other ranks.
+"""Let all ranks (processes) of a distributed job try the same changes at the same step.
 
-Every rank then decides from the same messages, so all ranks do the same.  The messages go through the job's own store
-of ``torch.distributed``.  No collective of ours runs, because the job would hang if one rank did not reach it.
+Between the same two steps each rank sends a message and reads the messages of all other ranks. All ranks decide from
+the same messages, so all do the same. The messages go through the job's own key-value store of ``torch.distributed``.
+No collective operation is used, because the job would hang if one rank did not reach it.
 """
 
 from __future__ import annotations
@@ -13,42 +14,45 @@ from typing import Any, Dict, List
 _LATE_S, _POLL_S = 30.0, 0.002
 _KEY = "logparse_try"
 _ALL = "all"
-"""Decision that the messages of all ranks have come in time."""
+"""Answer that all ranks have sent their message in time."""
 
 
 class LateError(Exception):
-    """Error if a rank did not send its message in time.  The text names the rank."""
+    """Raised if a rank did not send its message in time. The text names the rank."""
 
 
 class Alone:
-    """Single process without other ranks."""
+    """A job that consists of a single process."""
 
     rank, count = 0, 1
     hindrance = ""
-    """Reason why no action can be tried in this process.  It is empty if actions can be tried."""
+    """The reason why no change can be tried in this process, or an empty text."""
 
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
-        """Send the message ``said`` to all ranks.  Return the messages that the ranks send now, with rank 0 first."""
+        """Send the message ``said`` to all ranks, and return the messages of all ranks, beginning with rank 0."""
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Tell whether a trial begins after ``units`` units.
+        """Return True if the trial of changes begins now, after ``units`` steps.
 
-        ``ready`` is True if rank 0 is ready for the trial.  ``ahead`` is the number of units between rank 0's
-        announcement and the beginning.
+        ``ready`` is True if rank 0 is ready to begin. ``ahead`` is the number of steps by which rank 0 announces the
+        beginning in advance.
         """
         return ready
 
 
 class Strangers(Alone):
-    """Rank that cannot reach the other ranks."""
+    """A rank that cannot exchange messages with the other ranks, so nothing can be tried. ``why`` is the reason."""
 
     def __init__(self, why: str) -> None:
         self.hindrance = why
 
 
 class Ranks(Alone):
-    """Rank with a store.  ``store`` has ``set``, ``get``, ``check`` and ``compare_set``."""
+    """A rank that exchanges messages with the other ranks through the key-value store of ``torch.distributed``.
+
+    ``store`` has the methods ``set``, ``get``, ``check`` and ``compare_set``.
+    """
 
     def __init__(self, store: Any, rank: int, count: int) -> None:
         self._store = store
@@ -57,10 +61,11 @@ class Ranks(Alone):
         self._begin = 0
 
     def exchange(self, said: Dict[str, Any]) -> List[Dict[str, Any]]:
-        """Return the present messages of all ranks.
+        """Send the message ``said`` to all ranks, and return the messages of all ranks, beginning with rank 0.
 
-        Raises LateError in every rank if a message is missing in one rank after ``_LATE_S`` seconds.  The first rank
-        that has all messages, or has waited so long, decides for all ranks.  So a late rank does not go on alone.
+        Raises LateError in every rank if one message is missing after ``_LATE_S`` seconds. The first rank that has all
+        messages, or has waited so long, decides for all ranks. So it cannot happen that some ranks go on and others do
+        not.
         """
         self._number += 1
         self._store.set(f"{_KEY}_{self._number}_{self.rank}", json.dumps(said))
@@ -71,7 +76,7 @@ class Ranks(Alone):
         return [json.loads(self._store.get(key)) for key in keys]
 
     def _decision(self, keys: List[str]) -> str:
-        """Wait for the messages with these keys.  Return ``_ALL``, or the number of a rank that is late."""
+        """Wait for the messages with these keys. Return ``_ALL``, or the number of a rank that is late."""
         made, by = f"{_KEY}_{self._number}_decision", time.monotonic() + _LATE_S
         while not self._store.check([made]):
             missing = next((rank for rank, key in enumerate(keys) if not self._store.check([key])), None)
@@ -82,7 +87,10 @@ class Ranks(Alone):
         return str(self._store.get(made).decode())
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Tell whether a trial begins.  Rank 0 announces the unit early enough that no other rank has passed it."""
+        """Return True if the trial of changes begins now, after ``units`` steps.
+
+        Rank 0 announces the step at which it begins, early enough that no other rank is already past it.
+        """
         if not self._begin and self.rank == 0 and ready:
             self._begin = units + ahead
             self._store.set(f"{_KEY}_begin", str(self._begin))

@@ -1,6 +1,6 @@
-"""The file ``units_PID.json``: the units that a process counted, timed and traced, and notes for the user.
+"""Write ``units_PID.json``: how many steps this process has done, their times, and remarks for the user.
 
-The file is written again every few seconds, because a job may kill its workers at any time.
+The file is written again every few seconds, because a job may kill its worker processes at any time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _EVERY_S = 5.0
 
 
 class Record:
-    """File of this process in the folder of the capture."""
+    """Writer of the file ``units_PID.json`` of this process, and of the names of its traces.
+
+    ``alone`` is True if nothing is traced and the steps are only timed. ``notes`` are the remarks for the user.
+    """
 
     def __init__(self, folder: str, alone: bool) -> None:
         self._folder, self._alone = folder, alone
@@ -34,7 +37,7 @@ class Record:
         return os.path.join(self._folder, f"trace_{os.getpid()}_{window}.json.gz")
 
     def capture_path(self, graph: str) -> str:
-        """Return the path for the trace of a graph's capture.  Make its folder."""
+        """Return the path for the trace of a CUDA graph's capture, and make its folder."""
         folder = os.path.join(self._folder, "capture_traces")
         os.makedirs(folder, exist_ok=True)
         return os.path.join(folder, f"trace_{os.getpid()}_g{graph}.json.gz")
@@ -44,7 +47,14 @@ class Record:
         return time.monotonic() - self._written_s > _EVERY_S
 
     def write(self, sort: Optional[str], series: Optional[Series], tracing: str, windows: int) -> None:
-        """Write the file anew.  Raises OSError."""
+        """Write the file ``units_PID.json`` again, with the present counts and times. Raises OSError if it fails.
+
+        * ``sort`` says how the steps were recognised (``optimizer``, ``request`` …), or ``time`` for traces of fixed
+          periods.
+        * ``series`` holds the counts and times of the steps.
+        * ``tracing`` says whether the times were steady before the traces.
+        * ``windows`` is the number of traces.
+        """
         self._written_s = time.monotonic()
         kinds = series.kinds if series is not None else {}
         found: Dict[str, Any] = {
@@ -62,7 +72,10 @@ class Record:
 
 
 def write_whole(path: str, found: Dict[str, Any]) -> None:
-    """Write a file of JSON anew, so that a reader sees it whole.  Raises OSError."""
+    """Write ``found`` as a JSON file. Another process sees the old file or the whole new file, never a part.
+
+    Raises OSError if it fails.
+    """
     with open(path + ".part", "w", encoding="utf-8") as file:
         file.write(json.dumps(found))  # ``json.dump`` would leave cycles for the job's garbage collector
     os.replace(path + ".part", path)
@@ -77,7 +90,10 @@ def rank_of_job() -> Dict[str, int]:
 
 
 def _settings() -> Iterator[str]:
-    """Yield the settings of PyTorch that the job uses, named as in ``analyzers/actions/job.py``."""
+    """Yield the settings of PyTorch that the job uses and that matter for its speed, such as ``tf32``.
+
+    The names are the same as in ``analyzers/actions/job.py``.
+    """
     with contextlib.suppress(AttributeError, RuntimeError):
         if torch.backends.cudnn.enabled and torch.backends.cudnn.benchmark:
             yield "cudnn_benchmark"

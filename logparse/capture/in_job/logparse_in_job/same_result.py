@@ -1,6 +1,7 @@
-"""Compare the results of a job's call with and without an action.  Equal results allow the action to be offered.
+"""Check that a change computes the same result as the unchanged job, by repeating a call of the job's model.
 
-The job's own outermost call is repeated with one input, with the action and without it.
+A change, here called an action, is for example to allow TF32. The job's own outermost call is repeated with the same
+input, with the action and without it.
 
 =============  ==============================================================================================
 compared       measure
@@ -10,27 +11,27 @@ the gradients  the same ratio over the norms of all parameters' gradients, which
                random sum of the output's numbers; only if the call has gradients
 =============  ==============================================================================================
 
-Both are *deviations*.  The deviation by rounding alone depends on the depth and the condition of the
-model, so it is measured and not assumed.  For this measurement the call is repeated, and the output of each innermost
-module is multiplied by 1 + u·r.  r is uniform in [-1, 1].  u is the unit roundoff of the output's type, plus √K times
-the unit roundoff of the sums of a layer with K inputs.  This is Monte Carlo arithmetic at the granularity of layers
-(Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997).
+Both are *deviations*. The deviation by rounding alone depends on the depth and the condition of the model, so it is
+measured and not assumed. For this measurement the call is repeated, and the output of each innermost module is
+multiplied by 1 + u·r. r is uniform in [-1, 1]. u is the unit roundoff of the output's type, plus √K times the unit
+roundoff of the sums of a layer with K inputs. This is Monte Carlo arithmetic at the granularity of layers (Parker,
+"Monte Carlo Arithmetic", UCLA CSD-970002, 1997).
 
-Two deviations are measured without the action: by rounding alone, and between two repeats (atomic additions).  An
-action computes the same if its deviation is at most ``ROUNDINGS`` times the larger of the two.  An action may declare
-that it changes more than rounding does (TF32, GELU by tanh).  Then u is at least the declared change.
+Two deviations are measured without the action: by rounding alone, and between two repeats (atomic additions). An action
+computes the same if its deviation is at most ``ROUNDINGS`` times the larger of the two. An action may declare that it
+changes more than rounding does (TF32, GELU by tanh). Then u is at least the declared change.
 
-A measure tells nothing if more than ``MOST_ALLOWED`` would be allowed: a wrong result would pass, too.  So the other
-measure alone is compared.  If no measure tells anything in training mode (batch statistics of an untrained network
-amplify rounding), everything is repeated in evaluation mode.  If that tells nothing either, the action is refused.
+A measure is useless if more than ``MOST_ALLOWED`` would be allowed, because a wrong result would pass, too. Then only
+the other measure is compared. If both are useless in training mode (batch statistics of an untrained network amplify
+rounding), everything is repeated in evaluation mode. If both are useless there too, the action is refused.
 
-A repeat draws the same random numbers (PyTorch's, Python's and NumPy's).  It leaves these generators, the buffers, the
-gradients and the modules' attributes as they were, including the items of lists, dicts and sets that are attributes.
-It leaves the sharding by FSDP as it was (``sharding.py``).  Other objects are not restored.  The output alone is
-compared if FSDP shards the module, or if the job's checkpoints forbid gradients of a repeat (``use_reentrant=True``).
+A repeat draws the same random numbers (PyTorch's, Python's and NumPy's). It leaves these generators, the buffers, the
+gradients and the modules' attributes as they were, including the items of lists, dicts and sets that are attributes. It
+leaves the sharding by FSDP as it was (``sharding.py``). Other objects are not restored. The output alone is compared if
+FSDP shards the module, or if the job's checkpoints forbid gradients of a repeat (``use_reentrant=True``).
 
-Another repeat after the action proves that the action was taken back.  If the mask of dropout depends on the layout,
-even a correct action deviates.  So if an action deviates in training mode, everything is repeated in evaluation mode.
+Another repeat after the action proves that the action was taken back. If the mask of dropout depends on the layout,
+even a correct action deviates. So if an action deviates in training mode, everything is repeated in evaluation mode.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ _SEED = 20_54
 
 
 class Call(NamedTuple):
-    """Call of an outermost module: its input, copied before the job used it, and the modes in which the call ran."""
+    """A call of the job's model that can be repeated.
+
+    It holds a copy of the input, made before the job used it, and the modes in which the call ran (gradients, inference
+    mode, autocast).
+    """
 
     module: Any
     args: Any
@@ -64,9 +69,10 @@ class Call(NamedTuple):
 
 
 class Same(NamedTuple):
-    """Deviation of an action's result, and the largest allowed deviation.
+    """How much a change alters the result of a call, and how much is allowed.
 
-    ``how`` tells what was compared: the output, the gradients, or both.
+    Both are relative: 1e-3 means that the result differs by 0.1 %. ``how`` says what was compared: the output, the
+    gradients, or both.
     """
 
     deviation: float
@@ -75,7 +81,7 @@ class Same(NamedTuple):
 
     @property
     def tells(self) -> bool:
-        """True if a wrong result would show."""
+        """True if the comparison is strict enough that a wrong result would be noticed."""
         return self.allowed <= MOST_ALLOWED
 
     @property
@@ -84,18 +90,18 @@ class Same(NamedTuple):
 
 
 class IncomparableError(Exception):
-    """Error if repeats without the action already return no numbers, other sizes, or numbers that are not finite."""
+    """Raised if repeats without the change already return no numbers, other sizes, or numbers that are not finite."""
 
 
 class NotRestoredError(Exception):
-    """Error if a result after an action was switched off differs from the result before.
+    """Raised if the result is not the same as before after a change was switched off again.
 
     It is raised only in a job whose results repeat bit for bit.
     """
 
 
 def call_of(module: Any, args: Any, kwargs: Any) -> Call:
-    """Return the call that begins now, with a copy of its input."""
+    """Return the present call of the job's model with a copy of its input, so that it can be repeated later."""
     types = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
     autocast = tuple((x, torch.get_autocast_dtype(x)) for x in types if torch.is_autocast_enabled(x))
     inference = torch.is_inference_mode_enabled()
@@ -104,10 +110,10 @@ def call_of(module: Any, args: Any, kwargs: Any) -> Call:
 
 
 def _copied(value: Any) -> Any:
-    """Copy a value so that the job does not share its tensors.  Modules in it are not copied.
+    """Copy a value so that its tensors share no memory with the job's tensors. Modules in it are not copied.
 
-    A copied tensor needs a gradient if the original does.  ``copy.deepcopy`` refuses tensors that the job has computed,
-    so it gets the copies of all tensors.
+    A copied tensor needs a gradient if the original does. ``copy.deepcopy`` refuses tensors that the job has computed,
+    so the tensors are copied first and given to it.
     """
     made: Dict[int, Any] = {}
     left, seen = [value], set()
@@ -131,29 +137,32 @@ def _copied(value: Any) -> Any:
 
 
 def alone(part: Callable[[], T]) -> List[T]:
-    """Run a part of a comparison in a process without other ranks."""
+    """Run ``part`` in a job that has only this process. The result is a list, as from a job with several ranks."""
     return [part()]
 
 
 class Comparison:
-    """Comparison of one call's results.  ``on`` and ``off`` switch the action.
+    """Compares the results of one call of the model with a change and without it.
 
-    ``in_all`` runs a part of the comparison in all ranks, and returns what each rank has returned.  If the part fails
-    in one rank, it raises an error in every rank.  So all ranks repeat the call equally often, because a call may
-    contain collectives.
-
-    When ``compare`` returns or raises an error, the job's state is as it was before.  ``compare`` raises the errors of
-    ``in_all``, of the job's module, IncomparableError and NotRestoredError.
+    ``in_all`` is a function that runs a part of the comparison in all ranks (processes of the job) and returns their
+    results. If the part fails in one rank, it raises an error in every rank. So all ranks repeat the call equally
+    often. Otherwise the job would hang if the call contains collective operations.
     """
 
     def __init__(self, call: Call, roundoff: float, in_all: Callable[[Callable[[], Any]], List[Any]] = alone) -> None:
         self._call, self._roundoff, self._in_all = call, roundoff, in_all
 
     def compare(self, on: Callable[[], None], off: Callable[[], None]) -> Same:
-        """Compare results in the job's mode.
+        """Return how much the change alters the result of the call, and how much is allowed.
 
-        If they deviate or tell nothing in training mode in one rank, compare once more in evaluation mode.  It has no
-        dropout and no batch statistics.
+        ``on`` and ``off`` switch the change. When this function returns or raises an error, the job's state is as it
+        was before.
+
+        * The call is first repeated in the job's own mode.
+        * If the results differ too much in training mode, or the comparison is not strict enough there, it is repeated
+          in evaluation mode. That mode has no dropout and no batch statistics.
+
+        Raises IncomparableError, NotRestoredError, and errors of ``in_all`` and of the job's model.
         """
         found = self._compare(on, off, contextlib.nullcontext())
         training = bool(self._call.module.training)
@@ -183,13 +192,13 @@ class Comparison:
         return Same(max(x.deviation for x in telling), max(x.allowed for x in telling), how)
 
     def _own(self, part: Callable[[], T]) -> T:
-        """Run a part in all ranks.  Return the result of this rank."""
+        """Run ``part`` in all ranks (processes of the job), and return the result of this rank."""
         found: List[T] = []
         self._in_all(lambda: found.append(part()))
         return found[0]
 
     def _without(self) -> Tuple[_Result, List[float], List[float]]:
-        """Return a result without the action, and the deviations of a repeat and of rounding from it."""
+        """Return the result without the change, and two differences from it: of a repeat, and of rounding alone."""
         plain = self._run()
         repeated = plain.deviations(self._run())
         rounded = plain.deviations(self._run(_Rounding(self._roundoff)))
@@ -226,15 +235,15 @@ _MEASURES = ("output", "gradients")
 
 
 class _Result(NamedTuple):
-    """Numbers that a call returned, and the norm of each parameter's gradient."""
+    """The numbers that a call returned, and the norm of the gradient of each parameter."""
 
     output: List[Any]
     norms: List[float]
 
     def deviations(self, other: _Result) -> List[float]:
-        """Return the deviations of ``other`` from this result: of the output, and of the gradients if there are any.
+        """Return how much ``other`` differs from this result: its output, and its gradients if there are any.
 
-        They are infinite if sizes differ or a number is not finite.
+        Both are relative to this result. They are infinite if sizes differ or a number is not finite.
         """
         if [x.shape for x in self.output] != [x.shape for x in other.output] or not self.output:
             return [math.inf, math.inf]
@@ -259,9 +268,9 @@ def _ratio(off: float, of: float) -> float:
 
 
 def _norms(total: Any, parameters: List[Any]) -> List[float]:
-    """Return the norm of each parameter's gradient.
+    """Return the norm of the gradient of ``total`` for each parameter.
 
-    Return an empty list if the job's checkpoints (``use_reentrant=True``) forbid gradients that are not accumulated.
+    Returns an empty list if the job uses checkpoints (``use_reentrant=True``) that forbid ``torch.autograd.grad``.
     """
     try:
         found = torch.autograd.grad(total, parameters, allow_unused=True)
@@ -273,10 +282,10 @@ def _norms(total: Any, parameters: List[Any]) -> List[float]:
 
 
 class _Rounding:
-    """Hooks that round the output of each innermost call of a module at random.
+    """Disturbs the output of each layer at random by as much as rounding may.
 
-    A call is innermost if the module calls no other module in it.  The module may have children all the same: a
-    scripted model calls them elsewhere, and a model may compute with their parameters alone.
+    A layer is here a module that calls no other module during its call. It may have child modules all the same: a
+    scripted model calls them elsewhere, and a model may use only their parameters.
     """
 
     def __init__(self, roundoff: float) -> None:
@@ -285,7 +294,7 @@ class _Rounding:
         self._under_way: List[Any] = []  # [module, whether it has called no other one]
 
     def hooks(self) -> Iterator[Any]:
-        """Install the hooks.  Yield their handles."""
+        """Install the hooks that disturb the outputs, and yield their handles, with which they can be removed."""
         yield torch.nn.modules.module.register_module_forward_pre_hook(self._begins)
         yield torch.nn.modules.module.register_module_forward_hook(self._ends)
 
@@ -325,9 +334,10 @@ class _Rounding:
 
 
 def _inputs(module: Any, weight: Any) -> int:
-    """Return the number of products in each sum of a layer with this weight.
+    """Return how many products a layer with this weight adds up for each of its outputs.
 
-    A weight with three dimensions that is no convolution's holds several matrices, for example one of each expert.
+    A weight with three dimensions holds several matrices, for example one for each expert, unless it belongs to a
+    convolution.
     """
     if weight.dim() > 2 and not isinstance(module, torch.nn.modules.conv._ConvNd):
         return int(max(weight.shape[-2:]))
@@ -342,7 +352,10 @@ def _in_tf32(module: Any) -> bool:
 
 
 def _numbers(value: Any) -> Iterator[Any]:
-    """Yield the floating-point tensors that a call returned, in their order."""
+    """Yield the floating-point tensors in the value that a call returned, in their order.
+
+    They may be in lists, tuples, dicts and dataclasses.
+    """
     if torch.is_tensor(value):
         if value.is_floating_point():
             yield value
@@ -358,7 +371,10 @@ def _numbers(value: Any) -> Iterator[Any]:
 
 
 def _random_sum(output: List[Any]) -> Any:
-    """Return a fixed random combination of all numbers, because then every output number gets another gradient."""
+    """Return the sum of all output numbers, each times a fixed random weight.
+
+    Its gradients depend on every output number, each with another weight, so an error in one of them shows.
+    """
     total: Any = 0.0
     for x in output:
         generator = torch.Generator(x.device).manual_seed(_SEED)
@@ -368,7 +384,7 @@ def _random_sum(output: List[Any]) -> Any:
 
 
 class _Items:
-    """Items of a list, a dict or a set, which ``restore`` puts back.  Other objects have none."""
+    """Copy of the items of a list, dict or set, which ``restore`` puts back. Nothing is kept of other objects."""
 
     def __init__(self, container: Any) -> None:
         self._container = container if type(container) in (list, dict, OrderedDict, set) else None
@@ -389,7 +405,10 @@ class _Items:
 
 @contextlib.contextmanager
 def _as_it_was(module: Any) -> Iterator[None]:
-    """Restore the generators, the buffers, the gradients and the attributes at the end of the context."""
+    """Context that puts back the job's state at its end, so that a repeated call of the model leaves no trace.
+
+    The state is the random number generators, the buffers, the gradients and the modules' attributes.
+    """
     python = random.getstate()
     numpy: Any = getattr(sys.modules.get("numpy"), "random", None)
     numpy_state = numpy.get_state() if numpy is not None else None

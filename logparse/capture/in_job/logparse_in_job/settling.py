@@ -1,7 +1,7 @@
-"""Test whether the times of a job's units have settled.
+"""Decide whether the warm-up of a job is over, from the times of its steps.
 
-This file runs inside a user's job, after each unit: Python 3.8 and later, the standard library alone.  It takes about
-50 µs for 200 times.
+This file runs inside a user's job, after each step: Python 3.8 and later, the standard library alone. It takes about 50
+µs for 200 times.
 """
 
 from __future__ import annotations
@@ -10,57 +10,59 @@ import math
 from typing import Sequence  # Python 3.8 has no subscript of collections.abc.Sequence
 
 _LEAST_REST = 3
-"""Minimum number of batches from which a standard error is estimated.
+"""Smallest number of batches that may remain after the warm-up, because a standard error needs some values.
 
-At least twice as many times are needed to settle.
+At least twice as many times are needed for a decision.
 """
 _BATCHES = 40
-"""Minimum number of batches, if a batch has more than one time.
+"""Smallest number of batches into which the times are divided, if a batch has more than one time.
 
-Fewer batches would find a smaller drift, but more steady series would not settle: with 25 batches 5 % of them would
-not, however long they are.
+Fewer batches would find a smaller drift, but more steady series would be rejected: with 25 batches 5 % of them would
+be, however long they are.
 """
 
 
 def settled(times: Sequence[float]) -> bool:
-    """Tell whether less than half of the times is warm-up.  The times are in the order in which the units ended.
+    """Return True if the job has warmed up: the times of its latest steps are steady.
 
-    This is the marginal confidence rule, on batch means of ranks.  Each time is replaced by its rank.  Equal times
-    share the mean of their ranks.  ``max(1, n // 40)`` ranks in a row are a batch.  Batches are counted from the end,
-    so that the first ranks may be left over.  The rule cuts off the first d of the b batch means x.  It chooses d such
-    that the squared standard error of the mean of the rest is least.  m = b - d is the size of the rest, at least 3 and
-    at least a quarter of b::
+    ``times`` are the times of the steps in their order, in any unit. They are steady if less than half of them is
+    warm-up. The result is False for fewer than 6 times, and if a time is not finite.
+
+    The method is the marginal confidence rule, on batch means of ranks. Each time is replaced by its rank. Equal times
+    share the mean of their ranks. ``max(1, n // 40)`` ranks in a row are a batch. Batches are counted from the end, so
+    that
+    the first ranks may be left over. The rule cuts off the first d of the b batch means x. It chooses d such that the
+    squared standard error of the mean of the rest is least. m = b - d is the size of the rest, at least 3 and at least
+    a
+    quarter of b::
 
         s^2 / m  =  sum((x - mean(x))^2) / (m (m - 1))
 
-    If several rests are equally good, the largest counts.  The times have settled if d < b // 2, because a longer
+    If several rests are equally good, the largest is taken. The times have settled if d < b // 2, because a longer
     warm-up leaves too few times to tell.
 
-    Sources.  Rule: White, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69,
-    1997.  Batches: White, Cobb and Spratt, "A comparison of five steady-state truncation heuristics for simulation",
-    Winter Simulation Conference 2000.  No cut in the second half, no small rest: Hoad, Robinson and Davies,
-    "Automating warm-up length estimation", Journal of the Operational Research Society 61, 2010.  Ranks: Conover and
+    Sources. Rule: White, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69,
+    1997. Batches: White, Cobb and Spratt, "A comparison of five steady-state truncation heuristics for simulation",
+    Winter Simulation Conference 2000. No cut in the second half, no small rest: Hoad, Robinson and Davies,
+    "Automating warm-up length estimation", Journal of the Operational Research Society 61, 2010. Ranks: Conover and
     Iman, "Rank transformations as a bridge between parametric and nonparametric statistics", The American Statistician
     35, 1981.
 
-    Rates of series that settle (``benchmarks/settling.py``; table in ``docs/measurement.md``):
+    How many series are found to be steady (``benchmarks/settling.py``; table in ``docs/measurement.md``):
 
-    * Steady series, with white noise up to 20 % or with single long units: 77 to 80 % with 6 or 10 times, 95 % with 20
+    * Steady series, with white noise up to 20 % or with single long steps: 77 to 80 % with 6 or 10 times, 95 % with 20
       times, at least 99 % with 50 or more times.
     * Series with noise of 2 % whose first half is slower, that decay with a constant of n/4 or more, or that drift by
       20 %: at most 6 % with 6 times, below 1 % with 10 or more times.
 
     Limits:
 
-    * A warm-up whose units all take the same time looks steady until it ends.  So does the start of a slow drift.  If
-      the rule is asked after every unit, it says yes to most series at some time.
+    * A warm-up whose steps all take the same time looks steady until it ends. So does the start of a slow drift. If
+      the rule is asked after every step, it says yes to most series at some time.
     * A change within the last quarter is not seen.
-    * A drift within the noise counts as steady.  A drift of 2.5 standard deviations of the noise counts as steady in
+    * A drift within the noise looks steady. A drift of 2.5 standard deviations of the noise looks steady in
       86 % of series with 50 times, and in 46 % of series with 199 times.
     * Noise that stays on one side for as long as the series cannot be told from a drift.
-
-    Times may have any unit, because only their order counts.  The result is False for fewer than 6 times, and if a time
-    is not finite.
     """
     count = len(times)
     if count < 2 * _LEAST_REST or not math.isfinite(sum(times)):
@@ -81,9 +83,9 @@ def settled(times: Sequence[float]) -> bool:
 
 
 def _doubled_ranks(times: Sequence[float]) -> list[int]:
-    """Return twice the mean rank of each time, relative to the middle rank.
+    """Return twice the rank of each time, counted from the middle of the sorted list.
 
-    Doubled, ranks are whole numbers, and sums are exact.
+    Equal times share their mean rank. The ranks are doubled so that they are whole numbers and sums are exact.
     """
     ordered = sorted(times)
     below = {time: rank for rank, time in enumerate(ordered)}

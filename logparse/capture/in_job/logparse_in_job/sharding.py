@@ -1,7 +1,8 @@
-"""Keep the sharding of a module as it is while a call of the module is repeated.
+"""Restore how FSDP has distributed a module's parameters after a call of the module was repeated.
 
-FSDP gathers the parameters of a module before its forward pass.  It shards them again after the backward pass.  A
-repeated call has no backward pass, so the outermost module would keep its gathered parameters.
+FSDP gathers the parameters of a module from all ranks before its forward pass, and drops the other ranks' parts after
+the backward pass (it shards them again). A repeated call has no backward pass, so the outermost module would keep its
+gathered parameters.
 
 =============================  ====================================================================================
 FSDP                           what a repeated call leaves behind, and is restored here
@@ -13,8 +14,8 @@ FSDP                           what a repeated call leaves behind, and is restor
 (FSDP1)                        after an exception also the state of an unfinished forward pass
 =============================  ====================================================================================
 
-PyTorch has public functions for the parameters of FSDP2 alone.  The rest are private attributes, as PyTorch 2.4 to 2.13
-names them.
+PyTorch has public functions only for the parameters of FSDP2. The rest are private attributes with the names that they
+have in PyTorch 2.4 to 2.13.
 """
 
 from __future__ import annotations
@@ -26,15 +27,18 @@ import torch
 
 _FSDP1, _FSDP2 = "FullyShardedDataParallel", "FSDPModule"
 _PROGRESS = ("_training_state", "iter_forward_root", "post_forward_order", "_post_forward_indices")
-"""Attributes of FSDP2's objects that a forward pass changes.  Each object has some of them."""
+"""Attributes of FSDP2's objects that a forward pass changes. Each object has some of them."""
 
 
 class UnknownShardingError(Exception):
-    """Error if this version of PyTorch does not let us restore the sharding of a module."""
+    """Raised if the distribution of a module's parameters cannot be restored in this version of PyTorch."""
 
 
 def is_sharded(module: Any) -> bool:
-    """Tell whether FSDP manages a module's parameters.  FSDP has hooks of its own that follow each backward pass."""
+    """Return True if FSDP distributes the parameters of this module, or of a module in it, over the ranks.
+
+    FSDP has hooks of its own that must run after each backward pass.
+    """
     return any(_is(x, _FSDP1, _FSDP2) for x in module.modules())
 
 
@@ -44,10 +48,10 @@ def _is(module: Any, *names: str) -> bool:
 
 @contextlib.contextmanager
 def kept(module: Any) -> Iterator[None]:
-    """Restore the sharding of the module and of all modules in it at the end of the context.
+    """Context that restores, at its end, how FSDP has distributed the parameters of a module and of all modules in it.
 
-    If a module was gathered before and is sharded now, it is gathered again.  All ranks must take part in this.  Raises
-    UnknownShardingError, before anything has run.
+    If parameters were gathered before and are distributed now, they are gathered again, and all ranks must take part.
+    Raises UnknownShardingError at the beginning if this version of PyTorch does not allow it.
     """
     back: List[Callable[[], None]] = []
     for one in module.modules():
@@ -63,7 +67,10 @@ def kept(module: Any) -> Iterator[None]:
 
 
 def _back_to_fsdp2(module: Any) -> Callable[[], None]:
-    """Return a function that restores the sharding of one module.  It leaves the modules in it alone."""
+    """Remember how the parameters of one FSDP2 module are distributed, and return a function that restores it.
+
+    Other modules in the module are left alone.
+    """
     state = module._get_fsdp_state()
     groups = vars(state).get("_fsdp_param_groups")
     if groups is None:  # Older versions have one group of parameters in a module
@@ -94,9 +101,10 @@ def _copy(value: Any) -> Any:
 
 
 def _own_parameters(module: Any) -> List[int]:
-    """Return the identities of the parameters that are registered now, except in other modules sharded by FSDP2.
+    """Return the ids of a module's parameter objects, including its children's.
 
-    FSDP2 registers other objects for sharded parameters than for gathered parameters.
+    Children that FSDP2 manages separately are left out. FSDP2 replaces the parameter objects when it gathers or
+    distributes them, so the ids tell which state the module is in.
     """
     found, left = [], [module]
     while left:

@@ -1,6 +1,7 @@
-"""Interval of the difference between paired times.  It assumes no normal distribution of the differences.
+"""Estimate the typical difference of paired measurements, with a confidence interval.
 
-This module runs inside a user's job: Python 3.8 and later, the standard library alone, no PyTorch.
+The differences need not be normally distributed. This module runs inside a user's job: Python 3.8 and later, the
+standard library alone, no PyTorch.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import List, NamedTuple, Optional, Sequence
 
 
 class Interval(NamedTuple):
-    """Estimate with its interval."""
+    """An estimate and the two ends of its confidence interval."""
 
     value: float
     low: float
@@ -17,15 +18,17 @@ class Interval(NamedTuple):
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Interval]:
-    """Return the Hodges-Lehmann estimate and the interval of Wilcoxon's signed-rank test.
+    """Return the typical one of the values (the Hodges-Lehmann estimate) and its confidence interval.
 
-    Return None if there are too few values.  The estimate is the median of the Walsh averages (x_i + x_j)/2, i ≤ j.
-    The interval's ends are the k-th smallest and the k-th largest average.  k is the largest number with
-    2·P(W ≤ k − 1) ≤ 1 − confidence.  W is the test's exact statistic.
+    The interval comes from Wilcoxon's signed-rank test. Returns None if there are too few values for this confidence.
 
-    The interval holds for values that are independent and symmetric about their middle.  The tails of their
-    distribution may have any shape, because one long block moves the interval by one rank.  For normal values it is 5 %
-    longer than the interval of Student's t.
+    How it is computed: The Walsh averages are (x_i + x_j)/2 for all i ≤ j. The estimate is their median. The interval's
+    ends are the k-th smallest and the k-th largest average. k is the largest number with 2·P(W ≤ k − 1) ≤ 1 −
+    confidence, where W is the test's exact statistic.
+
+    The interval is valid for values that are independent and symmetric about their middle. A few very large values do
+    no harm, because each moves the interval by only one rank. For normal values it is 5 % longer than the interval of
+    Student's t.
 
     Sources: Wilcoxon, "Individual comparisons by ranking methods", Biometrics Bulletin 1, 1945; Hodges and Lehmann,
     "Estimates of location based on rank tests", Annals of Mathematical Statistics 34, 1963; Hollander, Wolfe and
@@ -41,9 +44,10 @@ def interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Inte
 
 
 def _rank(count: int, confidence: float) -> int:
-    """Return which of the sorted averages are the ends of the interval, counted from each end (1: the outermost).
+    """Return which averages, counted from each end of their sorted list, are the ends of the confidence interval.
 
-    ``interval`` calls this number k.  Return 0 if ``count`` values are too few for this confidence.
+    1 means the smallest and the largest average. The averages are the means of all pairs of ``count`` values (see
+    ``interval``, where this number is k). Returns 0 if there are too few values for this confidence.
     """
     ways = _ways(count)
     most = (1 - confidence) / 2 * 2.0**count
@@ -57,9 +61,10 @@ def _rank(count: int, confidence: float) -> int:
 
 
 def _ways(count: int) -> List[float]:
-    """Return how many subsets of the numbers 1 … count have each sum.
+    """Return, for each possible sum, how many subsets of the numbers 1 to ``count`` have that sum.
 
-    ``count`` is at most 1,023, because a larger count would overflow a double.
+    For example ``_ways(2)`` is ``[1, 1, 1, 1]``: the sums 0, 1, 2 and 3 each occur once. ``count`` is at most 1,023,
+    because a larger count would overflow a double.
     """
     ways = [1.0]
     for number in range(1, count + 1):

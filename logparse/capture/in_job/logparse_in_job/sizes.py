@@ -10,14 +10,15 @@ _MOST_TENSORS, _DEEPEST, _MOST_TEXTS = 2, 3, 1000
 _KNOWN = (torch.Tensor, torch.nn.Parameter)
 _modes = getattr(torch._C, "_len_torch_function_stack", lambda: 0)
 _texts: Dict[Tuple[torch.dtype, torch.Size], str] = {}
-"""Texts that were made before.  Making a text anew costs several µs per call."""
+"""Texts that were made before, by type and shape of the tensor. Making a text again costs several µs per call."""
 
 
 def sizes(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> str:
-    """Return types and sizes of the first two tensors.  Positional arguments come first.
+    """Return the types and shapes of the first two tensors among a call's arguments.
 
-    Return an empty text if there are no tensors. A tensor of a subclass is not read, because the subclass may run code
-    of its own. Tensors within tuples, lists and dictionaries are included.
+    For example ``float32[16, 3, 224, 224] int64[16]``. Positional arguments come before keyword arguments. Tensors
+    within tuples, lists and dictionaries are included. Tensors of a subclass are left out, because reading them may run
+    code of the subclass. Returns an empty text if there are no tensors.
     """
     found: List[str] = []
     _add(found, args, 0)
@@ -27,7 +28,7 @@ def sizes(args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> str:
 
 
 def _add(found: List[str], values: Iterable[Any], depth: int) -> None:
-    """Add the sizes of the tensors among the values, until there are ``_MOST_TENSORS`` sizes."""
+    """Append the type and shape of each tensor in ``values`` to ``found``, up to ``_MOST_TENSORS`` tensors."""
     for value in values:
         if len(found) == _MOST_TENSORS:
             return

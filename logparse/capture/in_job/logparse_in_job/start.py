@@ -1,7 +1,7 @@
-"""Run the files named in ``LOGPARSE_WITH_TORCH`` in the job's own process, once the job has executed torch.
+"""Run the files named in ``LOGPARSE_WITH_TORCH`` in the job's own process, once the job has imported torch.
 
-Every Python that the job starts runs this module and ``when_executed.py``, even if it does not use torch.  So at the
-start these modules import only modules that Python has already loaded.  They import other modules where they need them.
+Every Python that the job starts runs this module and ``when_executed.py``, even if it does not use torch. So these
+modules import at their top only modules that Python has already loaded, and others only where they need them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def watch() -> None:
-    """Wait for torch, if there is a file to run with it."""
+    """Arrange that the files named in ``LOGPARSE_WITH_TORCH`` are run once torch is imported, if there are any."""
     if os.environ.get("LOGPARSE_WITH_TORCH"):
         when_executed({"torch": run_files})
 
 
 def run_files(torch: Any) -> None:
-    """Run each file as a module named ``__logparse__``, which is added to ``sys.modules``.
+    """Run each file named in ``LOGPARSE_WITH_TORCH`` as a module named ``__logparse__``.
 
-    The module must be in ``sys.modules``, because Dynamo imports the module of a function that it compiles by its name.
-    If a file raises an error, the error is reported, and the job goes on.
+    If a file raises an error, the error is printed to standard error, and the job goes on. The module is added to
+    ``sys.modules``, because Dynamo imports the module of a function that it compiles by its name.
     """
     for path in filter(None, os.environ.get("LOGPARSE_WITH_TORCH", "").split(os.pathsep)):
         try:

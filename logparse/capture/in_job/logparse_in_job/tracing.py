@@ -1,7 +1,9 @@
-"""Windows of a process: how they begin, go on and end between two units of its job.
+"""Start and stop the profiler between two steps of the job, and keep a list of the traces.
 
-A window begins and ends in one thread.  If units come from several threads, each window holds one call, and begins and
-ends with that call, because a thread that serves one request may never make another call.
+A window is a period in which the profiler runs. A unit is a step of the job, for example a training step or a request.
+
+A window begins and ends in one thread. If several threads do steps, each window holds one call, and begins and ends
+with that call, because a thread that serves one request may never make another call.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ from .windows import BY_TIME, MOST, Ranks, Window, Windows
 
 MAIN_THREAD = threading.main_thread().ident
 _LONGEST_S = 8.0
-"""Seconds after which a window ends even if it does not hold all of its units."""
+"""Seconds after which the profiler is stopped even if fewer steps than planned were traced."""
 
 
 class OpenWindow:
-    """Window that is being recorded: its thread, and its units with their numbers in the trace.
+    """A period in which the profiler runs, from its start until its trace is written.
 
-    ``beside`` is the number of units that other threads ended during the window.
+    ``kinds`` holds the names of the traced steps by their number in the trace. ``beside`` is the number of steps that
+    other threads did meanwhile.
     """
 
     def __init__(self, plan: Window, sort: str, first_unit: int, one_call: bool) -> None:
@@ -43,7 +46,7 @@ class OpenWindow:
 
     @property
     def is_mine(self) -> bool:
-        """True if the window began in this thread.  Only this thread can end it."""
+        """True if this thread started the profiler. Only the thread that started it can stop it."""
         return self._thread == threading.get_ident()
 
     def begin(self) -> None:
@@ -54,7 +57,10 @@ class OpenWindow:
             self.profile.step(1)
 
     def unit_ended(self, name: str) -> bool:
-        """Count a unit of this kind.  Return True if it was traced."""
+        """Note that a step with this name has ended. Return True if the profiler has recorded it.
+
+        The first ``warm_up`` steps are not recorded.
+        """
         self._seen += 1
         if self._seen < self.plan.warm_up:
             return False
@@ -72,7 +78,10 @@ class OpenWindow:
         return len(self.kinds) >= self.plan.units or bool(self.kinds and time.monotonic() - self._began_s > _LONGEST_S)
 
     def end(self, graphs: Graphs, path: Optional[str]) -> None:
-        """End the window.  Write its trace to ``path``.  Drop the trace if there is no path.  Raises OSError."""
+        """Stop the profiler and write its trace to ``path``. Without a path (None) the trace is thrown away.
+
+        Raises OSError if the trace cannot be written.
+        """
         header: Dict[str, Any] = {
             "logparse_unit_kinds": {str(number): name for number, name in self.kinds.items()},
             "logparse_first_unit": self._first_unit,
@@ -84,14 +93,14 @@ class OpenWindow:
 
 
 class Tracing:
-    """Windows of a process.
+    """All periods in which the profiler runs in this process.
 
-    * ``written``: the numbers of the windows that have a trace.
-    * ``series``: the units of the job, which the observer counts.
-    * ``traced``: the number of units in each window (0: none).
-    * ``seconds``: the length of windows of time.
-    * ``ended``: a function that is called after a window, because the window has disturbed the times of the job's
-      units.
+    * ``written`` holds the numbers of the periods whose trace was written.
+    * ``series`` holds the steps that were counted, by how they were recognised (``optimizer``, ``request`` …).
+    * ``traced`` is the number of steps in each period (0: nothing is traced).
+    * ``seconds`` is the length of a period, if the user wants a fixed time.
+    * ``ended`` is a function that is called after each period, because the profiler has disturbed the times of the
+      steps.
     """
 
     def __init__(
@@ -119,23 +128,23 @@ class Tracing:
 
     @property
     def leaves_times_alone(self) -> bool:
-        """True if units can be timed now.
+        """True if steps can be timed now, because the profiler does not slow the job.
 
-        They cannot be timed during a window, or after the first settled window or window of time, because these windows
-        slow the job.
+        They are not timed while the profiler runs. They are also not timed any more after the first regular trace,
+        because the profiler slows the job from then on.
         """
         return self.window is None and not (self._by_time or (self._traced and self._windows.done))
 
     @property
     def is_over(self) -> bool:
-        """True if no window is being recorded, and none will begin."""
+        """True if the profiler is off and will not be started again."""
         return self.window is None and self._windows.done >= MOST and not self._seconds
 
     @property
     def state(self) -> str:
-        """Sentence about the times of units before the written windows: settled, or not settled and why.
+        """Tell whether the job's times were steady when it was traced: ``settled``, or a reason why not.
 
-        Without a written window the sentence is empty.
+        The text is empty if no trace was written.
         """
         return self._windows.ready if self.written else ""
 
@@ -144,13 +153,16 @@ class Tracing:
         return self._by_time > 0
 
     def second_phase(self) -> None:
-        """Trace more units, because the job has gone on to a second phase with another leader."""
+        """Trace some more steps, because the job now does another kind of work, with another optimizer or model."""
         self._windows.go_on()
 
     # ------------------------------------------------------------------------------------------------------ one call
 
     def begin_call(self, sort: str) -> Optional[OpenWindow]:
-        """Begin a window for the call that begins now.  Return the window, or None if no window is due."""
+        """Start the profiler for the call that begins now, if a trace is due. Returns None if it is not.
+
+        This is used if several threads do steps. ``sort`` says what kind of call it is, for example ``request``.
+        """
         if not self.several_threads or not self._traced or self.window is not None or self._windows.over:
             return None
         series = self._series.get(sort)
@@ -165,7 +177,7 @@ class Tracing:
         return window
 
     def end_call(self, window: OpenWindow, name: str) -> None:
-        """End a window of one call.  The call was a unit of this kind."""
+        """Stop the profiler after the call that it has traced alone. ``name`` is the name of the call's step."""
         window.unit_ended(name)
         self._series[window.sort].kind(name).traced += 1
         self._finish(write=True)
@@ -173,7 +185,10 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------- between units
 
     def unit_ended(self, sort: str, name: str) -> None:
-        """Continue the current window, or begin the next one.  The observer calls this function between two units."""
+        """Start, continue or stop the profiler, as is due. The observer calls this between two steps.
+
+        ``sort`` says how the step was recognised, for example ``optimizer``. ``name`` is its name (the input sizes).
+        """
         window = self.window
         if window is not None and window.sort not in (sort, BY_TIME):
             if not window.is_mine:
@@ -216,9 +231,9 @@ class Tracing:
         return OpenWindow(plan, sort, sum(series.count for series in self._series.values()), one_call)
 
     def _finish(self, write: bool) -> None:
-        """End the current window.  Write its trace if ``write`` is True.
+        """Stop the profiler, and write its trace if ``write`` is True.
 
-        ``self.window`` stays set until the profiler has ended.  Otherwise another thread would begin the next window,
+        ``self.window`` stays set until the profiler has ended. Otherwise another thread would start it again too early,
         and PyTorch would crash.
         """
         window = self.window
@@ -240,7 +255,7 @@ class Tracing:
         self._ended()
 
     def give_up(self) -> None:
-        """End the current window without a trace, if this thread began it."""
+        """Stop the profiler if this thread started it. Nothing is written."""
         window = self.window
         if window is not None and window.is_mine:
             if window.sort == BY_TIME:
@@ -253,7 +268,10 @@ class Tracing:
         self.graphs.give_up()
 
     def _drop(self) -> None:
-        """Drop the windows of units that turned out not to be the job's unit."""
+        """Delete all traces so far, because what they show turned out not to be the job's steps.
+
+        For example, model calls were traced first, and then the job made its first optimizer step.
+        """
         window = self.window
         if window is not None:
             try:
@@ -277,13 +295,17 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------ windows of time
 
     def wants_time(self) -> bool:
-        """Return True if windows of time are asked for, or if the job has made no unit."""
+        """Return True if fixed periods of time are to be traced.
+
+        The user has asked for them, or logparse has found no step in the job.
+        """
         return bool(self._seconds) or not self._series
 
     def begin_time(self, inside: bool) -> bool:
-        """Begin a window of time in the main thread.  Return False if no window can begin at this moment.
+        """Start the profiler for a fixed period of time, in the main thread.
 
-        If ``inside`` is True (within the first call of a module), no window begins, because that call will be a unit.
+        Returns False if it cannot be started at this moment. ``inside`` is True within a call of the job's model. Then
+        the profiler is not started unless the user asked for periods of time, because that call will be a step.
         """
         waits = (inside and not self._seconds) or self.window is not None or self.graphs.is_tracing or is_busy()
         if waits or not self._is_moment():
@@ -296,7 +318,7 @@ class Tracing:
         return True
 
     def end_time(self) -> bool:
-        """End the current window of time.  Return False if it cannot end at this moment."""
+        """Stop the profiler after a fixed period of time. Returns False if it cannot be stopped at this moment."""
         window = self.window
         if window is None or window.sort != BY_TIME:
             return True
@@ -316,7 +338,7 @@ class Tracing:
         return not captures and not busy and ordinary.is_plain()
 
     def at_end(self) -> None:
-        """End the current window, because the interpreter ends.  The trace is written if the window holds a unit."""
+        """Stop the profiler, because the interpreter exits. The trace is written if it contains a whole step."""
         self.graphs.give_up()
         window = self.window
         if window is not None and window.is_mine:

@@ -1,32 +1,30 @@
-"""Try actions in the running job.  They are switched on and off between its units, and the units are timed.
+"""Try changes, such as TF32, in the running job: switch each on and off between steps, and time the steps.
 
-``logparse try`` or ``tune`` has started this process for the trial.  ``LOGPARSE_TRY`` names the file in which it wrote
-the request::
+A change is here called an action, and a step of the job (such as a training step) a unit. ``logparse try`` or ``tune``
+has started this process for the trial. ``LOGPARSE_TRY`` names the file in which it wrote the request::
 
     {"actions": ["channels_last", "tf32"], "seconds": 60.0, "expected": 0, "floor": 0.01, "rows": []}
 
-Each action is tried in turn.  First its result is compared (``same_result.py``).  Then blocks of units with and without
-the action alternate (``pairs.py``) until its effect is known.  If one of the following events ends a trial, the job
-goes on without any further switching:
+Each action is tried in turn. First its result is compared (``same_result.py``). Then blocks of units with and without
+the action alternate (``pairs.py``) until its effect is known. If one of the following events ends a trial, the job goes
+on without any further switching:
 
-===================================  ==========================================================================
-event                                consequence
-===================================  ==========================================================================
-an action cannot be switched         it is refused with the reason, and the next action is tried
-its result differs                   it ends as *differs*, and the next action is tried
-an exception leaves a module's call  the action is off before the job sees its own exception; the action is
-while it is on (also Ctrl-C)         *broken*, and nothing else is tried in this process
-the job forks, or saves, loads or    the action goes off first, and the block begins anew, so that a checkpoint, a copy
-copies state of its models           of a model and a process never hold a change of a trial
-it does so in another thread         the action is refused after the unit, because the main thread may be within a call
-the job sets it itself               the action is refused; the job's own setting stays
-the job compiles, captures a graph   the trial ends with that reason, because such code keeps what was there
-a rank is late, or ends              the trial ends in all ranks with a sentence (``ranks.py``)
-an error of ours                     the trial ends with the error
-===================================  ==========================================================================
+===================================  ========================================================================== event
+consequence ===================================
+========================================================================== an action cannot be switched         it is
+refused with the reason, and the next action is tried its result differs                   it ends as *differs*, and the
+next action is tried an exception leaves a module's call  the action is off before the job sees its own exception; the
+action is while it is on (also Ctrl-C)         *broken*, and nothing else is tried in this process the job forks, or
+saves, loads or    the action goes off first, and the block begins anew, so that a checkpoint, a copy copies state of
+its models           of a model and a process never hold a change of a trial it does so in another thread         the
+action is refused after the unit, because the main thread may be within a call the job sets it itself               the
+action is refused; the job's own setting stays the job compiles, captures a graph   the trial ends with that reason,
+because such code keeps what was there a rank is late, or ends              the trial ends in all ranks with a sentence
+(``ranks.py``) an error of ours                     the trial ends with the error ===================================
+==========================================================================
 
-``try_PID.json`` in ``LOGPARSE_TRACE_DIR`` holds the results so far.  It is written again after each block, because a
-job may be killed at any time.  ``analyzers/evidence/trials.py`` reads it.
+``try_PID.json`` in ``LOGPARSE_TRACE_DIR`` holds the results so far. It is written again after each block, because a job
+may be killed at any time. ``analyzers/evidence/trials.py`` reads it.
 """
 
 from __future__ import annotations
@@ -55,30 +53,31 @@ from .switches.base import Job, RefusedError, Switch
 from .units import Series
 
 _MOST_CALLS, _MOST_WAITS = 4, 5
-"""Largest number of outermost modules whose calls are repeated.
-
-The second number is the largest number of units without a call for which a trial waits.
-"""
+"""Largest number of models whose calls are repeated, and largest number of steps to wait for such a call."""
 _MOST_AGAIN = 8
-"""Largest number of blocks in a row that begin anew because the job reads its state."""
+"""How often in a row a measurement may be interrupted because the job saves or copies its models."""
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
-"""Number of units from rank 0's announcement until the ranks begin together, as in ``windows.py``.
+"""How many steps in advance rank 0 announces the step at which all ranks begin a trial.
 
-It is ``_AHEAD``, plus the number of units that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more.
+It is ``_AHEAD``, plus the number of steps that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more. It is the
+same in ``windows.py``.
 """
 _SHARE_BEFORE = 5
-"""Divisor of the expected units.
-
-A trial is ready at the latest after max(expected // ``_SHARE_BEFORE``, ``_LEAST_BEFORE``) units.
-"""
+"""A trial begins at the latest after a fifth of the job's steps, but not before ``_LEAST_BEFORE`` steps."""
 _LEAST_BEFORE = 3
 
 
 class Tried:
-    """State and results of one action.
+    """Progress and results of trying one change.
 
-    ``ended`` is empty until the action has ended.  Then it is *decided*, *budget* (no time is left), *units* (the
-    process ended), *refused*, *differs* or *broken*.
+    ``ended`` is empty while the change is being tried. Then it is one word:
+
+    * *decided*: its effect is known.
+    * *budget*: no time was left.
+    * *units*: the process ended.
+    * *refused*: it could not be tried. ``why`` is the reason.
+    * *differs*: it changes the job's results.
+    * *broken*: the job failed while it was on, or it could not be switched off.
     """
 
     def __init__(self, name: str) -> None:
@@ -105,11 +104,14 @@ class Tried:
 
 
 class Trial:
-    """Trial of this process.
+    """Tries the requested changes in this process, one after the other.
 
-    The observer calls ``called`` and ``stepped`` with the modules and optimizers that the job uses.  It calls
-    ``unit_ended`` after each unit.  If ``unit_ended`` returns True and the device is idle, the observer calls
-    ``between`` with the times of the units since the last call of ``between``.
+    The observer calls these methods:
+
+    * ``called`` and ``stepped`` when the job uses a model or an optimizer.
+    * ``unit_ended`` after each step of the job.
+    * ``between`` if ``unit_ended`` has returned True and the GPU is idle. It gets the times of the steps since its last
+      call.
     """
 
     def __init__(self, folder: str, graphs: Graphs) -> None:
@@ -147,7 +149,7 @@ class Trial:
     # ------------------------------------------------------------------------------------------- what the job uses
 
     def called(self, module: Any, args: Any, kwargs: Any) -> None:
-        """Note that an outermost call of a module begins."""
+        """Note that the job calls a model. If an example call is needed, a copy of its input is kept."""
         if self.over or not any(True for _ in module.parameters()):
             return
         _remember(self._models, module)
@@ -163,16 +165,15 @@ class Trial:
             self._calls[id(module)] = call._replace(grad=False) if is_sharded(inner) else call
 
     def stepped(self, optimizer: Any) -> None:
-        """Note that an optimizer has made a step."""
+        """Note that an optimizer of the job has made a step."""
         if not self.over and _remember(self._optimizers, optimizer) and self._on:
             self._job.optimizers.append(optimizer)
 
     def failed(self, error: Optional[BaseException]) -> None:
-        """Switch the action off, because an exception leaves an outermost call.
+        """Switch the change off before the job handles an exception from a call of its model.
 
-        So nothing is switched any more when the job gets the exception.  Some jobs end calls by exceptions of their
-        own, and so do the checkpoints of PyTorch.  A kind of exception that left a call without the action, too, is no
-        failure.
+        An exception of the same type that also occurred without the change is not the change's fault, and nothing is
+        done. The same is true of the exception with which PyTorch's checkpoints end a call.
         """
         now = self._now
         if not self._on and isinstance(error, Exception):
@@ -184,11 +185,11 @@ class Trial:
             self._end(f"{now.name} was on when the job raised {_said(error)}")
 
     def saved(self, of: Any = None) -> None:
-        """Switch the action off, because the job is about to read, copy or replace its state.
+        """Switch the change off before the job saves, copies or loads the state of its models.
 
-        ``of`` is the module or optimizer with this state, or an object to be saved.  None is the whole process.  A
-        module that shares no parameter with the job's models is left alone, and so is a storage, which ``pickle`` saves
-        as part of another object.
+        ``of`` is the model or optimizer, or the object to be saved. None means the whole process (a fork). Nothing is
+        done for a module that shares no parameters with the job's models. Nothing is done for a storage either, because
+        ``pickle`` saves it as a part of another object.
         """
         if not self._on or self._switch is None or isinstance(of, (torch.UntypedStorage, torch.TypedStorage)):
             return
@@ -205,7 +206,7 @@ class Trial:
                 self._problem = ["refused", f"the job read its state while the action was on: {why}"]
 
     def _concerns(self, module: Any) -> bool:
-        """Tell whether the module belongs to the models of the job, or has a parameter of them."""
+        """Return True if the module is part of one of the job's models, or shares a parameter with one."""
         if any(module is x for model in self._job.models for x in model.modules()):
             return True
         own = {id(x) for model in self._job.models for x in model.parameters()}
@@ -214,7 +215,7 @@ class Trial:
     # ---------------------------------------------------------------------------------------------- between two units
 
     def unit_ended(self, sort: str, series: Series) -> bool:
-        """Count a unit.  Return True if ``between`` must be called."""
+        """Count a step of the job. Return True if it is time to go on with the trial, by a call of ``between``."""
         self._series = series
         if self.over:
             return False
@@ -229,10 +230,11 @@ class Trial:
         return self._ranks.begins_at(series.count, ready, ahead)
 
     def between(self, sort: str, series: Series, times: Mapping[str, Sequence[float]]) -> None:
-        """Go on with the trial, between two units of the job and with an idle device.
+        """Go on with the trial between two steps of the job, for example switch the change on or off.
 
-        ``times`` are the times of the units (µs) by kind.  All ranks call this function after the same unit.  They read
-        each other's messages, and decide by the times of rank 0.
+        ``times`` holds the times of the steps since the last call (µs), by the steps' names. The GPU is idle. All ranks
+        (processes of the job) call this after the same step. They exchange messages and decide by the times of rank 0,
+        so all do the same.
         """
         assert self._ranks is not None
         if not self._began_s:
@@ -258,15 +260,18 @@ class Trial:
         self._write()
 
     def _disturbed(self) -> List[str]:
-        """Return how the action ends (word and reason) if the job itself has changed the switched setting.
+        """Return why the change cannot be measured, if the job itself has changed the same setting meanwhile.
 
-        Return an empty list otherwise.
+        The result is ``["refused", reason]``, or an empty list.
         """
         why = self._switch.disturbed() if self._switch is not None and self._on else ""
         return ["refused", why] if why else []
 
     def _go_on(self, said: Sequence[Mapping[str, Any]]) -> None:
-        """Decide on the next block or action from the messages of all ranks, with rank 0's message first."""
+        """Decide what to do next from the messages ``said`` of all ranks: measure more, or try the next change.
+
+        Rank 0's message comes first.
+        """
         late = said[0]["seconds"] > self._seconds
         hindrance = _first(said, "hindrance")
         problem = _first(said, "problem")
@@ -313,7 +318,7 @@ class Trial:
             self._end("no module with parameters is called from outside another module, so results cannot be compared")
 
     def _hindrance(self, sort: str) -> str:
-        """Tell why no action can be tried in this process.  Return an empty text if actions can be tried."""
+        """Return the reason why nothing can be tried in this process, or an empty text."""
         if sort != self._sort:
             return "the job changed its kind of unit of work"
         if threading.current_thread() is not threading.main_thread():
@@ -330,7 +335,7 @@ class Trial:
         return self._ranks.hindrance if self._ranks is not None else ""
 
     def _start(self, late: bool, usual_us: float) -> None:
-        """Begin with the next action: compare its results, then its times."""
+        """Begin with the next change: check its results, and then prepare to time it."""
         earlier = [x.name for x in self._tried if x.same is not None]
         name = next((x for x in self._left if fits(x, earlier)), None)
         if name is None or late:  # An action that does not fit is tried in another process.
@@ -358,8 +363,9 @@ class Trial:
 
     @contextlib.contextmanager
     def _problems(self) -> Iterator[None]:
-        """Keep the reason if an action cannot be switched in this rank.  The other ranks get the reason after the next
-        unit.
+        """Context that notes the reason if a change cannot be switched on in this rank, instead of raising an error.
+
+        The other ranks get the reason after the next step.
         """
         try:
             yield
@@ -371,10 +377,9 @@ class Trial:
             self._problem = ["refused", f"it could not be switched on: {_said(error)}"]
 
     def _compared(self, switch: Switch) -> Same:
-        """Compare the results of each recorded call with and without the action.  Return the worst result.
+        """Check for each recorded call that the change does not alter its result. Return the worst comparison.
 
-        A result that differs is worse than any other.  Among the others, the result with the largest deviation is the
-        worst.
+        A comparison that fails is worse than any other. Otherwise the one with the largest difference is the worst.
         """
         found: List[Same] = []
         for call in self._calls.values():
@@ -383,10 +388,9 @@ class Trial:
         return max(found, key=lambda x: (not x.is_same, x.deviation))
 
     def _in_all(self, part: Callable[[], Any]) -> List[Any]:
-        """Run a part of a comparison in all ranks.  Return what each rank has returned.
+        """Run ``part`` in all ranks (processes of the job), and return the list of their results.
 
-        Raises RefusedError in every rank if the part fails in one rank.  Raises LateError if a rank does not end the
-        part in time.
+        Raises RefusedError in every rank if ``part`` fails in one. Raises LateError if a rank takes too long.
         """
         assert self._ranks is not None
         found, why, over, failed = None, "", "", False
@@ -432,7 +436,10 @@ class Trial:
             self._end("")
 
     def _give_up(self, how: str, why: str) -> None:
-        """Give up the present action.  The next action follows."""
+        """Stop trying the present change, and go on with the next one.
+
+        ``how`` is the change's result, for example ``refused``, and ``why`` is the reason.
+        """
         if self._now is not None and self._off():
             self._now.end(how, why)
             self._following()
@@ -460,9 +467,9 @@ class Trial:
             raise RefusedError(self.why)
 
     def _off(self) -> bool:
-        """Switch the action off.  Return True if no action is on any more.
+        """Switch the change off. Return True if no change is on any more.
 
-        If the action cannot be switched off, the trial ends.
+        If it cannot be switched off, the whole trial ends.
         """
         if not self._on or self._switch is None:
             return True
@@ -481,16 +488,17 @@ class Trial:
     # ---------------------------------------------------------------------------------------------------------- the end
 
     def give_up(self, why: str) -> None:
-        """End the trial, because an error of ours ended the observation."""
+        """End the trial after an error in logparse's code. ``why`` is the error's text."""
         self._off()
         if self._now is not None and not self._now.ended:
             self._now.end("refused", why)
         self._end(why)
 
     def at_end(self) -> None:
-        """End the trial, because the process ends.
+        """End the trial because the process ends.
 
-        An exception that left the program, but no module's call, is in ``sys.last_value``.
+        If an exception ended the program while a change was on, the change is reported as *broken*. (Such an exception
+        is in ``sys.last_value``.)
         """
         error = getattr(sys, "last_value", None)
         now = self._now
@@ -512,7 +520,10 @@ class Trial:
         self._write()
 
     def _rank_of_job(self) -> Dict[str, int]:
-        """Return the rank of this process.  A job that has ended its process group keeps the rank of the trial."""
+        """Return the rank of this process and the number of ranks, as ``{"rank": 0, "ranks": 2}``.
+
+        They are still known if the job has already ended its process group.
+        """
         ranks = self._ranks
         return rank_of_job() if ranks is None or ranks.count == 1 else {"rank": ranks.rank, "ranks": ranks.count}
 
@@ -537,7 +548,7 @@ class Trial:
 
 
 def _remember(known: Dict[int, Any], x: Any) -> bool:
-    """Keep a weak reference to an object until the job drops it.  Return True if the object was not known."""
+    """Keep a weak reference to the object ``x`` in ``known`` until the job deletes it. Return True if it was new."""
     key = id(x)
     if key in known:
         return False
@@ -546,20 +557,23 @@ def _remember(known: Dict[int, Any], x: Any) -> bool:
 
 
 class _DiffersError(RefusedError):
-    """Error if an action changes the result of a call."""
+    """Raised if a change alters the result of a call."""
 
 
 class _FailedError(RefusedError, RuntimeError):
-    """Error if the job's module raised a RuntimeError in a repeated call, in this rank or in another rank."""
+    """Raised if the job's model raised a RuntimeError in a repeated call, in this rank or in another one."""
 
 
 def _first(said: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """Return the first non-empty value of the field ``name`` in the ranks' messages.  Rank 0's message comes first."""
+    """Return the first non-empty value of the field ``name`` in the messages of the ranks, beginning with rank 0."""
     return next((x[name] for x in said if x[name]), "")
 
 
 def _ranks() -> Alone:
-    """Return the ranks of the job.  If their group has no store, they cannot exchange messages."""
+    """Return the means by which this process exchanges messages with the other ranks of the job.
+
+    If the job's process group has no key-value store, they cannot exchange messages, and nothing can be tried.
+    """
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:
         return Alone()
@@ -571,7 +585,7 @@ def _ranks() -> Alone:
 
 
 def _said(error: Optional[BaseException]) -> str:
-    """Write an exception as its type and the first line of its text."""
+    """Return the type of an exception and the first line of its text, for example ``ValueError: bad size``."""
     if error is None:
         return "an exception"
     text = str(error).strip().partition("\n")[0][:200]

@@ -1,17 +1,18 @@
-"""Let units of work alternate with the units of another process.
+"""Let two jobs take turns: each does some steps while the other waits, so that both are timed under the same
+conditions.
 
-After some units this process waits, with an idle device, until it may go on.
+After some steps this process waits, with an idle GPU, until it may go on.
 
-``LOGPARSE_TURNS`` names the folder of one side (the job before the changes or after them).  ``LOGPARSE_TURNS_BY`` is
-the id of the process that controls both sides (``analyzers/tune/side_by_side.py``).  When its turn N is over, each
-process of a side writes ``N_PID.json``.  Then it waits for the file ``N+1.go``, which contains the number of units of
-the next turn.  All ranks make the same number of units, so no rank waits for another in a collective between turns.
-Turn 0 is the first ``FIRST`` units, which warm up the job.  The turns end when a file ``free`` appears, or when the
-controlling process ends.  Then the job goes on without waiting.
+``LOGPARSE_TURNS`` names the folder of this job (the job before the changes or after them). ``LOGPARSE_TURNS_BY`` is the
+number of the process that controls both jobs (``analyzers/tune/side_by_side.py``). When its turn N is over, each
+process of a job writes ``N_PID.json``. Then it waits for the file ``N+1.go``, which contains the number of steps of the
+next turn. All ranks make the same number of steps, so no rank waits for another in a collective between turns. Turn 0
+is the first ``FIRST`` steps, which warm up the job. The turns end when a file ``free`` appears, or when the controlling
+process ends. Then the job goes on without waiting.
 
-Both sides use the same core in a turn, and another core in the next turn.  There are two reasons: another program on
-the second half of the core makes a host slower by up to 1.8 times for seconds, and a process that wakes returns to the
-core where it ran before (``docs/results.md``).
+Both jobs use the same core in a turn, and another core in the next turn. There are two reasons: another program on the
+second half of the core makes a host slower by up to 1.8 times for seconds, and a process that wakes returns to the core
+where it ran before (``docs/results.md``).
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ def _rank() -> tuple[int, int]:
 
 
 def on_one_core(turn: int) -> dict[int, set[int]]:
-    """Move this thread to one core of its process, and move the sleeping threads of autograd to the same core.
+    """Move this thread, and the threads that run backward passes, to one CPU core.
 
-    Each turn takes another core.  Different ranks use cores that are far apart.  This thread may use all of its cores
-    again at once, because the threads that it starts would inherit the limit.  Return the previous cores of each moved
-    thread, for ``on_all_cores``.
+    Each turn uses another core, and different ranks use cores that are far apart. The backward threads stay limited to
+    the core until ``on_all_cores`` is called with the result: the previous cores of each of them. This thread is only
+    moved and may leave the core again, because threads that it starts would inherit the limit.
     """
     held: dict[int, set[int]] = {}
     with contextlib.suppress(AttributeError, OSError):  # not on Linux
@@ -62,7 +63,10 @@ def on_one_core(turn: int) -> dict[int, set[int]]:
 
 
 def on_all_cores(held: dict[int, set[int]]) -> None:
-    """Let the threads use all of their previous cores again, unless the job has chosen other cores since then."""
+    """Let the threads use all of their previous cores again, unless the job has chosen other cores since then.
+
+    ``held`` is the result of ``on_one_core``.
+    """
     while held:
         thread, cores = held.popitem()
         with contextlib.suppress(OSError):
@@ -71,7 +75,10 @@ def on_all_cores(held: dict[int, set[int]]) -> None:
 
 
 class Turns:
-    """Turns of this process.  ``left`` is the number of units that remain in the present turn."""
+    """Lets this process wait while the other job has its turn.
+
+    ``left`` is the number of steps that remain in this job's turn.
+    """
 
     def __init__(self) -> None:
         self._folder, self._leader = os.environ["LOGPARSE_TURNS"], int(os.environ["LOGPARSE_TURNS_BY"])
@@ -79,13 +86,16 @@ class Turns:
         self._held: dict[int, set[int]] = {}
 
     def over(self) -> bool:
-        """Count a unit.  Return True if it was the last unit of the turn.  The first unit is not timed."""
+        """Count a step. Return True if it was the last step of this turn."""
         on_all_cores(self._held)
         self.left -= 1
         return not self.free and self.left <= 0
 
     def wait(self, kinds: dict[str, list[float]]) -> None:
-        """Write the times (µs) of the turn's units by kind, and wait for the next turn."""
+        """Write the times of the steps in this turn, and wait until the next turn begins.
+
+        ``kinds`` holds the times (µs) by the steps' names.
+        """
         found: dict[str, Any] = {"kinds": kinds, "ranks": _rank()[1]}
         if not self._number:
             found["workers"] = len(multiprocessing.active_children())
@@ -118,7 +128,7 @@ class Turns:
 
 
 def _lives(process: int) -> bool:
-    """Tell whether a process runs.  A killed process is a zombie until it is waited for, and counts as ended."""
+    """Return True if a process is running. A process that has ended but was not yet waited for (a zombie) is not."""
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"

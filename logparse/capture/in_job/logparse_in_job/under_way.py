@@ -1,4 +1,4 @@
-"""Calls and units in one thread of the job that have begun and not ended."""
+"""State of each thread of the job: its model calls and steps that have begun and not ended."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from .units import Leader
 
 
 class Calls:
-    """Outermost calls since the last unit: their number, and the sizes of the first call's inputs."""
+    """The calls of the job's models since the last step ended.
+
+    ``count`` is their number. ``shapes`` describes the inputs of the first call, for example ``float32[16, 3, 224,
+    224]``.
+    """
 
     def __init__(self) -> None:
         self.count, self.shapes = 0, ""
 
     @property
     def name(self) -> str:
-        """Name of the kind of the unit to which these calls belong."""
+        """Name of the step to which these calls belong, for example ``float32[16, 3, 224, 224] x2`` for two calls."""
         return self.shapes + (f" x{self.count}" if self.count > 1 else "") or "?"
 
     def begin_anew(self) -> None:
@@ -24,13 +28,13 @@ class Calls:
 
 
 class UnderWay(threading.local):
-    """State of the present thread.
+    """State of one thread of the job.
 
-    * ``inside``: True within a call of an outermost module.
-    * ``token``: data about this call, if it is observed.
-    * ``open``: the sort of a wrapped function that is being called.
-    * ``last_ends``: the moment at which the last unit of each sort ended.
-    * ``leaving``: an object that ends with the thread.
+    * ``inside`` is True within a call of a model. The calls of the modules in the model are not counted separately.
+    * ``token`` holds data about this call, if it is observed.
+    * ``open`` says what kind of wrapped function is being called (``named`` or ``request``), or is empty.
+    * ``last_ends`` holds the moment at which the last step ended, by how it was recognised.
+    * ``leaving`` is an object that Python deletes when the thread ends.
     """
 
     def __init__(self) -> None:

@@ -1,21 +1,19 @@
-"""Count and time units of work by kind, and choose the job's unit among everything that the job repeats.
+"""Count and time the steps of a job, and decide which of the things that the job repeats are its steps.
 
-============  =========================================================================================
-sort          a unit is
-============  =========================================================================================
-named         a call of ``LOGPARSE_TRACE_UNIT`` (``package.module:Class.method``)
-optimizer     the time from the end of one step of the leading optimizer to the end of its next step
-request       a call of transformers' ``generate``, or of a scheduler's ``step``
-module        a call of an outermost module without gradients
-graph         a replay of a captured graph
-forward       the time from the end of one call of the leading module to the end of its next call, with gradients
+A step is also called a unit of work. There are several ways (sorts) to recognise one:
+
+============  ========================================================================================= sort          a
+unit is ============  ========================================================================================= named
+a call of ``LOGPARSE_TRACE_UNIT`` (``package.module:Class.method``) optimizer     the time from the end of one step of
+the leading optimizer to the end of its next step request       a call of transformers' ``generate``, or of a
+scheduler's ``step`` module        a call of an outermost module without gradients graph         a replay of a captured
+graph forward       the time from the end of one call of the leading module to the end of its next call, with gradients
 ============  =========================================================================================
 
-The job's unit is the first sort in this order with at least ``LEAST`` units.  If no sort has so many units, the job's
-unit is the first sort with at least one unit.  Calls with gradients become units only after ``LEAST`` calls, because an
-optimizer's step may follow the first calls.  They are no units if an optimizer steps at least once in ``_ACCUMULATED``
-calls.
-This module imports no PyTorch.
+The first sort in this order with at least ``LEAST`` units is used. If no sort has so many, the first sort with at least
+one unit is used. Calls with gradients (``forward``) are used only after ``LEAST`` calls, because an optimizer's step
+may follow the first calls. They are not used if an optimizer steps at least once in ``_ACCUMULATED`` calls. This module
+imports no PyTorch.
 """
 
 from __future__ import annotations
@@ -29,22 +27,25 @@ from .settling import settled
 
 ORDER = ("named", "optimizer", "request", "module", "graph", "forward")
 PERIODS = frozenset({"optimizer", "forward"})
-"""Sorts whose unit lasts from the end of one event to the end of the next.  A unit of any other sort is one call."""
+"""Sorts of steps that last from the end of one event to the end of the next. A step of any other sort is one call."""
 LEAST = 6
 _KINDS, _TIMES = 64, 2000
-"""Largest number of kinds that are counted separately, and largest number of times that are kept per kind."""
+"""Largest number of names under which steps are counted, and largest number of times that are kept for each name."""
 OTHER = "other"
-"""Name of the kind for the units of all further kinds.  Its units are not alike."""
+"""Name under which steps are counted if there are too many different names. They have different input sizes."""
 _ACCUMULATED = 64
 _RARE = 0.05
-"""Fraction of all units.  A kind with a smaller fraction need not be traced."""
+"""If a name has a smaller fraction of all steps than this, its steps need not be traced."""
 _LEAST_SETTLED, _ENOUGH_UNITS, _ENOUGH_S = 10, 20, 2.0
 _MOST_UNITS, _MOST_S = 200, 30.0
 
 
 class Kind:
-    """Units of one kind: how many ran, how many were traced, their times without a profiler (µs), and the host's times
-    (µs).
+    """All steps of a job that have the same input sizes.
+
+    * ``count`` is how many were done, and ``traced`` how many the profiler has recorded.
+    * ``us`` holds their times without the profiler, in microseconds.
+    * ``host_us`` holds the times that the host needed to issue their work, in microseconds.
     """
 
     def __init__(self) -> None:
@@ -53,13 +54,13 @@ class Kind:
         self.host_us: Deque[float] = collections.deque(maxlen=_TIMES)
 
     def record(self) -> Dict[str, Any]:
-        """Return the counts and times of this kind of unit as a dictionary for the file ``units_PID.json``."""
+        """Return the counts and times as a dictionary for the file ``units_PID.json``."""
         out = {"count": self.count, "traced": self.traced, "us": [round(us, 3) for us in self.us]}
         return {**out, "host_us": [round(us, 3) for us in self.host_us]} if self.host_us else out
 
 
 class Series:
-    """Units of one sort, in the order in which they ended."""
+    """All steps that were recognised in the same way, for example by an optimizer, in the order in which they ended."""
 
     def __init__(self) -> None:
         self.kinds: Dict[str, Kind] = {}
@@ -68,7 +69,10 @@ class Series:
         self.since_s = time.monotonic()
 
     def kind(self, name: str) -> Kind:
-        """Return the kind of this name.  Return the kind "other" if there are too many kinds."""
+        """Return the steps with this name (their input sizes).
+
+        If there are too many names, return the steps that are counted together under the name ``other``.
+        """
         found = self.kinds.get(name)
         if found is None:
             name = name if len(self.kinds) < _KINDS else OTHER
@@ -76,7 +80,7 @@ class Series:
         return found
 
     def add(self, name: str, made: int = 1) -> Kind:
-        """Count units of a kind.  Return the kind."""
+        """Count ``made`` steps with this name, and return all steps with this name."""
         kind = self.kinds.get(name) or self.kind(name)
         kind.count += made
         self.count += made
@@ -89,15 +93,18 @@ class Series:
 
     @property
     def usual_us(self) -> Optional[float]:
-        """The median time of a unit, µs.  None if no unit was timed."""
+        """The median time of a step in microseconds, or None if no step was timed."""
         return statistics.median(us for _, us in self.times) if self.times else None
 
     def ready(self) -> str:
-        """Return ``settled`` if the times have settled.  Otherwise return why tracing begins all the same.
+        """Return ``settled`` if the warm-up is over, so that tracing can begin. Return an empty text if it must wait.
 
-        Return an empty text if tracing must wait.  After each unit, the function ``settled`` tests the times, each
-        divided by the median of its kind.  The test needs ``_ENOUGH_UNITS`` units, or ``_LEAST_SETTLED`` units and
-        ``_ENOUGH_S`` seconds.  Tracing begins after ``_MOST_UNITS`` units or ``_MOST_S`` seconds at the latest.
+        If the times never get steady, tracing begins all the same after ``_MOST_UNITS`` steps or ``_MOST_S`` seconds.
+        Then the result is the reason, such as ``not settled after 200 units, 12.5 s``.
+
+        The function ``settled`` decides. It gets each time divided by the median of the steps with the same input
+        sizes. It is asked once there are ``_ENOUGH_UNITS`` steps, or ``_LEAST_SETTLED`` steps and ``_ENOUGH_S``
+        seconds.
         """
         seconds = time.monotonic() - self.since_s
         if self.count < _LEAST_SETTLED or (self.count < _ENOUGH_UNITS and seconds < _ENOUGH_S):
@@ -111,12 +118,15 @@ class Series:
 
     @property
     def all_traced(self) -> bool:
-        """True if every kind that is not rare was traced."""
+        """True if the profiler has recorded a step of every common input size."""
         return all(kind.traced for kind in self.kinds.values() if kind.count >= _RARE * self.count)
 
 
 def unit_of(series: Mapping[str, Series]) -> Optional[str]:
-    """Return the sort that is the job's unit.  Return None if there is no unit yet."""
+    """Return the way in which the job's steps are recognised, such as ``optimizer``. Return None if none was seen yet.
+
+    ``series`` holds everything that the job repeats, by the way in which it is recognised.
+    """
     sorts = list(series)
     if len(sorts) == 1 and sorts[0] != "forward":  # the common case in inference
         return sorts[0]
@@ -132,19 +142,21 @@ def unit_of(series: Mapping[str, Series]) -> Optional[str]:
 
 
 def _least_calls(series: Mapping[str, Series]) -> int:
-    """Return the least number of calls with gradients with which such calls are units."""
+    """Return how many model calls with gradients are needed before each of them is taken for a step.
+
+    Usually an optimizer's step ends a step of the job. Calls are taken only if the optimizer steps very rarely or
+    never.
+    """
     steps = series["optimizer"].count if "optimizer" in series else 0
     return max(LEAST, _ACCUMULATED * steps)
 
 
 class Leader:
-    """Choice of the leader among several things (optimizers or modules) that a job repeats.  Each event of the leader
-    ends a unit.
+    """Chooses, if a job has several optimizers (or models), the one whose events end the job's steps.
 
-    The first thing with an event is the leader.  Another thing becomes the leader after ``_SUCCESSION`` events without
-    an event of the old leader, because the job has then gone on to a second phase.  Two kinds of jobs keep their
-    leader: a job that trains a discriminator five times per step of the generator, and a job with one optimizer per
-    parameter.
+    It is the first one that has an event. Another one is chosen once it has had ``_SUCCESSION`` events without an event
+    of the first, because the job has then gone on to a second phase. So the choice stays the same in a job that trains
+    a discriminator five times per step of the generator, and in a job with one optimizer per parameter.
     """
 
     _SUCCESSION = 10
@@ -155,8 +167,9 @@ class Leader:
         self.changes = 0
 
     def comes(self, key: int) -> int:
-        """Return the number of units that end with an event of this key: 0, 1, or all units that a new leader has made
-        so far.
+        """Return how many steps of the job end with an event of the optimizer (or model) ``key``.
+
+        It is 1 for the chosen one and 0 for others. When another one is chosen, it is the number of its events so far.
         """
         if self._leader is None:
             self._leader = key
@@ -171,7 +184,7 @@ class Leader:
         return made
 
     def gone(self, key: int) -> None:
-        """Forget a key, because the job has dropped its object."""
+        """Forget an optimizer (or model), because the job has deleted it."""
         self._since.pop(key, None)
         if key == self._leader:
             self._leader = None

@@ -1,6 +1,6 @@
-"""Call a function once a module has been executed.
+"""Call a function as soon as a module, such as torch, has been imported.
 
-It does not matter who imports the module, or how often the module is looked up before.
+It does not matter who imports the module, or how often the program only checks whether it could be imported.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Finder:
-    """Import finder that finds no module itself.
+    """Entry of ``sys.meta_path`` that finds no module itself, but calls a function after a module was imported.
 
-    It asks the other finders, and replaces ``exec_module`` of the loader that they return.  The replacement is an
-    attribute of the loader object alone and is removed at its first use, so the loader keeps its type.  ``then`` maps
-    the name of a module to the function that gets the module.
+    ``then`` maps the name of a module to that function, which gets the module. The module is found by the other
+    finders. The method ``exec_module`` of their loader is replaced for one use, on the loader object only, so the
+    loader keeps its type.
     """
 
     def __init__(self, then: Dict[str, Callable[[Any], None]]) -> None:
@@ -70,7 +70,7 @@ class Finder:
 
 
 def when_executed(then: Dict[str, Callable[[Any], None]]) -> None:
-    """Call ``then[name](module)`` for each module: at once if it has been executed already, otherwise later."""
+    """Call ``then[name](module)`` for each module: at once if it is already imported, otherwise when it is."""
     waiting = dict(then)
     for name in then:
         module = sys.modules.get(name)

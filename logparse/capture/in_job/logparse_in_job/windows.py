@@ -1,4 +1,6 @@
-"""Choose the moments when windows are traced, and the number of their units.  This module imports no PyTorch.
+"""Decide when the profiler is started, and how many steps it records. This module imports no PyTorch.
+
+A window is a period in which the profiler runs. A unit is a step of the job.
 
 =============  ============================================================================================
 window         begins
@@ -8,11 +10,12 @@ settled        once the times have settled (``Series.ready``), or at half of the
                earlier run of the job has told them; each further window ``_GAPS`` units after the last one
 =============  ============================================================================================
 
-Once a settled window is written, the provisional window is left out.  Settled windows are traced until the windows
-contain every kind with at least 5 % of the units.  There are at least ``_FEW`` and at most ``MOST`` windows.
+Once a settled window is written, the provisional window is left out. Settled windows are traced until the windows
+contain a step of every input size that at least 5 % of the steps have. There are at least ``_FEW`` and at most ``MOST``
+windows.
 
-The ranks of a job begin their settled windows together.  For this, rank 0 announces the first unit in the store of
-``torch.distributed``.  It does so early enough that no rank has passed that unit.
+The ranks of a job begin their settled windows together. For this, rank 0 announces the first step in the store of
+``torch.distributed``. It does so early enough that no rank has passed that step.
 """
 
 from __future__ import annotations
@@ -24,14 +27,14 @@ from .units import LEAST, Series
 
 MOST = 8
 _FEW, _GAPS = 3, (5, 11, 23, 47, 97, 193, 389, 0)
-"""Least number of settled windows, and numbers of units between two windows.
+"""Smallest number of regular traces, and numbers of steps between two of them.
 
 The gaps are primes, so that they do not coincide with periods of the job.
 """
 _AHEAD, _AHEAD_S, _MOST_AHEAD = 3, 0.5, 50
-"""Number of units from rank 0's announcement until the ranks begin a window.
+"""How many steps in advance rank 0 announces the step at which all ranks start the profiler.
 
-It is ``_AHEAD``, plus the number of units that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more.
+It is ``_AHEAD``, plus the number of steps that take ``_AHEAD_S`` seconds, but at most ``_MOST_AHEAD`` more.
 """
 _MOST_GIVEN_UP = 20
 _ANNOUNCED = "logparse_trace_at"
@@ -39,10 +42,11 @@ BY_TIME = "by time"
 
 
 class Window(NamedTuple):
-    """Window to trace.
+    """Plan for one period in which the profiler runs.
 
-    ``number`` is the window's number (0: provisional).  The other fields are the number of units that are skipped
-    first, and the number of units that are traced.
+    * ``number`` is the number of the trace. 0 is a provisional trace, which is deleted once there is a better one.
+    * ``warm_up`` is the number of steps that are skipped first.
+    * ``units`` is the number of steps that are recorded.
     """
 
     number: int
@@ -51,9 +55,9 @@ class Window(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """The rank of a process and the number of ranks in its job.
+    """The rank of this process, and the key-value store through which the ranks of its job agree.
 
-    ``store`` has the methods ``set``, ``get`` and ``check``.  It has no value (None) if the process is alone.
+    ``store`` has the methods ``set``, ``get`` and ``check``. It has no value (None) if the process is alone.
     """
 
     store: Optional[Any] = None
@@ -61,10 +65,10 @@ class Ranks(NamedTuple):
 
 
 class Windows:
-    """Windows of a process.
+    """Decides when the profiler is started in this process.
 
-    ``units`` is the number of units that each window traces (0: none).  ``expected`` is the number of units that the
-    job will make (0: unknown).
+    ``units`` is the number of steps that it records each time (0: none). ``expected`` is the number of steps that the
+    job will do (0: unknown).
     """
 
     def __init__(self, units: int, expected: int = 0) -> None:
@@ -80,13 +84,13 @@ class Windows:
         return self.done >= MOST
 
     def end(self) -> None:
-        """Trace no further window."""
+        """Do not start the profiler any more."""
         self.done = MOST
 
     def next(self, series: Series, ranks: Ranks, one_call: bool = False) -> Optional[Window]:
-        """Return the window that begins now.  Return None if none begins.
+        """Return what to trace if the profiler is to be started now. Return None if it is not.
 
-        The window begins after the last unit of the series.  If ``one_call`` is True, the window holds one call.
+        ``series`` holds the steps that the job has done so far. If ``one_call`` is True, a single call is traced.
         """
         if self.over:
             return None
@@ -99,11 +103,11 @@ class Windows:
         return Window(self.done, 0 if one_call else 1, 1 if one_call else self._units)
 
     def written(self, series: Series) -> None:
-        """Plan the next window, because a settled window was written."""
+        """Decide when to trace next, after a regular trace was written."""
         self.begin_at = series.count + 1 + _GAPS[self.done - 1]
 
     def given_up(self, number: int, series: Series) -> None:
-        """Plan a window again that was given up.  If too many windows were given up, trace no more."""
+        """Trace again, because trace ``number`` was given up. If too many were given up, trace no more."""
         self._given_up += 1
         if self._given_up > _MOST_GIVEN_UP:
             self.end()
@@ -114,7 +118,7 @@ class Windows:
             self.begin_at = series.count + 1 + _GAPS[0]
 
     def go_on(self) -> None:
-        """Trace further windows, because the job has gone on to a second phase."""
+        """Trace some more steps, because the job has gone on to a second phase."""
         self.done, self.begin_at = min(self.done, MOST - _FEW), 0
 
     def _is_time(self, series: Series, ranks: Ranks) -> bool:

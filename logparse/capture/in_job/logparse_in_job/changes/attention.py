@@ -1,13 +1,13 @@
-"""Order of the backends of ``scaled_dot_product_attention``."""
+"""Choose which of PyTorch's attention kernels is used first."""
 
 from __future__ import annotations
 
 
 def prefer_attention(*names: str) -> object:
-    """Let attention run on the first backend in ``names`` that takes its operands.
+    """Let attention (``scaled_dot_product_attention``) use the first backend in ``names`` that supports its inputs.
 
-    A program's own choice goes before. The returned context is already entered. It is left when the process ends, or
-    when ``__exit__`` is called.
+    For example ``prefer_attention("FLASH_ATTENTION", "MATH")``. If the program chooses a backend itself, its choice has
+    priority. The returned context is already entered. It is left when the process ends, or when ``__exit__`` is called.
     """
     import atexit
 

@@ -1,4 +1,4 @@
-"""Linear layers with their activation in the epilogue of the library's product."""
+"""Linear layers whose activation (ReLU or GELU) is computed by the same kernel as the matrix product."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 
 
 class LinearReluFunction(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
-    """ReLU of a linear layer in the epilogue of its product. Its gradient needs only the result."""
+    """Linear layer followed by ReLU in one kernel, with its gradient. The gradient needs only the result of ReLU."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """Return the result, which the gradient needs."""
+        """Compute ReLU of the linear layer, and keep the result for the backward pass."""
         out = torch._addmm_activation(bias, x, weight.t())
         ctx.save_for_backward(x, weight, out)
         return out
@@ -29,9 +29,9 @@ class LinearReluFunction(torch.autograd.Function):  # type: ignore[misc]  # torc
 def linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "relu"
 ) -> torch.Tensor:
-    """Compute a linear layer with ReLU or GELU (tanh) in the epilogue of its product.
+    """Compute a linear layer and its activation, ReLU or GELU (tanh approximation), in one kernel.
 
-    GELU is in the epilogue only if no gradient is needed.
+    If a gradient is needed, GELU is computed by a kernel of its own.
     """
     bias = weight.new_zeros(len(weight)) if bias is None else bias
     needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (x, weight, bias))
@@ -48,7 +48,7 @@ def linear(
 
 
 class LinearRelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types here
-    """Linear layer with ReLU."""
+    """Linear layer with ReLU in the same kernel."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Compute the layer and ReLU."""
@@ -56,7 +56,7 @@ class LinearRelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types h
 
 
 class LinearGelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types here
-    """Linear layer with GELU (tanh)."""
+    """Linear layer with GELU (tanh approximation) in the same kernel."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Compute the layer and GELU."""
@@ -64,9 +64,10 @@ class LinearGelu(torch.nn.Linear):  # type: ignore[misc]  # torch has no types h
 
 
 def fuse_epilogues(model: torch.nn.Module, approximate: tuple[str, ...]) -> torch.nn.Module:
-    """Fuse linear layers that stand in a torch.nn.Sequential right before a ReLU or a GELU.
+    """Let each linear layer right before a ReLU or GELU in a torch.nn.Sequential compute it in the same kernel.
 
-    ``approximate`` names the forms of GELU that are fused.
+    ``approximate`` names the forms of GELU that are replaced: ``tanh``, ``none`` or both. Warns if nothing was
+    replaced.
     """
     import copy
 

@@ -1,4 +1,4 @@
-"""GELU in one kernel."""
+"""Compute GELU in one kernel instead of several."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import torch
 
 
 def use_one_kernel_gelu(model: torch.nn.Module) -> torch.nn.Module:
-    """Replace modules of transformers that write out GELU's tanh approximation. One kernel computes it instead."""
+    """Replace modules that compute GELU's tanh formula by several kernels with PyTorch's GELU, which uses one.
+
+    Only modules of transformers are replaced (``NewGELUActivation``, ``FastGELUActivation``). Warns if nothing was
+    replaced.
+    """
     written, changed = ("NewGELUActivation", "FastGELUActivation"), 0
     for parent in list(model.modules()):
         for name, module in list(parent._modules.items()):

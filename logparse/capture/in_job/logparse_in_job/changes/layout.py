@@ -1,4 +1,4 @@
-"""Images with their channels next to each other in memory."""
+"""Store images with their channels next to each other in memory (channels_last)."""
 
 from __future__ import annotations
 
@@ -8,5 +8,8 @@ import torch
 
 
 def turn_images(module: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Give the images among a model's inputs the layout channels_last."""
+    """Return a module's inputs with the images (tensors of 4 dimensions) in the memory layout channels_last.
+
+    This is a forward pre-hook: PyTorch calls it with the module and its inputs.
+    """
     return tuple(x.to(memory_format=torch.channels_last) if torch.is_tensor(x) and x.dim() == 4 else x for x in inputs)

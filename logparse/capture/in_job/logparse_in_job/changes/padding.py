@@ -1,4 +1,7 @@
-"""Output layer with additional rows of zeros. The layer does not return their outputs."""
+"""Make an output layer larger by rows of zeros, because kernels are faster for some sizes.
+
+The layer still returns only its own outputs.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ import torch
 
 
 def pad_output(model: torch.nn.Module, size: int, padded: int) -> torch.nn.Module:
-    """Add rows of zeros to output layers, and to embeddings tied to them.
+    """Make each linear layer with ``size`` outputs larger by rows of zeros, up to ``padded`` rows.
 
-    The layers do not return the additional outputs.
+    Embeddings that share its weight grow, too. The layers still return only their own ``size`` outputs. Raises
+    ValueError if no layer has ``size`` outputs.
     """
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
     if not layers:
@@ -29,12 +33,15 @@ def pad_output(model: torch.nn.Module, size: int, padded: int) -> torch.nn.Modul
 
 
 def first_outputs(size: int, module: torch.nn.Module, inputs: object, output: torch.Tensor) -> torch.Tensor:
-    """Return the layer's own outputs, as a view of all that it computes."""
+    """Return only the first ``size`` outputs of a layer, without the added ones. They are a view, not a copy.
+
+    This is a forward hook: PyTorch calls it with the module, its inputs and its output.
+    """
     return output[..., :size]
 
 
 def with_rows(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """Copy a tensor and add rows of zeros, up to ``rows`` rows."""
+    """Return a copy of a tensor with rows of zeros added, so that it has ``rows`` rows."""
     out = torch.zeros((rows, *tensor.shape[1:]), dtype=tensor.dtype, device=tensor.device)
     out[: len(tensor)] = tensor.detach()
     return out

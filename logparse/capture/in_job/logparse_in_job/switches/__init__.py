@@ -1,7 +1,7 @@
-"""Actions that can be switched on and off between two units of a running job, and actions that cannot.
+"""List of the changes that can be switched on and off in a running job, and of others that need a new start.
 
-This module imports no PyTorch.  ``made`` imports the modules of the switches.  ``docs/measurement.md`` contains both
-tables, and a test compares them with the tables here.
+A change is here called an action. This module imports no PyTorch. ``made`` imports the modules that do the switching.
+``docs/measurement.md`` contains both tables, and a test compares them with the tables here.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 
 class Switchable(NamedTuple):
-    """One action: the objects that are switched, and how the switching is taken back.
+    """A change that can be switched on and off in a running job.
 
-    ``parts`` are the names of its switches.  An action with several parts is a combination.
+    * ``name`` is its name.
+    * ``switched`` says for the user what is changed.
+    * ``undone`` says for the user how the change is taken back.
+    * ``parts`` names its single switches. Some changes combine several.
     """
 
     name: str
@@ -76,7 +79,7 @@ SWITCHABLE: Tuple[Switchable, ...] = (
         ("tunableop_rows",),
     ),
 )
-"""Actions that can be switched in the process, in no particular order."""
+"""The changes that can be switched on and off in a running job, in no particular order."""
 AT_START: Sequence[Tuple[str, str]] = (
     ("`cudnn_benchmark`", "PyTorch keeps the plan of each convolution that has run, and searches only for new ones"),
     ("override files of hipBLASLt and rocBLAS", "read once, with the library's first call"),
@@ -86,26 +89,27 @@ AT_START: Sequence[Tuple[str, str]] = (
     ("captured CUDA graphs", "they replay the kernels that were captured"),
     ("parameters in DistributedDataParallel, FSDP or one buffer", "other objects hold views of them"),
 )
-"""Actions that act only when a process starts, with the reason.  They are tried in separate starts of the job."""
+"""The changes that act only when a process starts, with the reason. They are tried in separate runs of the job."""
 NAMES: Mapping[str, Switchable] = {x.name: x for x in SWITCHABLE}
 TOGETHER = "+"
-"""Text between the names of actions that are switched at once."""
+"""Text between the names of changes that are switched at the same time."""
 
 
 def parts_of(action: str) -> Tuple[str, ...]:
-    """Return the switches of an action, or of several actions joined by ``+``.
+    """Return the names of the single switches of a change, or of several changes joined by ``+``.
 
-    Raises KeyError for an action that is not listed.
+    For example ``channels_last_benchmark`` has the parts ``channels_last`` and ``cudnn_benchmark``. Raises KeyError for
+    an unknown change.
     """
     return tuple(dict.fromkeys(part for name in action.split(TOGETHER) for part in NAMES[name].parts))
 
 
 def fits(action: str, earlier: Iterable[str]) -> bool:
-    """Tell whether an action can be tried in a process in which the earlier actions were tried.
+    """Return True if a change can be tried in a process in which the changes ``earlier`` were tried before.
 
-    PyTorch keeps the plan of each convolution, by its sizes and strides, as long as the thread lives (``Conv_v8.cpp``,
-    ``Conv_miopen.cpp``).  A convolution in ``channels_last`` that ran without a search of plans gets no search later,
-    and the other way round.
+    PyTorch keeps the kernel that it chose for each convolution, by its sizes and strides, as long as the thread lives
+    (``Conv_v8.cpp``, ``Conv_miopen.cpp``). So ``channels_last`` cannot be tried both with a search for the fastest
+    kernel (``cudnn_benchmark``) and without it in the same process.
     """
     searches, turned = "cudnn_benchmark" in parts_of(action), "channels_last" in parts_of(action)
     before = [parts_of(x) for x in earlier]
@@ -113,7 +117,10 @@ def fits(action: str, earlier: Iterable[str]) -> bool:
 
 
 def made(action: str, files: Sequence[str] = ()) -> Any:
-    """Make the switch of an action (``base.Switch``).  ``files`` are the files that ``tunableop_rows`` reads."""
+    """Return the object that switches a change on and off (see ``base.Switch``).
+
+    ``files`` are the TunableOp files that the change ``tunableop_rows`` reads.
+    """
     from . import model, settings
     from .base import Several
 

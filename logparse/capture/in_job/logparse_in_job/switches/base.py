@@ -1,4 +1,4 @@
-"""Interface of a switch, and a switch of several parts."""
+"""The common base class of all switches of a change, and a switch that combines several."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any, List, NamedTuple, Sequence
 
 
 class Job(NamedTuple):
-    """Objects that a switch may change: the job's outermost modules and its optimizers.
+    """The models (outermost modules) and optimizers of the job, which a switch may change.
 
-    An optimizer that makes its first step while an action is on is then appended, because ``off`` must find its state.
+    If an optimizer makes its first step while a change is on, it is added to the list, because its state must be
+    changed back, too.
     """
 
     models: Sequence[Any]
@@ -16,47 +17,51 @@ class Job(NamedTuple):
 
 
 class RefusedError(Exception):
-    """Error if an action cannot be switched in this process.
+    """Raised if a change cannot be switched on or off in this process.
 
-    The text is the reason, as a clause about "it" or the job.
+    The text is the reason, as a clause about "it" or the job, for example "it acts only on a GPU".
     """
 
 
 class Switch:
-    """One action.  ``on`` and ``off`` are called alternately, each between two units of the job.
+    """Switches one change of the job on and off. Both happen between two steps of the job.
 
-    * ``roundoff``: the relative change of a layer's output that the action declares beyond rounding (0: none).
-    * ``detail``: what the action has changed, for the user.  It is known once the switch was on.
+    * ``roundoff`` is the relative difference in a layer's output that the change is allowed to make in addition to
+      rounding. 0 means none.
+    * ``detail`` says for the user what was changed. It is known after the first ``on``.
     """
 
     roundoff = 0.0
     detail = ""
 
     def on(self, job: Job) -> None:
-        """Switch the action on.
+        """Make the change.
 
-        Raises RefusedError, with nothing changed, if the action cannot be on or has nothing to change.
+        Raises RefusedError if that is not possible, or if there is nothing to change. Then the job is as before.
         """
         raise NotImplementedError
 
     def off(self) -> None:
-        """Take back everything that ``on`` has changed.  Do nothing if the switch is off."""
+        """Take back everything that ``on`` has changed. If the switch is off, do nothing."""
         raise NotImplementedError
 
     def hinders(self) -> str:
-        """Tell why the job's next backward pass fails if the switch goes off now.  Return an empty text otherwise."""
+        """Return why the job's next backward pass would fail if the change were taken back now.
+
+        Returns an empty text if it would not fail.
+        """
         return ""
 
     def disturbed(self) -> str:
-        """Tell how the job itself has changed the switch's setting while the switch was on.
+        """Return a sentence if the job itself has changed the same setting while the change was on.
 
-        Return an empty text if the job has not changed it.
+        Returns an empty text if it has not.
         """
         return ""
 
 
 class Several(Switch):
-    """Several switches at once."""
+    """Switches several changes on and off together."""
 
     def __init__(self, parts: Sequence[Switch]) -> None:
         self._parts = parts
@@ -64,7 +69,7 @@ class Several(Switch):
         self.roundoff = max(x.roundoff for x in parts)
 
     def on(self, job: Job) -> None:
-        """Switch all parts on.  If one part fails, switch none on."""
+        """Make all the changes. If one of them fails, take the others back."""
         try:
             for part in self._parts:
                 part.on(job)
@@ -75,15 +80,15 @@ class Several(Switch):
         self.detail = "; ".join(x.detail for x in self._parts if x.detail)
 
     def off(self) -> None:
-        """Switch all off, the last switch first."""
+        """Take all the changes back, in the opposite order."""
         while self._on:
             self._on[-1].off()
             self._on.pop()
 
     def hinders(self) -> str:
-        """Return the reason of the first part that has one."""
+        """Return why the job's next backward pass would fail if the changes were taken back now, or an empty text."""
         return next((why for x in self._on if (why := x.hinders())), "")
 
     def disturbed(self) -> str:
-        """Return the reason of the first part that the job has disturbed."""
+        """Return a sentence if the job itself has changed one of the settings meanwhile, or an empty text."""
         return next((why for x in self._on if (why := x.disturbed())), "")

@@ -1,8 +1,8 @@
-"""Changes of the job's modules.  The functions of ``apply.py`` (``changes/``) make them, and ``off`` takes them back.
+"""Switch changes of the job's models on and off, such as the memory layout of their weights.
 
-A change is made in the same way as by ``apply.py``.  Then the modules are compared with their state before.  ``off``
-takes back only the differences.  So changes that the job itself made meanwhile stay (values, hooks, its own
-attributes).
+A change is made by the same functions as in ``apply.py`` (``changes/``). Then the modules are compared with their state
+before. ``off`` takes back only the differences. So changes that the job itself made meanwhile stay (values, hooks, its
+own attributes).
 
 =========================  =========================================================================================
 changed object             ``off`` gives back
@@ -15,7 +15,7 @@ hook                       it is removed
 attribute                  its value
 =========================  =========================================================================================
 
-Parameters are not copied.  The rows that ``padded_output`` adds are zeros, so ``off`` can drop them.
+Parameters are not copied. The rows that ``padded_output`` adds are zeros, so ``off`` can drop them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from .base import Job, RefusedError, Switch
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _WRAPPED = {"DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule"}
 _LEAST_OUTPUT, _MULTIPLE = 256, 64
-"""Least number of outputs of a layer that is padded, and divisor of the padded number of outputs
-(``analyzers/actions``).
+"""A layer is padded only if it has at least ``_LEAST_OUTPUT`` outputs, and to a multiple of ``_MULTIPLE`` outputs.
+
+``analyzers/actions`` uses the same numbers.
 """
 
 
@@ -52,9 +53,9 @@ def shape_of(tensor: Any) -> Shape:
 
 
 def reshape(tensor: Any, to: Shape) -> None:
-    """Give a tensor this size and these strides.
+    """Give a tensor another size and other strides in place.
 
-    Elements that exist in both sizes keep their values.  New elements are zeros.
+    Elements that exist in both sizes keep their values. New elements are zeros.
     """
     if shape_of(tensor) == to:
         return
@@ -62,10 +63,11 @@ def reshape(tensor: Any, to: Shape) -> None:
 
 
 def forget_accumulator(parameter: Any) -> None:
-    """Let the next graph make a new node that accumulates the parameter's gradient.
+    """Make autograd forget the old size of a parameter, so that gradients of its new size are accepted.
 
-    The present node lives as long as a loss of the job does, and refuses gradients of another size than at its time.
-    PyTorch drops the node if the data gets another type.
+    For each parameter autograd keeps a node that accumulates gradients. It lives as long as a loss of the job, and
+    refuses gradients of another size. PyTorch drops it if the parameter's data get another type for a moment, so this
+    is done here.
     """
     data = parameter.data
     other = torch.float64 if data.dtype is not torch.float64 else torch.float32
@@ -83,7 +85,7 @@ def _copy(old: Any, to: Shape) -> Any:
 
 
 class _Looks:
-    """State of a module: its children, hooks, buffers, and attributes that are numbers or texts."""
+    """The present state of a module: its children, hooks, buffers, and attributes that are numbers or texts."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -93,9 +95,9 @@ class _Looks:
         self.attributes = {name: value for name, value in vars(module).items() if isinstance(value, (int, str))}
 
     def undo(self, after: _Looks) -> None:
-        """Take back the differences between ``after`` and this state.
+        """Change the module back from the state ``after`` to this state.
 
-        A child that comes back gets the mode of the child that replaced it (training or not).
+        A child module that is put back gets the mode (training or evaluation) of the child that had replaced it.
         """
         module = self.module
         for name, child in after.children.items():
@@ -117,9 +119,9 @@ class _Looks:
 
 
 class _Tensor(NamedTuple):
-    """Parameter with its shape before the switch was on and its shape while it is on.
+    """A parameter with its size and strides before the change and after it.
 
-    Its gradient and optimizer state come with their shapes before.
+    ``beside`` holds its gradient and optimizer state, each with its size and strides before the change.
     """
 
     parameter: Any
@@ -129,12 +131,13 @@ class _Tensor(NamedTuple):
 
 
 class ModelSwitch(Switch):
-    """Switch of a change that a function makes to each model.
+    """Switches a change of the job's models on and off.
 
-    * ``change``: the function.  It returns a text for the user, or an empty text if it changed nothing.
-    * ``refused``: the reason that the user is told if no model was changed.
-    * ``touched``: returns the parameters of a model that get another layout or size.
-    * ``resizes``: True if parameters get another size, False if they get only another layout.
+    * ``change`` is the function that changes a model. It returns a text for the user, or an empty text if there was
+      nothing to change.
+    * ``refused`` is the reason that the user gets if no model was changed.
+    * ``touched`` is a function that returns the parameters of a model that get another layout or size.
+    * ``resizes`` is True if parameters get another size, and False if they get only another layout.
     """
 
     def __init__(
@@ -153,7 +156,10 @@ class ModelSwitch(Switch):
         self._changed: List[_Tensor] = []
 
     def on(self, job: Job) -> None:
-        """Change the models.  Then change their gradients and the optimizers' state in the same way."""
+        """Change the models, and give their gradients and the optimizers' state the same new sizes and layouts.
+
+        Raises RefusedError if that is not possible, or if there is nothing to change.
+        """
         modules = list(dict.fromkeys(x for model in job.models for x in model.modules()))
         _refuse_wrapped(modules)
         touched = list(dict.fromkeys(x for model in job.models for x in self._touched(model)))
@@ -185,7 +191,7 @@ class ModelSwitch(Switch):
         self.detail = "; ".join(dict.fromkeys(done))
 
     def off(self) -> None:
-        """Take the changes back."""
+        """Change the models, their gradients and the optimizers' state back."""
         job, self._job = self._job, None
         if job is None:
             return
@@ -201,19 +207,25 @@ class ModelSwitch(Switch):
         self._looks, self._changed = [], []
 
     def hinders(self) -> str:
-        """Tell whether a graph is still to be run backward that has a parameter's present size."""
+        """Return a sentence if a backward pass is still to come that needs the parameters in their present size.
+
+        Returns an empty text otherwise.
+        """
         resized = [x.parameter for x in self._changed if x.before.size != x.after.size]
         return _IN_USE if any(map(_is_in_use, resized)) else ""
 
     def disturbed(self) -> str:
-        """Tell whether the job has given a parameter another size or strides.  Return an empty text if it has not."""
+        """Return a sentence if the job itself has given a parameter another size or layout meanwhile.
+
+        Returns an empty text if it has not.
+        """
         if any(shape_of(x.parameter) != x.after for x in self._changed):
             return "the job changes the layout of its parameters itself"
         return ""
 
 
 def _beside(parameter: Any, optimizers: Sequence[Any]) -> Iterator[Any]:
-    """Yield the gradient of a parameter, and the tensors of its optimizer state that have its size."""
+    """Yield the gradient of a parameter, and the tensors of the same size that optimizers keep for it."""
     if parameter.grad is not None:
         yield parameter.grad
     for optimizer in optimizers:
@@ -232,10 +244,10 @@ def _refuse_wrapped(modules: Sequence[Any]) -> None:
 
 
 def _refuse_shared(parameters: Sequence[Any]) -> None:
-    """Refuse parameters whose memory other objects use, too.  These objects would keep the old memory.
+    """Raise RefusedError if other objects use the memory of a parameter, because they would keep the old memory.
 
-    Examples are views of one buffer, a view or a NumPy array that the job keeps, a graph before its backward pass, and
-    memory that several processes share.
+    Examples are parameters that are views of one buffer, a view or a NumPy array that the job keeps, a graph before its
+    backward pass, and memory that several processes share.
     """
     for x in parameters:
         storage = x.untyped_storage()
@@ -248,9 +260,10 @@ def _refuse_shared(parameters: Sequence[Any]) -> None:
 
 
 def _refuse_other_sizes(touched: Sequence[Any], optimizers: Sequence[Any]) -> None:
-    """Refuse parameters whose optimizer keeps sums over rows or all parameters in one vector (Adafactor, LBFGS).
+    """Raise RefusedError if an optimizer keeps state that has not the size of the parameters.
 
-    Such state has no rows that could be added and dropped.
+    Examples are Adafactor (sums over rows) and LBFGS (all parameters in one vector). Rows could not be added to such
+    state or removed from it.
     """
     for optimizer in optimizers:
         own = {id(x) for group in optimizer.param_groups for x in group["params"]}
@@ -262,7 +275,7 @@ def _refuse_other_sizes(touched: Sequence[Any], optimizers: Sequence[Any]) -> No
 
 
 def _tensors(state: Any) -> Iterator[Any]:
-    """Yield the tensors of an optimizer's state, also those in its lists and dicts."""
+    """Yield the tensors in the state of an optimizer, also the tensors in its lists and dicts."""
     for x in state.values() if isinstance(state, dict) else state:
         if torch.is_tensor(x):
             yield x
@@ -271,9 +284,9 @@ def _tensors(state: Any) -> Iterator[Any]:
 
 
 def _refuse_held_accumulators(parameters: Sequence[Any]) -> None:
-    """Refuse parameters whose node for gradients the job holds (Megatron does), because the node has hooks of the job.
+    """Raise RefusedError if the job holds the autograd nodes that accumulate its parameters' gradients (Megatron does).
 
-    ``forget_accumulator`` would lose these hooks.
+    Such a node has hooks of the job, which ``forget_accumulator`` would lose.
     """
     with torch.inference_mode(False), torch.enable_grad():
         nodes = [x.view_as(x).grad_fn.next_functions[0][0] for x in parameters if x.requires_grad]
@@ -285,9 +298,10 @@ _IN_USE = "the job holds a view of its parameters, or a graph whose backward pas
 
 
 def _is_in_use(parameter: Any) -> bool:
-    """Tell whether something else uses the memory of a parameter.
+    """Return True if something other than the parameter itself uses the parameter's memory.
 
-    The number of uses by the parameter itself depends on the version of PyTorch, so it is read from another parameter.
+    PyTorch counts the uses. How many the parameter itself has depends on PyTorch's version, so the count is compared
+    with a new parameter.
     """
     count = getattr(torch._C, "_storage_Use_Count", None)  # PyTorch before 2.5 for CPUs has none
     if count is None:
@@ -317,10 +331,10 @@ def _channels_last(model: Any) -> str:
 
 
 def odd_output(model: Any) -> Optional[int]:
-    """Return the number of outputs of the largest linear layer (by its weight) whose number of outputs is no multiple
-    of 64.
+    """Return the number of outputs of the largest linear layer that could be padded, or None without such a layer.
 
-    Layers with few outputs are left out.  Return None if there is no such layer.
+    The number is not a multiple of 64. Layers with few outputs are left out. The largest layer is the one with the
+    largest weight.
     """
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear)]
     odd = [x for x in layers if x.out_features >= _LEAST_OUTPUT and x.out_features % _MULTIPLE]
@@ -337,14 +351,14 @@ def _padded_output(model: Any) -> str:
 
 
 def _rows(model: Any) -> Sequence[Any]:
-    """Return the parameters to which padding adds rows."""
+    """Return the parameters to which padding adds rows: the weight and bias of the padded layers."""
     size = odd_output(model)
     layers = [x for x in model.modules() if isinstance(x, torch.nn.Linear) and x.out_features == size]
     return [x for layer in layers for x in layer.parameters(recurse=False)]
 
 
 def _counted(change: Callable[[Any], Any], *what: str) -> Callable[[Any], str]:
-    """Return a form of a change that replaces children of modules.  It counts the new children, for the user."""
+    """Wrap a change that replaces modules, so that it returns how many were replaced, as a text for the user."""
 
     def changed(model: Any) -> str:
         before = {id(x) for x in model.modules()}
@@ -378,9 +392,9 @@ KNOWN: Dict[str, Callable[[], ModelSwitch]] = {
         roundoff=5e-4,
     ),
 }
-"""Functions that make each switch of a model, by name."""
+"""Functions that make the switch of each change of a model, by name."""
 
 
 def made(part: str) -> ModelSwitch:
-    """Make the switch of a change of the model."""
+    """Return the object that switches this change of the job's models on and off."""
     return KNOWN[part]()

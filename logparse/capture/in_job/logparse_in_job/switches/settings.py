@@ -1,4 +1,4 @@
-"""Settings of the process: flags of PyTorch, the order of attention backends, rows of TunableOp."""
+"""Switch settings of PyTorch on and off in a running job: flags, the attention kernels, and TunableOp files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ON_A_GPU = "it acts only on a GPU, and this process uses none"
 
 
 class Flag:
-    """One setting, named by its path: ``backends.cudnn.benchmark``."""
+    """A setting of PyTorch, named by its path below ``torch``, for example ``backends.cudnn.benchmark``."""
 
     def __init__(self, path: str) -> None:
         self.path = f"torch.{path}"
@@ -34,7 +34,7 @@ class Flag:
 
 
 class BlasLibrary:
-    """PyTorch's preferred BLAS library. Its words are CUDA's on ROCm, too."""
+    """The setting of which BLAS library PyTorch prefers. On ROCm its values have CUDA's names, too."""
 
     path = "torch.backends.cuda.preferred_blas_library"
 
@@ -46,7 +46,10 @@ class BlasLibrary:
 
 
 class Flags(Switch):
-    """Settings that get new values when switched on, and get back their previous values when switched off."""
+    """Gives settings of PyTorch new values, and their previous values when switched off.
+
+    ``values`` holds each setting with its new value.
+    """
 
     def __init__(self, values: Sequence[Tuple[Any, Any]], roundoff: float = 0.0) -> None:
         self._values = values
@@ -55,7 +58,7 @@ class Flags(Switch):
         self._after: List[Any] = []
 
     def on(self, job: Job) -> None:
-        """Set the values."""
+        """Set the new values. Raises RefusedError if the settings already have them."""
         before = [flag.read() for flag, _ in self._values]
         try:
             for flag, value in self._values:
@@ -69,14 +72,14 @@ class Flags(Switch):
         self._before, self._after = before, after
 
     def off(self) -> None:
-        """Restore the previous values, except settings that the job has changed meanwhile."""
+        """Restore the previous values, except of settings that the job has changed meanwhile."""
         before, self._before = self._before, []
         for (flag, _), value, own in zip(self._values, before, self._after):
             if flag.read() == own:
                 flag.write(value)
 
     def disturbed(self) -> str:
-        """Name the first setting whose value the job has changed. Return an empty text if there are no changes."""
+        """Return a sentence about the first setting that the job has changed meanwhile, or an empty text."""
         if not self._before:
             return ""
         changed = [flag.path for (flag, _), own in zip(self._values, self._after) if flag.read() != own]
@@ -93,11 +96,11 @@ ATTENTION = {
     "cudnn": "CUDNN_ATTENTION",
     "math": "MATH",
 }
-"""Names of PyTorch's backends (``torch.nn.attention.SDPBackend``)."""
+"""Names of PyTorch's attention backends in ``torch.nn.attention.SDPBackend``."""
 
 
 class Attention(Switch):
-    """Attention on this backend first.  The other backends follow in their present order."""
+    """Makes PyTorch prefer one attention backend. The other backends follow in their present order."""
 
     def __init__(self, backend: str) -> None:
         self._backend = backend
@@ -105,7 +108,7 @@ class Attention(Switch):
         self._own: Any = None
 
     def on(self, job: Job) -> None:
-        """Enter the context that ``apply.py`` enters."""
+        """Prefer the backend. Raises RefusedError if the job already does."""
         from torch.nn.attention import SDPBackend
 
         first = ATTENTION[self._backend]
@@ -120,37 +123,37 @@ class Attention(Switch):
         self._context, self._own = context, _order()
 
     def off(self) -> None:
-        """Leave the context."""
+        """Restore the previous order of the backends."""
         context, self._context = self._context, None
         if context is not None:
             context.__exit__(None, None, None)
 
     def disturbed(self) -> str:
-        """Tell whether the job itself has chosen an order. Return an empty text if it has not."""
+        """Return a sentence if the job itself has chosen attention backends meanwhile, or an empty text."""
         return "" if self._context is None or _order() == self._own else "the job sets the attention backends itself"
 
 
 class OneFlashKernel(Switch):
-    """Attention without the fused kernel, on a CPU. A CPU has only one fused kernel and no order of backends."""
+    """Turns off the fused attention kernel on a CPU. A CPU has only one fused kernel and no order of backends."""
 
     def __init__(self) -> None:
         self._before: Any = None
 
     def on(self, job: Job) -> None:
-        """Forbid the kernel."""
+        """Turn the fused kernel off. Raises RefusedError if it is already off."""
         if not torch.backends.cuda.flash_sdp_enabled():
             raise RefusedError("the job already runs with it")
         self._before = True
         torch.backends.cuda.enable_flash_sdp(False)
 
     def off(self) -> None:
-        """Allow the kernel."""
+        """Turn the fused kernel on again."""
         before, self._before = self._before, None
         if before:
             torch.backends.cuda.enable_flash_sdp(True)
 
     def disturbed(self) -> str:
-        """Tell whether the job itself has allowed the kernel. Return an empty text if it has not."""
+        """Return a sentence if the job itself has turned the fused kernel on meanwhile, or an empty text."""
         allowed = self._before and torch.backends.cuda.flash_sdp_enabled()
         return "the job sets torch.backends.cuda.enable_flash_sdp itself" if allowed else ""
 
@@ -162,7 +165,10 @@ def _enabled(backend: str) -> bool:
 
 
 def _order() -> Tuple[List[int], List[bool]]:
-    """Return the backends in their order, and for each backend of ``ATTENTION`` True if it is allowed."""
+    """Return the numbers of PyTorch's attention backends in their order, and which of ``ATTENTION`` are allowed.
+
+    Raises RefusedError if PyTorch is older than 2.6, because it has no such order.
+    """
     order = getattr(torch._C, "_get_sdp_priority_order", None)
     if order is None:
         raise RefusedError("PyTorch before 2.6 has no order of attention backends")
@@ -170,7 +176,7 @@ def _order() -> Tuple[List[int], List[bool]]:
 
 
 class TunableRows(Switch):
-    """Rows of TunableOp files. While the switch is on, TunableOp is on and does not tune."""
+    """Makes PyTorch use the kernels that TunableOp files list. TunableOp does not tune meanwhile."""
 
     def __init__(self, files: Sequence[str]) -> None:
         self._files = files
@@ -178,7 +184,10 @@ class TunableRows(Switch):
         self._before: Any = None
 
     def on(self, job: Job) -> None:
-        """Read the files the first time, and let TunableOp use their rows."""
+        """Switch TunableOp on. At the first time the files are read.
+
+        Raises RefusedError if no GPU is used, if a file is not accepted, or if the job itself uses TunableOp.
+        """
         tunable = torch.cuda.tunable
         if not torch.cuda.is_initialized():
             raise RefusedError(_ON_A_GPU)
@@ -205,13 +214,13 @@ class TunableRows(Switch):
             torch.cuda.tunable.tuning_enable(before)
 
     def disturbed(self) -> str:
-        """Tell whether the job itself has switched TunableOp on or off. Return an empty text if it has not."""
+        """Return a sentence if the job itself has switched TunableOp off meanwhile, or an empty text."""
         on = self._before is None or torch.cuda.tunable.is_enabled()
         return "" if on else "the job sets torch.cuda.tunable itself"
 
 
 class Refused(Switch):
-    """Action that this process cannot switch."""
+    """A change that is not possible in this process. ``why`` is the reason."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -221,7 +230,7 @@ class Refused(Switch):
         raise RefusedError(self._why)
 
     def off(self) -> None:
-        """Do nothing, because the action is never on."""
+        """Do nothing, because the change is never made."""
 
 
 def _tf32(files: Sequence[str]) -> Switch:
@@ -268,9 +277,12 @@ KNOWN: Dict[str, Callable[[Sequence[str]], Switch]] = {
     "cudnn_benchmark": _cudnn_benchmark,
     "tunableop_rows": TunableRows,
 }
-"""Functions that make each switch of a setting, by name. They get the files of ``tunableop_rows``."""
+"""Functions that make the switch of each setting, by name. They get the TunableOp files of ``tunableop_rows``."""
 
 
 def made(part: str, files: Sequence[str]) -> Switch:
-    """Make the switch of a setting."""
+    """Return the object that switches this setting on and off.
+
+    ``files`` are the TunableOp files that ``tunableop_rows`` reads.
+    """
     return KNOWN[part](files)
