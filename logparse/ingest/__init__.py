@@ -1,9 +1,9 @@
 """Read logs and tuning files into the store.
 
-* ``all_inputs`` finds the inputs.
-* ``schedule`` states what is read next.
-* A ``worker`` reads each input, which ``input_file`` opens.
-* ``stream`` turns the distinct lines that ``lines`` finds into records.
+* ``all_inputs`` finds the input files and combines the results.
+* ``schedule`` decides what is read next.
+* ``worker`` reads one input file, which ``input_file`` opens.
+* ``lines`` finds the distinct lines, and ``stream`` reads their content.
 * ``counting`` (Python) or ``_lines.c`` (native) counts the distinct lines.
 * ``render`` makes the text that an ingest prints.
 """

@@ -1,7 +1,7 @@
-"""Ingest paths into a store: find the inputs, let workers read them, and record data that no file holds.
+"""Read files into a store: find the files, let worker processes read them, and store data that are in no file.
 
-If one file fails, the others are still read.  A source is committed when its row file exists, which is written last
-(see ``store``).  So an ingest can be killed at any moment and then be run again.
+If one file fails, the others are still read. A file is stored completely or not at all: last, a small file is written
+that makes its rows visible (see ``store``). So an ingest can be killed at any moment and then be run again.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ def ingest(
     executor: Executor | None = None,
     pid: str | None = None,
 ) -> list[Ingested]:
-    """Read every input into the store.  Return one result per input, failures included.
+    """Read all input files into the store. Return one result for each file, also for a file that failed.
 
-    Files that logparse itself wrote are left out, and each folder with such files gives one more result.  A packed
-    copy of another file is left out as well, and gives one more result.
+    Files that logparse itself wrote are left out, and each folder with such files gives one more result. A packed copy
+    of another file (``a.log.gz`` beside ``a.log``) is left out as well, and gives one more result.
 
-    * ``run``: the label of the inputs (default: the time of this call).
-    * ``format``: the name of the inputs' format.  Without a name each format is recognised.
-    * ``pid``: the process of lines that state none: a number, or ``none`` if it is unknown.  By default it is the
-      process in the file's name (see ``process_of_file``).
-    * ``executor``: runs the tasks (default: ``jobs`` processes of this machine).
-    * ``progress``: is called with a path and the raw bytes read since the last call.
-    * ``total``: is called once with the raw bytes to read, if they are known.
+    * ``run`` is the label of the files (default: the time of this call).
+    * ``format`` is the name of their format. By default it is recognised.
+    * ``pid`` is the process of lines that do not state one: a number, or ``none`` if it is unknown. By default it is
+      the process in the file's name (see ``process_of_file``).
+    * ``executor`` runs the tasks (default: ``jobs`` processes of this machine).
+    * ``progress`` is called with a path and the number of bytes read since the last call.
+    * ``total`` is called once with the number of bytes to read, if it is known.
 
     Raises UsageError for an unknown format.
     """
@@ -97,14 +97,14 @@ def ingest(
 
 
 def _named(copies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each packed file with the printable name of the unpacked file that has the same content."""
+    """Yield each packed file, with the printable name of the unpacked file that has the same content."""
     return ((path, printable(plain.rpartition("/")[2])) for path, plain in copies.items())
 
 
 def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[Ingested]:
-    """Run ``ingest`` for the store at a folder or URL (see ``open_store``).
+    """Read input files into the store at a folder or URL, as ``ingest`` does.
 
-    A missing store is made if one of the paths names a file.
+    If there is no store, one is made, provided that at least one file was found.
     """
     formats_named(how.get("format"))
     inputs = find_inputs(paths)
@@ -116,10 +116,10 @@ def ingest_at(location: str | None, paths: Iterable[str], **how: Any) -> list[In
 def record(
     store: Store, records: Iterable[Record], *, run: str, name: str, format: str, evidence: Iterable[str] | None = None
 ) -> str:
-    """Commit records that no file holds as one source, such as a replay's measurements and the facts of its machine.
+    """Store records that are in no file, such as the measurements of a replay. Return an id for them.
 
-    ``evidence`` names the origins whose times are evidence.  The facts are stored as facts of no job.  Return the
-    source's id.  Either all records become visible at once, or none.
+    Either all records become visible at once, or none. ``evidence`` names the kinds of measurements whose times may be
+    used in conclusions. Facts among the records are not taken for facts about a job.
     """
     attempt, taken = store.attempt(), list(records)
     collector = Collector(attempt)

@@ -1,19 +1,20 @@
-"""Count lines by their distinct text, in native code if it was built, else in Python.  The results are equal.
+"""Count how often each distinct line occurs, in native code if it was built, and otherwise in Python.
 
-A counter gets blocks of whole lines.  All offsets are places in the stream.
+The results are equal. A counter gets blocks of whole lines. All offsets are places in the stream (the input file).
 
-* *Entry*: a distinct text of lines that bear a marker of a record format.
+* *Marker*: a short text by which a line of a known format is found.
+* *Entry*: a distinct text of lines with a marker of a format that reads single lines (a record).
 * *Cell* (entry, place, count): the count of an entry at one *place*, a pair of clock and third bracket.
-* *Event* (start and length, in order): a line with a marker of a block format.
+* *Event* (start and length, in order): a line with a marker of a format that reads blocks of lines.
 * Foreign or blank: a line without any marker.
 
 If a line begins with the prefix ``[date time][LIB][n]`` of a prefixed format, its text has no clock, no third bracket
 and no addresses.
 
-Two threads, or the application and a library, may write into one line.  If it is certain that a line ends with a
-prefixed record, the line is cut before that record, so that the record is counted together with equal records.  The
-text before the record is foreign, or an entry of its own that is marked as *torn*.  Colours before a record do not
-count as text.
+Two threads, or the application and a library, may write into one line. If it is certain that a line ends with a
+prefixed record, the line is cut before that record, so that the record is counted together with equal records. The text
+before the record is foreign, or an entry of its own that is marked as *torn*. Colours before a record do not count as
+text.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ _ADDRESS = regex(rb"0[xX](?=0*[1-9a-fA-F])[0-9a-fA-F]{5,16}(?![0-9a-zA-Z])")
 _WINDOWS_ADDRESS = regex(rb"(?<==)[0-9A-F]{16}(?![0-9a-zA-Z])")
 
 _COLOUR = regex(rb"\x1b\[[0-9;:]*[mK]")
-"""Pattern of Select Graphic Rendition (ECMA-48, 8.3.117), and of the erasure of the rest of the line that grep and
-gcc add to it.
+"""Pattern of the escape sequences that colour text in a terminal (Select Graphic Rendition, ECMA-48, 8.3.117).
+
+It also matches the erasure of the rest of the line, which grep and gcc add.
 """
 
 NATIVE_VERSION = 4
@@ -48,27 +50,29 @@ NATIVE_VERSION = 4
 NOWHERE = (b"", b"")
 
 CountedLine: TypeAlias = tuple[bytes, bytes | None, int, bool, bool]
-"""Tuple of a distinct line: the first raw line, its text (if a prefix or an address was removed), the line's offset,
-whether the line is also an event, and whether it is torn.
+"""A distinct line as a tuple.
+
+It holds the first raw line, its text (if a prefix or an address was removed), the line's offset, whether the line also
+has a marker of a block format, and whether it is torn (another line begins inside it).
 """
 Counted: TypeAlias = tuple[int, int, int, int, bytes, int]
-"""Tuple of results for a block: the numbers of lines, foreign lines, blank lines and splits, then the events, then
-where the block ends.
+"""Results for a block of lines, as a tuple.
 
-A split is a text that was cut off a line, foreign or not.  Events are pairs of int64.
+It holds the numbers of lines, foreign lines, blank lines and splits, then the events, then the place where the block
+ends. A split is a text that was cut off a line, foreign or not. Events are pairs of int64.
 """
 Place: TypeAlias = tuple[bytes, bytes]
-"""Clock text and third bracket.  Both are empty for a line without prefix."""
+"""The time in a line's prefix, and the number in its third bracket. Both are empty for a line without a prefix."""
 Counter: TypeAlias = "PlainCounter | _lines.Counter"
 
 
 def new_counter(
     records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...], *, native: bool | None = None
 ) -> Counter:
-    """Make the native counter, or the Python counter if the native one cannot be used.
+    """Make a counter of distinct lines: the native one (fast), or else the one in Python.
 
-    It cannot be used if it was not built, if it has another version (an older build of this checkout), or if ``native``
-    is False or ``LOGPARSE_NATIVE=0`` is set.
+    The native counter is not used if it was not built, if it has another version (an older build of this checkout), or
+    if ``native`` is False or ``LOGPARSE_NATIVE=0`` is set.
     """
     if native is None:
         native = os.environ.get("LOGPARSE_NATIVE", "1") != "0"
@@ -84,23 +88,22 @@ def new_counter(
 
 
 def masked(text: bytes) -> bytes:
-    """Return ``text`` with ``0x@`` in place of each address."""
+    """Return ``text`` with each memory address replaced by ``0x@``, so that lines with other addresses are equal."""
     if b"0x" in text or b"0X" in text:
         return _ADDRESS.sub(b"0x@", text)
     return _WINDOWS_ADDRESS.sub(lambda match: b"0x@" if match[0].strip(b"0") else b"0", text)
 
 
 def uncoloured(text: bytes) -> bytes:
-    """Return ``text`` without the escape sequences by which a terminal colours it."""
+    """Return ``text`` without the escape sequences that colour it in a terminal."""
     return _COLOUR.sub(b"", text) if b"\x1b" in text else text
 
 
 class PlainCounter:
-    """Counter in Python, with the native counter's results.
+    """Counter of distinct lines in Python, with the same results as the native one.
 
-    ``starts`` are the markers of prefixed records.  Each marker begins at the ``]`` behind the clock.  ``held`` is
-    the approximate size
-    of the next result of ``take``, in bytes of text.
+    ``starts`` are the markers of lines that begin with ``[date time][LIB]``. Each marker begins at the ``]`` behind the
+    time. ``held`` is the approximate size of the next result of ``take``, in bytes of text.
     """
 
     def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
@@ -117,7 +120,7 @@ class PlainCounter:
         self.held = 0
 
     def count(self, data: bytes, offset: int) -> Counted:
-        """Count the lines of a block.  The block begins at ``offset`` and holds only whole lines."""
+        """Count the lines of a block of whole lines that begins at ``offset``."""
         lines = data.split(b"\n")
         if not lines[-1]:
             lines.pop()
@@ -145,8 +148,10 @@ class PlainCounter:
         return len(lines), foreign, blank, splits, events.tobytes(), offset + len(data)
 
     def take(self) -> tuple[list[CountedLine], list[Place], bytes]:
-        """Return entries, places and cells (triples of int64: entry, place, count) that were counted since the last
-        call.
+        """Return the distinct lines and their counts since the last call.
+
+        The results are entries (distinct lines), places (times and third brackets), and cells. The cells are triples of
+        int64: the number of the entry, the number of the place, and the count.
         """
         cells = array("q")
         for (entry, place), times in self._cells.items():
@@ -156,10 +161,10 @@ class PlainCounter:
         return out
 
     def _record_inside(self, line: bytes) -> int:
-        """Return where the last record begins inside a line.
+        """Return the position in a line where another record begins, which a second thread wrote into the same line.
 
-        Return 0 if no record begins there, or if the place is not certain.  The place is not certain in two cases:
-        the record's prefix is not whole, or another record may begin behind it or right before it.
+        Returns 0 if there is none, or if its position is not certain. It is not certain if the record's prefix is not
+        whole, or if another record may begin behind it or right before it.
         """
         at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
         if (
@@ -173,9 +178,9 @@ class PlainCounter:
         return at
 
     def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> CountedLine | None:
-        """Count a line (or a piece of a line) and return its entry.
+        """Count a line, or a piece of a line, and return its entry.
 
-        Return None if the line has no marker of a record.
+        Returns None if it contains no marker of a known record.
         """
         place, text, key = NOWHERE, line, None
         if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:
@@ -196,5 +201,5 @@ class PlainCounter:
 
 @lru_cache(maxsize=64)
 def any_of(markers: tuple[bytes, ...]) -> re.Pattern[bytes]:
-    """Return a pattern that matches any of the texts.  Without texts it never matches."""
+    """Return a pattern that matches any of the texts. Without texts it never matches."""
     return regex(b"|".join(map(re.escape, markers)) if markers else rb"(?!)")

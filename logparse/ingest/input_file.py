@@ -1,9 +1,9 @@
 """Find, open, decompress and identify input files.
 
 An input is a file, a folder, a glob (``logs/**/hipblaslt_*.log``), standard input (``-``) or a URL. A URL begins with
-``s3://``, ``gs://``, ``hdfs://`` or ``file://``.  It may also be a folder or a glob:
-``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``.  The URL of each file that a glob matches keeps the options of the
-glob.  ``logparse.location`` describes endpoints and credentials.
+``s3://``, ``gs://``, ``hdfs://`` or ``file://``. It may also be a folder or a glob:
+``s3://bucket/job-7/**/*.log.gz?region=eu-west-1``. The URL of each file that a glob matches keeps the options of the
+glob. ``logparse.location`` describes endpoints and credentials.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from logparse.text import printable
 HEAD_BYTES = 64 << 10
 _REMOTE_BYTES = 4 << 20
 _RATIO, _SURELY_FINE = 2000, 64 << 20
-"""Limits of the size to which a file may be decompressed:
+"""Limits of the size to which a compressed file may expand.
 
-``_RATIO`` times its compressed size, plus ``_SURELY_FINE`` bytes.
+It is ``_RATIO`` times the compressed size, plus ``_SURELY_FINE`` bytes.
 """
 _PIECE_BYTES = 64 << 10  # bytes decompressed at a time
 _COMPARED_BYTES = 1 << 20
@@ -56,23 +56,28 @@ _SUFFIX = regex(r"\.(gz|bz2|xz|zst)$")
 
 
 def name_of(path: str) -> str:
-    """Return the file name of a path or URL, without folder and compression suffix."""
+    """Return the file name in a path or URL, without the ending of a compressed file: ``a.log`` for
+    ``s3://b/a.log.gz``.
+    """
     inner = split_url(path)[1] if "://" in path else path
     return _SUFFIX.sub("", inner.rstrip("/").rsplit("/", 1)[-1])
 
 
 class InputFile:
-    """One input: a path or URL, or ``-`` for standard input.  It implements ``libraries.kinds.format.Source``.
+    """An input file: a path or URL, or ``-`` for standard input.
 
-    A byte order mark at the start is not part of the content (``mark_bytes``).  If ``as_is`` is set, the mark is
-    part of the content, because libraries read files in this way.  If a compressed file was cut, reading raises
-    CutError.  If ``until_cut`` is set, reading ends at the cut instead, and ``cut`` tells where.
+    * It is decompressed while it is read. If a compressed file ends too early, reading raises CutError. If
+      ``until_cut`` is set, reading ends there instead, and ``cut`` tells where.
+    * A byte order mark at the start is skipped (``mark_bytes``). If ``as_is`` is set, it is kept, because libraries
+      read files in this way.
+
+    It has the methods of ``libraries.kinds.format.Source``.
     """
 
     def __init__(self, path: str, *, as_is: bool = False, until_cut: bool = False) -> None:
         self.path = path
         self.cut: Cut | None = None
-        """Place where reading ended early.  None until reading has ended there."""
+        """Where a compressed file ended too early. None until reading has come to that place."""
         self._as_is, self._until_cut = as_is, until_cut
         self._mark_bytes = 0
         self._fs: pafs.FileSystem | None = None
@@ -88,7 +93,7 @@ class InputFile:
 
     @property
     def size(self) -> int:
-        """The size in raw bytes.  Raises InputError if the file is gone."""
+        """The size of the stored file in bytes. Raises InputError if the file no longer exists."""
         if self._fs is None:
             return 0
         info = self._fs.get_file_info(self._inner)
@@ -99,7 +104,10 @@ class InputFile:
         return int(info.size or 0)
 
     def raw(self) -> BinaryIO:
-        """Open the stored bytes as a stream.  Raises OSError.  Raises InputError if standard input is closed."""
+        """Open the file as it is stored, without decompressing it.
+
+        Raises OSError if that fails, and InputError if standard input is closed.
+        """
         if self._fs is None:
             if sys.stdin is None:  # Python sets this if the descriptor is closed
                 raise InputError("standard input is closed")
@@ -111,20 +119,20 @@ class InputFile:
         return cast(BinaryIO, stream)
 
     def open(self) -> BinaryIO:
-        """Open the decompressed content from its start.  Reading raises InputError if it expands beyond the limit."""
+        """Open the decompressed content. Reading raises InputError if it expands beyond a limit."""
         return self.decompressed(self.raw())
 
     def decompressed(self, raw: BinaryIO) -> BinaryIO:
-        """Return the decompressed content of ``raw`` without its byte order mark.
+        """Return the decompressed content of the stream ``raw``, without its byte order mark.
 
-        The first bytes of ``raw`` determine how it is compressed.  Its name does not matter.
+        The first bytes tell how it is compressed. The file's name does not matter.
         """
         content = raw if self._fs is None else self._unpacked(_Peekable(raw))
         return content if self._as_is else cast(BinaryIO, _Unmarked(content))
 
     @property
     def mark_bytes(self) -> int:
-        """The length of the byte order mark at the start (0: none).  The mark is no part of the content."""
+        """The length in bytes of the byte order mark at the start, which is skipped. 0 if there is none."""
         self.head()
         return self._mark_bytes
 
@@ -145,14 +153,14 @@ class InputFile:
 
     @property
     def compressed(self) -> bool:
-        """True if the content is compressed, so that it differs from the stored bytes."""
+        """True if the stored file is compressed."""
         if self._fs is None:
             return False
         with self.raw() as raw:
             return _compression(_read_up_to(raw, _MOST_MAGIC)) is not None
 
     def head(self) -> Head:
-        """Return the beginning of the content, as it was at the first call."""
+        """Return the first bytes of the decompressed content. They are read only once."""
         if self._head is None:
             with self.open() as stream:
                 self._head = Head(self.name, _read_up_to(stream, HEAD_BYTES))
@@ -160,10 +168,10 @@ class InputFile:
         return self._head
 
     def beside(self) -> Iterator[InputFile]:
-        """Yield the other files of the folder, by name, then the files of its subfolder ``capture_traces``.
+        """Yield the other files in the same folder, by name, and then the files in its subfolder ``capture_traces``.
 
-        vLLM (0.26 and later), SGLang and ATOM put the traces of captured graphs into that subfolder.  Standard input
-        has no such files.
+        vLLM (0.26 and later), SGLang and ATOM write the traces of captured CUDA graphs into that subfolder. There are
+        none beside standard input.
         """
         if self._fs is None or self.path == "-":
             return
@@ -180,7 +188,7 @@ class InputFile:
                     yield InputFile(os.path.join(os.path.dirname(self.path), below, name))
 
     def lines(self) -> Iterator[Line]:
-        """Yield lines decoded as UTF-8, with bad bytes escaped.  Lines are split at LF only."""
+        """Yield the lines as text. Lines end only at LF. Bytes that are not valid UTF-8 are escaped."""
         with self.open() as stream:
             for block, offset in blocks(stream):
                 place = offset
@@ -193,11 +201,11 @@ class InputFile:
 
     @property
     def plain_path(self) -> str | None:
-        """The path of a local file that is not compressed.  None for other inputs."""
+        """The path of a local file that is not compressed. None for other inputs."""
         return self._inner if isinstance(self._fs, pafs.LocalFileSystem) and not self.compressed else None
 
     def local_path(self) -> str:
-        """Return a path on this machine with the decompressed content: the file itself or a temporary copy."""
+        """Return the path of a local file with the decompressed content: the file itself or a temporary copy."""
         if (path := self.plain_path) is not None:
             return path
         if self._copy is None:
@@ -206,9 +214,9 @@ class InputFile:
         return self._copy.name
 
     def kept(self, stream: BinaryIO) -> InputFile:
-        """Return the same input, but read from a copy of the stream.
+        """Return this input with the content of ``stream``, kept in a temporary file.
 
-        Standard input needs the copy, because it can be read only once.
+        Standard input needs this, because it can be read only once.
         """
         out = InputFile(self.path, as_is=self._as_is, until_cut=self._until_cut)
         out._copy = _Copy(stream)
@@ -216,10 +224,10 @@ class InputFile:
         return out
 
     def digest(self, upto: int, pieces: Sequence[bytes] = ()) -> str:
-        """Return the hash of the first ``upto`` raw bytes.
+        """Return the hash of the first ``upto`` bytes of the stored file.
 
-        ``pieces`` are the known hashes of the file's first pieces.  Raises OSError.  Raises InputError if the file has
-        become shorter.
+        ``pieces`` are the hashes of the file's first pieces, if they are known. Raises OSError if the file cannot be
+        read, and InputError if it has become shorter.
         """
         whole = min(upto // PIECE_BYTES, len(pieces))  # a last line without a line end may be longer than a piece
         state, left = Digest(pieces[:whole]), upto - whole * PIECE_BYTES
@@ -236,10 +244,10 @@ class InputFile:
 
 
 class Digest:
-    """Hash of bytes, made from pieces of ``PIECE_BYTES``.
+    """Hash of a file, made from the hashes of its pieces of ``PIECE_BYTES`` bytes.
 
-    For one piece it is the piece's XXH64.  For several pieces it is the XXH3 (128 bits) of the pieces' hashes.
-    ``before`` are the hashes of the pieces before the bytes that ``update`` takes.
+    For one piece it is the piece's XXH64. For several pieces it is the XXH3 (128 bits) of the pieces' hashes.
+    ``before`` holds the hashes of the pieces before the bytes that ``update`` gets.
     """
 
     def __init__(self, before: Iterable[bytes] = ()) -> None:
@@ -264,20 +272,20 @@ class Digest:
         return out
 
     def hexdigest(self) -> str:
-        """Return the hash of all bytes."""
+        """Return the hash of all bytes so far."""
         pieces = [*self._whole, self._state.digest()] if self._length or not self._whole else self._whole
         return pieces[0].hex() if len(pieces) == 1 else xxhash.xxh3_128_hexdigest(b"".join(pieces))
 
 
 def source_id(path: str, digest: str) -> str:
-    """Return the id of a source, made from a path and the hash of the content that was first read there."""
+    """Return the id of an input file, made from its path and the hash of the content that was first read there."""
     return str(xxhash.xxh3_64_hexdigest(f"{path}\0{digest}".encode()))
 
 
 def last_line_end(file: int, start: int, end: int) -> int:
-    """Return the place after the last line end in bytes ``start`` to ``end`` of a file descriptor.
+    """Return the position after the last line end in bytes ``start`` to ``end`` of a file.
 
-    Return ``start`` if there is no line end.
+    ``file`` is a file descriptor. Returns ``start`` if there is no line end.
     """
     stop = end
     while stop > start:
@@ -290,10 +298,7 @@ def last_line_end(file: int, start: int, end: int) -> int:
 
 
 class _Passing(io.RawIOBase):
-    """Stream that reads from another stream.
-
-    Subclasses define ``read``.  When it is closed, it closes the other stream.
-    """
+    """Base class of streams that read from another stream, and close it when they are closed."""
 
     def __init__(self, inner: BinaryIO) -> None:
         self._inner = inner
@@ -317,7 +322,7 @@ class _Passing(io.RawIOBase):
 
 
 class Hashing(_Passing):
-    """Raw stream that hashes the bytes that are read and reports their number.
+    """Stream that hashes the bytes that are read from ``raw`` and reports how many they are.
 
     ``whole_lines`` is the hash up to the last line end.
     """
@@ -341,9 +346,9 @@ class Hashing(_Passing):
         return data
 
     def finish(self) -> str:
-        """Read the bytes that are left (they may stand after the end of a compressed stream).
+        """Read the rest of the file, and return the hash of all its bytes.
 
-        Return the hash of all bytes.
+        There may be bytes after the end of a compressed stream.
         """
         while self.read(1 << 20):
             pass
@@ -355,12 +360,12 @@ class Hashing(_Passing):
 
 
 def _compression(head: bytes) -> str | None:
-    """Return how a file with these first bytes is compressed.  Return None if it is not."""
+    """Return how a file with these first bytes is compressed: ``gz``, ``bz2``, ``xz``, ``zst``, or None."""
     return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
 
 
 class _Peekable(_Passing):
-    """Stream whose first bytes can be looked at before it is read."""
+    """Stream whose first bytes (``head``) are known before it is read."""
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__(raw)
@@ -374,12 +379,12 @@ class _Peekable(_Passing):
 
 
 class _Unmarked(_Passing):
-    """Stream that skips the UTF-8 byte order mark at its start.  Editors of Windows write this mark."""
+    """Stream that skips a UTF-8 byte order mark at its start. Editors of Windows write such marks."""
 
     def __init__(self, inner: BinaryIO) -> None:
         super().__init__(inner)
         self.skipped = 0
-        """Length of the mark in bytes.  It is known once something was read."""
+        """Length of the skipped mark in bytes. It is known once something was read."""
         self._begun = False
         self._rest = b""
 
@@ -396,15 +401,15 @@ class _Unmarked(_Passing):
 
 
 class CutError(InputError):
-    """Error for a compressed file that ends early."""
+    """Raised if a compressed file ends too early."""
 
 
 class _Bounded(_Passing):
     """Stream of decompressed bytes with a limit, because a few bytes can expand to terabytes.
 
-    Raises CutError behind the last byte of a file that was cut.  Raises InputError if a file is damaged in another way.
-    Then all bytes that were decompressed may be wrong, because the checksum that would tell stands at the end of the
-    file.
+    * Raises CutError behind the last byte of a file that ends too early.
+    * Raises InputError if a file is damaged in another way. Then all bytes that were decompressed may be wrong, because
+      the checksum that would tell is at the end of the file.
     """
 
     def __init__(self, inner: BinaryIO, path: str, limit: int) -> None:
@@ -435,9 +440,9 @@ class _Bounded(_Passing):
         return b"".join(parts)
 
     def _piece(self, size: int) -> bytes:
-        """Return the bytes of one read.
+        """Decompress a few bytes. After an error return no bytes, and keep the error's text.
 
-        One large read would not do: if it failed, all bytes that were decompressed before the error would be lost.
+        The pieces are small because all bytes of a read that fails are lost.
         """
         try:
             return bytes(self._next(size))
@@ -448,10 +453,9 @@ class _Bounded(_Passing):
 
 
 class Cut(NamedTuple):
-    """Place where the content of a compressed file ends early: after ``offset`` bytes.
+    """The place where the content of a compressed file ends too early: after ``offset`` bytes.
 
-    After ``offset``, ``length`` more bytes could be decompressed.  They are left out, because they are only the
-    beginning of a line.
+    ``length`` more bytes could be decompressed. They are left out, because they are only the beginning of a line.
     """
 
     offset: int
@@ -459,12 +463,11 @@ class Cut(NamedTuple):
 
 
 class _UntilCut(_Passing):
-    """Stream of decompressed bytes up to the place where the file is cut.  The function ``ended`` is called with that
-    place.
+    """Stream of decompressed bytes that ends quietly where a compressed file ends too early.
 
-    The bytes end with a whole line, because half a number would be read as another number.  There are two exceptions:
-    the beginning of a line of more than ``_PIECE_BYTES`` is read, and so is the beginning of a line that is the whole
-    content.
+    The function ``ended`` is then called with that place. The bytes end with a whole line, because half a number would
+    be read as another number. There are two exceptions: the beginning of a line of more than ``_PIECE_BYTES`` is read,
+    and so is the beginning of a line that is the whole content.
     """
 
     def __init__(self, inner: BinaryIO, ended: Callable[[Cut], None]) -> None:
@@ -499,23 +502,21 @@ class _UntilCut(_Passing):
 
 
 class Inputs(NamedTuple):
-    """Files that paths name."""
+    """The files that the user's paths name."""
 
     files: dict[str, int]
-    """Raw bytes of each file (0 if unknown)."""
+    """Size of each file as it is stored, in bytes (0 if unknown)."""
     missing: list[tuple[str, str]]
-    """Paths that name no file, each with a message that states why."""
+    """Paths that name no file, each with a message that says why."""
     own: dict[str, int]
-    """Number of files below each folder that logparse itself wrote.  These files are left out."""
+    """Number of files in each folder that logparse itself wrote. They are left out."""
     copies: Mapping[str, str] = MappingProxyType({})
-    """Packed files that have the content of an unpacked file beside them, each with that unpacked file.
-
-    The packed files are left out.
+    """Compressed copies (``a.log.gz``) of other files (``a.log``), each with the other file. The copies are left out.
     """
 
 
 def find_inputs(paths: Iterable[str]) -> Inputs:
-    """Return the files that these paths, folders, globs and URLs name, each once."""
+    """Return the files that these paths, folders, globs and URLs name. Each file is returned once."""
     found: dict[str, int] = {}
     missing: list[tuple[str, str]] = []
     own: dict[str, int] = {}
@@ -545,7 +546,7 @@ def find_inputs(paths: Iterable[str]) -> Inputs:
 
 
 def _same_content(packed: str, plain: str) -> bool:
-    """Tell whether a packed file has the content of the other file.  Return False if one of them cannot be read."""
+    """Return True if a compressed file has the same content as another file. Return False if one cannot be read."""
     try:
         with InputFile(packed).open() as one, InputFile(plain).open() as other:
             while True:
@@ -559,9 +560,9 @@ def _same_content(packed: str, plain: str) -> bool:
 
 
 def _expand(path: str, left_out: list[Path]) -> dict[str, int]:
-    """Return the files that a path names.
+    """Return the files that a path names, with their sizes.
 
-    Files below a folder that logparse wrote are added to ``left_out`` instead.
+    Files in a folder that logparse itself wrote are added to ``left_out`` instead.
     """
     if "://" in path:
         return _expand_url(path, left_out)
@@ -586,17 +587,19 @@ def _named(path: Path) -> str:
 
 
 _LEFT_OUT = regex(r"/\.|/miopen-lockfiles/|db\.txt\.(?:lock|time)$")
-"""Pattern of names that are left out below a folder.
+"""Pattern of names that are left out in a folder.
 
-They are hidden files, and the files that MIOpen keeps beside its databases: a lock, and the time of its last write.
+They are hidden files, and two kinds of files that MIOpen keeps beside its databases: a lock, and the time of its last
+write.
 """
 
 
 def _walk(folder: Path, left_out: list[Path]) -> Iterator[Path]:
-    """Yield regular files below a folder.
+    """Yield the files in a folder and its subfolders.
 
-    Left out are names that match ``_LEFT_OUT``, files of stores, and links to folders, because these may form a loop.
-    Files that logparse itself wrote are added to ``left_out`` instead.
+    * Names that match ``_LEFT_OUT`` and files of stores are left out.
+    * Links to folders are left out, because they may form a loop.
+    * Files that logparse itself wrote are added to ``left_out`` instead.
     """
     for root, folders, files in os.walk(folder):
         if META in files:
@@ -612,8 +615,9 @@ def _walk(folder: Path, left_out: list[Path]) -> Iterator[Path]:
 
 
 def _expand_url(url: str, left_out: list[Path]) -> dict[str, int]:
-    """Return the URLs of the files that a URL names: the file itself, the files below a folder, or the matches of a
-    glob.
+    """Return the URLs of the files that a URL names, with their sizes.
+
+    It names the file itself, all files in a folder, or the files that a glob matches.
     """
     place, path, query = split_url(url)
     if place == "file://":
@@ -638,10 +642,7 @@ def _expand_url(url: str, left_out: list[Path]) -> dict[str, int]:
 
 
 def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Tell whether the names of a path match the names of a glob.
-
-    ``**`` in the glob stands for any number of folders.
-    """
+    """Return True if the parts of a path match the parts of a glob. ``**`` matches any number of folders."""
     if not names or not pattern:
         return not names and not pattern
     if pattern[0] == "**":
@@ -652,7 +653,7 @@ def _matches(names: Sequence[str], pattern: Sequence[str]) -> bool:
 class _Copy:
     """Temporary file with the content of a stream.
 
-    It is removed with this object, at the latest when the program ends.
+    It is deleted together with this object, at the latest when the program ends.
     """
 
     def __init__(self, stream: BinaryIO) -> None:

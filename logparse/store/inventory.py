@@ -75,7 +75,7 @@ class Inventory:
     def missing_rows(self, present: Iterable[str], manifest: Manifest) -> list[ListedRow]:
         """Return the row files (commits of input files) that should exist but were deleted.
 
-        ``present`` are those that exist. Row files that were merged or forgotten are not missing. Each is returned
+        ``present`` names the existing ones. Row files that were merged or forgotten are not missing. Each is returned
         once.
         """
         there = {*present, *manifest.row_files}
@@ -162,8 +162,9 @@ def _item(listed: Any) -> Item:
 
 
 def write_inventory(filesystem: pafs.FileSystem, root: str, items: Iterable[Item], manifest: int) -> None:
-    """Write a new inventory: a list of small files that should exist. ``manifest`` is the number of the newest
-    manifest.
+    """Write a new inventory (a list of small files that should exist).
+
+    ``manifest`` is the number of the newest manifest (the result of a compaction).
     """
     make_folder(filesystem, f"{root}/sources")
     path = f"{root}/{PREFIX}{os.urandom(8).hex()}.json"

@@ -1,11 +1,12 @@
-"""Manifest of a compaction: the merged commits, and the parts that hold their rows.
+"""The manifest: a list of the rows that a compaction has merged, and of the large files that now hold them.
 
     STORE/compactions/<number>.parquet       the highest number counts …
     STORE/compactions/forgotten-<id>.json    … but for the attempts in these
 
-The row files and parts of the merged commits stay until no reader can still use them (``Store.sweep``).  Readers of the
-manifest skip them.  Forgotten attempts are recorded in files beside the manifest.  So a compaction that read these
-attempts before they were forgotten cannot bring them back, no matter when it writes its manifest.
+An attempt is one reading of an input file. The small files that were merged stay until no reader can still use them
+(``Store.sweep``). Readers of the manifest skip them. Data that the user had removed (``logparse forget``) are recorded
+in files beside the manifest. So a compaction that read these rows before they were forgotten cannot bring them back, no
+matter when it writes its manifest.
 """
 
 from __future__ import annotations
@@ -41,28 +42,29 @@ from logparse.store.schema import COMMIT_SCHEMA, RECORDED
 
 FOLDER = "compactions"
 MERGED = "merged"
-"""Prefix of the names of merged parts.  Names of other parts begin with their attempt."""
+"""Prefix of the names of merged files. The names of other files begin with the attempt (reading) that wrote them."""
 MERGED_LOST = "lost: rows of files that a compaction merged; remedy: ingest all files into a new store"
 RESTORED = "the next `logparse ingest` or `logparse compact` writes it again"
 _TOLD = b"logparse_manifest"
 _REMEMBERED_S = 86400.0
-"""Minimum time for which forgotten attempts stay recorded, s.
+"""Seconds for which the record of forgotten data is kept at least.
 
-The reason is that a compaction that began before they were forgotten may still run.
+A compaction that began before the data were forgotten may still be running.
 """
 _MISSED_S = _REMEMBERED_S / 2
-"""Time for which the absence of such a record counts as damage, even if the store holds none of its names, s.
+"""Seconds for which a record of forgotten data must exist, even if the store no longer holds the data.
 
-The time is shorter than ``_REMEMBERED_S``, because the clocks of hosts differ: if one host removes a record, no other
-host must report damage.
+Its absence is reported as damage. The time is shorter than ``_REMEMBERED_S``, because the clocks of hosts differ: if
+one host removes an old record, no other host must report damage.
 """
 
 
 class Forgotten(NamedTuple):
-    """File that records forgotten names.
+    """File that records what the user had removed from the store.
 
-    ``file`` is its path below the store.  ``names`` are the attempts and merged parts that it names.  ``at`` is the
-    time when it was written, in seconds since 1970.
+    * ``file`` is its path in the store.
+    * ``names`` are the removed readings of input files, and removed merged files.
+    * ``at`` is the time when it was written, in seconds since 1970.
     """
 
     file: str
@@ -70,31 +72,33 @@ class Forgotten(NamedTuple):
     at: float
 
     def spent(self, known: Set[str]) -> bool:
-        """Tell whether the file may be removed.
+        """Return True if this file may be deleted: it is old, and nothing in the store has one of its names.
 
-        That is so if it is old, and the store knows no attempt or part with one of its names.
+        ``known`` holds the names in the store.
         """
         return time.time() - self.at > _REMEMBERED_S and known.isdisjoint(self.names)
 
     def missed(self, known: Set[str]) -> bool:
-        """Tell whether the file's absence is damage.
+        """Return True if it is damage when this file is missing.
 
-        That is so if the file is recent, or if the store knows an attempt or part with one of its names.
+        This is the case if it is recent, or if something in the store has one of its names. ``known`` holds the names
+        in the store.
         """
         return time.time() - self.at <= _MISSED_S or not known.isdisjoint(self.names)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Manifest, as read from the store or made by a compaction.
+    """List of the data that compactions have merged, as read from the store or made by a compaction.
 
-    * ``commits``: rows of ``COMMIT_SCHEMA``.
-    * ``parts``: paths below the store.
-    * ``records``: the records of the parts.  Manifests of earlier versions have none.
-    * ``stale``: True if the parts hold rows of forgotten commits.
-    * ``written_at``: seconds since 1970.
-    * ``told``: the files that record forgotten names.
-    * ``spent``: the files in ``told`` whose names were forgotten long ago and are in no manifest.
+    * ``number`` is the number of the manifest. 0 means that nothing was ever merged.
+    * ``commits`` are the merged commits of input files, as rows of ``COMMIT_SCHEMA``.
+    * ``parts`` are the paths of the large files with their rows, in the store.
+    * ``records`` holds the sizes and checksums of the large files. Manifests of earlier versions have none.
+    * ``stale`` is True if the large files also hold rows that were forgotten since.
+    * ``written_at`` is the time when it was written, in seconds since 1970.
+    * ``told`` are the files that record what was forgotten.
+    * ``spent`` are the files in ``told`` that are no longer needed.
     """
 
     number: int = 0
@@ -108,24 +112,21 @@ class Manifest:
 
     @cached_property
     def attempts(self) -> frozenset[str]:
-        """The attempts whose rows the merged parts hold."""
+        """The readings of input files whose rows are in the merged files."""
         return frozenset(self.commits["attempt"].to_pylist())
 
     @cached_property
     def forgotten(self) -> frozenset[str]:
-        """Names of the attempts and merged files that ``forget`` has removed, as the entries in ``told`` list them."""
+        """The names of the readings of input files, and of merged files, that ``logparse forget`` has removed."""
         return frozenset(name for one in self.told for name in one.names)
 
     @cached_property
     def row_files(self) -> frozenset[str]:
-        """The paths of the commits' own row files below the store."""
+        """The paths of the small files that first held the merged commits. Paths are relative to the store."""
         return frozenset(row_files(self.commits))
 
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
-        """Write the manifest under its number, so that ``read_latest`` finds it.
-
-        Return False if another compaction has already taken the number.
-        """
+        """Write the manifest into the store. Return False if another compaction has already taken its number."""
         records = [self.records[path].text for path in sorted(self.records)]
         told = json.dumps({"parts": sorted(self.parts), "records": records}).encode()
         table = self.commits.drop_columns([RECORDED])  # it names parts that are merged now
@@ -137,14 +138,14 @@ class Manifest:
 
 
 def manifest_file(number: int) -> str:
-    """Return the path of a manifest below the store."""
+    """Return the path of the manifest with this number, relative to the store."""
     return f"{FOLDER}/{number:08d}.parquet"
 
 
 def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
-    """Record attempts or merged parts as forgotten.
+    """Write a file that records readings of input files, or merged files, as forgotten.
 
-    They disappear from the present manifest, and from any manifest that a compaction is making now.
+    From now on readers skip their rows, also in a manifest that a compaction is making at this moment.
     """
     make_folder(filesystem, f"{root}/{FOLDER}")
     path = f"{root}/{FOLDER}/forgotten-{os.urandom(8).hex()}.json"
@@ -153,15 +154,15 @@ def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]
 
 
 def manifest_paths(filesystem: pafs.FileSystem, root: str) -> list[str]:
-    """Return the paths of all manifests.  The valid manifest is the last one."""
+    """Return the paths of all manifests. The last one is valid."""
     return sorted(path for path in manifest_files(filesystem, root) if path.endswith(".parquet"))
 
 
 def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
-    """Read the valid manifest among the files of ``manifest_files``.
+    """Read the valid manifest, and apply what was forgotten since it was written.
 
-    Return an empty manifest if nothing was ever merged.  Raises StoreError if the manifest, or a list of forgotten
-    names, is damaged.
+    ``infos`` is the result of ``manifest_files``. If nothing was ever merged, the result is an empty manifest. Raises
+    StoreError if the manifest, or a record of forgotten data, is damaged.
     """
     paths = sorted(path for path in infos if path.endswith(".parquet"))
     read = {path: _forgotten(filesystem, path) for path in sorted(infos) if path.endswith(".json")}
@@ -195,17 +196,18 @@ def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) ->
 
 
 def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | None]:
-    """Return the paths of all manifests and lists of forgotten names, each with the time of its last change in
-    nanoseconds.
+    """Return the paths of all manifests and records of forgotten data, with the times of their last changes.
+
+    The times are in nanoseconds.
     """
     infos = filesystem.get_file_info(pafs.FileSelector(f"{root}/{FOLDER}", allow_not_found=True))
     return {info.path: info.mtime_ns for info in infos}
 
 
 def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgotten]) -> None:
-    """Write deleted lists of forgotten names again.
+    """Write deleted records of forgotten data again.
 
-    A name is never used twice, so this hides only what was forgotten.
+    This never hides anything else, because a name in them is never used twice.
     """
     for one in lost:
         make_folder(filesystem, f"{root}/{FOLDER}")
@@ -214,7 +216,7 @@ def restore_lists(filesystem: pafs.FileSystem, root: str, lost: Iterable[Forgott
 
 
 def _forgotten(filesystem: pafs.FileSystem, path: str) -> tuple[str, ...] | None:
-    """Return the names in a file of forgotten names.  Return None if another process has removed the file."""
+    """Return the names in a record of forgotten data. Return None if another process has removed the file."""
     try:
         with contextlib.suppress(FileNotFoundError):
             return tuple(unseal_list(read_bytes(filesystem, path)))

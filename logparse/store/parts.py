@@ -1,4 +1,8 @@
-"""Attempts and parts: the Parquet files that one reading of a source writes, and the row file that commits them."""
+"""Write the rows of an input file to the store: first Parquet files, then a small file that makes them valid.
+
+One reading of an input file is called an attempt. Its Parquet files are called parts. The small file, written last, is
+the row file: the commit.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +23,19 @@ from logparse.store.pending import Pending, all_rows
 from logparse.store.schema import COMMIT_SCHEMA, SCHEMAS, Commit, commit_row
 
 JOINT = "."
-"""Separator in the name of a joint attempt, between its writer's name and its number."""
+"""Separator in the name of a reading whose rows share files with others: ``<writer>.<number>``."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Folder of a file system into which the files of a store are written.  Paths are relative to this folder."""
+    """Folder, on a disk or at a URL, into which the files of a store are written. Paths are relative to it."""
 
     filesystem: pafs.FileSystem
     root: str
     put_if_absent: PutIfAbsent
 
     def write_part(self, path: str, rows: pa.Table, compression: str) -> Part:
-        """Write rows as a part.  The pages of the part have checksums of their own."""
+        """Write rows as a Parquet file, and return its path, size and checksum. Its pages also have checksums."""
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression=compression, write_page_checksum=True, **encoding(rows.schema))
         data, file = sink.getvalue(), f"{self.root}/{path}"
@@ -40,11 +44,12 @@ class Place:
         return part_of(path, data)
 
     def flush_parts(self, parts: Iterable[Part]) -> None:
-        """Flush these parts to the disk, so that they survive a power cut."""
+        """Make sure that these files are on the disk, so that they survive a power cut."""
         flush(self.filesystem, self.root, [f"{self.root}/{part.path}" for part in parts])
 
     def demand_parts(self, parts: Sequence[Part], source: str) -> None:
-        """Raise StoreError if a part is missing or was cut off.  The error names the source."""
+        """Raise StoreError if a file in ``parts`` is missing or too short. The error names the input file ``source``.
+        """
         infos = self.filesystem.get_file_info([f"{self.root}/{part.path}" for part in parts])
         gone = [part for part, info in zip(parts, infos, strict=True) if not info.is_file or info.size != part.size]
         if gone:
@@ -54,19 +59,22 @@ class Place:
             )
 
     def put_row(self, row: Commit, data: bytes) -> bool:
-        """Write the row file of ``row``.  Return False, and write nothing, if the file already exists."""
+        """Write the row file (the commit) of an input file. If it already exists, write nothing and return False."""
         path = f"{self.root}/{row_file(row)}"
         make_folder(self.filesystem, path.rsplit("/", 1)[0])
         return self.put_if_absent(path, data)
 
     def flush_rows(self, rows: Iterable[Commit]) -> None:
-        """Flush the folders of row files that were written, so that the names of the files survive a power cut."""
+        """Make sure that the names of the row files (commits) are on the disk, so that they survive a power cut."""
         folders = {f"{self.root}/{row_file(row)}".rsplit("/", 1)[0] for row in rows}
         flush(self.filesystem, self.root, folders=folders)
 
 
 class Attempt:
-    """One reading of one source.  It writes parts to a place, and ``commit`` makes them visible."""
+    """One reading of an input file. Its rows are visible only after ``commit``.
+
+    ``name`` is unique. ``parts`` are the files that were written so far.
+    """
 
     def __init__(self, name: str, place: Place) -> None:
         self.name = name
@@ -74,10 +82,9 @@ class Attempt:
         self.parts: list[Part] = []
 
     def add(self, table: str, columns: pa.Table, category: str | None = None) -> Part | None:
-        """Write rows as one part.
+        """Write rows of a table to a new file, and return its path, size and checksum.
 
-        ``columns`` may be any subset of the schema's columns; other columns are null.  Return None if there are no
-        rows.
+        ``columns`` may lack columns of the table; these become null. Returns None if there are no rows.
         """
         if not columns.num_rows:
             return None
@@ -93,15 +100,15 @@ class Attempt:
         return part
 
     def write(self, pending: Pending) -> None:
-        """Write parts of all that is pending."""
+        """Write all records that wait in memory to files."""
         for rows in all_rows([pending]):
             self.add(rows.table, rows.columns, rows.category)
 
     def commit(self, row: Commit) -> bool:
-        """Write the row file.
+        """Make the rows of this reading visible, by writing its row file.
 
-        Return False if another ingest has already committed the same byte range of the source.  Return True if the
-        commit is new; it then survives a power cut.  Raises StoreError if a part was removed.
+        Returns False if another ingest has already committed the same bytes of the input file. If it returns True, the
+        rows survive a power cut. Raises StoreError if one of the files was removed meanwhile.
         """
         self.place.flush_parts(self.parts)
         self.place.demand_parts(self.parts, row.path)
@@ -112,14 +119,14 @@ class Attempt:
 
 
 def attempt_of(path: str) -> str:
-    """Return the attempt, or the joint writer, that wrote the part at this path."""
+    """Return the name of the reading, or of the group of readings, that wrote the file at this path."""
     return path.rsplit("/", 1)[-1].split("-", 1)[0]
 
 
 def writers_of(attempts: Iterable[str]) -> set[str]:
-    """Return the names of all writers that may have written rows of ``attempts``.
+    """Return all names with which the files of some readings of input files may begin.
 
-    A writer is an attempt itself, or a joint writer (it writes the rows of several attempts into one file).
+    A reading writes its own files, or shares files with others that are named after their group.
     """
     return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
 
@@ -128,9 +135,10 @@ _LONG_TEXTS = frozenset({"problem", "shape", "key_text", "text"})
 
 
 def encoding(schema: pa.Schema) -> dict[str, list[str]]:
-    """Return options for writing a part.
+    """Return the options with which a Parquet file is written.
 
-    Only numbers get statistics.  All columns get dictionaries, except long texts and measured values.
+    Only numbers get statistics. All columns get dictionaries (each distinct value stored once), except long texts and
+    measured values.
     """
     plain = [f.name for f in schema if f.name in _LONG_TEXTS and not pa.types.is_dictionary(f.type)]
     numbers = [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
@@ -151,12 +159,12 @@ def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.Chu
 
 
 def row_file(row: Commit) -> str:
-    """Return the path of a commit's row file in its store.  The path names the source and the byte range."""
+    """Return the path of the row file (the commit) for these bytes of an input file, relative to the store."""
     return _row_file(row.path, row.source_id, row.start, row.content_hash, row.tail)
 
 
 def row_files(commits: pa.Table) -> list[str]:
-    """Return the paths of the row files for rows of ``COMMIT_SCHEMA``."""
+    """Return the paths of the row files of several commits, given as a table with the columns of ``COMMIT_SCHEMA``."""
     columns = (commits[name].to_pylist() for name in ("path", "source_id", "start", "content_hash", "tail"))
     return [_row_file(*row) for row in zip(*columns, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Records that wait in memory, and their conversion into the rows of parts.  Nothing is written here."""
+"""Keep records in memory, and convert them into the rows of tables. Nothing is written to disk here."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from logparse.store.columns import dictionary, fixed, numbers, table
 from logparse.store.schema import SCHEMAS
 
 NULL = int(np.iinfo(np.int64).min)
-"""Unknown process, second or count in arrays."""
+"""Stands for an unknown process, second or count in arrays of integers."""
 
 Ints = npt.NDArray[np.int64]
 
 
 class CallKey(NamedTuple):
-    """All columns of a call except process, second and count."""
+    """The columns that identify a call in the table ``calls``: all except its process, time and count."""
 
     kind: str
     problem: str
@@ -35,7 +35,10 @@ class CallKey(NamedTuple):
 
 @dataclass
 class Pending:
-    """Records of one attempt that no part holds yet."""
+    """Records of one input file that were not written yet.
+
+    ``attempt`` is the name of the present reading of the file.
+    """
 
     attempt: str
     calls: dict[CallKey, int] = field(default_factory=dict)
@@ -47,15 +50,17 @@ class Pending:
 
     @property
     def row_count(self) -> int:
-        """Number of rows so far.
-
-        Rows of ``calls`` that differ only in process, second or count are counted here as one row.
-        """
+        """Number of rows so far. Calls that differ only in process, second or count are one row here."""
         return len(self.calls) + len(self.messages) + sum(map(len, self.rows.values()))
 
 
 class Rows(NamedTuple):
-    """Rows of one part: the table's name, the category (None if the table has no categories), and the known columns."""
+    """Rows to be written to one file.
+
+    * ``table`` is the name of their table.
+    * ``category`` is the category of log lines, or None if the table has no categories.
+    * ``columns`` are the columns that are known. The others will be null.
+    """
 
     table: str
     category: str | None
@@ -63,8 +68,9 @@ class Rows(NamedTuple):
 
 
 def all_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Yield the rows of parts that together hold all pending records.  Each row has its own attempt in column
-    ``attempt``.
+    """Convert all records of several readings into rows, one result for each file to be written.
+
+    The column ``attempt`` tells to which reading of an input file a row belongs.
     """
     yield from problem_rows(several)
     yield from _call_rows(several)
@@ -80,9 +86,9 @@ def all_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 
 
 def problem_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Yield the rows of parts for the pending problems.
+    """Convert the GEMMs and convolutions of several readings into rows.
 
-    A problem is converted into columns only once, even if several attempts have it.
+    Each is converted only once, even if several readings have it.
     """
     tables: tuple[tuple[str, type, Callable[[Any], dict[str, Any]]], ...]
     tables = (("gemms", GemmProblem, gemm_row), ("convs", ConvProblem, conv_row))
@@ -110,12 +116,15 @@ def _schema(name: str) -> pa.Schema:
 
 
 def _attempts(counts: Sequence[int], several: Sequence[Pending]) -> pa.Array:
-    """Make the column ``attempt``, which has ``counts[i]`` rows with the name of attempt i."""
+    """Make the column ``attempt``: ``counts[i]`` times the name of reading i, for all i."""
     return dictionary(np.repeat(np.arange(len(counts)), counts), [pending.attempt for pending in several])
 
 
 def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
-    """Yield the rows of calls.  A text column holds a number per row, and each text once in a dictionary."""
+    """Convert the calls into rows, one result for each category of log lines.
+
+    Each different text is stored only once (in a dictionary column).
+    """
     calls = [key for pending in several for key in pending.calls]
     if not calls:
         return
@@ -141,7 +150,10 @@ def _call_rows(several: Sequence[Pending]) -> Iterator[Rows]:
 
 
 def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return one row per call, process and second.  If one of the counts is unknown, their sum is unknown."""
+    """Add up the counts of rows with the same call, process and second.
+
+    Unknown counts are left out. The sum is unknown only if all its counts are unknown.
+    """
     order = np.lexsort((seconds, pids, call))
     call, pids, seconds, counts = call[order], pids[order], seconds[order], counts[order]
     differs = (call[1:] != call[:-1]) | (pids[1:] != pids[:-1]) | (seconds[1:] != seconds[:-1])
@@ -152,7 +164,7 @@ def _summed(call: Ints, pids: Ints, seconds: Ints, counts: Ints) -> tuple[Ints, 
 
 
 def _spread(values: Sequence[Any], places: Ints, type: pa.DataType) -> pa.Array:
-    """Make a column with ``values[place]`` for each place.  Texts stay in a dictionary."""
+    """Make a column whose row i is ``values[places[i]]``. Each different text is stored only once."""
     if pa.types.is_string(type):
         numbers_of: dict[str, int] = {}
         codes = [-1 if value is None else numbers_of.setdefault(value, len(numbers_of)) for value in values]
@@ -167,7 +179,7 @@ def _flops(problem: GemmProblem | ConvProblem) -> int | None:
 
 
 def gemm_row(problem: GemmProblem) -> dict[str, Any]:
-    """Return the problem's row of table ``gemms``.  It has the fields of the normal form."""
+    """Return a GEMM as a row of the table ``gemms``. Its sizes and types are in the GEMM's normal form."""
     normal = problem.normal
     fields = vars(normal)
     row: dict[str, Any] = {name: fields[name] for name in GEMM_FIELDS}
@@ -177,7 +189,7 @@ def gemm_row(problem: GemmProblem) -> dict[str, Any]:
 
 
 def conv_row(problem: ConvProblem) -> dict[str, Any]:
-    """Return the problem's row of table ``convs``."""
+    """Return a convolution as a row of the table ``convs``."""
     fields = vars(problem)
     row: dict[str, Any] = {name: fields[name] for name in CONV_FIELDS}
     return row | {"problem": problem.text, "flops": _flops(problem)}

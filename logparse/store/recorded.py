@@ -1,4 +1,4 @@
-"""Records about parts in commits and manifests, and the loss if a part differs from its record."""
+"""Compare the files of a store with their recorded sizes and checksums, and say what is lost if one differs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ _NAMED = 3  # number of files that one line lists
 
 
 class Recorded:
-    """Parts of live commits (rows of ``COMMIT_SCHEMA``) and of a manifest.
+    """The data files that should be in a store, according to its commits and its manifest (the result of a compaction).
 
-    ``parts`` holds the records, by path below the store.  Commits and manifests of earlier versions have no records.
-    Their parts are found by the name of their writer, or in the manifest's list.  If such a part is gone, its absence
-    is not noticed.
+    ``parts`` holds their sizes and checksums, by path in the store. Earlier versions recorded none. Files that they
+    wrote are recognised by their names, or by the manifest's list. If such a file is missing, it is not noticed.
     """
 
     def __init__(self, commits: pa.Table, manifest: Manifest) -> None:
@@ -41,13 +40,13 @@ class Recorded:
         self._writers = writers_of(unrecorded)
 
     def holds(self, path: str) -> bool:
-        """Tell whether the part may hold rows of the commits (a path below the store)."""
+        """Return True if the file at this path (in the store) may hold rows that are still valid."""
         return path in self.parts or path in self._manifest.parts or attempt_of(path) in self._writers
 
     def cut(self, table: str, infos: Mapping[str, pafs.FileInfo]) -> list[str]:
-        """Return a line per part of a table that is gone or whose size differs from its record.
+        """Return a line for each file of a table that is missing or has another size than recorded.
 
-        ``infos`` are the existing files, by path.
+        ``infos`` holds the existing files, by path.
         """
         found = []
         for path, part in self._by_table.get(table, {}).items():
@@ -58,7 +57,7 @@ class Recorded:
         return found
 
     def line(self, path: str, why: str) -> str:
-        """Return a line with the fault of a part (``why``), the data that is lost with it, and the remedy."""
+        """Return a line for the user: what is wrong with a file (``why``), what is lost with it, and what to do."""
         if path in self._manifest.parts or attempt_of(path).startswith(MERGED):
             return (
                 f"{path}: {why}; {MERGED_LOST}, or run `logparse forget PART` with this name to read the other "
@@ -68,7 +67,10 @@ class Recorded:
 
     @cached_property
     def _by_table(self) -> dict[str, dict[str, Part | None]]:
-        """Parts of each table, by path, with their records.  A merged part without a record has the value None."""
+        """The files that each table should have, by path, with their sizes and checksums.
+
+        None means that size and checksum are not recorded.
+        """
         out: dict[str, dict[str, Part | None]] = {}
         for path in sorted({*self.parts, *self._manifest.parts}):
             out.setdefault(path.partition("/")[0], {})[path] = self.parts.get(path)
@@ -76,7 +78,7 @@ class Recorded:
 
     @cached_property
     def _sources(self) -> dict[str, list[str]]:
-        """Paths of the sources whose rows each recorded part holds."""
+        """The paths of the input files whose rows each data file holds."""
         out: dict[str, list[str]] = {}
         for source, texts in zip(*(self._commits[name].to_pylist() for name in ("path", RECORDED)), strict=True):
             for text in texts or ():
@@ -84,7 +86,7 @@ class Recorded:
         return out
 
     def _of_writer(self, path: str) -> list[str]:
-        """Return the paths of the sources that the part's writer read."""
+        """Return the paths of the input files whose rows a data file holds, according to its name."""
         rows = zip(*(self._commits[name].to_pylist() for name in ("attempt", "path")), strict=True)
         mine = (source for attempt, source in rows if attempt not in self._manifest.attempts
                 and attempt_of(path) in writers_of([attempt]))  # fmt: skip
@@ -92,7 +94,7 @@ class Recorded:
 
 
 def loss_and_remedy(sources: Iterable[str]) -> str:
-    """Tell what is lost with the rows of ``sources``, and the remedy."""
+    """Return a text for a message: the rows that are lost with ``sources`` (input files), and what the user can do."""
     paths: Sequence[str] = sorted({*sources})
     more = f" and {len(paths) - _NAMED:,} more" * (len(paths) > _NAMED)
     them = "it" if len(paths) == 1 else "them"

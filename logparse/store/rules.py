@@ -1,8 +1,8 @@
-"""Rules that several verbs share, as SQL over the store's views.  Each rule is defined only here.
+"""Rules that several commands share, as SQL text over the store's views. Each rule is defined only here.
 
-``top``, ``status``, ``diff`` and the page run the SQL over the views.  Evidence runs the same text over the frames of a
-run (``analyzers.evidence.tables.reading``).  The argument ``where`` limits a rule to a run (``run = $run``).  It is not
-needed if a connection or the frames hold only one run.
+``top``, ``status``, ``diff`` and the web page run the SQL over the views. ``analyzers.evidence.tables.reading`` runs
+the same text over the DataFrames of a run. The argument ``where`` limits a rule to a run (``run = $run``). It is not
+needed if a connection or the DataFrames hold only one run.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from collections.abc import Sequence
 from logparse.text import sql_text
 
 LOGGED = ("miopen-chosen",)
-"""Origins of measurements without a time, in which a log names the solution that the library chose."""
+"""Kinds of measurements without a time, in which a log only names the solution that the library chose."""
 
 DEFAULTS = "select source_id, max(value) as solution from facts where name = 'pick' group by source_id"
-"""SQL of the pick (the solution that the library's heuristic chose) per source (``source_id, solution``).
+"""SQL of the solution that the library chose by itself in each replay (``source_id, solution``).
 
-A replay names the pick in its fact ``pick``.
+A replay stores it as the fact ``pick``.
 """
 
 
 def picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
-    """Return SQL of the solutions that logs name (``source_id, problem, pick, count``).  Lines of tools are left out.
+    """Return SQL that lists the solutions that the library chose, as logs state them.
 
-    Several categories of a log may name the solution of the same launch.  So for each problem only the category with
-    the most picks counts.  If several categories have the most picks, the first by name counts.
+    The columns are ``source_id, problem, pick, count``. A solution is the library's kernel for a problem (a GEMM or
+    convolution). Commands of tools in the logs are left out. Several categories of log lines may state the same choice.
+    So for each problem only the category with the most choices is used, and the first by name if several have equally
+    many.
     """
     return f"""
         with named as (
@@ -41,9 +43,9 @@ def picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
 
 
 def main_picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
-    """Return SQL of each problem's most frequent pick (``problem, pick``).
+    """Return SQL of the solution that the library chose most often for each problem (``problem, pick``).
 
-    If several picks are equally frequent, the first by text counts.
+    If several were chosen equally often, the first by text is used.
     """
     return f"""
         select problem, pick from ({picks_sql(where, origins)}) group by problem, pick
@@ -51,12 +53,14 @@ def main_picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
 
 
 def counted_as_sql(links: str, picks: str) -> str:
-    """Return SQL of the problems whose calls count as another problem's calls (``problem, other``).
+    """Return SQL that says which problems are probably the same as another one (``problem, other``).
 
-    A log may name the pick for one text of a problem and count the calls for another text.  So the calls of a problem
-    without a pick count as calls of a problem with a pick: the one that is linked to it at the closest level.  If
-    several problems with a pick are linked at the closest level, the calls count as none of theirs.  ``links`` and
-    ``picks`` are names of tables.  The table of links need not link a problem to itself.
+    A log may state the library's choice for one form of a problem, and count the calls in another form. So the calls of
+    a problem without a stated choice are added to the problem with one that resembles it most. If several resemble it
+    equally, the calls are added to none.
+
+    ``links`` and ``picks`` are names of tables: similar problems, and the library's choices. The table of links need
+    not link a problem to itself.
     """
     return f"""
         with near as (
@@ -68,10 +72,11 @@ def counted_as_sql(links: str, picks: str) -> str:
 
 
 def launches_sql(where: str = "true") -> str:
-    """Return SQL of the calls and kernel times of each problem in traces (``problem, calls, total_us``), in µs.
+    """Return SQL of how often each problem was called in the traces, and how long its kernels took together.
 
-    A call may launch several kernels.  If the calls of the operator were not counted, the launches of kernels are
-    counted.  The number of calls is then the largest number of launches of one kernel of one operator in a trace.
+    The columns are ``problem, calls, total_us`` (microseconds). A call may launch several kernels. If the calls of the
+    operator were not counted, the launches are used: the number of calls is then the largest number of launches of one
+    kernel of one operator in a trace.
     """
     return f"""
         select problem, coalesce(any_value(counted), sum(n)) as calls, fsum(us) as total_us from (
@@ -82,9 +87,9 @@ def launches_sql(where: str = "true") -> str:
 
 
 def traced_sql(where: str, counted_as: str) -> str:
-    """Return SQL of the mean time of a call in the run's traces (``problem, traced_us``), in µs.
+    """Return SQL of the mean time of a call of each problem in the traces of a run (``problem, traced_us``).
 
-    ``counted_as`` is the name of a table made by ``counted_as_sql``.
+    The time is in microseconds. ``counted_as`` is the name of a table made by ``counted_as_sql``.
     """
     return f"""
         select coalesce(m.other, problem) as problem, sum(total_us) / sum(calls) as traced_us

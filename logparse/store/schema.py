@@ -1,4 +1,4 @@
-"""Tables of the store: the columns of parts, of row files (the commits of attempts), and of findings."""
+"""Columns and types of the store's tables."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _TEXTS = re.compile(
 
 
 def _columns(text: str) -> pa.Schema:
-    """Make a schema from a text such as ``int: pid offset``.
+    """Make an Arrow schema from a text such as ``int: pid offset text: name``.
 
-    A word with a colon is a type.  The words after it are the names of columns of this type.
+    A word with a colon is a type. The words after it are the names of columns with this type.
     """
     fields, type = [], pa.string()
     for word in text.split():
@@ -75,10 +75,10 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "convs": _columns(f"text: attempt problem {_of_problem(CONV_FIELDS)} int: flops"),
     "timelines": pa.schema([("attempt", pa.string()), *timeline.SCHEMA]),
 }
-"""Columns of the part files.
+"""Columns of each table of the store.
 
-``calls`` and ``messages`` are partitioned by ``category``: each category has a folder.  ``line`` of a reject is a hash
-of the reject's text, so equal lines share it.
+``calls`` and ``messages`` have a folder for each category of log lines (the column ``category``). ``line`` of a reject
+(a line that could not be read) is a hash of the line's text, so equal lines have the same value.
 """
 
 PARTITIONED = frozenset({"calls", "messages"})
@@ -86,9 +86,9 @@ PARTITIONED = frozenset({"calls", "messages"})
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """One row of ``sources/``: the commit of one attempt.
+    """Record that an input file, or bytes ``start`` to ``end`` of it, was read. It makes the rows visible.
 
-    The attempt read bytes ``start`` to ``end`` of the raw file.
+    ``attempt`` is the name of the reading. The files in ``sources/`` hold these records.
     """
 
     attempt: str = ""
@@ -120,7 +120,7 @@ class Commit:
 
 
 RECORDED = "parts"
-"""Name of a commit's column that rows of earlier versions do not have."""
+"""Name of a column that commits of earlier versions do not have."""
 
 FOREIGN = "foreign"
 """Format of a file in which no line has a known format."""
@@ -153,14 +153,15 @@ FINDINGS_SCHEMA = _columns(
     "text: run analyzer kind problem message real: saving_us saving_low_us saving_high_us saving_share per_call_us "
     "int: calls text: advice solution confidence action comparable"
 )
-"""Schema of the view ``findings``.  ``solution`` is the proposed solution, or null if only a search can find one.
+"""Columns of the view ``findings``.
 
-``comparable`` names the measured problems from which a time is estimated, with their times, separated by ``; ``.
+``solution`` is the proposed solution, or null if only a search can find one. ``comparable`` names the measured problems
+from which a time is estimated, with their times, separated by ``; ``.
 """
 
 
 def live_commits(rows: Iterable[Commit]) -> list[Commit]:
-    """Return the commits that no other commit replaces, in order of commitment."""
+    """Return the commits that no later commit replaces, in the order in which they were made."""
     commits = list(rows)
     gone = {attempt for row in commits for attempt in row.replaces}
     return sorted((row for row in commits if row.attempt not in gone), key=lambda row: (row.committed_at, row.attempt))
@@ -174,7 +175,7 @@ def commit_row(row: Commit) -> dict[str, Any]:
 
 
 _LISTS = (RECORDED, "evidence", "winners")
-"""Columns of lists that are null in rows of earlier versions."""
+"""Columns with lists that are null in commits of earlier versions."""
 _COMMIT_FIELDS = frozenset(f.name for f in fields(Commit))
 
 

@@ -1,8 +1,8 @@
-"""Test records before they are stored: each record can be read back unchanged, and its numbers are in range.
+"""Check records before they are stored: numbers must be in range, and texts must be readable again later.
 
-If a record fails the test, it becomes a reject when it is ingested, whatever its format is.  ``logparse.model`` defines
-which problems and solutions can be read back (``faults``), the ranges of numbers (``ranges``), and the grammar of texts
-(``grammar``).
+A record that fails becomes a reject (a line that could not be read, with the reason), whatever its format is.
+``logparse.model`` defines which problems and solutions can be read back (``faults``), the ranges of numbers
+(``ranges``), and the grammar of texts (``grammar``).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _MOST_DEVICE = (1 << 31) - 1
 
 
 def storable(outcome: Outcome) -> Outcome:
-    """Return the outcome with each record that the store refuses replaced by a reject with the reason.
+    """Replace each record that cannot be stored by a reject that states the reason.
 
-    If only messages and rejects are left, the outcome as a whole is a reject.
+    If only messages and rejects remain, the whole line is rejected.
     """
     if outcome.unit == "reject":
         return outcome
@@ -52,9 +52,9 @@ def storable(outcome: Outcome) -> Outcome:
 
 
 def fault(record: Record) -> str | None:
-    """Tell why the store refuses this record: a number is out of range, or a text does not fit its grammar.
+    """Return the reason why a record cannot be stored, or None if it can.
 
-    Return None if the store takes the record.
+    For example, a number is out of range, or a text does not fit its grammar.
     """
     check = _CHECKS.get(type(record))
     return (check(record) if check is not None else None) or text_fault(record)

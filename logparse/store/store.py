@@ -1,4 +1,4 @@
-"""The store: a folder or URL of Parquet files that anything can read, and the SQL views over them.
+"""The store: a folder or URL of Parquet files that any program can read, and the SQL views over them.
 
     STORE/logparse-store.json                    schema version
     STORE/<table>/[category=C/]<attempt>-N.parquet   parts
@@ -7,16 +7,18 @@
     STORE/sources/inventory-<id>.json            the small files that existed (see ``inventory``)
     STORE/compactions/<number>.parquet           what was merged (see ``manifest``)
 
-The name of each part contains the *attempt* that wrote it.  The name of a joint part of small files contains the
-writer, which has several attempts (see ``joint``).  Each row contains its own attempt.  The views show only attempts
-with a row in ``sources``.  So if an ingest is killed, its files are invisible, and the next ingest removes them.
+A *source* is an input file. An *attempt* is one reading of it. A *part* is a Parquet file with rows. The name of each
+part contains the attempt that wrote it. Small input files share parts, which are named after their writer (see
+``joint``). Each row contains its own attempt. The views show only attempts that are committed: that have a row in
+``sources``. So if an ingest is killed, its files are invisible, and the next ingest removes them.
 
-``<path>`` is a hash of the source's path.  With this hash a worker finds the commits of one file without reading all
-others.  In older stores a row file may also be in ``sources`` itself.  A source may have several commits: a log that
-grew, or standard input, which is committed every few seconds.  A commit may replace earlier commits of its source.
+``<path>`` is a hash of the input file's path. With this hash a worker finds the commits of one input file without
+reading all others. In older stores a commit may also be in ``sources`` itself. An input file may have several commits:
+a log that grew, or standard input, which is committed every few seconds. A commit may replace earlier commits of its
+input file.
 
-A commit records its parts (see ``digests``).  Before a table is read, two things are checked: all commits exist, and
-the table's parts have the recorded sizes.  For a local store the recorded digests are checked, too.
+A commit records its parts (see ``digests``). Before a table is read, two things are checked: all commits exist, and the
+table's parts have the recorded sizes. For a local store the recorded checksums are checked, too.
 """
 
 from __future__ import annotations
@@ -105,22 +107,22 @@ FRAMES = (
     "collectives",
     "facts",
 )
-"""Names of the tables that analyzers take."""
+"""Names of the tables that the analyzers read."""
 _FEW, _SMALL_BYTES = 64, 16 << 20
-"""Limits for reading the parts of a table whole: number of files, and bytes of all files together."""
+"""A table is read into memory as a whole if it has at most this many files, and at most this many bytes."""
 _LARGE = frozenset({"gemms", "convs", "measurements", "timelines"})
 _FINDINGS = "findings/findings.parquet"
 _TRIES = 3
-"""Number of times that a reader looks for a missing file, because another process may be replacing the file."""
+"""How often a reader looks for a missing file, because another process may just be replacing it."""
 _VERIFIED: dict[str, tuple[int | None, Part]] = {}
-"""Parts of local stores that this process has verified, by path.
+"""Files of local stores whose checksums this process has checked, by path.
 
-The number is the time of the part's last change in nanoseconds.
+The number is the time of the file's last change, in nanoseconds.
 """
 
 
 def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
-    """Make the method that returns all rows of a view.  The rows have no order, because parts are read side by side."""
+    """Make the method of Store that returns all rows of a view. The rows are in no particular order."""
 
     def rows(self: Store, run: str | None = None) -> pd.DataFrame:
         return self.query(f"select * from {view}", run)
@@ -130,7 +132,10 @@ def _rows_of(view: str) -> Callable[..., pd.DataFrame]:
 
 
 class Store:
-    """Existing store, opened by ``open_store``.  Its methods return tables as pandas DataFrames."""
+    """A store of ingested logs and measurements. ``open_store`` opens one.
+
+    Its methods return tables as pandas DataFrames.
+    """
 
     def __init__(self, url: str, filesystem: pafs.FileSystem, root: str) -> None:
         self.url = url
@@ -151,25 +156,28 @@ class Store:
 
     @cached_property
     def place(self) -> Place:
-        """The place to which this store's files are written."""
+        """The folder or URL into which this store's files are written."""
         return Place(self.filesystem, self.root, self.put)
 
     def attempt(self) -> Attempt:
-        """Begin to read one source.  Its rows are invisible before the attempt's ``commit``."""
+        """Begin to read an input file. Its rows are invisible before ``commit`` of the result is called."""
         return Attempt(os.urandom(8).hex(), self.place)
 
     def joint_attempts(self) -> JointAttempts:
-        """Begin to read several small sources, whose rows share parts."""
+        """Begin to read several small input files, whose rows are stored in the same Parquet files."""
         return JointAttempts(os.urandom(8).hex(), self.place, lambda: self.manifest().attempts)
 
     def commits(self) -> list[Commit]:
-        """Return the live commits in order of commitment.  Replaced commits are left out."""
+        """Return a record for each input file in the store, in the order in which they were read.
+
+        An input file that was read in several pieces has several records. Replaced ones are left out.
+        """
         return live_commits(map(commit_from_row, self._commit_table().to_pylist()))
 
     def commits_of(self, path: str, known: Sequence[Commit] = ()) -> list[Commit]:
-        """Return the live commits of one path as of now.
+        """Return the records of one input file, also the ones that other processes have just written.
 
-        The caller already knows the commits in ``known``, so their row files are not read again.
+        The caller already has the records in ``known``, so they are not read again.
         """
         read = {f"{self.root}/{row_file(row)}" for row in known}
         files = [p for p in self.files(f"sources/{path_folder(path)}") if p.endswith(".parquet") and p not in read]
@@ -178,7 +186,10 @@ class Store:
         return live_commits({row.attempt: row for row in (*known, *found)}.values())
 
     def known(self) -> Callable[[str], Sequence[Commit]]:
-        """Return a function that gives the commits of any path as of now.  It takes little memory."""
+        """Return a function that returns the records of any input file by its path.
+
+        The records are as of now. They are kept as a table, which takes little memory.
+        """
         table = self._commit_table()
         rows: dict[str, list[int]] = {}
         for number, path in enumerate(table["path"].to_pylist()):
@@ -186,7 +197,8 @@ class Store:
         return lambda path: live_commits(commit_from_row(table.slice(n, 1).to_pylist()[0]) for n in rows.get(path, ()))
 
     def manifest(self) -> Manifest:
-        """Return the manifest of the last compaction.  It is read again if its folder has changed."""
+        """Return the manifest (the list of the data that compactions have merged). It is read again if it has changed.
+        """
         if (now := manifest_files(self.filesystem, self.root)) != self._manifest[0]:
             self._manifest = now, read_latest(self.filesystem, now)
         return self._manifest[1]
@@ -214,7 +226,7 @@ class Store:
         return pa.concat_tables([manifest.commits, rows])
 
     def _read_rows(self, paths: Sequence[str]) -> tuple[pa.Table, dict[str, str]]:
-        """Read row files.  Return their rows, and the files that cannot be read, each with the reason."""
+        """Read row files (commits). Return their rows, and the files that cannot be read, with the reasons."""
 
         def read(path: str) -> pa.Table | str:
             try:
@@ -238,9 +250,9 @@ class Store:
         return pa.concat_tables(found), damaged
 
     def take_inventory(self) -> None:
-        """List the small files that no inventory lists yet, so that a later deletion of such a file is found.
+        """Write a list of the store's small files that are in no such list yet, so that a later deletion is noticed.
 
-        If the list cannot be written, the next inventory will contain these files.  No answer depends on the list.
+        If it cannot be written, the next list will contain these files. No answer of the store depends on it.
         """
         with suppress(OSError):
             manifest = self.manifest()
@@ -249,7 +261,7 @@ class Store:
                 write_inventory(self.filesystem, self.root, new, manifest.number)
 
     def _unlisted(self, manifest: Manifest) -> set[Item]:
-        """Return the small files that no inventory lists.  The manifest's number is no file and is not included."""
+        """Return the store's small files that no inventory (list of such files) contains yet."""
         self._commit_table(manifest)
         columns = (self._rows[name].to_pylist() for name in ("attempt", "run", "path"))
         rows = {ListedRow(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
@@ -262,18 +274,18 @@ class Store:
         return out
 
     def _is_file(self, path: str) -> bool:
-        """Tell whether a file exists now at a path below the store."""
+        """Return True if a file exists at this path in the store."""
         return bool(self.filesystem.get_file_info(f"{self.root}/{path}").is_file)
 
     def learn(self, rows: pa.Table) -> None:
-        """Add rows that this process and its workers have just committed, so that they need not be read."""
+        """Add commits that this process and its workers have just written, so that they need not be read."""
         self._row_files |= dict.fromkeys(f"{self.root}/{path}" for path in row_files(rows))
         self._rows = pa.concat_tables([self._rows, rows])
 
     def live_table(self, run: str | None = None, manifest: Manifest | None = None) -> pa.Table:
-        """Return the live commits as a table.  If ``run`` is given, return only its commits.
+        """Return the records of all input files in the store, or of one run, as an Arrow table.
 
-        A table is used because very many commits would take too much memory as objects.
+        Replaced records are left out. Very many records would take too much memory as Python objects.
         """
         table = self._commit_table(manifest)
         gone = {attempt for attempts in table["replaces"].to_pylist() for attempt in attempts or ()}
@@ -282,11 +294,11 @@ class Store:
         return table if all(wanted) else table.filter(column(wanted, pa.bool_()))
 
     def forget(self, name: str) -> list[str]:
-        """Remove a run, the sources whose path ends in ``name``, or a merged part.  Return the removed paths.
+        """Remove a run, input files, or a merged file from the store. Return the paths of the removed files.
 
-        Some rows become invisible at once but stay on the disk until the next compaction.  These are rows that a
-        compaction has merged or is merging now, and rows in joint parts that also hold rows of other sources.  Raises
-        StoreError if nothing matches.
+        ``name`` is a run, the end of the path of input files, or the path of a merged file. The rows are invisible at
+        once. Some stay on the disk until the next compaction: rows that were merged or are being merged, and rows in
+        files that also hold rows of other input files. Raises StoreError if nothing matches.
         """
         manifest = self.manifest()
         rows = [commit_from_row(row) for row in self._commit_table(manifest).to_pylist()]
@@ -326,16 +338,18 @@ class Store:
         return sorted({*(row.path for row in named), *(one.path for one in lost)}) or [name]
 
     def _forget(self, names: Iterable[str]) -> None:
-        """Record that attempts or merged parts are forgotten.  Add the file with this record to an inventory."""
+        """Record that these readings of input files, or merged files, are forgotten.
+
+        The file with this record is added to an inventory, so that its deletion is noticed.
+        """
         record_forgotten(self.filesystem, self.root, names)
         self.take_inventory()
 
     def damage(self) -> list[str]:
-        """Check all committed files.
+        """Check all files of the store. Return a line for each missing or damaged file, with what is lost.
 
-        Return a line per missing or damaged file, with the loss.  Every file is read.  If damage is found, the files
-        are checked again, because another process may have been removing them.  Only damage that both checks found is
-        returned.
+        Every file is read. If there is damage, everything is checked again, because another process may just have
+        removed files. Only damage that was found both times is returned.
         """
         found = self._damage()
         return [line for line in self._damage() if line in found] if found else []
@@ -366,7 +380,7 @@ class Store:
         return [*found, *cut, *self._inventory.damaged]
 
     def _why_not(self, path: str, part: Part | None) -> str:
-        """Tell what is wrong with a part (a path below the store).  Return an empty text if nothing is wrong."""
+        """Return what is wrong with a file (a path in the store), or an empty text if nothing is."""
         try:
             if part is not None:
                 return part.why_not(self.filesystem, self.root)
@@ -376,7 +390,10 @@ class Store:
         return ""
 
     def remarks(self) -> list[str]:
-        """Return a line for each kind of damage that ``damage`` cannot find in this store."""
+        """Return a line for each kind of damage that ``damage`` cannot find in this store.
+
+        For example, files of earlier versions have no checksums.
+        """
         manifest = self.manifest()
         recorded = Recorded(self.live_table(manifest=manifest), manifest)
         paths = (self._below(path) for table in SCHEMAS for path in self.files(table))
@@ -400,7 +417,7 @@ class Store:
         return self._inventory.missing_rows(map(self._below, self._row_files), manifest)
 
     def lost_commits(self, manifest: Manifest) -> list[str]:
-        """Return a line per missing or damaged row file, list of forgotten names, and manifest.
+        """Return a line for each missing or damaged commit, record of forgotten data, or manifest.
 
         Call ``_commit_table`` first.
         """
@@ -419,28 +436,30 @@ class Store:
         return found
 
     def _lost_lists(self, manifest: Manifest) -> list[Forgotten]:
-        """Return the lists of forgotten names that are missing.  Call ``_commit_table`` first."""
+        """Return the records of forgotten data that are missing. Call ``_commit_table`` first."""
         gone = self._inventory.missing_lists(self._rows["attempt"].to_pylist(), manifest)
         return [one for one in gone if not self._is_file(one.file)]  # another process may just have written the file
 
     def _below(self, path: str) -> str:
-        """Turn a path of the file system into a path below the store."""
+        """Convert a path of the file system into a path relative to the store."""
         return path.removeprefix(f"{self.root}/")
 
     @property
     def unmerged(self) -> int:
-        """Number of row files that the last reading read one by one.  ``compact`` merges them."""
+        """Number of small commit files that had to be read one by one. ``compact`` merges them."""
         return len(self._row_files)
 
     def unmerged_small(self, size: int) -> int:
-        """Count the small row files that have not yet been merged into larger files.
+        """Return how many commits of small input files were not merged yet.
 
-        A row file is small if the attempt that wrote it (one reading of one source) read at most ``size`` bytes.
+        An input file is small if at most ``size`` bytes of it were read.
         """
         return sum(read <= size for read in self._rows["bytes"].to_pylist())
 
     def sweep(self, older_than_s: float = 3600, *, unread: bool = False) -> int:
-        """Remove files that no reader needs any more.  Return the number of removed files.
+        """Remove files that no reader needs any more. Return how many were removed.
+
+        A part is a Parquet file with rows, and an attempt is one reading of an input file.
 
         | file | removed |
         |---|---|
@@ -448,9 +467,9 @@ class Store:
         | a merged part or row file | ``older_than_s`` seconds after the merge, or at once if ``unread`` |
         | any file, while a commit is lost | never: parts of a lost commit look like parts without a commit |
 
-        If lists of forgotten names are lost, they are written again.  ``unread`` means that no other process reads the
-        store.  Only the caller can know that: a reader only has names of files, and takes no lock that other hosts or
-        S3 could show.
+        If records of forgotten data are lost, they are written again. ``unread`` means that no other process reads the
+        store. Only the caller can know that: a reader only has names of files, and takes no lock that other hosts or S3
+        could show.
         """
         manifest, now = self.manifest(), time.time()
         commits = self._commit_table(manifest)
@@ -498,7 +517,7 @@ class Store:
         return sum(self._delete(path) for path in doomed)
 
     def _delete(self, path: str) -> bool:
-        """Delete a file.  Return False if another process has deleted it before."""
+        """Delete a file. Return False if another process has already deleted it."""
         try:
             delete_file(self.filesystem, path)
         except FileNotFoundError:
@@ -506,7 +525,7 @@ class Store:
         return True
 
     def write_findings(self, rows: pd.DataFrame) -> None:
-        """Replace the view ``findings`` by these rows (columns of ``FINDINGS_SCHEMA``)."""
+        """Replace the rows of the view ``findings``. They have the columns of ``FINDINGS_SCHEMA``."""
         rows = rows.reindex(columns=FINDINGS_SCHEMA.names)
         table = pa.Table.from_pandas(rows, FINDINGS_SCHEMA, preserve_index=False)
         make_folder(self.filesystem, f"{self.root}/findings")
@@ -516,9 +535,9 @@ class Store:
             self.take_inventory()
 
     def _read_findings(self) -> pa.Table:
-        """Read the findings.
+        """Return the rows of the view ``findings``.
 
-        Raises StoreError if the findings are damaged or missing.  Call ``_commit_table`` first.
+        Raises StoreError if their file is damaged or missing. Call ``_commit_table`` first.
         """
         lost = "lost: the view `findings`; remedy: run `logparse recommend` again"
         try:
@@ -535,17 +554,17 @@ class Store:
     # ------------------------------------------------------------------ reading
 
     def runs(self) -> list[str]:
-        """Return the labels of the runs, the oldest run first."""
+        """Return the names of the runs in the store, the oldest first."""
         table, first = self.live_table(), dict[str, float]()
         for run, at in zip(table["run"].to_pylist(), table["committed_at"].to_pylist(), strict=True):
             first[run] = min(at, first.get(run, at))
         return sorted(first, key=lambda run: first[run])
 
     def latest_run(self, run: str | None = None) -> str:
-        """Return ``run`` if it is given, else the latest run.
+        """Return ``run`` if it is given, and the latest run otherwise.
 
-        A run that holds only files of unknown formats is the latest only if all runs are such runs.  Raises StoreError
-        if the run does not exist; the message names existing runs.
+        A run with files of unknown formats only is passed over, unless all runs are of this kind. Raises StoreError if
+        the run does not exist; the message names the runs.
         """
         runs = self.runs()
         if not runs:
@@ -561,23 +580,24 @@ class Store:
 
     @property
     def empty(self) -> str:
-        """The sentence that is printed about a store without runs."""
+        """The sentence for the user if the store contains nothing."""
         return f"{self.url} is empty; ingest some logs first (`{command_line(self.url, 'ingest')} PATH…`)"
 
     @property
     def folder(self) -> Path | None:
-        """The store's folder on this machine.  None for a store at a URL."""
+        """The store's folder on this machine, or None if the store is at a URL."""
         return Path(self.root) if isinstance(self.filesystem, pafs.LocalFileSystem) else None
 
     def connect(
         self, run: str | None = None, *, sealed: bool = False, sql: str | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """Return an in-memory DuckDB connection with the views.  ``run`` limits every view to one run.
+        """Return a new DuckDB connection in which the store's views can be queried.
 
-        * ``sql``: a query.  Only the views that it names, and the views that these need, are made, because making all
-          views takes longer than most queries.
-        * ``sealed``: True if the caller will deny access to files (for untrusted SQL).  The files of the views then
-          stay allowed.
+        * ``run`` limits every view to one run.
+        * ``sql`` is the query that will be run. Only the views that it needs are made, because making all takes longer
+          than most queries.
+        * ``sealed`` must be True if the caller will then deny access to files, for SQL that is not trusted. The files
+          of the views stay readable.
 
         DuckDB itself reads the large tables of a local store, which takes a third less time and memory.
         """
@@ -588,18 +608,18 @@ class Store:
         return con
 
     def reading(self, sql: str | None = None, run: str | None = None) -> duckdb.DuckDBPyConnection:
-        """Return a connection to the one DuckDB of this process, with the same views as ``connect``.
+        """Return a connection to the DuckDB that all readers in this process share, with the views of ``connect``.
 
-        Use it for trusted SQL that only reads.  The DuckDB is shared, because making a new one takes longer than most
-        queries.  All connections share its settings and its tables.  So the SQL must change no setting, and must make
-        only temporary tables.
+        It is meant for trusted SQL that only reads, and is faster, because opening a new DuckDB takes longer than most
+        queries. All connections share its settings and tables. So the SQL must not change a setting, and may make only
+        temporary tables.
         """
         con = shared_database().cursor()
         self._make_views(con, run, sql, "temp view")
         return con
 
     def _make_views(self, con: duckdb.DuckDBPyConnection, run: str | None, sql: str | None, view: str) -> list[str]:
-        """Make the views that ``connect`` describes.  Return the files that DuckDB reads itself."""
+        """Make the views that ``connect`` describes. Return the paths of the files that DuckDB itself will read."""
         views = view_sql(run)
         if sql is not None:
             views = named_in(sql, views)
@@ -643,9 +663,10 @@ class Store:
         return allowed
 
     def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
-        """Return the live commits (of a run if it is named), the manifest, and the paths of the tables' parts.
+        """Check that nothing is missing, and return what is needed to read some tables.
 
-        Raises StoreError if a commit or a part is missing or damaged.
+        The result is the records of the input files (of one run if ``run`` is given), the manifest, and the paths of
+        each table's Parquet files. Raises StoreError if a file is missing or damaged.
         """
         for left in reversed(range(_TRIES)):
             manifest = self.manifest()
@@ -661,10 +682,9 @@ class Store:
         raise AssertionError("unreachable")
 
     def unreadable(self, commits: pa.Table | None = None, manifest: Manifest | None = None) -> list[str]:
-        """Return the texts of stored problems that no verb can read (``unreadable_texts``).  Earlier versions stored
-        them.
+        """Return the stored texts of GEMMs and convolutions that no command can read.
 
-        Rows with such a text are in no view.
+        Earlier versions stored such texts. Rows with them are in no view.
         """
         commits = self.live_table() if commits is None else commits
         manifest = manifest or self.manifest()
@@ -683,10 +703,7 @@ class Store:
         return self._unreadable[old]
 
     def left_out(self) -> int:
-        """Return the number of rows that are in no view.
-
-        An earlier version stored these rows with a problem that no verb can read.
-        """
+        """Return how many rows are in no view, because an earlier version stored a text in them that cannot be read."""
         if not self.unreadable():
             return 0
         with self.reading() as con:
@@ -698,9 +715,10 @@ class Store:
     def sql(
         self, sql: str, run: str | None = None, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> pd.DataFrame:
-        """Return the result of one SELECT over the views (see ``docs/sql.md``).  ``run`` limits every view to one run.
+        """Return the result of a SELECT over the store's views as a DataFrame (see ``docs/sql.md``).
 
-        The query runs as trusted SQL in this process.  For untrusted SQL use ``logparse.sql.query``, which has limits.
+        ``run`` limits every view to one run. The query runs in this process and must be trusted. ``logparse.sql.query``
+        runs queries that are not trusted, with limits.
         """
         with self._pages_verified(), self.reading(sql, run) as con:
             return con.execute(sql, parameters or None).df()
@@ -709,9 +727,10 @@ class Store:
 
     @contextmanager
     def _pages_verified(self) -> Iterator[None]:
-        """Turn an error about a page's checksum into StoreError, because the error itself names no file.
+        """Context that turns the error about a damaged page of a Parquet file into StoreError with a helpful text.
 
-        Only readers of a store at a URL meet such an error, because a local part is verified before it is read.
+        The error itself names no file. It occurs only in a store at a URL, because local files are checked before they
+        are read.
         """
         try:
             yield
@@ -725,9 +744,9 @@ class Store:
         return f"Store({self.url!r}, runs: {', '.join(self.runs()) or 'none'})"
 
     def frames(self, run: str | None = None, names: Sequence[str] = FRAMES) -> dict[str, pd.DataFrame]:
-        """Return the tables that analyzers take.
+        """Return the tables that the analyzers read, as DataFrames by name.
 
-        Calls, workload and messages are of one run (by default the latest run).  The other tables are of all runs.
+        Calls, workload and messages are of one run (by default the latest one). The other tables are of all runs.
         """
         run = self.latest_run(run)
         out = {}
@@ -753,7 +772,7 @@ class Store:
     findings = _rows_of("findings")
 
     def files(self, folder: str) -> list[str]:
-        """Return the paths of all files below a folder of the store."""
+        """Return the paths of all files in a folder of the store, and in its subfolders."""
         return [info.path for info in self._infos(folder)]
 
     def _infos(self, folder: str) -> list[pafs.FileInfo]:
@@ -762,11 +781,10 @@ class Store:
         return [info for info in self.filesystem.get_file_info(selector) if info.size is not None]
 
     def rows(self, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
-        """Read the rows of files.
+        """Return the rows of several Parquet files as one table with the columns of ``schema``.
 
-        If a file lacks a column, its values are null.  The category is taken from the folder's name.  This function is
-        used instead of pyarrow.dataset.  It is as fast, but pyarrow.dataset imports pandas, and that import takes
-        longer than reading most logs.
+        If a file lacks a column, it becomes null. The category is taken from the folder's name. ``pyarrow.dataset``
+        would be as fast, but it imports pandas, which takes longer than reading most logs.
         """
 
         def read(path: str) -> pa.Table:
@@ -785,10 +803,10 @@ class Store:
         return pa.concat_tables(found)
 
     def parts(self, table: str, recorded: Recorded) -> list[str]:
-        """Return the paths of the parts that hold the table's rows.
+        """Return the paths of the Parquet files with the rows of a table, and check their sizes.
 
-        Merged and joint parts may also hold rows of other commits.  Raises StoreError if a part is missing or differs
-        from its record.  The size is always compared.  In a local store the digest is compared, too.
+        In a local store the checksums are checked, too. Some of the files may also hold rows of other commits. Raises
+        StoreError if a file is missing or differs from its record.
         """
         listed = {self._below(info.path): info for info in self._infos(table) if info.path.endswith(".parquet")}
         lines = recorded.cut(table, listed)
@@ -811,7 +829,10 @@ class Store:
     def _untorn(
         self, table: str, schema: pa.Schema, parts: Sequence[str], torn: Sequence[str], single: Set[str]
     ) -> pa.Table:
-        """Return all rows of parts.  From the ``torn`` parts, return only the rows that no merged part holds."""
+        """Return the rows of all ``parts``, without rows that are also in a merged file.
+
+        Only the files ``torn`` can hold such rows: a compaction has merged some of their rows.
+        """
         read = (self._dataset(table, schema, some) for some in ([*{*parts} - {*torn}], torn))
         whole, half = (x if isinstance(x, pa.Table) else x.to_table() for x in read)
         mine = [attempt in single for attempt in half["attempt"].to_pylist()]
@@ -843,26 +864,27 @@ class Store:
 
 
 def _places(row: Commit) -> tuple[str, str]:
-    """Return the two possible paths of a commit's row file below the store.
+    """Return the two paths at which an input file's commit may be: today's, and the path in older stores.
 
-    The first is today's path, and the second is the path in older stores.
+    Both are relative to the store.
     """
     return row_file(row), f"sources/{row_file(row).rsplit('/', 1)[-1]}"
 
 
 def command_line(store: str | None, verb: str, *words: str) -> Shell:
-    """Return the command ``logparse VERB …`` for pasting into a shell.
+    """Return the command ``logparse VERB …`` as a text that can be pasted into a shell.
 
-    ``--store`` is added if the verb would not find the store without it.
+    ``--store`` is added if the command would not find the store without it.
     """
     default = os.environ.get("LOGPARSE_STORE") or "logparse-store"
     return shell_line(["logparse", verb, *([] if store in (None, default) else ["--store", store]), *words])
 
 
 def open_store(location: str | os.PathLike[str] | None = None, *, create: bool = False) -> Store:
-    """Open the store at a folder or URL (default ``$LOGPARSE_STORE``, else ``logparse-store``).  Return the store.
+    """Open the store at a folder or URL.
 
-    Raises StoreError if the store is missing (unless ``create``), unreachable, or of another schema version.
+    Without a location it is ``$LOGPARSE_STORE``, or the folder ``logparse-store``. Raises StoreError if there is no
+    store (unless ``create`` is True), if it cannot be reached, or if it has another schema version.
     """
     url = os.fspath(location or os.environ.get("LOGPARSE_STORE") or "logparse-store")
     filesystem, root = resolve(url)

@@ -1,8 +1,8 @@
-"""Problems in an older store whose texts no verb can read: a blank in a type, a negative size, and so on.
+"""Find GEMMs and convolutions in an older store whose texts cannot be read, for example because of a negative size.
 
-Today an ingest refuses such problems (``storable``).  Earlier versions stored them, and one such row ended every verb
-with a traceback.  Today's commits record that all their problems can be read back.  For other commits each distinct
-text is tested.  One regular expression inside DuckDB accepts nearly all of the texts.
+Today an ingest refuses them (``storable``). Earlier versions stored them, and one such row ended every command with a
+traceback. Today's commits record that all their texts can be read back. For other commits each different text is
+tested. One regular expression inside DuckDB accepts nearly all of the texts.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ COLUMNS = {
     "gemms": ("problem",),
     "convs": ("problem",),
 }
-"""Tables whose rows belong to a problem, with the columns that hold its text."""
+"""Tables whose rows belong to a GEMM or convolution, with the columns that hold its text."""
 _NUMBERS = frozenset(f.name for name in ("gemms", "convs") for f in SCHEMAS[name] if str(f.type) == "int64")
 _NUMBER, _FLAG, _WORD = "[0-9]+|[-?*]", "[01?-]", "[^ ,=]*[A-Za-z][^ ,=]*|[-?]"
 
 
 def _pattern() -> str:
-    """Return a regular expression of the usual texts of products and convolutions.
+    """Return a regular expression that matches the usual texts of GEMMs and convolutions.
 
-    Other texts are tested one by one.
+    Texts that it does not match are tested one by one.
     """
 
     def cell(name: str) -> str:
@@ -47,9 +47,9 @@ def _pattern() -> str:
 
 
 def unreadable_texts(con: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the texts that cannot be read as problems.
+    """Return the texts in the store that cannot be read as a GEMM or convolution.
 
-    The texts are in the tables ``gemms_``, ``convs_`` and ``kernels_`` of ``con``.
+    ``con`` has the tables ``gemms_``, ``convs_`` and ``kernels_``.
     """
     odd = "select problem from {}_ where not regexp_full_match(problem, $usual)"
     operators = "select operator from kernels_ where operator is not null"
@@ -59,7 +59,7 @@ def unreadable_texts(con: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def left_out_sql(table: str) -> str:
-    """Return the SQL condition that is true for a row of this table that must be left out.
+    """Return the SQL condition that is true for rows of this table that must be left out.
 
     The table ``unreadable_`` holds the texts that cannot be read.
     """

@@ -14,25 +14,25 @@ CONV_SHAPE = (
     "'conv ' || direction || ' ' || n || 'x' || c || 'x' || d || 'x' || h || 'x' || w || 'x' || k || 'x' || filter_d"
     " || 'x' || filter_h || 'x' || filter_w || ' g' || groups || ' ' || in_type"
 )
-"""SQL of ``ConvProblem.shape``.
+"""SQL of the short text of a convolution (``ConvProblem.shape``), made from its sizes and type.
 
-The shape is null if any of its fields is unknown. It is not stored, because other columns hold all of its fields.
+It is null if one of them is unknown. It is not stored, because other columns hold all of it.
 """
 
 
 def conv_problems_sql(rows: str) -> str:
-    """Return SQL of the view ``conv_problems``.
+    """Return the SQL of the view ``conv_problems``, limited to some rows.
 
-    ``rows`` is SQL that selects rows from ``conv_rows``.  The view is limited to these rows.
+    ``rows`` is SQL that selects these rows from ``conv_rows``. Each different convolution gets one row.
     """
     columns = ", ".join(f"any_value({name}) as {name}" for name in SCHEMAS["convs"].names[2:])
     return conv_columns_sql(f"select problem, {columns} from ({rows}) group by problem")
 
 
 def conv_columns_sql(rows: str) -> str:
-    """Return SQL of the columns of the view ``conv_problems``.
+    """Return the SQL that adds the columns of the view ``conv_problems`` to rows of the table ``convs``.
 
-    ``rows`` is SQL that selects rows from ``convs``.  The result has one row for each selected row.
+    ``rows`` is SQL that selects these rows. Each of them gives one row of the result.
     """
     return f"""
         select problem, {CONV_SHAPE} as shape, substr(problem, 7 + length(direction)) as layer,
@@ -122,21 +122,21 @@ _VIEWS = {
         from rejects_ t join commits_ s using (attempt)
         group by s.source_id, s.path, s.run, t.reason, coalesce(t.line, t."offset")""",
 }
-"""SQL of each view except ``findings``.  A view comes after the views that it uses."""
+"""SQL of each view except ``findings``. A view comes after the views that it uses."""
 
 
 def view_sql(run: str | None) -> dict[str, str]:
-    """Return SQL of each view.  A view comes after the views that it uses.
+    """Return the SQL of each view by its name. A view comes after the views that it uses.
 
-    The tables ``commits_`` and ``<table>_`` are already limited to ``run``.
+    The view ``findings`` is limited to ``run``. The tables of the other views are already limited to it.
     """
     return _VIEWS | {"findings": "select * from findings_" + (f" where run = {sql_text(run)}" if run else "")}
 
 
 def named_in(sql: str, views: Mapping[str, str]) -> dict[str, str]:
-    """Return the views that a query names, directly or through other views.  The order of ``views`` stays.
+    """Return the views that a query needs: those named in it, and views that these use.
 
-    Return all views if the query names no view.
+    The order of ``views`` stays. Returns all views if the query names none.
     """
     words = set(re.findall(r"\w+", sql.lower()))
     for view in reversed(list(views)):
