@@ -1,7 +1,7 @@
-"""Executors, which work on many files or problems: processes of this machine, or a Ray cluster.
+"""Run a function for many files or problems in parallel: in processes of this machine, or on a Ray cluster.
 
-``local`` needs nothing.  ``ray`` needs the extra ``logparse[ray]``.  Code outside of this package does not depend on
-which executor runs.
+``local`` needs nothing. ``ray`` needs the extra ``logparse[ray]``. Code outside of this package does not depend on
+which of them is used.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from logparse.executors.executor import Executor
 
 @contextmanager
 def open_executor(engine: str = "local", jobs: int = 0) -> Iterator[Executor]:
-    """Open the executor that ``engine`` names, with ``jobs`` tasks at once (0: one per core).
+    """Context that runs tasks in parallel: on this machine (``local``) or on a Ray cluster.
 
-    Raises UsageError for an unknown engine.  Raises InputError if Ray is not installed or no cluster answers.
+    ``engine`` is ``local``, ``ray`` or ``ray://HOST:PORT``. At most ``jobs`` tasks run at once (0: one for each core).
+    Raises UsageError for another engine. Raises InputError if Ray is not installed or no cluster answers.
     """
     if engine == "local":
         from logparse.executors.local import LocalExecutor
@@ -34,9 +35,9 @@ def open_executor(engine: str = "local", jobs: int = 0) -> Iterator[Executor]:
 
 
 def ray_address(engine: str) -> str | None:
-    """Return the address in an engine's name.
+    """Return the address in ``ray://HOST:PORT``, or None for ``ray``: then Ray finds the cluster itself.
 
-    Return None if Ray finds the cluster itself.  Raises UsageError for other names.
+    Raises UsageError for any other text.
     """
     if engine == "ray":
         return None

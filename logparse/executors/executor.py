@@ -1,7 +1,8 @@
-"""Interface of executors, which run a function over items.  Each item is independent of the others.
+"""Interface of executors, which run a function for many independent items in parallel.
 
-The function and the items are pickled.  A task whose worker or node died is tried again, up to ``TRIES`` times in all.
-So the function must be safe to repeat.  An ingest is safe: the commit of a source is one put-if-absent.
+The function and the items are pickled. A task whose worker process or machine died is tried again, up to ``TRIES``
+times in all. So the function must be safe to repeat. An ingest is safe: it stores each file in one step, and only if
+the file is not stored yet.
 """
 
 from __future__ import annotations
@@ -18,35 +19,35 @@ H = TypeVar("H")
 
 TRIES = 3
 Progress: TypeAlias = Callable[[str, int], None]
-"""Function that gets a name, and the amount of work on it that was done since the last call."""
+"""Function that gets a name, and how much work on it was done since the last call."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Needs of one task.  ``weight`` is its amount of work (bytes to read), relative to the weights of other tasks."""
+    """Needs of one task: a number of cores (``cpus``), and its amount of work, such as bytes to read (``weight``)."""
 
     cpus: int = 1
     weight: float = 0.0
 
 
 class TaskError(Exception):
-    """Result of a failed task: the type and text of the exception that the function raised."""
+    """Result of a failed task. Its text is the type and text of the exception that the function raised."""
 
 
 class LostError(TaskError):
-    """Result of a task whose worker or node died in every try."""
+    """Result of a task whose worker process or machine died in every try."""
 
 
 class Executor(Protocol):
-    """Runner of tasks."""
+    """Runs tasks in parallel."""
 
     @property
     def cpus(self) -> int:
-        """The maximum number of cores of one task."""
+        """The largest number of cores that one task may use."""
 
     @property
     def together(self) -> int:
-        """The number of cores of all tasks that run at the same time."""
+        """The number of cores for all tasks that run at the same time."""
 
     def map_unordered(
         self,
@@ -55,11 +56,11 @@ class Executor(Protocol):
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """Run ``function(item)`` for each item.  Yield each item with its result or error as soon as it ends.
+        """Call ``function(item)`` for each item in parallel. Yield each item with its result or error once it is done.
 
-        An item is taken only when there is room to run it, so neither items nor results pile up.  ``progress`` gets
-        what the function passes to ``report``.  On Ray it gets this when the task has ended.  An exception in the
-        caller (also Ctrl-C) ends the running tasks.
+        An item is taken only when there is room to run it, so neither items nor results pile up. ``progress`` gets what
+        the function passes to ``report``; on Ray only when the task has ended. If the caller raises an exception (also
+        Ctrl-C), the running tasks are ended.
         """
 
 
@@ -70,11 +71,14 @@ def tried(
     ended: Callable[[], Iterable[tuple[H, R | TaskError]]],
     running: dict[H, tuple[T, int]],
 ) -> Iterator[tuple[T, R | TaskError]]:
-    """Run items, and yield each item with its result as soon as it ends.
+    """Run a task for each item, and yield each item with its result as soon as it is done.
 
-    At most ``room()`` items run at a time.  A lost item is started ``TRIES`` times.  ``start`` begins an item and
-    returns its handle.  ``ended`` waits for results.  ``running`` holds, by handle, each running item and the number of
-    its try.
+    * ``room`` returns how many tasks may run at a time.
+    * ``start`` starts a task and returns a handle for it.
+    * ``ended`` waits for tasks and yields their handles and results.
+    * ``running`` holds, by handle, the item of each running task and the number of its try.
+
+    A task whose worker died is started again, up to ``TRIES`` times in all.
     """
     again: deque[tuple[T, int]] = deque()
     waiting = ((item, 1) for item in items)
@@ -105,7 +109,7 @@ def report(name: str, count: int) -> None:
 
 @contextmanager
 def reporting(to: Progress | None) -> Iterator[None]:
-    """Send this process's ``report`` calls to ``to`` for the duration of the context."""
+    """Within this context, pass the calls of ``report`` in this process on to the function ``to``."""
     global _report_to  # noqa: PLW0603 - a pickled function cannot carry a callback
     before, _report_to = _report_to, to
     try:
@@ -115,7 +119,7 @@ def reporting(to: Progress | None) -> Iterator[None]:
 
 
 def attempted(function: Callable[[T], R], item: T) -> R | TaskError:
-    """Call the function.  Return its result, or its exception in a form that every process can read."""
+    """Call the function and return its result. If it raises an exception, return a TaskError, which can be pickled."""
     try:
         return function(item)
     except Exception as error:

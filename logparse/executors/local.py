@@ -1,6 +1,6 @@
-"""Tasks on this machine: in this process, or in processes of a ``pool``.
+"""Run tasks on this machine: one after the other in this process, or in parallel in several processes.
 
-The pool's modules are imported only if needed.
+The modules for several processes are imported only if needed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _WORTH = 32 << 20
-"""Minimum weight (bytes) of all tasks for which worker processes are started.
+"""If all tasks together have less weight (bytes to read) than this, no worker processes are started.
 
 Starting them takes about half a second.
 """
 
 
 class LocalExecutor:
-    """Executor of at most ``jobs`` processes (0: one per core).
+    """Runs tasks in at most ``jobs`` processes of this machine (0: one for each core).
 
     A single task, or little work, is done in this process.
     """
@@ -40,9 +40,9 @@ class LocalExecutor:
         resources: Callable[[T], Resources],
         progress: Progress | None = None,
     ) -> Iterator[tuple[T, R | TaskError]]:
-        """Run the function as ``Executor`` describes.
+        """Call the function for each item, as ``Executor`` describes.
 
-        Only the weight of the resources is used, because the operating system assigns the cores.
+        Of the resources only the weight is used, because the operating system assigns the cores.
         """
         ahead, rest, weight = deque[T](), iter(items), 0.0
         while weight <= _WORTH or len(ahead) < 2:
@@ -64,8 +64,8 @@ class LocalExecutor:
 def usable_cores(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
     """Return the number of cores that this process may use.
 
-    Batch systems limit it to some cores.  Containers limit it to a share of the cores' time.  ``quota`` is the Linux
-    file with that share (cgroup v2: "max 100000", or microseconds per period).
+    Batch systems limit a process to some of the cores. Containers limit its computing time. ``quota`` is the Linux file
+    with this limit (cgroup v2): ``max 100000``, or two numbers of microseconds: how much time in each period.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError), open(quota, encoding="ascii") as told:

@@ -1,4 +1,4 @@
-"""Worker processes of this machine. Each has its own pipe, so that a worker that dies loses only its task."""
+"""Worker processes on this machine. Each has a pipe of its own, so that a worker that dies loses only its task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class Pool(Generic[T, R]):
-    """Worker processes of one call."""
+    """Worker processes that call ``function`` for many items, at most ``size`` of them at a time."""
 
     def __init__(self, function: Callable[[T], R], size: int, progress: Progress | None) -> None:
         self._function, self._size, self._progress = function, size, progress
@@ -71,7 +71,7 @@ class _Worker:
 
 
 def _serve(function: Callable[[Any], Any], pipe: Connection[Any, Any]) -> None:
-    """Run the loop of a worker: read items from the pipe and return their results until the pipe closes."""
+    """Work as a worker process: receive items through the pipe and send the results back, until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=end_with_parent, daemon=True).start()
     with reporting(lambda name, count: pipe.send(("report", (name, count)))):

@@ -1,13 +1,13 @@
-"""Processes of this machine, forked from a server that has imported what they need.
+"""Start processes on this machine quickly, by forking a server process that has already imported what they need.
 
-A fresh interpreter for each process would import NumPy and Arrow again, which takes half a second of a core.  Because
-the server opens no device and runs no code of logparse, a process that is forked from it is as good as a fresh one.  A
-library that must not be forked once it is in use (CUDA, HIP) is first used in the process itself.  The server ends with
-the process that started it.
+A fresh interpreter for each process would import NumPy and Arrow again, which takes half a second of a core. The server
+opens no device and runs no code of logparse. So a process that is forked from it is as good as a fresh one. A library
+that must not be forked once it is in use (CUDA, HIP) is first used in the process itself. The server ends with the
+process that started it.
 
-multiprocessing runs the parent's main module in each process, for functions that this module defines.  This has two
+multiprocessing runs the parent's main module in each process, for functions that this module defines. This has two
 costs: a user's script without ``if __name__ == "__main__"`` would start over, and a worker of Ray imports Ray, which
-takes half a second of a core.  So the main module is left out if it defines nothing that a process needs.
+takes half a second of a core. So the main module is left out if it defines nothing that a process needs.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _CONTEXT = get_context("forkserver")
 def pipe(*, duplex: bool = True) -> tuple[Connection[Any, Any], Connection[Any, Any]]:
     """Make a pipe and return its two ends.
 
-    One end is an argument for ``started``.  This process must close that end after the call of ``started``.
+    Pass one end to ``started``, and close it in this process afterwards.
     """
     return _CONTEXT.Pipe(duplex)
 
 
 def started(target: Callable[..., None], *args: object, imports: Sequence[str] = ()) -> BaseProcess:
-    """Start a process that calls ``target(*args)`` in this process's environment and working folder.  Return it.
+    """Start a process that calls ``target(*args)``, with this process's environment and working folder. Return it.
 
-    ``imports`` names modules, beside the target's own, that the server imports when the first process starts it.
+    ``imports`` names modules that are imported only once for all processes, in addition to the module of ``target``.
     """
     _CONTEXT.set_forkserver_preload([target.__module__, *imports])
     process = _CONTEXT.Process(target=_call, args=(dict(os.environ), target, args), daemon=True)
@@ -51,10 +51,7 @@ def started(target: Callable[..., None], *args: object, imports: Sequence[str] =
 
 @contextmanager
 def _no_main() -> Iterator[None]:
-    """Hide the main module's name and file for the duration of the context.
-
-    A process that is started meanwhile cannot run it.
-    """
+    """Within this context hide the main module, so that a started process does not run the user's script again."""
     with _hiding:
         main = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
@@ -71,7 +68,10 @@ def _call(environ: Mapping[str, str], target: Callable[..., None], args: tuple[o
 
 
 def death(process: BaseProcess) -> str:
-    """Tell how a process ended: ``exited with 3``, ``was killed by SIGSEGV``.  Wait at most 5 s for its end."""
+    """Return how a process ended, for example ``exited with 3`` or ``was killed by SIGSEGV``.
+
+    Waits at most 5 s for its end.
+    """
     process.join(5)
     code = process.exitcode
     if code is None or code >= 0:
@@ -81,7 +81,7 @@ def death(process: BaseProcess) -> str:
 
 
 def end_with_parent() -> None:
-    """Wait until the parent process has ended, then end this process.  Run this function in a thread."""
+    """Wait until the parent process has ended, and then end this process. Run this in a thread."""
     parent = parent_process()
     if parent is not None:
         parent.join()

@@ -1,13 +1,14 @@
-"""Tasks on a Ray cluster: https://docs.ray.io.
+"""Run tasks on a Ray cluster: https://docs.ray.io.
 
     logparse ingest … --engine ray                  the cluster of $RAY_ADDRESS or of this machine, else a new one
     logparse ingest … --engine ray://head:10001     a remote cluster, through Ray's client port
 
-Every node needs logparse in the driver's version, which is checked.  Every node needs the same names for files and
-store: URLs, or a file system that all nodes share.  Credentials are the nodes' own.  A cluster that is started here
-uses all cores of this machine and ends with the command.  Ray opens ports on all interfaces of the machine, behind a
-token.  For a remote cluster with a token, set ``RAY_AUTH_MODE=token`` and ``RAY_AUTH_TOKEN`` (or have
-``~/.ray/auth_token``).
+* Every machine (node) of the cluster needs the same version of logparse as this machine. This is checked.
+* Files and the store must have the same names on all nodes: URLs, or paths in a file system that all nodes share. Each
+  node uses its own credentials.
+* A cluster that is started here uses all cores of this machine and ends with the command. Ray opens ports on all
+  interfaces of the machine, which are protected by a token.
+* For a remote cluster with a token, set ``RAY_AUTH_MODE=token`` and ``RAY_AUTH_TOKEN`` (or have ``~/.ray/auth_token``).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ R = TypeVar("R")
 
 _POLL_SECONDS = 0.2
 _NODE_SECONDS = 120.0
-"""Time in seconds for which a task waits for a new node if the only nodes with enough cores died.
+"""Seconds for which a task waits for a new node if all nodes with enough cores have died.
 
-A cluster may be about to start such a node.
+The cluster may be about to start one.
 """
 _QUEUED = 64  # minimum number of tasks that wait at Ray, so that no core is idle
 _MOST = 10_000  # maximum number of tasks at Ray: the driver's memory and the time of `ray.wait` grow with them
@@ -38,9 +39,7 @@ _OBJECT_STORE_BYTES = 128 << 20  # bytes for a cluster started here, whose objec
 
 
 class RayExecutor:
-    """Executor of tasks on at most ``jobs`` cores of a cluster.  0 means all cores, including cores that are added
-    later.
-    """
+    """Runs tasks on at most ``jobs`` cores of a Ray cluster. 0 means all cores, also cores that are added later."""
 
     def __init__(self, address: str | None = None, jobs: int = 0) -> None:
         self._ray, self._ours = connect(address)
@@ -119,9 +118,9 @@ class RayExecutor:
 
 
 class _Nodes:
-    """Nodes of a cluster during one call.
+    """Watches the nodes of a cluster.
 
-    They are watched, because a task would wait for ever if no node that can run it is left.
+    A task would wait for ever if all nodes that are large enough for it have died.
     """
 
     def __init__(self, ray: Any) -> None:
@@ -130,10 +129,9 @@ class _Nodes:
         self._since: float | None = None
 
     def stranded(self) -> int | None:
-        """Return the number of cores of the largest node if larger nodes died and no new one came for
-        ``_NODE_SECONDS``.
+        """Return the number of cores of the largest remaining node, if larger nodes died and were not replaced in time.
 
-        Return None otherwise.
+        The time is ``_NODE_SECONDS``. Returns None if no larger node is missing.
         """
         largest = self._largest()
         self._most = max(self._most, largest)
@@ -148,9 +146,10 @@ class _Nodes:
 
 
 def connect(address: str | None = None) -> tuple[Any, bool]:
-    """Connect to a cluster.  Return the module ``ray``, and whether ``close`` must disconnect it.  Raises InputError.
+    """Connect to a Ray cluster. Return the module ``ray``, and True if it must be disconnected at the end.
 
-    A program that is connected already (a notebook) stays connected.
+    A program that is already connected (a notebook) stays connected. Raises InputError if Ray is not installed or no
+    cluster answers.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

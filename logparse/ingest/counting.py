@@ -163,8 +163,8 @@ class PlainCounter:
     def _record_inside(self, line: bytes) -> int:
         """Return the position in a line where another record begins, which a second thread wrote into the same line.
 
-        Returns 0 if there is none, or if its position is not certain. It is not certain if the record's prefix is not
-        whole, or if another record may begin behind it or right before it.
+        Returns 0 if no record begins there, or if its position is not certain. It is not certain if the record's prefix
+        is not whole, or if another record may begin behind it or right before it.
         """
         at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
         if (

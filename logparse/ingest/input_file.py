@@ -56,8 +56,9 @@ _SUFFIX = regex(r"\.(gz|bz2|xz|zst)$")
 
 
 def name_of(path: str) -> str:
-    """Return the file name in a path or URL, without the ending of a compressed file: ``a.log`` for
-    ``s3://b/a.log.gz``.
+    """Return the file name in a path or URL, without the ending of a compressed file.
+
+    For example ``a.log`` for ``s3://bucket/a.log.gz``.
     """
     inner = split_url(path)[1] if "://" in path else path
     return _SUFFIX.sub("", inner.rstrip("/").rsplit("/", 1)[-1])
@@ -132,7 +133,7 @@ class InputFile:
 
     @property
     def mark_bytes(self) -> int:
-        """The length in bytes of the byte order mark at the start, which is skipped. 0 if there is none."""
+        """The length in bytes of the byte order mark at the start, which is skipped. 0 for a file without a mark."""
         self.head()
         return self._mark_bytes
 

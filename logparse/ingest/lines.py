@@ -1,17 +1,17 @@
-"""Read bytes as distinct lines with counts, clocks and places: the fast path.
+"""Read a log quickly: find its distinct lines, and count how often each occurs, when and in which process.
 
-Jobs repeat a few hundred problems millions of times.  So a format reads a line only once per *distinct* text.  Texts
+Jobs repeat a few hundred calls millions of times. So a format reads a line only once for each *distinct* text. Texts
 that change from call to call are removed first: the clock and the process of ``[date time][LIB][n]`` prefixes, and
-addresses.  An address such as ``0x7f…`` becomes ``0x@``.  NULL, ``0`` and ``0x0`` stay, because they mean that there is
+addresses. An address such as ``0x7f…`` becomes ``0x@``. NULL, ``0`` and ``0x0`` stay, because they mean that there is
 no bias, no algo and so on.
 
-Counters (see ``counting``) do this for blocks of lines, several blocks at a time.  It does not matter for the result
-which counter counts which block.  The readers of block formats see the blocks one after the other, because the order of
-lines has a meaning there.
+Counters (see ``counting``) do this for blocks of lines, several blocks at a time. It does not matter for the result
+which counter counts which block. Block formats (a record of several lines) see the blocks one after the other, because
+the order of lines has a meaning there.
 
-A stream may be a *table of counts*, as ``sort | uniq -c`` writes it.  Then the number before a line is how often the
-line stood in the log.  Numbers that rise by 1 from line to line are line numbers (``cat -n``).  In any other stream a
-number before a record is the end of a torn line, and the record behind it counts once.
+A stream may be a *table of counts*, as ``sort | uniq -c`` writes it. Then the number before a line is how often the
+line was in the log. Numbers that rise by 1 from line to line are line numbers (``cat -n``). In any other stream a
+number before a record is the end of a torn line, and the record behind it is counted once.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from logparse.ingest._lines import Counter as NativeCounter
 
 PIECE_BYTES = 4 << 20
-"""Bytes of a file that are hashed at a time.  Ranges that begin at multiples of it can be hashed independently."""
+"""Bytes of a file that are hashed at a time. Ranges that begin at multiples of it can be hashed independently."""
 LONGEST_BYTES = 64 << 20
-"""Maximum bytes of a line.  A longer line is a reject, and its bytes are skipped."""
+"""Maximum bytes of a line. A longer line is rejected, and its bytes are skipped."""
 _EXCERPT_BYTES = 1024
 # A block of this size fits into caches, and into memory that the allocator reuses instead of mapping it anew.
 BLOCK_BYTES = 1 << 20
@@ -50,15 +50,15 @@ _HELD_CLAIMED = 20_000
 _RANGE_BYTES = (8 << 20, 256 << 20)  # minimum and maximum bytes of a range of a file
 _GO_ON = -1  # continue the hash at the place where the last call stopped
 _COUNT = regex(rb"(?:[ \t]+(\d{1,12})|(\d{1,12})(?![ \t]+MIOpen))[ \t]+(?=\S)")
-"""Pattern of a count before a line.
+"""Pattern of a count before a line, as ``uniq -c`` writes it.
 
-A number right at the start of a line, before MIOpen's own prefix, is a thread.  So it is not a count.
+A number at the very start of a line, before MIOpen's own prefix, is a thread and not a count.
 """
 _NUMBER = regex(rb"[ \t]*(\d{1,12})(?:[ \t]|\r?\Z)")
 _MIN_NUMBERED = 4
-"""Minimum number of lines that must have numbers that rise by 1, so that the numbers are taken for line numbers.
+"""How many lines must have numbers that rise by 1, so that these are taken for line numbers.
 
-This holds for numbers that a blank follows.
+It applies to numbers that are followed by a blank.
 """
 _TORN = Reject("torn line: another record begins inside it")
 
@@ -69,12 +69,15 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Distinct:
-    """Distinct line of one format: its text without clock, process and addresses, and the place where it first occurs.
+    """A distinct line of one format, with its number of occurrences.
 
-    * ``numbers``, ``counts``: ``counts[i]`` of the line's ``count`` occurrences are at place ``numbers[i]`` of its
-      ``Read``.
-    * ``lines``: the number of lines with this text.
-    * ``counted``: True if a table of counts states ``count``.  Then ``count`` may differ from ``lines``.
+    * ``text`` is the line without time, process and addresses. ``raw`` is the whole line at its first occurrence, at
+      ``offset``.
+    * ``count`` is how often it occurred, of which ``counts[i]`` times at place ``numbers[i]`` (a time and process in
+      ``Read.places``).
+    * ``lines`` is the number of lines with this text.
+    * ``counted`` is True if the log itself states the count, as ``uniq -c`` does. Then ``count`` may differ from
+      ``lines``.
     """
 
     format: LineFormat
@@ -89,7 +92,10 @@ class Distinct:
 
 
 class Claimed(NamedTuple):
-    """Line that a block format claims: the outcome, the line's place in the stream, its bytes, the format's name."""
+    """A line that a block format has read as part of a record of several lines.
+
+    It holds what the format read, the line's offset, its bytes, and the format's name.
+    """
 
     outcome: Outcome
     offset: int
@@ -99,8 +105,12 @@ class Claimed(NamedTuple):
 
 @dataclass(slots=True)
 class Read:
-    """Content of a stretch of a stream: lines that block formats claimed, and distinct lines (or pieces of torn lines)
-    that formats still have to read.
+    """Content of a part of a log.
+
+    * ``claimed`` are lines that block formats (records of several lines) have read.
+    * ``distinct`` are distinct lines, or pieces of torn lines, that formats still have to read.
+    * ``places`` are the times and processes that lines state in their prefixes.
+    * ``foreign`` and ``blank`` are the numbers of lines without a known format and of empty lines.
     """
 
     claimed: list[Claimed] = field(default_factory=list)
@@ -113,10 +123,10 @@ class Read:
 
 
 class LineReader:
-    """Reader of one stream, block by block.  ``feed`` takes whole lines, and ``close`` ends the stream.
+    """Reads a log block by block. ``feed`` takes whole lines, ``take`` returns what was read, and ``close`` ends it.
 
-    ``threads`` ranges of a file are counted at a time if counting is native, because native counting runs without the
-    interpreter's lock.  ``head`` holds the stream's first bytes, which show whether it is a table of counts.
+    Native code counts ``threads`` ranges of a file at a time, because it does not hold Python's global lock. ``head``
+    holds the first bytes of the log, which show whether it is a table of counts (``uniq -c``).
     """
 
     def __init__(
@@ -153,9 +163,10 @@ class LineReader:
         self._taking = _Taking(self, self.read)
 
     def _is_table(self, head: bytes) -> bool:
-        """Tell whether a stream is a table of counts: a count stands before most lines with a marker.
+        """Return True if the log is a table of counts, as ``sort | uniq -c`` writes it.
 
-        If no line has a marker, a count must stand before every line.
+        Then a count is before most lines that may have a known format. If there are no such lines, a count must be
+        before every line.
         """
         lines = [counting.uncoloured(line) for line in head.split(b"\n") if line.strip()]
         # This holds for nearly all streams.  It is tested first, because compiling the pattern of all markers takes a
@@ -169,22 +180,23 @@ class LineReader:
         return 2 * counted > len(marked) if marked else 0 < len(lines) == counted
 
     def feed(self, data: bytes, offset: int) -> None:
-        """Read whole lines.  ``offset`` is the place of ``data`` in the stream."""
+        """Read whole lines. ``offset`` is the position of ``data`` in the log."""
         self._follow(_Text(data, offset), offset, self._counters[0], self._counters[0].count(data, offset))
 
     @property
     def reads_files(self) -> bool:
-        """True if counters can read files themselves.
+        """True if native code can read files itself.
 
         Then counting does not wait for Python, and Python does not wait for the disk.
         """
         return hasattr(self._counters[0], "count_file")
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
-        """Read the lines in bytes ``start`` to ``end`` of a file descriptor.  Lines begin at both places.
+        """Read the lines in bytes ``start`` to ``end`` of a file descriptor. Lines begin at both positions.
 
-        Yield the number of bytes done, so that the caller can ``take``.  At the end ``hashes`` contains the hashes of
-        all pieces of the file that end by ``end``.  Raises OSError if the file cannot be read.
+        Yields the number of bytes done since the last time, so that the caller can call ``take`` meanwhile. At the end
+        ``hashes`` contains the hashes of all pieces of the file that end by ``end``. Raises OSError if the file cannot
+        be read.
         """
         text = _Text(b"", start, file)
         ranges = _ranges(file, start, end, self._threads)
@@ -216,7 +228,7 @@ class LineReader:
     def take(self, *, all: bool = True) -> Read:
         """Return what was read since the last call.
 
-        If ``all`` is False, only full counters are taken, while counting goes on.
+        If ``all`` is False, only the lines of full counters are returned, while counting goes on.
         """
         if all:
             while self._counting:
@@ -234,7 +246,7 @@ class LineReader:
         return self._taking.begun or len(self.read.claimed) > _HELD_CLAIMED
 
     def close(self) -> Iterator[Record]:
-        """Yield the records that block formats have not yet given, and end the stream."""
+        """End the log. Yield the records of several lines that were not complete yet."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
@@ -242,9 +254,9 @@ class LineReader:
             yield from reader.close()
 
     def pieces(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """Return the stretches of a line, each with the format whose record begins there.
+        """Divide a line into its records, because two threads may have written into it.
 
-        None stands for a foreign stretch.
+        Returns the format, start and end of each piece. The format has no value (None) if no format knows the piece.
         """
         owners = {number for marker, number in self._record_markers if marker in line}
         found, at = list[tuple[int, int]](), 0  # (place where a record begins, number of its format)
@@ -267,9 +279,9 @@ class LineReader:
     # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
-        """Wait for the earliest range that is being counted, and show its lines to the block readers.
+        """Wait for the range whose counting began first, and pass its lines to the block formats.
 
-        Return the number of bytes of the range that were counted.
+        Returns the number of bytes that were counted.
         """
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
@@ -284,9 +296,9 @@ class LineReader:
         return stop - start
 
     def _follow(self, text: _Text, at: int, counter: counting.Counter, counted: counting.Counted) -> None:
-        """Show the lines with a block marker to the block readers.
+        """Pass the counted lines that may belong to a record of several lines to the block formats.
 
-        While a block reader is awake, it also gets the lines between them.
+        While such a record is not complete, they also get the lines in between.
         """
         if counter.held > _HELD_BYTES:
             self._taking.add(counter)
@@ -302,9 +314,9 @@ class LineReader:
         self._follow_between(text, at, stop)
 
     def _follow_between(self, text: _Text, at: int, stop: int) -> None:
-        """Show lines without a block marker to the block readers.
+        """Pass lines without a marker to the block formats, because they may belong to a record of several lines.
 
-        A reader may claim lines that the counter took for foreign or blank.
+        If a format reads such a line, it is no longer counted as foreign or blank.
         """
         while at < stop and self._awake:
             line = text.line(at, stop)
@@ -321,7 +333,10 @@ class LineReader:
         return (claimer is not None and claimer.awake) or any(reader.awake for _, reader in self._blocks)
 
     def _event(self, line: bytes, place: int) -> None:
-        """Show a line with a marker of a block format.  The counter has counted it only if it is also a record."""
+        """Pass a line with the marker of a block format to the block formats.
+
+        The counter has counted it only if it is also a record of a line format.
+        """
         plain, pieces = counting.uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]
         if format is None:
@@ -336,15 +351,15 @@ class LineReader:
                 reader.take(_line(piece, place + start))
 
     def _counted(self, line: bytes) -> list[tuple[LineFormat | None, int, int]]:
-        """Return the pieces of a line whose colours are removed.
+        """Return the pieces of a line (see ``pieces``) after its colours are removed.
 
-        A line without any record is one foreign piece.
+        A line without any record is one piece of unknown format.
         """
         record = b"\x1b" not in line or any(marker in line for marker, _ in self._record_markers)
         return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
 
     def _shown(self, raw: bytes, place: int) -> bool:
-        """Show a line to block readers.  Return True if a reader claims it."""
+        """Pass a line to the block formats. Return True if one of them reads it."""
         line = _line(raw, place)
         for format, reader in self._asked(raw):
             outcome = reader.take(line)
@@ -355,8 +370,9 @@ class LineReader:
         return False
 
     def _asked(self, raw: bytes) -> Iterator[tuple[BlockFormat, BlockReader]]:
-        """Yield the block readers that must see a line: first the readers whose marker the line bears, then the readers
-        that are awake.
+        """Yield the block formats that must see this line.
+
+        First come the formats whose marker is in the line, and then the formats with a record that is not complete yet.
         """
         marked: list[tuple[BlockFormat, BlockReader]] = []
         if self._block_marker.search(raw) is not None:
@@ -368,7 +384,7 @@ class LineReader:
 
 
 def _are_numbered(lines: Sequence[bytes]) -> bool:
-    """Tell whether the numbers before lines are line numbers, as ``cat -n``, ``nl`` and ``less -N`` print them.
+    """Return True if the numbers before the lines are line numbers, as ``cat -n``, ``nl`` and ``less -N`` print them.
 
     The character behind the number helps: ``uniq -c`` puts a blank behind its counts, ``cat -n`` and ``nl`` put a tab
     behind their numbers.
@@ -386,17 +402,18 @@ def _line(raw: bytes, place: int) -> Line:
 
 @cache  # The formats are always the same.  Without a cache this would be a tenth of the work for a small file.
 def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Return the markers without markers that contain another one.
+    """Return the markers that are needed to find all lines. Markers that contain another marker are left out.
 
-    A line bears one of the returned markers if and only if it bears one of all markers.
+    If both ``conv`` and ``conv -n`` were markers, each line with the second would also contain the first, so ``conv``
+    alone would be enough.
     """
     return tuple(dict.fromkeys(m for m in markers if not any(other in m for other in markers if other != m)))
 
 
 def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
-    """Return the match of the next record that begins at ``at`` or later.
+    """Return the match of the next record that begins at position ``at`` of a line or later.
 
-    Markers are searched first, because they are found faster than the pattern of a record's start.
+    Its markers are searched first, because that is faster than the pattern of the record's start.
     """
     for marker in markers:
         if line.find(marker, at) >= 0:
@@ -405,7 +422,7 @@ def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at:
 
 
 class _Text:
-    """Stretch of a stream: a block, or a window of a file, which is read again on demand."""
+    """Part of a log: a block in memory, or a range of a file, of which some bytes are in memory at a time."""
 
     _WINDOW = 1 << 20
     _LINE = 1 << 12
@@ -422,7 +439,7 @@ class _Text:
         return self._data[at : at + length]
 
     def line(self, start: int, stop: int) -> bytes:
-        """Return the line that begins at ``start``, without its line end.  The last line ends at ``stop``."""
+        """Return the line that begins at ``start``, without its line end. The last line ends at ``stop``."""
         length = self._LINE
         while True:
             text = self.span(start, min(length, stop - start))
@@ -433,7 +450,7 @@ class _Text:
 
 
 class _Counting(NamedTuple):
-    """Range of a stream that is being counted."""
+    """Range of a file that a thread is counting."""
 
     text: _Text
     start: int
@@ -443,10 +460,10 @@ class _Counting(NamedTuple):
 
 
 def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of whole lines.  Ranges become smaller towards the end, so that all threads end together.
+    """Divide bytes ``start`` to ``end`` of a file into ranges of whole lines, for several threads.
 
-    Each range begins with the first line in a piece.  So only few bytes have to be read again to hash the beginning of
-    that piece.
+    The ranges become smaller towards the end, so that all threads end together. Each begins with the first line in a
+    piece of ``PIECE_BYTES``. So only few bytes have to be read again to hash the beginning of that piece.
     """
     smallest, largest = _RANGE_BYTES
     while start < end:
@@ -465,7 +482,10 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
 
 
 class _Taking:
-    """Conversion of counters' entries into distinct lines.  Equal entries are merged, and torn entries are split."""
+    """Converts the results of counters into distinct lines.
+
+    Equal lines of several counters are merged. Torn lines, into which two threads wrote, are divided.
+    """
 
     def __init__(self, reader: LineReader, out: Read) -> None:
         self._reader = reader
@@ -530,7 +550,7 @@ class _Taking:
         self._piece(format, raw[start:end], offset + start, stood)
 
     def _piece(self, format: LineFormat, piece: bytes, offset: int, stood: _Stood) -> None:
-        """Add a piece of a line.  Its clock and addresses are removed in the same way as a counter removes them."""
+        """Add a piece of a line. Its time and addresses are removed, as a counter does it for a whole line."""
         text, where = piece, counting.NOWHERE
         if format.prefixed and (prefix := counting.PREFIX.match(piece)) is not None:
             text = prefix[2] + counting.masked(piece[prefix.end() :].rstrip())
@@ -558,10 +578,10 @@ class _Taking:
 
 
 class _Stood(NamedTuple):
-    """Number of occurrences (``lines``) of one text in the stream.
+    """How often a text occurred in the log (``lines``), and where.
 
-    ``counts[i]`` of them are at place ``numbers[i]``.  ``stated`` is the count that a table of counts states before
-    each such line.
+    ``counts[i]`` of the occurrences were at place ``numbers[i]`` (a time and process). ``stated`` is the count before
+    each such line, if the log is a table of counts.
     """
 
     lines: int
@@ -571,10 +591,10 @@ class _Stood(NamedTuple):
 
 
 def has_long_line(file: int, start: int, end: int) -> bool:
-    """Tell whether bytes ``start`` to ``end`` of a file descriptor may hold a line of more than ``LONGEST_BYTES``.
+    """Return True if bytes ``start`` to ``end`` of a file may contain a line of more than ``LONGEST_BYTES``.
 
-    The range is divided into stretches of half of ``LONGEST_BYTES``, and each stretch is searched for its first line
-    end.  If a line is longer than ``LONGEST_BYTES``, at least one stretch has no line end.
+    ``file`` is a file descriptor. The range is divided into stretches of half of ``LONGEST_BYTES``, and each stretch is
+    searched for its first line end. If a line is longer than ``LONGEST_BYTES``, at least one stretch has no line end.
     """
     half = LONGEST_BYTES // 2
     return any(not _has_line_end(file, at, at + half) for at in range(start, end - half + 1, half))
@@ -590,18 +610,19 @@ def _has_line_end(file: int, start: int, stop: int) -> bool:
 
 
 Long = Callable[[bytes, int, int], None]
-"""Function that is called for each line of more than ``LONGEST_BYTES``, with the line's first bytes, offset and length.
-"""
+"""Function that is called for each line that is too long, with its first bytes, its offset and its length."""
 
 
 def blocks(
     stream: BinaryIO, offset: int = 0, size: int | None = None, long: Long | None = None
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield blocks of whole lines with their offsets.  The last block may lack its line end.
+    """Read a stream in blocks of whole lines. Yield each block with its offset.
 
-    A line that is longer than a block is a block of its own.  ``size`` (default ``BLOCK_BYTES``) is the number of bytes
-    of one read.  If ``long`` is given, a line of more than ``LONGEST_BYTES`` is in no block, and never in memory as a
-    whole.
+    * The last block may lack its line end.
+    * A line that is longer than a block is a block of its own.
+    * ``size`` is the number of bytes of one read (default ``BLOCK_BYTES``).
+    * If ``long`` is given, it is called for lines of more than ``LONGEST_BYTES``. They are in no block, and never in
+      memory as a whole.
     """
     rest: list[bytes | memoryview] = []
     first, held = b"", 0  # first bytes of a line that is too long, and the length of that line so far

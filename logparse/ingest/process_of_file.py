@@ -1,8 +1,7 @@
-"""The process of lines that state none.  The user states the process, or it is found in the names of the files that are
-read together.
+"""Find the process that wrote a log whose lines do not state it: from ``--pid`` or from the file's name.
 
-Libraries put the process into a name where a template has ``%i`` (``HIPBLASLT_LOG_FILE=job_%i.log``).  Launchers put
-``rank3`` or ``pid=77`` into a name.  Any other number in a name belongs to a model, a date or a device:
+Libraries put the process number into a name where a template has ``%i`` (``HIPBLASLT_LOG_FILE=job_%i.log``). Launchers
+put ``rank3`` or ``pid=77`` into a name. Any other number in a name belongs to a model, a date or a device:
 ``Llama-2-70B.log``, ``mi300x.log``.
 """
 
@@ -18,16 +17,19 @@ _PLACE = regex(
     r"(?<![A-Za-z])(?:pid|rank)[_.=-]?(?P<word>\d{1,18})(?![\dA-Za-z])"
     r"|(?:^|_|(?<!\d)\.)(?P<end>\d{1,18})(?=(?:\.[A-Za-z]\w*)*$)"
 )
-"""Pattern of the places where a name may hold a process: a number behind ``pid`` or ``rank``, or the last number before
-the extensions.
+"""Pattern of the numbers in a file name that may be a process.
 
-Such a last number follows a ``_`` or a dot (not a decimal point), or it begins the name.
+They are a number behind ``pid`` or ``rank``, and the last number before the extensions. The last number must follow a
+``_`` or a dot (not a decimal point), or begin the name.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Process, and where it was found: ``prefix`` (of lines), ``fact``, ``name`` (of the file) or ``option``."""
+    """A process number, and where it was found.
+
+    ``pid_from`` is ``prefix`` (of a line), ``fact``, ``name`` (of the file) or ``option``.
+    """
 
     pid: int | None = None
     pid_from: str | None = None
@@ -41,9 +43,9 @@ def is_process(text: str) -> bool:
 
 
 def stated_process(text: str | None) -> Process | None:
-    """Parse the value of ``--pid``: a number or ``none``.
+    """Parse the value of ``--pid``: a process number, or ``none``.
 
-    Return None if the option is missing.  Raises UsageError for other values.
+    Returns None if the option is missing. Raises UsageError for other values.
     """
     if text is None:
         return None
@@ -55,11 +57,10 @@ def stated_process(text: str | None) -> Process | None:
 
 
 def processes_in_names(names: Iterable[str]) -> Mapping[str, Process]:
-    """Return the process in each name.
+    """Find the process number in each file name.
 
-    If a name has several numbers, names with the same text around the numbers are compared.  The last number in which
-    they differ is the process: the 3 of ``rank3_2026.log`` beside ``rank4_2026.log``.  If they do not differ, the last
-    number is the process.
+    If a name has several numbers, it is compared with names that differ only in their numbers. The last number that
+    differs is the process: 3 in ``rank3_2026.log`` beside ``rank4_2026.log``. If none differs, it is the last number.
     """
     numbers = {name: [int(match[match.lastgroup or 0]) for match in _PLACE.finditer(name)] for name in names}
     alike: dict[str, list[list[int]]] = {}

@@ -1,4 +1,4 @@
-"""Text about an ingest's results: a row per input, the runs, and the reasons why inputs gave nothing."""
+"""Text that an ingest prints: a row for each input file, the runs, and why some files gave nothing."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from logparse.text import common_start, short_path
 _LOOKED_AT = 50  # maximum number of foreign files, beside known ones, whose heads are read again
 _SHOWN, _FIRST = 8, 80  # maximum remarks of one kind; maximum characters of a first line
 _WHY_EMPTY: Mapping[str, Callable[[bytes], str]] = {profiler.FORMAT.name: profiler.why_empty}
-"""Functions by format that find the reason in a file's first bytes."""
+"""Functions that say why a file of a format gave nothing, from its first bytes. The keys are names of formats."""
 _SEARCHED = 4 << 20
-"""Number of first bytes of a file in which the reason is searched."""
+"""Number of bytes at the start of a file in which the reason is searched."""
 _UNITS: dict[str, Unit] = {"measured": "measurement", "messages": "message", "rejects": "reject", "foreign": "foreign"}
 
 
 def answer(results: Sequence[Ingested], label: str | None = None, store: str | None = None) -> Answer:
-    """Return the results of all inputs as an answer, and the reasons why inputs added nothing to the run ``label``.
+    """Return the text and exit code of an ingest: a row for each input file, and why some files added nothing.
 
-    ``label`` and the URL ``store`` may be missing. The exit code is 1 in three cases: an input failed, no input has a
-    known format, or all inputs belong to other runs.
+    ``label`` is the run, and ``store`` the store's URL, if they are known. The exit code is 1 if a file failed, if no
+    file has a known format, or if all files belong to other runs.
     """
     left_out = [r for r in results if r.state == "left out"]
     results = [r for r in results if r.state != "left out"]
@@ -72,12 +72,12 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
 
 
 def shown(result: Ingested) -> str:
-    """Return an input's path, relative to the working folder if it is below that folder."""
+    """Return the path of an input file for the user, relative to the working folder if it is in that folder."""
     return short_path(result.path)
 
 
 def _why_nothing(result: Ingested) -> str:
-    """Tell why a file that could be read added nothing to the store."""
+    """Return the reason why a file that could be read added nothing to the store."""
     if result.is_empty_results:
         return "empty, because TunableOp wrote no result (nothing was tuned, or the worker was killed)"
     if not result.lines:
@@ -95,14 +95,14 @@ def _why_nothing(result: Ingested) -> str:
 
 
 def _head(path: str) -> Head:
-    """Return the head of a file. Return an empty head if the file cannot be read any more."""
+    """Return the name and first bytes of a file. They are empty if the file can no longer be read."""
     with contextlib.suppress(LogparseError, OSError, EOFError):
         return InputFile(path).head()
     return Head("", b"")
 
 
 def _beginning(path: str) -> bytes:
-    """Return the first bytes of a file's decompressed content. Return no bytes if the file cannot be read any more."""
+    """Return the first bytes of a file's decompressed content, or no bytes if the file can no longer be read."""
     with contextlib.suppress(LogparseError, OSError, EOFError), InputFile(path).open() as stream:
         return stream.read(_SEARCHED)
     return b""

@@ -1,10 +1,8 @@
-"""Decide what is read next: files go in, tasks come out, results go in.
+"""Decide in which order and by how many threads the input files are read.
 
-This module opens no file and starts no process.
-
-A file is read by a task of its own.  If there are very many small files, a joint task reads several of them (see
-``store.joint``).  If the worker of a joint task dies, its files are read by tasks of their own, because one of them may
-kill every worker that reads it.
+This module opens no file and starts no process. Usually a task reads one file. If there are very many small files, a
+task reads several of them (see ``store.joint``). If the worker process of such a task dies, each of its files is read
+by a task of its own, because one of them may kill every process that reads it.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ from logparse.store.schema import Commit
 from logparse.text import printable
 
 SMALL_BYTES, MANY = 256 << 10, 512
-"""Largest size of a small file in bytes, and the number of small files that makes joint tasks worth while.
+"""Largest size of a small file in bytes, and number of small files from which on a task reads several of them.
 
-If there are at least this many small files, a task reads several of them, and they are merged at the end.
+Their rows are then merged at the end.
 """
 _TOGETHER, _TASKS = 256, 4
-"""Maximum number of files of a joint task, and minimum number of such tasks per core."""
+"""Largest number of small files in a task, and smallest number of such tasks for each core."""
 # Minimum bytes for each further thread.  Each thread has to find the distinct lines anew, so few bytes are not worth a
 # thread.
 _THREAD_BYTES = 256 << 20
@@ -37,7 +35,10 @@ _MOST_THREADS = 8  # one reader takes what all threads found, so more threads do
 
 @dataclass(frozen=True, slots=True)  # slots: one object per file, and there may be very many files
 class Ingested:
-    """Result of one input."""
+    """Result of reading one input file.
+
+    ``state`` is ``new``, ``grown``, ``unchanged``, ``failed`` or ``left out``.
+    """
 
     path: str
     state: str  # new, grown, unchanged, failed, left out
@@ -52,27 +53,30 @@ class Ingested:
 
     @property
     def units(self) -> Mapping[Unit, int]:
-        """The number of lines per unit.  They are kept as ``counts``, which take a third of the memory."""
+        """Number of lines by what they contain, such as ``call`` or ``foreign``.
+
+        They are kept as the tuple ``counts``, which takes a third of the memory.
+        """
         return dict(zip(UNITS, self.counts, strict=True))
 
     @property
     def recognised(self) -> bool:
-        """True if any format read something in the input, or if the input is unchanged."""
+        """True if a format has read something in the file, or if the file is unchanged."""
         return self.state == "unchanged" or any(n for unit, n in self.units.items() if unit not in ("foreign", "blank"))
 
     @property
     def is_empty_results(self) -> bool:
-        """True if the input is a file of TunableOp in which no result was written."""
+        """True if the file is an output file of TunableOp without any result."""
         read = self.state not in ("failed", "left out") and not self.lines
         return read and "tunableop_results" in os.path.basename(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """File to read with ``threads`` threads.
+    """File to read, and the number of threads for it.
 
-    ``known`` are the file's commits that the store held at the start.  ``process`` is the process of lines that state
-    none.
+    ``known`` holds what the store already contained of the file at the start. ``process`` is the process of lines that
+    do not state one.
     """
 
     path: str
@@ -83,32 +87,31 @@ class Task:
 
 
 JointTask: TypeAlias = tuple[Task, ...]
-"""Several small files to read."""
+"""Several small files that one task reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """Results of a joint task, and the rows that committed them."""
+    """Results of a task that has read several files, and the rows with which it stored them."""
 
     results: tuple[Ingested, ...]
     rows: pa.Table
 
 
 def resources(task: Task | JointTask) -> Resources:
-    """Return the cores and the weight that a task needs from its executor."""
+    """Return how many cores a task needs, and how many bytes it reads."""
     if isinstance(task, Task):
         return Resources(cpus=task.threads, weight=task.size)
     return Resources(weight=sum(one.size for one in task))
 
 
 class Schedule:
-    """Files of one ingest.
+    """The files that an ingest has to read, and the tasks that read them.
 
-    * ``sizes``: raw bytes by path.
-    * ``cores``: the number of cores of all tasks together.
-    * ``most``: the largest number of cores of one task.
-    * ``known``: a function that returns a file's commits.
-    * ``processes``: the process of each file's lines that state none.
+    * ``sizes`` holds the size of each file in bytes.
+    * ``cores`` is the number of cores for all tasks together, and ``most`` the largest number for one task.
+    * ``known`` is a function that returns what the store already contains of a file.
+    * ``processes`` holds the process of each file, for lines that do not state one.
     """
 
     def __init__(
@@ -125,12 +128,15 @@ class Schedule:
         self.waiting = sorted(sizes, key=lambda path: -sizes[path])
         """Files that are still to be read.
 
-        If the worker of a joint task died, the files of that task are among them again.
+        If the worker process of a task with several files died, they are among them again.
         """
         self._lost: set[str] = set()
 
     def tasks(self) -> Iterator[Task | JointTask]:
-        """Yield tasks for all files that wait.  Large files come first, so that no large file runs alone at the end."""
+        """Yield tasks for all files that are still to be read, the large files first.
+
+        So no large file is read alone at the end, while the other cores have nothing to do.
+        """
         waiting, self.waiting = self.waiting, []
         small = [path for path in waiting if self._sizes[path] <= SMALL_BYTES and path not in self._lost]
         joint = set(small) if len(small) >= MANY else set[str]()
@@ -149,7 +155,10 @@ class Schedule:
         return Task(path, threads, size, tuple(self._known(path)), self._processes.get(path, UNKNOWN))
 
     def ended(self, task: Task | JointTask, result: Ingested | Several | TaskError) -> Sequence[Ingested]:
-        """Take the result of a task that ended.  Return the results of the files that are now done."""
+        """Take the result of a task that has ended. Return the results of the files that are now done.
+
+        If a task with several files failed, they are put back to be read one by one.
+        """
         if isinstance(result, Several):
             return result.results
         if isinstance(result, Ingested):

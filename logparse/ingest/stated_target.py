@@ -1,4 +1,7 @@
-"""``--target``: the facts of the machine that will read the overrides, as a user states them."""
+"""Read ``--target``: what the user says about the machine on which the override files will be used.
+
+An override file is the user's list of solutions that a library uses instead of its own choice.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,18 @@ from logparse.target import as_hip_counts, machine
 
 
 def target_from(words: Sequence[str]) -> dict[str, str]:
-    """Return the facts of the machine that will read the overrides, from ``--target`` words.
+    """Return the facts about the target machine, by name, that the user gave with ``--target``.
 
-    These words are allowed:
+    Each word has one of four forms:
 
-    * ``KEY=VALUE``: the key is a name of ``model.FACTS`` or ``validator:NAME``.
-    * The file name of a MIOpen db.  The file need not exist.
+    * ``KEY=VALUE``. The key is a name of ``model.FACTS`` or ``validator:NAME``. Example: ``arch=gfx942``.
+    * The file name of a MIOpen database. The file need not exist.
     * A ``facts.json``: one object of texts.
     * A file of any format that contains facts, such as TunableOp results or a tuning file.
 
-    An arch may be given with or without its features.  The CUs of an RDNA device may be given as rocminfo or as HIP
-    counts them.  Raises UsageError for any other word.  Raises UsageError also if two words disagree, because two
-    targets are never merged.
+    An architecture may be given with or without its features. The compute units of an RDNA GPU may be given as rocminfo
+    or as HIP counts them. Raises UsageError for any other word, and if two words contradict each other, because they
+    must describe one machine.
     """
     found = [(word, [*_facts_of(word)]) for word in words]
     # The meaning of a number of CUs depends on the arch, which another word may state.
@@ -87,7 +90,7 @@ _VALUES: Mapping[str, tuple[str, str]] = {
     "hipblaslt_revision": (r"\S*", "a git revision, or empty as in Debian's builds"),
     "miopen_tweak": (r"\S*", "the git revision in a find-db's name, or empty"),
 }
-"""Pattern of the values that a user may state for a fact, with words for the message.
+"""Patterns of the values that a user may give for a fact, with words for the error message.
 
 ``_stated`` has the patterns for versions and other facts.
 """
@@ -123,7 +126,10 @@ def _file_facts(file: InputFile) -> list[Fact]:
 
 
 def _formats() -> Iterator[Format]:
-    """Yield the formats, the usual ones first.  If one of the usual formats fits, the others need not be imported."""
+    """Yield the known file formats, the usual ones first.
+
+    The others are imported only if no usual format fits.
+    """
     from logparse.libraries.hipblaslt import tuning_file
     from logparse.libraries.tunableop import results
 

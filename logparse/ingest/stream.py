@@ -1,4 +1,4 @@
-"""Read a stretch of a stream into one attempt: formats read the distinct lines, and counts become columns."""
+"""Read the records in a log's distinct lines, and collect them with their counts for the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _outcomes: dict[tuple[str, str], Outcome] = {}
 
 
 class StreamRead:
-    """Reader of blocks of whole lines into an attempt.  ``finish`` writes all that was read."""
+    """Reads blocks of whole lines and collects their records for the store. ``finish`` writes them."""
 
     def __init__(
         self,
@@ -42,27 +42,30 @@ class StreamRead:
         self._collector = Collector(attempt)
 
     def feed(self, block: bytes, offset: int) -> None:
-        """Read whole lines.  ``offset`` is their place in the stream."""
+        """Read whole lines. ``offset`` is their position in the log."""
         self.reader.feed(block, offset)
         self.bytes += len(block)
         if self.reader.full:
             self._absorb(self.reader.take(all=False))
 
     def reject_long(self, first: bytes, offset: int, length: int) -> None:
-        """Count a line that is too long to be read."""
+        """Record that a line was too long to be read.
+
+        ``first`` holds its first bytes, and ``length`` is its size in bytes.
+        """
         self.bytes += length
         why = f"the line has {length:,} bytes, but lines of more than {LONGEST_BYTES:,} bytes are not read"
         self.reject(Reject(why, length=length), offset, first)
 
     def reject(self, reject: Reject, offset: int, raw: bytes = b"") -> None:
-        """Count a stretch that no format reads as one line that was rejected."""
+        """Record that a part of the file could not be read. It is counted as one line that was rejected."""
         self.tally.add(Outcome("reject", (reject,)))
         self._collector.add((reject,), offset=offset, raw=raw)
 
     def read_file(self, file: int, start: int, end: int) -> Iterator[int]:
-        """Read lines of a file descriptor's bytes.
+        """Read the lines in bytes ``start`` to ``end`` of a file descriptor.
 
-        Yield the number of bytes done.  Raises OSError if the file cannot be read.
+        Yields the number of bytes done since the last time. Raises OSError if the file cannot be read.
         """
         for count in self.reader.read_file(file, start, end):
             self.bytes += count
@@ -73,7 +76,7 @@ class StreamRead:
     def finish(self, end_of_stream: bool = True) -> None:
         """Write everything that was read.
 
-        At the end of the stream, also write what block formats have not yet given.
+        At the end of the log, this includes records of several lines that were not complete yet.
         """
         self._absorb(self.reader.take())
         if end_of_stream:
@@ -121,8 +124,8 @@ class StreamRead:
     def _outcome(self, format: LineFormat, text: str, times: int) -> Outcome:
         """Return what a format reads in a line.
 
-        The result is cached, because the line may occur again after a ``take`` or in another file.  The results of
-        repeated lines are always cached.  The results of lines that occurred once are cached only while there is room.
+        Results are cached, because the line may occur again later or in another file. Results of lines that occurred
+        several times are always cached, and of other lines only while there is room.
         """
         outcome = _outcomes.get((format.name, text))
         if outcome is None:
@@ -135,15 +138,16 @@ class StreamRead:
 
 
 def _of_the_job(record: Record) -> Record:
-    """Return the record as a record of the job, not of a benchmark.
+    """Return the record marked as a call of the job and not of a benchmark tool.
 
-    A line in a table of counts comes from the job's log, even if it looks like a line that a person typed.
+    In a table of counts (``uniq -c``) each line comes from the job's log, even if it looks like a command that a person
+    typed.
     """
     return replace(record, by_tool=False) if isinstance(record, Call) and record.by_tool else record
 
 
 class Tally:
-    """Counts of one commit, in bounded memory."""
+    """Counts of lines, calls and problems of one input file. The memory for them is bounded."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -156,10 +160,10 @@ class Tally:
         self._formats: set[str] = set()
 
     def add(self, outcome: Outcome, format: str = "", units: int | None = None, *, times: int = 1) -> None:
-        """Count the records of an outcome that came ``times`` times.
+        """Count what was read from a line that occurred ``times`` times.
 
-        ``units`` is the number of the outcome's lines, which are already in ``lines``.  Without ``units`` the outcome's
-        own number is used and added to ``lines``.
+        ``units`` is the number of lines, if they are already in ``lines``. Without it the number in ``outcome`` is
+        used, and is added to ``lines``.
         """
         self.units[outcome.unit] += outcome.lines if units is None else units
         self.lines += outcome.lines if units is None else 0
@@ -168,7 +172,7 @@ class Tally:
         self.saw(outcome.records, times)
 
     def saw(self, records: Iterable[Record], times: int = 1) -> None:
-        """Count the records of lines that are already in ``lines``."""
+        """Count the calls in records that occurred ``times`` times. Their lines are already counted."""
         for record in records:
             if isinstance(record, Call):
                 self.calls += (record.count or 0) * times
@@ -177,7 +181,7 @@ class Tally:
             self.bench_output |= getattr(record, "origin", None) == "bench"
 
     def saw_processes(self, pids: set[int]) -> None:
-        """Remember the processes that the prefixes of lines name.
+        """Remember the process numbers that lines state in their prefixes.
 
         At most two are kept, because it only matters whether there is exactly one.
         """
@@ -192,8 +196,8 @@ class Tally:
         return "+".join(sorted(self._formats))
 
     def process(self) -> Process | None:
-        """Return the process that prefixes name.
+        """Return the process that the lines state in their prefixes. It is unknown if there are several.
 
-        The process is unknown if they name several processes.  Return None if no line has a prefix.
+        Returns None if no line states one.
         """
         return Process(next(iter(self._pids)) if len(self._pids) == 1 else None, "prefix") if self._pids else None

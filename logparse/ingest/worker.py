@@ -1,4 +1,4 @@
-"""Read one input into the store: recognise it, read all of it or its new end, count and commit."""
+"""Read one input file into the store: recognise its format, read all of it or only its new end, and commit it."""
 
 from __future__ import annotations
 
@@ -45,10 +45,9 @@ _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
         lambda data: data.startswith(b'{"log":"'),
     ),
 }
-"""Kinds of files that cannot be read as lines.
+"""Kinds of files that cannot be read as lines, each with a remedy and a test of the file's first bytes.
 
-Each has a remedy and a test of the file's first bytes.  Example: if an archive was read as lines, the names and kinds
-of its files would be lost, and most records would be torn.
+For example, if an archive was read as lines, the names of its files would be lost, and most records would be damaged.
 """
 _CUT = "where its compressed file is cut"
 _LIVE_SECONDS = 3.0
@@ -56,9 +55,9 @@ _RANGED_BYTES = 16 << 20
 
 
 def formats_named(name: str | None) -> Sequence[Format]:
-    """Return the format with this name, or all formats if no name is given.
+    """Return the format with this name in a list, or all formats if ``name`` is not given.
 
-    Raises UsageError if no format has the name.
+    Raises UsageError if the name is unknown.
     """
     if name is None:
         return FORMATS
@@ -69,7 +68,10 @@ def formats_named(name: str | None) -> Sequence[Format]:
 
 
 class Reader:
-    """Reader of files into the store, for any process.  It is pickled with the store's URL instead of the store."""
+    """Function object that reads input files into the store, also in another process.
+
+    It is pickled with the store's URL instead of the store.
+    """
 
     def __init__(self, store: Store, run: str, format: str | None) -> None:
         self.run, self.format = run, format
@@ -86,14 +88,14 @@ class Reader:
         return self._store
 
     def __call__(self, task: Task | JointTask) -> Ingested | Several:
-        """Read one file, or several files.
+        """Read the file, or the several files, of a task.
 
-        An exception becomes the result of the file that caused it, so that it does not stop the other files.
+        An error becomes the result of its file, so that the other files are still read.
         """
         return self.read(task) if isinstance(task, Task) else self._several(task)
 
     def _several(self, tasks: Sequence[Task]) -> Several:
-        """Read small files, write their rows in joint parts, and commit each file."""
+        """Read several small files, write their rows into the same Parquet files, and commit each file."""
         joint = self.store.joint_attempts()
         results = [self.read(task, joint) for task in tasks]
         try:
@@ -116,10 +118,10 @@ class Reader:
 
 
 def _settled(result: Ingested, state: str | bool) -> Ingested:
-    """Return the result of a file after its commit.
+    """Return the result of a file after its rows were committed.
 
-    ``state`` is True if the commit wrote a new row, False if the row existed already, or the reason why it could not be
-    written.
+    ``state`` is True if they were new, False if they were already in the store, or a text with the reason why they
+    could not be written.
     """
     if isinstance(state, str) and result.state in ("new", "grown"):
         return Ingested(result.path, "failed", error=f"{printable(result.path)}: {state}")
@@ -128,11 +130,11 @@ def _settled(result: Ingested, state: str | bool) -> Ingested:
 
 @dataclass(frozen=True)
 class _Passed:
-    """Result of reading a stream to its end.
+    """Result of reading a log to its end.
 
-    * ``digest``: the hash of all raw bytes.  ``end`` is their number.
-    * ``digest_of_lines``: the hash of the raw bytes up to the end of the last complete line.
-    * ``last``: the last line, if it has no line end.  ``place`` is its place in the stream.
+    * ``digest`` is the hash of all stored bytes, and ``end`` is their number.
+    * ``digest_of_lines`` is the hash up to the end of the last complete line.
+    * ``last`` is the last line if it has no line end, and ``place`` is its position.
     """
 
     digest: str
@@ -143,7 +145,7 @@ class _Passed:
 
 
 class _Input:
-    """Reader of one input into the store, for one task."""
+    """Reads one input file into the store."""
 
     def __init__(self, reader: Reader, task: Task, attempt: Callable[[], Attempt]) -> None:
         self.task = task
@@ -155,7 +157,7 @@ class _Input:
         self._started = time.monotonic()
 
     def do(self) -> Ingested:
-        """Read the input, or only its new end."""
+        """Read the file, or only its new end if the store already has the rest. Return the result."""
         if self.task.path == "-":
             return self._stdin()
         size = self.file.size
@@ -172,11 +174,11 @@ class _Input:
         return self._whole_file(file_format, at) if file_format else self._stream(at)
 
     def _continuation(self, earlier: Sequence[Commit], size: int) -> Commit | None:
-        """Return the commit that is to be made, which states the place where reading begins.  Return None if the file
-        has nothing new.
+        """Decide where to begin reading the file. Return None if the store already has all of it.
 
-        A file has grown if it is longer and the bytes that the store knows are unchanged.  Then only new lines are
-        read, except for whole-file formats and compressed files, which are read again.
+        The result is the start of a new commit. A file has grown if it is longer and the bytes that the store knows are
+        unchanged. Then only new lines are read. Compressed files, and formats that need the whole file, are read again
+        from the start.
         """
         if earlier:
             mine = [row for row in earlier if row.source_id == earlier[-1].source_id]
@@ -226,10 +228,10 @@ class _Input:
         return self._commit(attempt, replace(row, **asdict(self._process_of(pids))), tally)
 
     def _process_of(self, facts: set[str]) -> Process:
-        """Return the process of a file.
+        """Return the process that wrote the file.
 
-        If the file's facts ``pid`` have a single value and it is a number, it is the process.  Otherwise the user's
-        ``--pid`` decides.
+        It is the fact ``pid`` in the file, if there is exactly one and it is a number. Otherwise it is the user's
+        ``--pid``, if given.
         """
         pid = next(iter(facts)) if len(facts) == 1 else ""
         if is_process(pid):
@@ -237,9 +239,9 @@ class _Input:
         return self.task.process if self.task.process.pid_from == "option" else UNKNOWN
 
     def _stream(self, at: Commit) -> Ingested:
-        """Read lines of several formats, and foreign lines.
+        """Read a log, whose lines may have several formats or an unknown one, and commit it.
 
-        A last line without a line end becomes a commit of its own, because the line may still grow.
+        If the last line has no line end, it gets a commit of its own, because it may still grow.
         """
         stream = self._stream_read()
         passed = self._pass_ranges(stream, at.start) or self._pass_blocks(stream, at.start)
@@ -262,7 +264,7 @@ class _Input:
         return _sum(lines, self._commit_stream(rest, replace(tail, replaces=())))
 
     def _pass_blocks(self, stream: StreamRead, start: int) -> _Passed:
-        """Feed a stream of any kind, block by block."""
+        """Read a log of any kind block by block, and hash it meanwhile."""
         hashing = Hashing(self.file.raw(), lambda count: self._report(count) if hashing.count > start else None)
         last, place = b"", start
         marked = self.file.mark_bytes
@@ -280,10 +282,10 @@ class _Input:
         return _Passed(digest, hashing.whole_lines, hashing.count, last, place)
 
     def _pass_ranges(self, stream: StreamRead, start: int) -> _Passed | None:
-        """Let native counters read a large local file themselves.  Hash the file at the same time.
+        """Let native code read a large local file with several threads. The file is hashed at the same time.
 
-        The file must be uncompressed.  Return None for other files.  Return None also if a line may be too long,
-        because a counter would keep the whole line in memory.
+        Returns None, and reads nothing, if the file is small, compressed or not on this machine. Returns None also if a
+        line may be too long, because native code would keep the whole line in memory.
         """
         path = self.file.plain_path if stream.reader.reads_files else None
         if path is None or self.file.size - start <= _RANGED_BYTES:
@@ -309,7 +311,7 @@ class _Input:
         report(self.task.path, count)
 
     def _stdin(self) -> Ingested:
-        """Read standard input.  Each call makes a new source."""
+        """Read standard input and commit it as a new input each time."""
         source = source_id("-", os.urandom(8).hex())
         raw = _Available(self.file.raw())
         self.file = self.file.kept(io.BytesIO(raw.first))
@@ -326,7 +328,7 @@ class _Input:
         return replace(total, state="new", remark=again)
 
     def _live(self, raw: _Available, source: str) -> Ingested:
-        """Read lines of standard input while they are written.
+        """Read lines from standard input while another program writes them.
 
         They are committed every few seconds, so that the store can be queried meanwhile.
         """
@@ -362,7 +364,7 @@ class _Input:
         return self._commit(stream.attempt, row, tally)
 
     def _row(self, run: str = "", **values: Any) -> Commit:
-        """Begin a commit of the input.  At first it states only ``values``."""
+        """Begin a commit of this file. At first it contains only ``values``."""
         return Commit(run=run or self.run, path=self.task.path, **values)
 
     def _commit(self, attempt: Attempt, at: Commit, tally: Tally) -> Ingested:
@@ -390,7 +392,7 @@ class _Input:
 
 
 def _rest_of(cut: Cut) -> Reject:
-    """Return the reject for everything behind the place where a compressed file ends early."""
+    """Return the record that says what was lost because a compressed file ends too early."""
     reason = f"the compressed file is cut, so its content behind byte {cut.offset:,} is lost"
     return Reject(reason, 0, cut.length)
 
@@ -407,10 +409,9 @@ def _sum(one: Ingested, two: Ingested) -> Ingested:
 
 
 class _Available:
-    """Standard input.  Its bytes are hashed and counted while they are read.  The byte order mark at its start is left
-    out.
+    """Standard input, which is hashed and counted while it is read. A byte order mark at its start is skipped.
 
-    ``first`` holds the first line and all that came with it.  ``read`` returns these bytes once more.
+    ``first`` holds the first line and all that came with it. ``read`` returns these bytes again.
     """
 
     def __init__(self, raw: BinaryIO) -> None:
@@ -424,7 +425,7 @@ class _Available:
         self.mark_bytes = len(codecs.BOM_UTF8) if self.first.startswith(codecs.BOM_UTF8) else 0
 
     def read(self, size: int) -> bytes:
-        """Return the bytes that are there now, at least one byte.  Return no bytes at the end."""
+        """Return the bytes that have arrived, at least one. Returns no bytes at the end."""
         marked = 0 if self.count else self.mark_bytes
         data, self._again = self._again or self._now(size), b""
         self.digest.update(data)

@@ -48,8 +48,7 @@ class Place:
         flush(self.filesystem, self.root, [f"{self.root}/{part.path}" for part in parts])
 
     def demand_parts(self, parts: Sequence[Part], source: str) -> None:
-        """Raise StoreError if a file in ``parts`` is missing or too short. The error names the input file ``source``.
-        """
+        """Raise StoreError if a file in ``parts`` is missing or too short. The text names the input file ``source``."""
         infos = self.filesystem.get_file_info([f"{self.root}/{part.path}" for part in parts])
         gone = [part for part, info in zip(parts, infos, strict=True) if not info.is_file or info.size != part.size]
         if gone:

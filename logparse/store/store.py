@@ -197,8 +197,7 @@ class Store:
         return lambda path: live_commits(commit_from_row(table.slice(n, 1).to_pylist()[0]) for n in rows.get(path, ()))
 
     def manifest(self) -> Manifest:
-        """Return the manifest (the list of the data that compactions have merged). It is read again if it has changed.
-        """
+        """Return the manifest: the list of the data that compactions have merged. It is read again after a change."""
         if (now := manifest_files(self.filesystem, self.root)) != self._manifest[0]:
             self._manifest = now, read_latest(self.filesystem, now)
         return self._manifest[1]
