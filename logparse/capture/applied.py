@@ -150,10 +150,9 @@ def read_marks(folder: Path) -> Applied:
 
 
 def missing(asked: Asked, found: Applied, command: Sequence[str]) -> list[str]:
-    """Return a line for the user about the requested settings, and one about the scripts, if some were not applied.
+    """Return lines that tell the user which requested settings and scripts were not applied, with the likely reason.
 
-    Each line gives the likely reason, for example that no process imported torch. The list is empty if all were
-    applied.
+    For example, no process of the job imported torch. The list is empty if all were applied.
     """
     out = []
     names = [name for name in asked.settings or () if name not in found.settings]

@@ -98,14 +98,15 @@ def run(
 class Together:
     """Context that runs several commands at once and forwards signals to them.
 
-    ========================================  ================================================================== a
-    signal                                  is forwarded ========================================
-    ================================================================== from a key at the terminal                never,
-    because the whole foreground group got it from a process that a command started     never, because it went to the
-    sender's group or back to its parent SIGCONT                                   to commands that are stopped: a
-    shell's ``fg`` wakes the whole group a new size of the terminal                once the commands' own terminals have
-    it (``on_resize``) from any other process                    once ========================================
-    ==================================================================
+    ========================================  ==================================================================
+    a signal                                  is forwarded
+    ========================================  ==================================================================
+    from a key at the terminal                never, because the whole foreground group got it
+    from a process that a command started     never, because it went to the sender's group or back to its parent
+    SIGCONT                                   to commands that are stopped: a shell's ``fg`` wakes the whole group
+    a new size of the terminal                once the commands' own terminals have it (``on_resize``)
+    from any other process                    once
+    ========================================  ==================================================================
 
     ``interrupted`` is True if a signal such as Ctrl-C asked the commands to end. Raises InputError on entry on systems
     that do not tell who sent a signal.

@@ -39,7 +39,10 @@ class LostError(TaskError):
 
 
 class Executor(Protocol):
-    """Runs tasks in parallel."""
+    """Interface of the classes that call a function for many items in parallel.
+
+    There is one for processes of this machine, and one for a Ray cluster.
+    """
 
     @property
     def cpus(self) -> int:

@@ -65,7 +65,8 @@ def usable_cores(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
     """Return the number of cores that this process may use.
 
     Batch systems limit a process to some of the cores. Containers limit its computing time. ``quota`` is the Linux file
-    with this limit (cgroup v2): ``max 100000``, or two numbers of microseconds: how much time in each period.
+    with this limit (cgroup v2). Its content is for example ``200000 100000``: 200 ms of computing time in each 100 ms,
+    so two cores. ``max 100000`` means no limit.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError), open(quota, encoding="ascii") as told:

@@ -62,7 +62,7 @@ It holds the numbers of lines, foreign lines, blank lines and splits, then the e
 ends. A split is a text that was cut off a line, foreign or not. Events are pairs of int64.
 """
 Place: TypeAlias = tuple[bytes, bytes]
-"""The time in a line's prefix, and the number in its third bracket. Both are empty for a line without a prefix."""
+"""The time in the prefix ``[date time][LIB][n]`` of a line, and the number n. Both are empty without a prefix."""
 Counter: TypeAlias = "PlainCounter | _lines.Counter"
 
 
@@ -163,8 +163,8 @@ class PlainCounter:
     def _record_inside(self, line: bytes) -> int:
         """Return the position in a line where another record begins, which a second thread wrote into the same line.
 
-        Returns 0 if no record begins there, or if its position is not certain. It is not certain if the record's prefix
-        is not whole, or if another record may begin behind it or right before it.
+        Returns 0 if no record begins there. Returns 0 also if the position is uncertain: the record's prefix is
+        incomplete, or another record may begin behind it or right before it.
         """
         at = max((line.rfind(start) for start in self._starts), default=-1) - (CLOCK_BYTES - 1)
         if (

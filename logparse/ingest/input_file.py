@@ -43,10 +43,7 @@ from logparse.text import printable
 HEAD_BYTES = 64 << 10
 _REMOTE_BYTES = 4 << 20
 _RATIO, _SURELY_FINE = 2000, 64 << 20
-"""Limits of the size to which a compressed file may expand.
-
-It is ``_RATIO`` times the compressed size, plus ``_SURELY_FINE`` bytes.
-"""
+"""A compressed file may expand to at most ``_RATIO`` times its size, plus ``_SURELY_FINE`` bytes."""
 _PIECE_BYTES = 64 << 10  # bytes decompressed at a time
 _COMPARED_BYTES = 1 << 20
 _MAGIC = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zst"}

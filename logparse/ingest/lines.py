@@ -333,9 +333,10 @@ class LineReader:
         return (claimer is not None and claimer.awake) or any(reader.awake for _, reader in self._blocks)
 
     def _event(self, line: bytes, place: int) -> None:
-        """Pass a line with the marker of a block format to the block formats.
+        """Pass a line with the marker of a block format (for records of several lines) to the block formats.
 
-        The counter has counted it only if it is also a record of a line format.
+        If the line is also a record of its own, the counter has already counted it. Otherwise it is counted as foreign
+        if no block format reads it.
         """
         plain, pieces = counting.uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]

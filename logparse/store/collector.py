@@ -225,7 +225,8 @@ _text_of_equals = lru_cache(maxsize=8_192)(lambda problem: str(problem.text))
 def clock_second(text: bytes) -> int:
     """Return the seconds since 1970 of a time such as ``2024-05-31 12:00:00``.
 
-    The time is local and is treated as if it were UTC. Returns NULL for any other text.
+    The time is local and is treated as if it were UTC. Returns ``NULL``, a number that means unknown, for any other
+    text.
     """
     try:
         moment = datetime.datetime.fromisoformat(text.decode())  # strptime takes 20 times as long

@@ -35,7 +35,7 @@ _PUT_TOGETHER = 16  # row files that are written at a time, because each waits f
 class JointAttempt(Attempt):
     """The reading of one of several input files whose rows are stored together.
 
-    It gives its records and its commit to the group, which writes them.
+    It gives its records and its commit to the group (``JointAttempts``), which writes them.
     """
 
     def __init__(self, name: str, group: JointAttempts) -> None:
@@ -72,7 +72,7 @@ class JointAttempts:
         self._error: OSError | None = None
 
     def attempt(self) -> JointAttempt:
-        """Begin to read one of the input files. It becomes visible with the group's ``commit``."""
+        """Begin to read one of the input files. Its rows become visible when ``commit`` of this group is called."""
         self._number += 1
         return JointAttempt(f"{self._writer.name}{JOINT}{self._number}", self)
 

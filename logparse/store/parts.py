@@ -118,14 +118,19 @@ class Attempt:
 
 
 def attempt_of(path: str) -> str:
-    """Return the name of the reading, or of the group of readings, that wrote the file at this path."""
+    """Return the name of the reading of an input file that wrote the file at this path.
+
+    For ``calls/category=bench/ab12-3.parquet`` it is ``ab12``. If several readings share the file, it is the name of
+    their group.
+    """
     return path.rsplit("/", 1)[-1].split("-", 1)[0]
 
 
 def writers_of(attempts: Iterable[str]) -> set[str]:
-    """Return all names with which the files of some readings of input files may begin.
+    """Return the names of all writers whose files may hold rows of the given readings of input files.
 
-    A reading writes its own files, or shares files with others that are named after their group.
+    A writer is the reading itself, or a group of readings that share files: for the reading ``ab12.3`` the writers are
+    ``ab12.3`` and ``ab12``.
     """
     return {name for attempt in attempts for name in (attempt, attempt.partition(JOINT)[0])}
 

@@ -17,7 +17,7 @@ LOGGED = ("miopen-chosen",)
 DEFAULTS = "select source_id, max(value) as solution from facts where name = 'pick' group by source_id"
 """SQL of the solution that the library chose by itself in each replay (``source_id, solution``).
 
-A replay stores it as the fact ``pick``.
+A replay measures the calls of a log again. It stores the library's choice as the fact ``pick``.
 """
 
 
@@ -43,7 +43,7 @@ def picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
 
 
 def main_picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
-    """Return SQL of the solution that the library chose most often for each problem (``problem, pick``).
+    """Return SQL of the solution that the library chose most often for each GEMM or convolution (``problem, pick``).
 
     If several were chosen equally often, the first by text is used.
     """
@@ -53,11 +53,11 @@ def main_picks_sql(where: str = "true", origins: Sequence[str] = LOGGED) -> str:
 
 
 def counted_as_sql(links: str, picks: str) -> str:
-    """Return SQL that says which problems are probably the same as another one (``problem, other``).
+    """Return SQL that says for some GEMMs and convolutions to which similar one their calls are added.
 
-    A log may state the library's choice for one form of a problem, and count the calls in another form. So the calls of
-    a problem without a stated choice are added to the problem with one that resembles it most. If several resemble it
-    equally, the calls are added to none.
+    The columns are ``problem`` and ``other``. A log may state the library's choice for one form of a problem (a GEMM or
+    convolution), and count the calls in another form. So the calls of a problem without a stated choice are added to
+    the problem with one that resembles it most. If several resemble it equally, the calls are added to none.
 
     ``links`` and ``picks`` are names of tables: similar problems, and the library's choices. The table of links need
     not link a problem to itself.
@@ -72,7 +72,7 @@ def counted_as_sql(links: str, picks: str) -> str:
 
 
 def launches_sql(where: str = "true") -> str:
-    """Return SQL of how often each problem was called in the traces, and how long its kernels took together.
+    """Return SQL of how often each GEMM and convolution was called in the traces, and the time of its kernels.
 
     The columns are ``problem, calls, total_us`` (microseconds). A call may launch several kernels. If the calls of the
     operator were not counted, the launches are used: the number of calls is then the largest number of launches of one
@@ -87,9 +87,10 @@ def launches_sql(where: str = "true") -> str:
 
 
 def traced_sql(where: str, counted_as: str) -> str:
-    """Return SQL of the mean time of a call of each problem in the traces of a run (``problem, traced_us``).
+    """Return SQL of the mean time of a call of each GEMM and convolution in the traces of a run.
 
-    The time is in microseconds. ``counted_as`` is the name of a table made by ``counted_as_sql``.
+    The columns are ``problem, traced_us`` (microseconds). ``counted_as`` is the name of a table made by
+    ``counted_as_sql``.
     """
     return f"""
         select coalesce(m.other, problem) as problem, sum(total_us) / sum(calls) as traced_us

@@ -47,7 +47,7 @@ class Graphs:
     def number(self, graph: Any) -> str:
         """Return the number of a graph, which is a text such as ``"3"``. A new graph gets a new number.
 
-        A graph that lies at the memory address of an earlier, deleted graph counts as new.
+        This also holds for a graph that lies at the memory address of an earlier graph.
         """
         reference, number = self._of.get(id(graph), (None, ""))
         return number if number and reference is not None and reference() is graph else self.new_number(graph)

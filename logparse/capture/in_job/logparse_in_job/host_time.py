@@ -14,7 +14,7 @@ from . import ordinary
 from .units import Kind
 
 _EVERY = 5
-"""Every how many steps the host's time is measured. Before each such step the host waits until the GPU is idle."""
+"""The host's time is measured for every fifth step. Before each such step the host waits until the GPU is idle."""
 
 
 class HostTime:

@@ -4,13 +4,14 @@ A step, also called a unit of work, is for example a training step or a request.
 the job has imported torch. These environment variables tell what to observe:
 
 =========================  ===================================================================================
-LOGPARSE_TRACE_DIR         the folder for traces and counts LOGPARSE_TRACE_UNITS       number of units that one window
-traces; 0: units are only counted and timed LOGPARSE_TRACE_SECONDS     length of a window, s; windows are then windows
-of time LOGPARSE_TRACE_UNIT        the callable whose calls are units, ``package.module:Class.method``
-LOGPARSE_TRACE_EXPECTED    number of units that the job made in an earlier run LOGPARSE_TURNS             units
-alternate with another process's units (``turns.py``) LOGPARSE_TRY               a file that states which actions are
-switched on and off (``trial.py``) =========================
-===================================================================================
+LOGPARSE_TRACE_DIR         the folder for traces and counts
+LOGPARSE_TRACE_UNITS       number of units that one window traces; 0: units are only counted and timed
+LOGPARSE_TRACE_SECONDS     length of a window, s; windows are then windows of time
+LOGPARSE_TRACE_UNIT        the callable whose calls are units, ``package.module:Class.method``
+LOGPARSE_TRACE_EXPECTED    number of units that the job made in an earlier run
+LOGPARSE_TURNS             units alternate with another process's units (``turns.py``)
+LOGPARSE_TRY               a file that states which actions are switched on and off (``trial.py``)
+=========================  ===================================================================================
 
 A window is a period in which the profiler runs.
 """
@@ -120,16 +121,15 @@ class Observer:
     # ---------------------------------------------------------------------------------------------- calls of modules
 
     def begin(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-        """Note that the job calls a model. Return True if the call is observed; then ``ended`` or ``failed`` follows.
+        """Note that the job calls a model. Return True if the call is observed.
 
-        It is not observed in these cases:
+        If it is, ``ended`` or ``failed`` is called afterwards. The wrapper calls this only for the outermost module,
+        not for the modules that the model calls. A call is not observed in these cases:
 
         * ``torch.compile`` (Dynamo) is compiling.
         * A Python profiler is on, which would count our functions.
         * The observation has ended after an error.
         * Python's stack has no room for our functions.
-
-        The wrapper calls this only for the outermost module, not for the modules that the model calls.
         """
         if sys.getprofile() is not None:
             return False
@@ -513,10 +513,11 @@ class Observer:
 
 
 def _is_nested_step() -> bool:
-    """Return True if the optimizer step that ends now was called by another step, which then counts instead.
+    """Return True if the optimizer step that ends now was called by another optimizer step.
 
-    This happens if ``step`` of a subclass calls ``super().step()``, or if an optimizer wraps another. PyTorch calls the
-    hooks in a function that wraps every ``step``. So in a nested step that function is on the stack twice.
+    Only the outer step is counted. This happens if ``step`` of a subclass calls ``super().step()``, or if an optimizer
+    wraps another. PyTorch calls the hooks in a function that wraps every ``step``. So in a nested step that function is
+    on the stack twice.
     """
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename != _OPTIMIZERS:

@@ -13,7 +13,10 @@ from typing import Any, List, Set
 import torch
 
 _kept: List[Any] = []
-"""Handles of ranges that were separated from the profiler. PyTorch would end a range once its handle is freed."""
+"""Handles of ranges that were separated from the profiler.
+
+They are kept here, because PyTorch would end a range once its handle is freed.
+"""
 
 
 def open_ranges() -> Set[int]:

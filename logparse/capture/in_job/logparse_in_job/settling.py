@@ -29,12 +29,10 @@ def settled(times: Sequence[float]) -> bool:
     warm-up. The result is False for fewer than 6 times, and if a time is not finite.
 
     The method is the marginal confidence rule, on batch means of ranks. Each time is replaced by its rank. Equal times
-    share the mean of their ranks. ``max(1, n // 40)`` ranks in a row are a batch. Batches are counted from the end, so
-    that
-    the first ranks may be left over. The rule cuts off the first d of the b batch means x. It chooses d such that the
-    squared standard error of the mean of the rest is least. m = b - d is the size of the rest, at least 3 and at least
-    a
-    quarter of b::
+    share the mean of their ranks. ``max(1, n // 40)`` ranks in a row are a batch. Batches are counted from the end,
+    so that the first ranks may be left over. The rule cuts off the first d of the b batch means x. It chooses d such
+    that the squared standard error of the mean of the rest is least. m = b - d is the size of the rest, at least 3
+    and at least a quarter of b::
 
         s^2 / m  =  sum((x - mean(x))^2) / (m (m - 1))
 
@@ -43,10 +41,9 @@ def settled(times: Sequence[float]) -> bool:
 
     Sources. Rule: White, "An effective truncation heuristic for bias reduction in simulation output", Simulation 69,
     1997. Batches: White, Cobb and Spratt, "A comparison of five steady-state truncation heuristics for simulation",
-    Winter Simulation Conference 2000. No cut in the second half, no small rest: Hoad, Robinson and Davies,
-    "Automating warm-up length estimation", Journal of the Operational Research Society 61, 2010. Ranks: Conover and
-    Iman, "Rank transformations as a bridge between parametric and nonparametric statistics", The American Statistician
-    35, 1981.
+    Winter Simulation Conference 2000. No cut in the second half, no small rest: Hoad, Robinson and Davies, "Automating
+    warm-up length estimation", Journal of the Operational Research Society 61, 2010. Ranks: Conover and Iman, "Rank
+    transformations as a bridge between parametric and nonparametric statistics", The American Statistician 35, 1981.
 
     How many series are found to be steady (``benchmarks/settling.py``; table in ``docs/measurement.md``):
 

@@ -18,7 +18,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Interval]:
-    """Return the typical one of the values (the Hodges-Lehmann estimate) and its confidence interval.
+    """Return the typical value (the Hodges-Lehmann estimate) of some measurements, and its confidence interval.
 
     The interval comes from Wilcoxon's signed-rank test. Returns None if there are too few values for this confidence.
 

@@ -9,19 +9,21 @@ Each action is tried in turn. First its result is compared (``same_result.py``).
 the action alternate (``pairs.py``) until its effect is known. If one of the following events ends a trial, the job goes
 on without any further switching:
 
-===================================  ========================================================================== event
-consequence ===================================
-========================================================================== an action cannot be switched         it is
-refused with the reason, and the next action is tried its result differs                   it ends as *differs*, and the
-next action is tried an exception leaves a module's call  the action is off before the job sees its own exception; the
-action is while it is on (also Ctrl-C)         *broken*, and nothing else is tried in this process the job forks, or
-saves, loads or    the action goes off first, and the block begins anew, so that a checkpoint, a copy copies state of
-its models           of a model and a process never hold a change of a trial it does so in another thread         the
-action is refused after the unit, because the main thread may be within a call the job sets it itself               the
-action is refused; the job's own setting stays the job compiles, captures a graph   the trial ends with that reason,
-because such code keeps what was there a rank is late, or ends              the trial ends in all ranks with a sentence
-(``ranks.py``) an error of ours                     the trial ends with the error ===================================
-==========================================================================
+===================================  ==========================================================================
+event                                consequence
+===================================  ==========================================================================
+an action cannot be switched         it is refused with the reason, and the next action is tried
+its result differs                   it ends as *differs*, and the next action is tried
+an exception leaves a module's call  the action is off before the job sees its own exception; the action is
+while it is on (also Ctrl-C)         *broken*, and nothing else is tried in this process
+the job forks, or saves, loads or    the action goes off first, and the block begins anew, so that a checkpoint, a copy
+copies state of its models           of a model and a process never hold a change of a trial
+it does so in another thread         the action is refused after the unit, because the main thread may be within a call
+the job sets it itself               the action is refused; the job's own setting stays
+the job compiles, captures a graph   the trial ends with that reason, because such code keeps what was there
+a rank is late, or ends              the trial ends in all ranks with a sentence (``ranks.py``)
+an error of ours                     the trial ends with the error
+===================================  ==========================================================================
 
 ``try_PID.json`` in ``LOGPARSE_TRACE_DIR`` holds the results so far. It is written again after each block, because a job
 may be killed at any time. ``analyzers/evidence/trials.py`` reads it.

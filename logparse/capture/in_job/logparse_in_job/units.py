@@ -2,18 +2,22 @@
 
 A step is also called a unit of work. There are several ways (sorts) to recognise one:
 
-============  ========================================================================================= sort          a
-unit is ============  ========================================================================================= named
-a call of ``LOGPARSE_TRACE_UNIT`` (``package.module:Class.method``) optimizer     the time from the end of one step of
-the leading optimizer to the end of its next step request       a call of transformers' ``generate``, or of a
-scheduler's ``step`` module        a call of an outermost module without gradients graph         a replay of a captured
-graph forward       the time from the end of one call of the leading module to the end of its next call, with gradients
+============  =========================================================================================
+sort          a unit is
+============  =========================================================================================
+named         a call of ``LOGPARSE_TRACE_UNIT`` (``package.module:Class.method``)
+optimizer     the time from the end of one step of the leading optimizer to the end of its next step
+request       a call of transformers' ``generate``, or of a scheduler's ``step``
+module        a call of an outermost module without gradients
+graph         a replay of a captured graph
+forward       the time from the end of one call of the leading module to the end of its next call, with gradients
 ============  =========================================================================================
 
 The first sort in this order with at least ``LEAST`` units is used. If no sort has so many, the first sort with at least
 one unit is used. Calls with gradients (``forward``) are used only after ``LEAST`` calls, because an optimizer's step
-may follow the first calls. They are not used if an optimizer steps at least once in ``_ACCUMULATED`` calls. This module
-imports no PyTorch.
+may follow the first calls. They are not used if an optimizer steps at least once in ``_ACCUMULATED`` calls.
+
+This module imports no PyTorch.
 """
 
 from __future__ import annotations
@@ -152,11 +156,11 @@ def _least_calls(series: Mapping[str, Series]) -> int:
 
 
 class Leader:
-    """Chooses, if a job has several optimizers (or models), the one whose events end the job's steps.
+    """Chooses, if a job has several optimizers (or models), the one whose steps (or calls) end the job's steps.
 
-    It is the first one that has an event. Another one is chosen once it has had ``_SUCCESSION`` events without an event
-    of the first, because the job has then gone on to a second phase. So the choice stays the same in a job that trains
-    a discriminator five times per step of the generator, and in a job with one optimizer per parameter.
+    It is the first one that is used. Another one is chosen once it was used ``_SUCCESSION`` times while the first was
+    not, because the job has then gone on to a second phase. So the choice stays the same in a job that trains a
+    discriminator five times per step of the generator, and in a job with one optimizer per parameter.
     """
 
     _SUCCESSION = 10
@@ -167,9 +171,10 @@ class Leader:
         self.changes = 0
 
     def comes(self, key: int) -> int:
-        """Return how many steps of the job end with an event of the optimizer (or model) ``key``.
+        """Note that an optimizer has made a step (or a model was called). Return how many steps of the job end with it.
 
-        It is 1 for the chosen one and 0 for others. When another one is chosen, it is the number of its events so far.
+        It is 1 for the chosen one and 0 for others. When another one is chosen, it is the number of times that this one
+        was used so far. ``key`` identifies the optimizer or model.
         """
         if self._leader is None:
             self._leader = key

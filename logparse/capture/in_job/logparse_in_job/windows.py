@@ -107,7 +107,10 @@ class Windows:
         self.begin_at = series.count + 1 + _GAPS[self.done - 1]
 
     def given_up(self, number: int, series: Series) -> None:
-        """Trace again, because trace ``number`` was given up. If too many were given up, trace no more."""
+        """Plan to trace again, because trace ``number`` was not completed. After too many failures, trace no more.
+
+        A trace is given up, for example, when the job starts a profiler of its own.
+        """
         self._given_up += 1
         if self._given_up > _MOST_GIVEN_UP:
             self.end()
