@@ -30,8 +30,7 @@ VARIABLE = "LOGPARSE_APPLIED"
 Without the variable or the folder they write nothing.
 """
 FOLDER, ASKED_FILE = "applied", "asked.json"
-"""Names of the subfolder of the log folder in which a job reports what it applied, and of the file with the requests.
-"""
+"""Subfolder of the log folder in which a job reports what it applied, and file there with the requests."""
 NOT_APPLIED = 125
 """Exit code of ``run`` and ``tune`` if the job succeeded, but a requested setting or script was not applied.
 
@@ -184,7 +183,7 @@ def _why(asked: Asked, command: Sequence[str]) -> str:
 
 
 def _flags_of_python(command: Sequence[str]) -> Iterator[str]:
-    """Yield the one-letter options with which the command starts Python: ``E`` and ``s`` for ``python -Es train.py``.
+    """Yield the one-letter options of Python in the command: ``E`` and ``s`` for ``python -Es train.py``.
 
     Options with a value, such as ``-W ignore`` or ``-m pytest``, are left out.
     """

@@ -227,9 +227,10 @@ def _holds_nobody_up(output: int) -> bool:
 
 
 def _terminal(output: int) -> tuple[int, int]:
-    """Open a new pseudo-terminal and return its two file descriptors, the one to read from and the one for the job.
+    """Open a new pseudo-terminal for the job's output, and return its two file descriptors.
 
-    It has the size of the terminal at ``output``. It passes on unchanged what is written to it.
+    logparse reads from the first one, and the job writes to the second one. The pseudo-terminal has the size of the
+    terminal at ``output``. It passes on unchanged what is written to it.
     """
     read, write = os.openpty()
     attributes = termios.tcgetattr(write)

@@ -52,7 +52,7 @@ class Ended:
 
 
 def unrunnable(program: str, environ: Mapping[str, str]) -> Ended | None:
-    """Return the exit code and the error with which starting ``program`` would fail.
+    """Return how a program would fail that cannot be started: its exit code and the error.
 
     Returns None if the program can be started.
     """

@@ -120,7 +120,7 @@ def plan(
     trace: Trace | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Plan:
-    """Return the environment variables with which a job writes its libraries' logs into ``folder``.
+    """Return the settings (environment variables) that make a job's libraries write logs into ``folder``.
 
     * ``folder`` must be empty or missing. By default it is a new folder in the current one.
     * ``masks`` chooses the kinds of log lines: numbers (``96``, ``0x60``) or names from ``CATEGORIES``, joined by

@@ -1,4 +1,4 @@
-"""Run a job with the planned settings, find out the GPU and the library versions, and read the logs into the store."""
+"""Run a job with its logs switched on, find out the GPU and the library versions, and store the logs."""
 
 from __future__ import annotations
 
@@ -102,7 +102,10 @@ def _read(
 
 
 def _without_calls(facts: Mapping[str, str]) -> str:
-    """Return the likely reason why the job's logs contain no call of a GPU library, such as that there is no GPU."""
+    """Return the likely reason why the job's logs contain no call of a GPU library.
+
+    For example, the machine has no GPU.
+    """
     if not facts.get("arch") and not facts.get("device"):
         return "this machine has no GPU that could be found"
     return "check that the job uses one, runs with this command's environment, and not in a container"

@@ -2,7 +2,7 @@
 
 The results are equal. A counter gets blocks of whole lines. All offsets are places in the stream (the input file).
 
-* *Marker*: a short text by which a line of a known format is found.
+* *Marker*: a short text that identifies a line of a known format.
 * *Entry*: a distinct text of lines with a marker of a format that reads single lines (a record).
 * *Cell* (entry, place, count): the count of an entry at one *place*, a pair of clock and third bracket.
 * *Event* (start and length, in order): a line with a marker of a format that reads blocks of lines.
@@ -13,8 +13,7 @@ and no addresses.
 
 Two threads, or the application and a library, may write into one line. If it is certain that a line ends with a
 prefixed record, the line is cut before that record, so that the record is counted together with equal records. The text
-before the record is foreign, or an entry of its own that is marked as *torn*. Colours before a record do not count as
-text.
+before the record is foreign, or an entry of its own that is marked as *torn*. Colours before a record are ignored.
 """
 
 from __future__ import annotations

@@ -276,7 +276,10 @@ class Digest:
 
 
 def source_id(path: str, digest: str) -> str:
-    """Return the id of an input file, made from its path and the hash of the content that was first read there."""
+    """Return the id of an input file, made from its path and a hash of its first content.
+
+    ``digest`` is that hash. The id stays the same when the file grows.
+    """
     return str(xxhash.xxh3_64_hexdigest(f"{path}\0{digest}".encode()))
 
 

@@ -72,7 +72,7 @@ def answer(results: Sequence[Ingested], label: str | None = None, store: str | N
 
 
 def shown(result: Ingested) -> str:
-    """Return the path of an input file for the user, relative to the working folder if it is in that folder."""
+    """Return the path of an input file for the user: relative if the file is in the working folder."""
     return short_path(result.path)
 
 

@@ -21,9 +21,9 @@ from logparse.store.schema import Commit
 from logparse.text import printable
 
 SMALL_BYTES, MANY = 256 << 10, 512
-"""Largest size of a small file in bytes, and number of small files from which on a task reads several of them.
+"""Largest size of a small file in bytes, and the number of small files that is many.
 
-Their rows are then merged at the end.
+If there are at least this many small files, a task reads several of them, and their rows are merged at the end.
 """
 _TOGETHER, _TASKS = 256, 4
 """Largest number of small files in a task, and smallest number of such tasks for each core."""
@@ -92,7 +92,7 @@ JointTask: TypeAlias = tuple[Task, ...]
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """Results of a task that has read several files, and the rows with which it stored them."""
+    """Results of a task that has read several files, with the rows that it wrote to commit them."""
 
     results: tuple[Ingested, ...]
     rows: pa.Table

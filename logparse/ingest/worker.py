@@ -45,7 +45,7 @@ _UNREAD: Mapping[str, tuple[str, Callable[[bytes], bool]]] = {
         lambda data: data.startswith(b'{"log":"'),
     ),
 }
-"""Kinds of files that cannot be read as lines, each with a remedy and a test of the file's first bytes.
+"""Kinds of files that cannot be read as lines, each with a remedy and a test of its first bytes.
 
 For example, if an archive was read as lines, the names of its files would be lost, and most records would be damaged.
 """

@@ -1,4 +1,4 @@
-"""Make the in-memory DuckDB databases with which a store is queried."""
+"""Open the in-memory DuckDB databases that run queries over a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checksums with which a damaged file of a store is noticed.
+"""Checksums that reveal a damaged file of a store.
 
 * A commit (the small file that makes data files valid) contains the size and checksum of each data file (``Part``).
   After a compaction the manifest contains them.

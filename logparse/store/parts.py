@@ -44,7 +44,7 @@ class Place:
         return part_of(path, data)
 
     def flush_parts(self, parts: Iterable[Part]) -> None:
-        """Make sure that these files are on the disk, so that they survive a power cut."""
+        """Make sure that these files survive a power cut, by writing them from the system's memory to the disk."""
         flush(self.filesystem, self.root, [f"{self.root}/{part.path}" for part in parts])
 
     def demand_parts(self, parts: Sequence[Part], source: str) -> None:
@@ -64,7 +64,7 @@ class Place:
         return self.put_if_absent(path, data)
 
     def flush_rows(self, rows: Iterable[Commit]) -> None:
-        """Make sure that the names of the row files (commits) are on the disk, so that they survive a power cut."""
+        """Make sure that the names of the row files (commits) survive a power cut."""
         folders = {f"{self.root}/{row_file(row)}".rsplit("/", 1)[0] for row in rows}
         flush(self.filesystem, self.root, folders=folders)
 
@@ -139,7 +139,7 @@ _LONG_TEXTS = frozenset({"problem", "shape", "key_text", "text"})
 
 
 def encoding(schema: pa.Schema) -> dict[str, list[str]]:
-    """Return the options with which a Parquet file is written.
+    """Return the options for writing a Parquet file with these columns.
 
     Only numbers get statistics. All columns get dictionaries (each distinct value stored once), except long texts and
     measured values.

@@ -17,10 +17,11 @@ _NAMED = 3  # number of files that one line lists
 
 
 class Recorded:
-    """The data files that should be in a store, according to its commits and its manifest (the result of a compaction).
+    """The data files that a store should contain, according to its commits and its manifest.
 
-    ``parts`` holds their sizes and checksums, by path in the store. Earlier versions recorded none. Files that they
-    wrote are recognised by their names, or by the manifest's list. If such a file is missing, it is not noticed.
+    A commit belongs to an input file, and the manifest lists merged files. ``parts`` holds the sizes and checksums, by
+    path in the store. Earlier versions recorded none. Files that they wrote are recognised by their names, or by the
+    manifest's list. If such a file is missing, it is not noticed.
     """
 
     def __init__(self, commits: pa.Table, manifest: Manifest) -> None:

@@ -109,7 +109,7 @@ FRAMES = (
 )
 """Names of the tables that the analyzers read."""
 _FEW, _SMALL_BYTES = 64, 16 << 20
-"""A table is read into memory as a whole if it has at most this many files, and at most this many bytes."""
+"""A table is read into memory as a whole only if it has at most this many files and bytes."""
 _LARGE = frozenset({"gemms", "convs", "measurements", "timelines"})
 _FINDINGS = "findings/findings.parquet"
 _TRIES = 3
@@ -168,7 +168,7 @@ class Store:
         return JointAttempts(os.urandom(8).hex(), self.place, lambda: self.manifest().attempts)
 
     def commits(self) -> list[Commit]:
-        """Return a record for each input file in the store, in the order in which they were read.
+        """Return the records (commits) of the input files in the store, in the order in which they were read.
 
         An input file that was read in several pieces has several records. Replaced ones are left out.
         """
@@ -249,9 +249,10 @@ class Store:
         return pa.concat_tables(found), damaged
 
     def take_inventory(self) -> None:
-        """Write a list of the store's small files that are in no such list yet, so that a later deletion is noticed.
+        """Write a list of the store's small files that are in no such list yet.
 
-        If it cannot be written, the next list will contain these files. No answer of the store depends on it.
+        With the list a later deletion of such a file is noticed. If it cannot be written, the next list will contain
+        these files. No answer of the store depends on it.
         """
         with suppress(OSError):
             manifest = self.manifest()
@@ -609,9 +610,9 @@ class Store:
     def reading(self, sql: str | None = None, run: str | None = None) -> duckdb.DuckDBPyConnection:
         """Return a connection to the DuckDB that all readers in this process share, with the views of ``connect``.
 
-        It is meant for trusted SQL that only reads, and is faster, because opening a new DuckDB takes longer than most
-        queries. All connections share its settings and tables. So the SQL must not change a setting, and may make only
-        temporary tables.
+        Use it for trusted SQL that only reads. It is faster than ``connect``, because opening a new DuckDB takes longer
+        than most queries. All connections share its settings and tables. So the SQL must not change a setting, and may
+        make only temporary tables.
         """
         con = shared_database().cursor()
         self._make_views(con, run, sql, "temp view")
@@ -702,7 +703,10 @@ class Store:
         return self._unreadable[old]
 
     def left_out(self) -> int:
-        """Return how many rows are in no view, because an earlier version stored a text in them that cannot be read."""
+        """Return how many rows are in no view because they contain a text that cannot be read.
+
+        An earlier version stored them.
+        """
         if not self.unreadable():
             return 0
         with self.reading() as con:

@@ -1,7 +1,8 @@
-"""Tell whether a moment is safe for logparse to read a size, to record a GPU event, or to start or stop the profiler.
+"""Tell whether logparse may safely do something at this moment of the job, such as start the profiler.
 
-Each function reads PyTorch's own state. If this version of PyTorch lacks the function that tells the state, it is
-assumed that it also lacks the feature.
+It may be unsafe to read a tensor's size, to record a GPU event, or to start or stop the profiler. Each function reads
+PyTorch's own state. If this version of PyTorch lacks the function that tells the state, it is assumed that it also
+lacks the feature.
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ class Alone:
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
         """Return True if the trial of changes begins now, after ``units`` steps.
 
-        ``ready`` is True if rank 0 is ready to begin. ``ahead`` is the number of steps by which rank 0 announces the
-        beginning in advance.
+        ``ready`` is True if rank 0 is ready to begin. Rank 0 announces the beginning ``ahead`` steps in advance.
         """
         return ready
 

@@ -101,7 +101,7 @@ class NotRestoredError(Exception):
 
 
 def call_of(module: Any, args: Any, kwargs: Any) -> Call:
-    """Return the present call of the job's model with a copy of its input, so that it can be repeated later."""
+    """Return a record of the job's present call of its model, with a copy of the input, to repeat the call later."""
     types = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
     autocast = tuple((x, torch.get_autocast_dtype(x)) for x in types if torch.is_autocast_enabled(x))
     inference = torch.is_inference_mode_enabled()
@@ -294,7 +294,7 @@ class _Rounding:
         self._under_way: List[Any] = []  # [module, whether it has called no other one]
 
     def hooks(self) -> Iterator[Any]:
-        """Install the hooks that disturb the outputs, and yield their handles, with which they can be removed."""
+        """Install the hooks that disturb the outputs. Yield their handles, which can remove them."""
         yield torch.nn.modules.module.register_module_forward_pre_hook(self._begins)
         yield torch.nn.modules.module.register_module_forward_hook(self._ends)
 
@@ -405,7 +405,7 @@ class _Items:
 
 @contextlib.contextmanager
 def _as_it_was(module: Any) -> Iterator[None]:
-    """Context that puts back the job's state at its end, so that a repeated call of the model leaves no trace.
+    """Context that puts back the job's state at its end, after a call of the model was repeated.
 
     The state is the random number generators, the buffers, the gradients and the modules' attributes.
     """

@@ -48,10 +48,11 @@ def _is(module: Any, *names: str) -> bool:
 
 @contextlib.contextmanager
 def kept(module: Any) -> Iterator[None]:
-    """Context that restores, at its end, how FSDP has distributed the parameters of a module and of all modules in it.
+    """Context that restores, at its end, how FSDP has distributed a module's parameters over the ranks.
 
-    If parameters were gathered before and are distributed now, they are gathered again, and all ranks must take part.
-    Raises UnknownShardingError at the beginning if this version of PyTorch does not allow it.
+    This includes all modules in the module. If parameters were gathered before and are distributed now, they are
+    gathered again, and all ranks must take part. Raises UnknownShardingError at the beginning if this version of
+    PyTorch does not allow it.
     """
     back: List[Callable[[], None]] = []
     for one in module.modules():

@@ -174,8 +174,8 @@ class Trial:
     def failed(self, error: Optional[BaseException]) -> None:
         """Switch the change off before the job handles an exception from a call of its model.
 
-        An exception of the same type that also occurred without the change is not the change's fault, and nothing is
-        done. The same is true of the exception with which PyTorch's checkpoints end a call.
+        Nothing is done if an exception of the same type also occurred without the change, because then it is not the
+        change's fault. Nothing is done either for the exception by which PyTorch's checkpoints end a call.
         """
         now = self._now
         if not self._on and isinstance(error, Exception):
@@ -572,9 +572,9 @@ def _first(said: Sequence[Mapping[str, Any]], name: str) -> Any:
 
 
 def _ranks() -> Alone:
-    """Return the means by which this process exchanges messages with the other ranks of the job.
+    """Return the object that exchanges messages with the other ranks (processes) of the job.
 
-    If the job's process group has no key-value store, they cannot exchange messages, and nothing can be tried.
+    If the job's process group has no key-value store, no messages can be exchanged, and nothing can be tried.
     """
     distributed = torch.distributed
     if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() < 2:

@@ -1,4 +1,4 @@
-"""Count and time the steps of a job, and decide which of the things that the job repeats are its steps.
+"""Count and time the steps of a job, and find out what its steps are.
 
 A step is also called a unit of work. There are several ways (sorts) to recognise one:
 
@@ -64,7 +64,10 @@ class Kind:
 
 
 class Series:
-    """All steps that were recognised in the same way, for example by an optimizer, in the order in which they ended."""
+    """All steps of a job that were recognised in the same way, for example by an optimizer.
+
+    They are in the order in which they ended.
+    """
 
     def __init__(self) -> None:
         self.kinds: Dict[str, Kind] = {}

@@ -1,7 +1,8 @@
-"""List of the changes that can be switched on and off in a running job, and of others that need a new start.
+"""List of the changes that can be switched on and off in a running job.
 
-A change is here called an action. This module imports no PyTorch. ``made`` imports the modules that do the switching.
-``docs/measurement.md`` contains both tables, and a test compares them with the tables here.
+A second list has the changes that act only when a job starts. A change is here called an action. This module imports no
+PyTorch. ``made`` imports the modules that do the switching. ``docs/measurement.md`` contains both tables, and a test
+compares them with the tables here.
 """
 
 from __future__ import annotations
