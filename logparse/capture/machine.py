@@ -118,8 +118,8 @@ def nvidia_tools() -> dict[str, str]:
 def torch_facts() -> dict[str, str]:
     """Return what torch knows: its version, its GPUs, and its validators.
 
-    The validators are versions that PyTorch writes into its tuning files (TunableOp). A file is valid only where they
-    are the same.
+    The validators are versions and other facts that PyTorch writes into its tuning files (TunableOp). A file is valid
+    only where they are the same.
     """
     import torch
 

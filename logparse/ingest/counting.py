@@ -101,8 +101,8 @@ def uncoloured(text: bytes) -> bytes:
 class PlainCounter:
     """Counter of distinct lines in Python, with the same results as the native one.
 
-    ``starts`` are the markers of lines that begin with ``[date time][LIB]``. Each marker begins at the ``]`` behind the
-    time. ``held`` is the approximate size of the next result of ``take``, in bytes of text.
+    ``starts`` are the texts by which lines with the prefix ``[date time][LIB]`` are found. Each begins at the ``]``
+    behind the time. ``held`` is the approximate size of the next result of ``take``, in bytes of text.
     """
 
     def __init__(self, records: tuple[bytes, ...], blocks: tuple[bytes, ...], starts: tuple[bytes, ...]) -> None:
@@ -149,8 +149,9 @@ class PlainCounter:
     def take(self) -> tuple[list[CountedLine], list[Place], bytes]:
         """Return the distinct lines and their counts since the last call.
 
-        The results are entries (distinct lines), places (times and third brackets), and cells. The cells are triples of
-        int64: the number of the entry, the number of the place, and the count.
+        There are three results: the distinct lines, the different prefixes (time, and process or thread), and the
+        counts. A count is a triple of int64: the number of the line, the number of the prefix, and how often the line
+        occurred with that prefix.
         """
         cells = array("q")
         for (entry, place), times in self._cells.items():
@@ -177,9 +178,9 @@ class PlainCounter:
         return at
 
     def _count(self, line: bytes, offset: int, times: int, *, torn: bool = False) -> CountedLine | None:
-        """Count a line, or a piece of a line, and return its entry.
+        """Count a line, or a piece of a line, and return the entry of its distinct text.
 
-        Returns None if it contains no marker of a known record.
+        Returns None if it does not belong to a known format.
         """
         place, text, key = NOWHERE, line, None
         if line.startswith(self._starts, CLOCK_BYTES - 1) and (prefix := PREFIX.match(line)) is not None:

@@ -92,9 +92,9 @@ class Distinct:
 
 
 class Claimed(NamedTuple):
-    """A line that a block format has read as part of a record of several lines.
+    """A line that was read as part of a record of several lines.
 
-    It holds what the format read, the line's offset, its bytes, and the format's name.
+    It holds what was read, the line's offset, its bytes, and the name of the format that has read it.
     """
 
     outcome: Outcome
@@ -107,8 +107,8 @@ class Claimed(NamedTuple):
 class Read:
     """Content of a part of a log.
 
-    * ``claimed`` are lines that block formats (records of several lines) have read.
-    * ``distinct`` are distinct lines, or pieces of torn lines, that formats still have to read.
+    * ``claimed`` are lines that belong to records of several lines. They were already read.
+    * ``distinct`` are the other lines, each with its number of occurrences. They still have to be read.
     * ``places`` are the times and processes that lines state in their prefixes.
     * ``foreign`` and ``blank`` are the numbers of lines without a known format and of empty lines.
     """
@@ -228,7 +228,7 @@ class LineReader:
     def take(self, *, all: bool = True) -> Read:
         """Return what was read since the last call.
 
-        If ``all`` is False, only the lines of full counters are returned, while counting goes on.
+        If ``all`` is False, only counts that take much memory are returned, while counting goes on.
         """
         if all:
             while self._counting:
@@ -279,9 +279,9 @@ class LineReader:
     # --------------------------------------------------------------------------------------- block formats
 
     def _finish(self) -> int:
-        """Wait for the range whose counting began first, and pass its lines to the block formats.
+        """Wait for the range of the file whose counting began first, and take its results.
 
-        Returns the number of bytes that were counted.
+        Lines that may belong to a record of several lines are read now. Returns the number of bytes that were counted.
         """
         text, start, end, counter, counted = self._counting.popleft()
         result = counted.result()
@@ -296,9 +296,10 @@ class LineReader:
         return stop - start
 
     def _follow(self, text: _Text, at: int, counter: counting.Counter, counted: counting.Counted) -> None:
-        """Pass the counted lines that may belong to a record of several lines to the block formats.
+        """Read the lines in a counted range that may belong to a record of several lines, such as a table.
 
-        While such a record is not complete, they also get the lines in between.
+        They are found by their markers (short texts that identify a format). While such a record is not complete, the
+        lines in between are read, too.
         """
         if counter.held > _HELD_BYTES:
             self._taking.add(counter)
@@ -314,9 +315,9 @@ class LineReader:
         self._follow_between(text, at, stop)
 
     def _follow_between(self, text: _Text, at: int, stop: int) -> None:
-        """Pass lines without a marker to the block formats, because they may belong to a record of several lines.
+        """Read lines that may belong to a record of several lines, although no marker identifies their format.
 
-        If a format reads such a line, it is no longer counted as foreign or blank.
+        If such a line belongs to the record, it is no longer counted as blank or as a line of unknown format.
         """
         while at < stop and self._awake:
             line = text.line(at, stop)
@@ -333,10 +334,10 @@ class LineReader:
         return (claimer is not None and claimer.awake) or any(reader.awake for _, reader in self._blocks)
 
     def _event(self, line: bytes, place: int) -> None:
-        """Pass a line with the marker of a block format (for records of several lines) to the block formats.
+        """Read a line with the marker (identifying text) of a format whose records have several lines.
 
-        If the line is also a record of its own, the counter has already counted it. Otherwise it is counted as foreign
-        if no block format reads it.
+        If the line is also a record of its own, it was already counted. Otherwise it is counted as a line of unknown
+        format, unless it is part of such a record.
         """
         plain, pieces = counting.uncoloured(line), self._counted(line)
         format, start, end = pieces[-1]
@@ -360,7 +361,7 @@ class LineReader:
         return self.pieces(counting.uncoloured(line)) if record else [(None, 0, len(line))]
 
     def _shown(self, raw: bytes, place: int) -> bool:
-        """Pass a line to the block formats. Return True if one of them reads it."""
+        """Show a line to the readers of records that have several lines. Return True if it belongs to such a record."""
         line = _line(raw, place)
         for format, reader in self._asked(raw):
             outcome = reader.take(line)
@@ -371,9 +372,10 @@ class LineReader:
         return False
 
     def _asked(self, raw: bytes) -> Iterator[tuple[BlockFormat, BlockReader]]:
-        """Yield the block formats that must see this line.
+        """Yield the formats that must see this line, among the formats whose records have several lines.
 
-        First come the formats whose marker is in the line, and then the formats with a record that is not complete yet.
+        First come the formats whose marker (identifying text) is in the line, and then the formats with a record that
+        is not complete yet.
         """
         marked: list[tuple[BlockFormat, BlockReader]] = []
         if self._block_marker.search(raw) is not None:
@@ -403,10 +405,10 @@ def _line(raw: bytes, place: int) -> Line:
 
 @cache  # The formats are always the same.  Without a cache this would be a tenth of the work for a small file.
 def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Return the markers that are needed to find all lines. Markers that contain another marker are left out.
+    """Return the markers (texts that identify lines of a format) that are needed to find all lines.
 
-    If both ``conv`` and ``conv -n`` were markers, each line with the second would also contain the first, so ``conv``
-    alone would be enough.
+    Markers that contain another marker are left out. If both ``conv`` and ``conv -n`` were markers, each line with the
+    second would also contain the first, so ``conv`` alone would be enough.
     """
     return tuple(dict.fromkeys(m for m in markers if not any(other in m for other in markers if other != m)))
 
@@ -414,7 +416,8 @@ def _shortest(markers: tuple[bytes, ...]) -> tuple[bytes, ...]:
 def _next(start: re.Pattern[bytes], markers: tuple[bytes, ...], line: bytes, at: int) -> re.Match[bytes] | None:
     """Return the match of the next record that begins at position ``at`` of a line or later.
 
-    Its markers are searched first, because that is faster than the pattern of the record's start.
+    First its markers are searched, short texts that each such record contains. That is faster than searching with the
+    pattern ``start``.
     """
     for marker in markers:
         if line.find(marker, at) >= 0:
@@ -483,9 +486,10 @@ def _ranges(file: int, start: int, end: int, threads: int) -> Iterator[tuple[int
 
 
 class _Taking:
-    """Converts the results of counters into distinct lines.
+    """Converts counts from several threads into distinct lines.
 
-    Equal lines of several counters are merged. Torn lines, into which two threads wrote, are divided.
+    Equal lines from several threads are merged. A line into which two threads of the job wrote at the same time is
+    divided into its records.
     """
 
     def __init__(self, reader: LineReader, out: Read) -> None:
@@ -551,7 +555,9 @@ class _Taking:
         self._piece(format, raw[start:end], offset + start, stood)
 
     def _piece(self, format: LineFormat, piece: bytes, offset: int, stood: _Stood) -> None:
-        """Add a piece of a line. Its time and addresses are removed, as a counter does it for a whole line."""
+        """Add a piece of a line. Its time and memory addresses are removed first, so that equal pieces are counted
+        together.
+        """
         text, where = piece, counting.NOWHERE
         if format.prefixed and (prefix := counting.PREFIX.match(piece)) is not None:
             text = prefix[2] + counting.masked(piece[prefix.end() :].rstrip())

@@ -53,7 +53,7 @@ class Ingested:
 
     @property
     def units(self) -> Mapping[Unit, int]:
-        """Number of lines by what they contain, such as ``call`` or ``foreign``.
+        """Number of lines by what they contain, such as ``call``, or ``foreign`` for an unknown format.
 
         They are kept as the tuple ``counts``, which takes a third of the memory.
         """

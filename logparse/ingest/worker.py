@@ -95,7 +95,7 @@ class Reader:
         return self.read(task) if isinstance(task, Task) else self._several(task)
 
     def _several(self, tasks: Sequence[Task]) -> Several:
-        """Read several small files, write their rows into the same Parquet files, and commit each file."""
+        """Read several small files, write their rows into the same Parquet files, and make them visible."""
         joint = self.store.joint_attempts()
         results = [self.read(task, joint) for task in tasks]
         try:
@@ -176,9 +176,9 @@ class _Input:
     def _continuation(self, earlier: Sequence[Commit], size: int) -> Commit | None:
         """Decide where to begin reading the file. Return None if the store already has all of it.
 
-        The result is the start of a new commit. A file has grown if it is longer and the bytes that the store knows are
-        unchanged. Then only new lines are read. Compressed files, and formats that need the whole file, are read again
-        from the start.
+        The result is an incomplete commit (the record that a part of the file was read), with the position in
+        ``start``. A file has grown if it is longer and the bytes that the store knows are unchanged. Then only new
+        lines are read. Compressed files, and formats that need the whole file, are read again from the start.
         """
         if earlier:
             mine = [row for row in earlier if row.source_id == earlier[-1].source_id]
@@ -239,9 +239,9 @@ class _Input:
         return self.task.process if self.task.process.pid_from == "option" else UNKNOWN
 
     def _stream(self, at: Commit) -> Ingested:
-        """Read a log, whose lines may have several formats or an unknown one, and commit it.
+        """Read a log, whose lines may have several formats or an unknown one, and make it visible in the store.
 
-        If the last line has no line end, it gets a commit of its own, because it may still grow.
+        If the last line has no line end, it is stored separately, because it may still grow.
         """
         stream = self._stream_read()
         passed = self._pass_ranges(stream, at.start) or self._pass_blocks(stream, at.start)
@@ -311,7 +311,7 @@ class _Input:
         report(self.task.path, count)
 
     def _stdin(self) -> Ingested:
-        """Read standard input and commit it as a new input each time."""
+        """Read standard input and store it, each time as a new input."""
         source = source_id("-", os.urandom(8).hex())
         raw = _Available(self.file.raw())
         self.file = self.file.kept(io.BytesIO(raw.first))
@@ -364,7 +364,7 @@ class _Input:
         return self._commit(stream.attempt, row, tally)
 
     def _row(self, run: str = "", **values: Any) -> Commit:
-        """Begin a commit of this file. At first it contains only ``values``."""
+        """Return the beginning of a commit of this file (the record that it was read). It contains only ``values``."""
         return Commit(run=run or self.run, path=self.task.path, **values)
 
     def _commit(self, attempt: Attempt, at: Commit, tally: Tally) -> Ingested:

@@ -81,8 +81,8 @@ def compact(store: Store, *, unread: bool = False) -> tuple[int, int]:
 def _small(store: Store, paths: Sequence[str], manifest: Manifest) -> list[str]:
     """Return which of a folder's files are to be merged: all except large files that were merged before.
 
-    Files that were never merged are always included, because the new manifest replaces their commits. If the user had
-    data removed (``logparse forget``), large merged files are included too, so that the data leave the disk.
+    Files that were never merged are always included, because their rows are then recorded in a new place. If the user
+    had data removed (``logparse forget``), large merged files are included too, so that the data leave the disk.
     """
     fresh = [path for path in paths if path.removeprefix(f"{store.root}/") not in manifest.parts]
     merged = [path for path in paths if path.removeprefix(f"{store.root}/") in manifest.parts]

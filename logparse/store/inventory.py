@@ -94,7 +94,7 @@ class Inventory:
         return sorted(one for one in self.forgotten if one.file not in there and one.missed(known))
 
     def due(self, manifest: Manifest) -> bool:
-        """Return True if all inventories should be merged into one.
+        """Return True if all inventories (lists of the store's small files) should be merged into one.
 
         This is the case if there are many, if one is damaged, or if lists of data that were forgotten long ago are
         about to be removed.
@@ -102,9 +102,9 @@ class Inventory:
         return len(self.files) >= MANY or bool(self.damaged) or bool(self.files and manifest.spent)
 
     def without(self, manifest: Manifest) -> list[Item]:
-        """Return the items that must be kept when the inventories are merged into one.
+        """Return the items that must be kept when the lists of the store's small files are merged into one.
 
-        Left out are row files that were merged or forgotten, and lists of forgotten data that may be removed.
+        Files that were merged or forgotten, and lists of forgotten data that may be removed, are left out.
         """
         there, spent = {one.file for one in manifest.told}, {one.file for one in manifest.spent}
         rows = (
@@ -114,15 +114,15 @@ class Inventory:
         return [*rows, *lists, *self.others]
 
     def newer(self, manifest: Manifest) -> str:
-        """Return the path of a newer manifest than ``manifest``, if one should exist but was not found.
+        """Return the path of a newer manifest (list of merged files) than ``manifest``, if one should exist.
 
-        Returns an empty text if ``manifest`` is the newest one. Paths are relative to the store.
+        Returns an empty text if ``manifest`` is the newest one. The path is relative to the store.
         """
         return manifest_file(self.manifest) if manifest.number < self.manifest else ""
 
 
 def is_inventory(path: str) -> bool:
-    """Return True if a path in the store is the path of an inventory."""
+    """Return True if this path in the store is the path of an inventory (a list of the store's small files)."""
     return path.startswith(PREFIX) and path.endswith(".json")
 
 
@@ -152,7 +152,10 @@ def read_inventories(filesystem: pafs.FileSystem, files: Iterable[str]) -> Inven
 
 
 def _item(listed: Any) -> Item:
-    """Convert an item of an inventory from JSON. Raises TypeError if it has none of the known forms."""
+    """Convert an item of an inventory (a list of the store's small files) from JSON.
+
+    Raises TypeError if it has none of the known forms.
+    """
     if isinstance(listed, str):
         return listed
     if len(listed) == len(ListedRow._fields):

@@ -87,7 +87,7 @@ class JointAttempts:
             self._write()
 
     def take_row(self, attempt: Attempt, row: Commit) -> None:
-        """Keep the row that will commit this reading of an input file."""
+        """Keep the row that will make this reading of an input file visible, until the group is committed."""
         self._taken.append((attempt, row))
 
     def commit(self) -> tuple[pa.Table, dict[str, str | bool]]:

@@ -126,7 +126,10 @@ class Manifest:
         return frozenset(row_files(self.commits))
 
     def put(self, filesystem: pafs.FileSystem, root: str, put: PutIfAbsent) -> bool:
-        """Write the manifest into the store. Return False if another compaction has already taken its number."""
+        """Write the manifest (the list of merged files) into the store.
+
+        Returns False if another compaction has already taken its number.
+        """
         records = [self.records[path].text for path in sorted(self.records)]
         told = json.dumps({"parts": sorted(self.parts), "records": records}).encode()
         table = self.commits.drop_columns([RECORDED])  # it names parts that are merged now
@@ -138,14 +141,14 @@ class Manifest:
 
 
 def manifest_file(number: int) -> str:
-    """Return the path of the manifest with this number, relative to the store."""
+    """Return the path of the manifest (list of merged files) with this number, relative to the store."""
     return f"{FOLDER}/{number:08d}.parquet"
 
 
 def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]) -> None:
-    """Write a file that records readings of input files, or merged files, as forgotten.
+    """Record that readings of input files, or merged files, are forgotten.
 
-    From now on readers skip their rows, also in a manifest that a compaction is making at this moment.
+    From now on readers skip their rows. This also holds for rows that a compaction is merging at this moment.
     """
     make_folder(filesystem, f"{root}/{FOLDER}")
     path = f"{root}/{FOLDER}/forgotten-{os.urandom(8).hex()}.json"
@@ -154,12 +157,12 @@ def record_forgotten(filesystem: pafs.FileSystem, root: str, what: Iterable[str]
 
 
 def manifest_paths(filesystem: pafs.FileSystem, root: str) -> list[str]:
-    """Return the paths of all manifests. The last one is valid."""
+    """Return the paths of all manifests (lists of merged files). The last one is valid."""
     return sorted(path for path in manifest_files(filesystem, root) if path.endswith(".parquet"))
 
 
 def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) -> Manifest:
-    """Read the valid manifest, and apply what was forgotten since it was written.
+    """Read the valid manifest (list of merged files), and apply what was forgotten since it was written.
 
     ``infos`` is the result of ``manifest_files``. If nothing was ever merged, the result is an empty manifest. Raises
     StoreError if the manifest, or a record of forgotten data, is damaged.
@@ -196,9 +199,9 @@ def read_latest(filesystem: pafs.FileSystem, infos: Mapping[str, int | None]) ->
 
 
 def manifest_files(filesystem: pafs.FileSystem, root: str) -> dict[str, int | None]:
-    """Return the paths of all manifests and records of forgotten data, with the times of their last changes.
+    """Return the paths of all lists of merged files (manifests) and of all records of forgotten data.
 
-    The times are in nanoseconds.
+    Each path comes with the time of its last change in nanoseconds.
     """
     infos = filesystem.get_file_info(pafs.FileSelector(f"{root}/{FOLDER}", allow_not_found=True))
     return {info.path: info.mtime_ns for info in infos}

@@ -58,7 +58,10 @@ class Place:
             )
 
     def put_row(self, row: Commit, data: bytes) -> bool:
-        """Write the row file (the commit) of an input file. If it already exists, write nothing and return False."""
+        """Write the small file that commits (makes visible) the rows of an input file.
+
+        If it already exists, nothing is written, and the result is False.
+        """
         path = f"{self.root}/{row_file(row)}"
         make_folder(self.filesystem, path.rsplit("/", 1)[0])
         return self.put_if_absent(path, data)
@@ -104,7 +107,7 @@ class Attempt:
             self.add(rows.table, rows.columns, rows.category)
 
     def commit(self, row: Commit) -> bool:
-        """Make the rows of this reading visible, by writing its row file.
+        """Make the rows of this reading visible, by writing its row file (a small file that is written last).
 
         Returns False if another ingest has already committed the same bytes of the input file. If it returns True, the
         rows survive a power cut. Raises StoreError if one of the files was removed meanwhile.
@@ -163,12 +166,18 @@ def _column(rows: pa.Table, wanted: pa.Field, attempt: str) -> pa.Array | pa.Chu
 
 
 def row_file(row: Commit) -> str:
-    """Return the path of the row file (the commit) for these bytes of an input file, relative to the store."""
+    """Return the path of the small file that commits (makes visible) the rows of an input file, relative to the store.
+
+    The path depends on the input file and the range of bytes that was read.
+    """
     return _row_file(row.path, row.source_id, row.start, row.content_hash, row.tail)
 
 
 def row_files(commits: pa.Table) -> list[str]:
-    """Return the paths of the row files of several commits, given as a table with the columns of ``COMMIT_SCHEMA``."""
+    """Return the paths of the small files that commit the rows of several input files.
+
+    ``commits`` is a table with the columns of ``COMMIT_SCHEMA``. The paths are relative to the store.
+    """
     columns = (commits[name].to_pylist() for name in ("path", "source_id", "start", "content_hash", "tail"))
     return [_row_file(*row) for row in zip(*columns, strict=True)]
 

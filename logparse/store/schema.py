@@ -161,7 +161,8 @@ from which a time is estimated, with their times, separated by ``; ``.
 
 
 def live_commits(rows: Iterable[Commit]) -> list[Commit]:
-    """Return the commits that no later commit replaces, in the order in which they were made."""
+    """Return the records of input files (commits) that no later record replaces, in the order in which they were made.
+    """
     commits = list(rows)
     gone = {attempt for row in commits for attempt in row.replaces}
     return sorted((row for row in commits if row.attempt not in gone), key=lambda row: (row.committed_at, row.attempt))

@@ -39,8 +39,8 @@ _MOST_DEVICE = (1 << 31) - 1
 def storable(outcome: Outcome) -> Outcome:
     """Return what was read from a line, after removing records that cannot be stored.
 
-    Each of them is replaced by a reject, which states the reason. If only messages and rejects remain, the whole line
-    is rejected.
+    Each of them is replaced by a reject (a record that states the reason). If only messages and rejects remain, the
+    whole line is rejected.
     """
     if outcome.unit == "reject":
         return outcome

@@ -261,7 +261,7 @@ class Store:
                 write_inventory(self.filesystem, self.root, new, manifest.number)
 
     def _unlisted(self, manifest: Manifest) -> set[Item]:
-        """Return the store's small files that no inventory (list of such files) contains yet."""
+        """Return the store's small files that are in no list of such files (inventory) yet."""
         self._commit_table(manifest)
         columns = (self._rows[name].to_pylist() for name in ("attempt", "run", "path"))
         rows = {ListedRow(*row) for row in zip(row_files(self._rows), *columns, strict=True)}
@@ -278,7 +278,9 @@ class Store:
         return bool(self.filesystem.get_file_info(f"{self.root}/{path}").is_file)
 
     def learn(self, rows: pa.Table) -> None:
-        """Add commits that this process and its workers have just written, so that they need not be read."""
+        """Add records of input files that this process and its workers have just written, so that they need not be
+        read.
+        """
         self._row_files |= dict.fromkeys(f"{self.root}/{path}" for path in row_files(rows))
         self._rows = pa.concat_tables([self._rows, rows])
 
@@ -294,11 +296,12 @@ class Store:
         return table if all(wanted) else table.filter(column(wanted, pa.bool_()))
 
     def forget(self, name: str) -> list[str]:
-        """Remove a run, input files, or a merged file from the store. Return the paths of the removed files.
+        """Remove a run, input files, or a merged file from the store. Return the paths of the removed input files.
 
-        ``name`` is a run, the end of the path of input files, or the path of a merged file. The rows are invisible at
-        once. Some stay on the disk until the next compaction: rows that were merged or are being merged, and rows in
-        files that also hold rows of other input files. Raises StoreError if nothing matches.
+        ``name`` is a run, the end of the path of input files, or the path of a merged file, which is then the only
+        result. The rows are invisible at once. Some stay on the disk until the next compaction: rows that were merged
+        or are being merged, and rows in files that also hold rows of other input files. Raises StoreError if nothing
+        matches.
         """
         manifest = self.manifest()
         rows = [commit_from_row(row) for row in self._commit_table(manifest).to_pylist()]
@@ -338,9 +341,10 @@ class Store:
         return sorted({*(row.path for row in named), *(one.path for one in lost)}) or [name]
 
     def _forget(self, names: Iterable[str]) -> None:
-        """Record that these readings of input files, or merged files, are forgotten.
+        """Record that readings of input files, or merged files, are forgotten.
 
-        The file with this record is added to an inventory, so that its deletion is noticed.
+        The file with this record is added to the list of the store's small files, so that its deletion would be
+        noticed.
         """
         record_forgotten(self.filesystem, self.root, names)
         self.take_inventory()
@@ -417,8 +421,9 @@ class Store:
         return self._inventory.missing_rows(map(self._below, self._row_files), manifest)
 
     def lost_commits(self, manifest: Manifest) -> list[str]:
-        """Return a line for each missing or damaged commit, record of forgotten data, or manifest.
+        """Return a line for each small file of the store that is missing or damaged.
 
+        These are commits (records that input files were read), records of forgotten data, and the list of merged files.
         Call ``_commit_table`` first.
         """
         of = {row.file: row.path for row in self._inventory.rows} if self._damaged else {}
@@ -446,11 +451,13 @@ class Store:
 
     @property
     def unmerged(self) -> int:
-        """Number of small commit files that had to be read one by one. ``compact`` merges them."""
+        """Number of small files that had to be read one by one, because they were not merged yet. ``compact`` merges
+        them.
+        """
         return len(self._row_files)
 
     def unmerged_small(self, size: int) -> int:
-        """Return how many commits of small input files were not merged yet.
+        """Return how many small input files have records in files of their own, which were not merged yet.
 
         An input file is small if at most ``size`` bytes of it were read.
         """
@@ -665,8 +672,8 @@ class Store:
     def whole(self, run: str | None, tables: Iterable[str]) -> tuple[pa.Table, Manifest, dict[str, list[str]]]:
         """Check that nothing is missing, and return what is needed to read some tables.
 
-        The result is the records of the input files (of one run if ``run`` is given), the manifest, and the paths of
-        each table's Parquet files. Raises StoreError if a file is missing or damaged.
+        There are three results: the records of the input files (of one run if ``run`` is given), the list of merged
+        files, and the paths of each table's Parquet files. Raises StoreError if a file is missing or damaged.
         """
         for left in reversed(range(_TRIES)):
             manifest = self.manifest()
@@ -867,7 +874,7 @@ class Store:
 
 
 def _places(row: Commit) -> tuple[str, str]:
-    """Return the two paths at which an input file's commit may be: today's, and the path in older stores.
+    """Return the two paths at which the record of an input file may be: today's, and the path in older stores.
 
     Both are relative to the store.
     """
