@@ -119,7 +119,7 @@ def record(
     """Store records that are in no file, such as the measurements of a replay. Return an id for them.
 
     Either all records become visible at once, or none. ``evidence`` names the kinds of measurements whose times may be
-    used in conclusions. Facts among the records are not taken for facts about a job.
+    used in conclusions. Facts in the records are stored as facts that are not about the user's job.
     """
     attempt, taken = store.attempt(), list(records)
     collector = Collector(attempt)

@@ -555,8 +555,9 @@ class _Taking:
         self._piece(format, raw[start:end], offset + start, stood)
 
     def _piece(self, format: LineFormat, piece: bytes, offset: int, stood: _Stood) -> None:
-        """Add a piece of a line. Its time and memory addresses are removed first, so that equal pieces are counted
-        together.
+        """Add a piece of a line. Its time and memory addresses are removed first.
+
+        So equal pieces are counted together.
         """
         text, where = piece, counting.NOWHERE
         if format.prefixed and (prefix := counting.PREFIX.match(piece)) is not None:

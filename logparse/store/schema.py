@@ -161,7 +161,9 @@ from which a time is estimated, with their times, separated by ``; ``.
 
 
 def live_commits(rows: Iterable[Commit]) -> list[Commit]:
-    """Return the records of input files (commits) that no later record replaces, in the order in which they were made.
+    """Return the records of input files (commits) that no later record replaces.
+
+    They are in the order in which they were made.
     """
     commits = list(rows)
     gone = {attempt for row in commits for attempt in row.replaces}

@@ -278,8 +278,9 @@ class Store:
         return bool(self.filesystem.get_file_info(f"{self.root}/{path}").is_file)
 
     def learn(self, rows: pa.Table) -> None:
-        """Add records of input files that this process and its workers have just written, so that they need not be
-        read.
+        """Add records of input files that this process and its workers have just written.
+
+        So they need not be read from the store.
         """
         self._row_files |= dict.fromkeys(f"{self.root}/{path}" for path in row_files(rows))
         self._rows = pa.concat_tables([self._rows, rows])
@@ -451,9 +452,7 @@ class Store:
 
     @property
     def unmerged(self) -> int:
-        """Number of small files that had to be read one by one, because they were not merged yet. ``compact`` merges
-        them.
-        """
+        """Number of small files that had to be read one by one. ``compact`` merges such files."""
         return len(self._row_files)
 
     def unmerged_small(self, size: int) -> int:

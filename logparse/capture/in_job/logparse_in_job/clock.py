@@ -52,7 +52,7 @@ def us_between(start: Any, end: Any) -> Optional[float]:
 
 
 class Timer:
-    """Reads how long steps took on the GPU, once the GPU has finished them.
+    """Reads how long the job's steps (such as training steps) took on the GPU, once the GPU has finished them.
 
     Each time is added to the series of steps to which it belongs. ``pending`` holds the steps whose time has not been
     read yet.

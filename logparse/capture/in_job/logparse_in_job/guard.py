@@ -24,7 +24,7 @@ class _Thread(threading.local):
 class Guard:
     """Wraps logparse's functions so that an error in one of them cannot reach the user's job.
 
-    * ``on`` is True while the job is observed, which ends at the first error.
+    * ``on`` is True while logparse counts and times the job's steps. It ends at the first error.
     * ``why`` is the text of that error, for the user.
     """
 
@@ -40,8 +40,8 @@ class Guard:
         * If the function raises an error, the wrapped function returns None, and from then on all wrapped functions do
           nothing.
         * A wrapped function that is called while another one runs in the same thread does nothing.
-        * Ctrl-C, ``sys.exit`` and exceptions from the job's signal handlers still reach the job. They also end the
-          observation, because they may have stopped our code between two statements that belong together.
+        * Ctrl-C, ``sys.exit`` and exceptions from the job's signal handlers still reach the job. They also switch all
+          wrapped functions off, because they may have stopped our code between two statements that belong together.
         """
         thread = self.thread
 
@@ -64,7 +64,7 @@ class Guard:
         return call
 
     def end(self, why: str) -> None:
-        """Stop observing the job. ``why`` is the reason for the user."""
+        """Stop counting and timing the job's steps. ``why`` is the reason for the user."""
         self.on, self.why = False, self.why or why
         try:
             self._ended(why)

@@ -18,7 +18,7 @@ _EVERY = 5
 
 
 class HostTime:
-    """Measures the host's time of every fifth step.
+    """Measures how long the host (CPU) takes to issue the work of every fifth step of the job.
 
     ``disturbed`` is True if the present step began with an idle GPU. The GPU's time of such a step is not used.
     """

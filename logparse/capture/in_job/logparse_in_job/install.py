@@ -37,7 +37,10 @@ observer: Optional[Observer] = None
 
 
 def install() -> None:
-    """Start observing the job in this process. A second call does nothing."""
+    """Start counting and timing the job's steps (training steps or requests) in this process.
+
+    A second call does nothing.
+    """
     global observer  # noqa: PLW0603
     if observer is None:
         observer = Observer()
@@ -139,10 +142,11 @@ def _around(found: Observer, function: Any, begin: Callable[..., Any], end: Call
 
 
 def _wrap_saving(found: Observer) -> None:
-    """Arrange that a trial takes back its changes before the job saves, loads or copies its models, or forks.
+    """Arrange that changes on trial are taken back before the job saves, loads or copies its models, or forks.
 
-    The functions that do this are wrapped, such as ``torch.save`` and ``state_dict``. ``copy`` and ``pickle`` read a
-    module with ``__reduce_ex__``, so this is wrapped too.
+    A trial switches changes, such as TF32, on and off to measure their effect. The functions that save, load or copy
+    are wrapped, such as ``torch.save`` and ``state_dict``. ``copy`` and ``pickle`` read a module with
+    ``__reduce_ex__``, so this is wrapped too.
     """
 
     def begins(args: Any, kwargs: Any) -> None:
@@ -207,7 +211,7 @@ def _wrap_function(found: Observer, module: Any, sort: str, name: str) -> None:
 
 
 def _at_end(found: Observer) -> None:
-    """Stop observing when the interpreter exits, even after an error in logparse's code.
+    """Stop counting and tracing when the interpreter exits, even after an error in logparse's code.
 
     A profiler that is still on at this time would crash the process.
     """

@@ -43,7 +43,7 @@ class Calls(Protocol):
     with_a_frame: Callable[..., Any]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> bool:
-        """Note that a call of the job's model begins. Return True if it is observed.
+        """Note that a call of the job's model begins. Return True if the call is counted or timed.
 
         If it is, ``ended`` or ``failed`` is called afterwards.
         """

@@ -73,7 +73,7 @@ class _Leaving:
 
 
 class Observer:
-    """Counts, times and traces the steps of the job that runs in this process."""
+    """Counts, times and traces the steps (training steps or requests) of the job that runs in this process."""
 
     def __init__(self) -> None:
         environ = os.environ
@@ -121,14 +121,14 @@ class Observer:
     # ---------------------------------------------------------------------------------------------- calls of modules
 
     def begin(self, module: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bool:
-        """Note that the job calls a model. Return True if the call is observed.
+        """Note that the job calls a model. Return True if the call is to be counted or timed.
 
         If it is, ``ended`` or ``failed`` is called afterwards. The wrapper calls this only for the outermost module,
-        not for the modules that the model calls. A call is not observed in these cases:
+        not for the modules that the model calls. A call is left alone in these cases:
 
         * ``torch.compile`` (Dynamo) is compiling.
         * A Python profiler is on, which would count our functions.
-        * The observation has ended after an error.
+        * logparse has stopped after an error of its own.
         * Python's stack has no room for our functions.
         """
         if sys.getprofile() is not None:
@@ -397,7 +397,7 @@ class Observer:
         self._times_are_disturbed()
 
     def _try(self, sort: str, series: Series) -> None:
-        """Let a trial switch its change on or off, if enough steps were timed (see ``trial.py``).
+        """Switch the change that is on trial on or off, if enough steps of the job were timed (see ``trial.py``).
 
         The next step begins with an idle GPU. If the step ended within a backward pass, the change is switched before
         the next call of the model.
@@ -502,7 +502,7 @@ class Observer:
         return []
 
     def _observation_ended(self, why: str) -> None:
-        """Stop observing after an error in logparse's code, and tell the user why."""
+        """Stop counting and tracing after an error in logparse's code, and tell the user why."""
         self.record.note(f"the observation ended, and the job went on: {why}")
         try:
             if self.trial is not None:

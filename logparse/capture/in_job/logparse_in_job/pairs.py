@@ -76,7 +76,7 @@ Times = Mapping[str, Sequence[float]]
 
 
 class Block(NamedTuple):
-    """The next steps to measure without switching in between.
+    """The next steps of the job (such as training steps) to time, without switching the change in between.
 
     * ``on`` is True if the change is on in them.
     * ``control`` is True if they only measure what the switching itself costs.
@@ -117,7 +117,7 @@ def pair_of(before: Times, after: Times) -> Optional[Pair]:
 
 
 class Comparison:
-    """Comparison of the times of steps with a change switched on and off.
+    """Comparison of the times of a job's steps with a change, such as TF32, switched on and off.
 
     * ``next`` says which steps to measure next. ``add`` takes their times.
     * ``done`` is True if nothing more needs to be measured.

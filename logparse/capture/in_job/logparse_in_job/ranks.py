@@ -33,7 +33,7 @@ class Alone:
         return [said]
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Return True if the trial of changes begins now, after ``units`` steps.
+        """Return True if the ranks begin to try changes now, after ``units`` steps of the job.
 
         ``ready`` is True if rank 0 is ready to begin. Rank 0 announces the beginning ``ahead`` steps in advance.
         """
@@ -86,9 +86,9 @@ class Ranks(Alone):
         return str(self._store.get(made).decode())
 
     def begins_at(self, units: int, ready: bool, ahead: int) -> bool:
-        """Return True if the trial of changes begins now, after ``units`` steps.
+        """Return True if the ranks begin to try changes now, after ``units`` steps of the job.
 
-        Rank 0 announces the step at which it begins, early enough that no other rank is already past it.
+        Rank 0 announces the step at which they begin, early enough that no other rank is already past it.
         """
         if not self._begin and self.rank == 0 and ready:
             self._begin = units + ahead

@@ -93,13 +93,13 @@ class OpenWindow:
 
 
 class Tracing:
-    """All periods in which the profiler runs in this process.
+    """Starts and stops the profiler in this process, several times for a few steps of the job each.
 
-    * ``written`` holds the numbers of the periods whose trace was written.
+    * ``written`` holds the numbers of the traces that were written.
     * ``series`` holds the steps that were counted, by how they were recognised (``optimizer``, ``request`` …).
-    * ``traced`` is the number of steps in each period (0: nothing is traced).
-    * ``seconds`` is the length of a period, if the user wants a fixed time.
-    * ``ended`` is a function that is called after each period, because the profiler has disturbed the times of the
+    * ``traced`` is the number of steps in each trace (0: nothing is traced).
+    * ``seconds`` is the length of a trace, if the user wants a fixed time.
+    * ``ended`` is a function that is called after each trace, because the profiler has disturbed the times of the
       steps.
     """
 
@@ -185,7 +185,7 @@ class Tracing:
     # ------------------------------------------------------------------------------------------------- between units
 
     def unit_ended(self, sort: str, name: str) -> None:
-        """Start, continue or stop the profiler, as is due. The observer calls this between two steps.
+        """Start, continue or stop the profiler after a step of the job, as is due.
 
         ``sort`` says how the step was recognised, for example ``optimizer``. ``name`` is its name (the input sizes).
         """

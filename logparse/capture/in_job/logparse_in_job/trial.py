@@ -106,9 +106,10 @@ class Tried:
 
 
 class Trial:
-    """Tries the requested changes in this process, one after the other.
+    """Tries the requested changes, such as TF32, in this process, one after the other.
 
-    The observer calls these methods:
+    Each change is switched on and off between steps of the job, and the steps are timed. The observer, which counts the
+    steps, calls these methods:
 
     * ``called`` and ``stepped`` when the job uses a model or an optimizer.
     * ``unit_ended`` after each step of the job.
@@ -217,7 +218,10 @@ class Trial:
     # ---------------------------------------------------------------------------------------------- between two units
 
     def unit_ended(self, sort: str, series: Series) -> bool:
-        """Count a step of the job. Return True if it is time to go on with the trial, by a call of ``between``."""
+        """Count a step of the job (such as a training step). Return True if ``between`` must be called now.
+
+        ``between`` switches the change that is being tried on or off.
+        """
         self._series = series
         if self.over:
             return False
@@ -232,7 +236,7 @@ class Trial:
         return self._ranks.begins_at(series.count, ready, ahead)
 
     def between(self, sort: str, series: Series, times: Mapping[str, Sequence[float]]) -> None:
-        """Go on with the trial between two steps of the job, for example switch the change on or off.
+        """Go on with trying changes, between two steps of the job: for example, switch the present change on or off.
 
         ``times`` holds the times of the steps since the last call (µs), by the steps' names. The GPU is idle. All ranks
         (processes of the job) call this after the same step. They exchange messages and decide by the times of rank 0,
@@ -270,9 +274,9 @@ class Trial:
         return ["refused", why] if why else []
 
     def _go_on(self, said: Sequence[Mapping[str, Any]]) -> None:
-        """Decide what to do next from the messages ``said`` of all ranks: measure more, or try the next change.
+        """Decide what to do next: measure the present change further, or try the next change.
 
-        Rank 0's message comes first.
+        ``said`` holds the messages of all ranks, beginning with rank 0.
         """
         late = said[0]["seconds"] > self._seconds
         hindrance = _first(said, "hindrance")
@@ -469,9 +473,9 @@ class Trial:
             raise RefusedError(self.why)
 
     def _off(self) -> bool:
-        """Switch the change off. Return True if no change is on any more.
+        """Switch off the change that is being tried. Return True if no change is on any more.
 
-        If it cannot be switched off, the whole trial ends.
+        If it cannot be switched off, no other change is tried.
         """
         if not self._on or self._switch is None:
             return True
@@ -490,14 +494,14 @@ class Trial:
     # ---------------------------------------------------------------------------------------------------------- the end
 
     def give_up(self, why: str) -> None:
-        """End the trial after an error in logparse's code. ``why`` is the error's text."""
+        """Stop trying changes after an error in logparse's code. ``why`` is the error's text."""
         self._off()
         if self._now is not None and not self._now.ended:
             self._now.end("refused", why)
         self._end(why)
 
     def at_end(self) -> None:
-        """End the trial because the process ends.
+        """Stop trying changes, because the process ends.
 
         If an exception ended the program while a change was on, the change is reported as *broken*. (Such an exception
         is in ``sys.last_value``.)

@@ -45,7 +45,7 @@ _MOST_UNITS, _MOST_S = 200, 30.0
 
 
 class Kind:
-    """All steps of a job that have the same input sizes.
+    """All steps of a job (such as training steps) that have the same input sizes.
 
     * ``count`` is how many were done, and ``traced`` how many the profiler has recorded.
     * ``us`` holds their times without the profiler, in microseconds.
@@ -64,7 +64,7 @@ class Kind:
 
 
 class Series:
-    """All steps of a job that were recognised in the same way, for example by an optimizer.
+    """All steps of a job (such as training steps) that were recognised in the same way, for example by an optimizer.
 
     They are in the order in which they ended.
     """

@@ -67,8 +67,8 @@ class Ranks(NamedTuple):
 class Windows:
     """Decides when the profiler is started in this process.
 
-    ``units`` is the number of steps that it records each time (0: none). ``expected`` is the number of steps that the
-    job will do (0: unknown).
+    ``units`` is the number of steps of the job (such as training steps) that it records each time (0: none).
+    ``expected`` is the number of steps that the job will do (0: unknown).
     """
 
     def __init__(self, units: int, expected: int = 0) -> None:
