@@ -1,8 +1,8 @@
-"""The interface of a backend: a way of running problems on a device.
+"""The interface of a backend, which runs problems (for example matrix products) on a device and times them.
 
-A backend offers solutions for each problem.  It lives in a worker process of its own device (``worker.py``).  Only
-objects of ``logparse.model`` cross between processes.  A backend's first solution is always the library's own pick,
-which a user gets without any change.
+For each problem a backend offers solutions: the kernels that a library can use for it.  The first solution is always
+the library's own choice, which a user gets without any change.  A backend lives in a worker process that has a device
+of its own (``worker.py``).  Only objects of ``logparse.model`` are sent between processes.
 """
 
 from __future__ import annotations
@@ -18,31 +18,38 @@ CacheState = Literal["cold", "hot"]
 
 
 class UnsupportedError(Exception):
-    """Error for a problem that this backend or solution does not run.
+    """Error that is raised if a backend or solution cannot run a problem.  The text gives the reason.
 
-    The text gives the reason.  The error is an answer, not a failure.
+    Callers expect this error: it is an answer, not a failure.
     """
 
 
 class HostBoundError(Exception):
-    """Error if the device waited for the host in every try.  Then a time would be the host's, not the solution's."""
+    """Error that is raised if the device had to wait for the host (the CPU) in every try.
+
+    Then the measured time would be the host's time, not the time of the solution.
+    """
 
 
 class OutOfMemoryError(Exception):
-    """Error if the device's memory cannot hold the problem.  The text states how much memory the problem needs."""
+    """Error that is raised if the problem does not fit into the device's memory.
+
+    The text states how much memory it needs.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """The conditions under which a solution runs.
+    """The conditions under which a solution is timed.
 
-    * ``seed``: seed of the random normal operands.  All solutions of one seed get the same operands.
-    * ``sets``: number of operand sets, used in turn, so that together they are larger than the last-level cache.  One
-      set means hot operands.
-    * ``evict``: evict the cache before each sample.  It is True if all sets together still fit into the cache.  Then no
-      set is used twice in a sample.
-    * ``workspace_bytes``: workspace that the solution may use.  None: the default of the library's backend.
-    * ``tf32``: single precision may run in TF32, and the check of results must allow this.
+    * ``seed``: the seed of the random inputs.  All solutions that run with one seed get the same inputs.
+    * ``sets``: the number of copies of the inputs and outputs, which are used in turn.  Together they are larger than
+      the last-level cache.  With one copy the data are already in the cache.
+    * ``evict``: True if the cache is emptied before each sample.  This is needed if all copies together still fit into
+      the cache.  Then no copy is used twice in a sample.
+    * ``workspace_bytes``: the size of the workspace that the solution may use.  None means the default of the library's
+      backend.
+    * ``tf32``: True if single precision may be computed in TF32.  The check of the results then allows larger errors.
     """
 
     seed: int = 0
@@ -53,68 +60,72 @@ class Conditions:
 
 
 class Runnable(Protocol):
-    """A solution that is ready to run: operands on the device, plan built, workspace allocated."""
+    """A solution that is ready to run.
+
+    Its inputs are on the device, its plan is built and its workspace is allocated.
+    """
 
     @property
     def workspace_bytes(self) -> int | None:
-        """Workspace that this solution really uses, in bytes.  None if it is not known."""
+        """The size of the workspace that this solution really uses, in bytes.  None if it is not known."""
 
     @property
     def host_us(self) -> float | None:
-        """Time that the host took to enqueue one execution in the last sample, µs.
+        """The time that the host took to launch one execution in the last sample, in µs.
 
-        None if the host itself executes.
+        None if the host itself executes the solution.
         """
 
     def error(self) -> float:
-        """Run once into outputs full of NaN and return the error ‖out − ref‖ / ‖ref‖ of the result.
+        """Run the solution once and return the relative error of its result, ‖out − ref‖ / ‖ref‖.
 
-        The reference ``ref`` is computed in higher precision.  The error is NaN if an element of the output is not
-        finite.  Because the outputs begin as NaN, this includes every element that the solution did not write.
+        The reference ``ref`` is computed in higher precision.  Before the run the outputs are filled with NaN.  So the
+        result is NaN if the solution left an element unwritten, and also if an element is not finite.
         """
 
     def fault(self) -> str:
-        """Return how the result differs from the reference by more than rounding explains.
+        """Describe how the result is wrong by more than rounding can explain.  Returns an empty text if it is right.
 
-        Return an empty text if it does not.  With random data each element is checked.  With integers, whose sums are
-        exact, the whole result is checked.
+        With random data each element is checked.  With small integers, whose sums are exact, the whole result must be
+        equal.
         """
 
     def sample_us(self, count: int) -> float:
-        """Return the mean time of ``count`` executions back to back, in µs on the device's clock.
+        """Run the solution ``count`` times back to back and return the mean time of one execution.
 
-        Each execution uses the next operand set.  Raises HostBoundError if the host cannot enqueue as fast as the
-        device executes.
+        The time is in µs on the device's clock.  Each execution uses the next copy of the inputs.  Raises
+        HostBoundError if the host cannot launch as fast as the device executes.
         """
 
 
 class Backend(Protocol):
-    """Backend that is open.
+    """A backend that is open and can run problems.
 
-    Any method may raise an error.  ``UnsupportedError`` and ``OutOfMemoryError`` are expected answers.
+    Any method may raise an error.  Callers expect ``UnsupportedError`` and ``OutOfMemoryError`` as answers.
     """
 
     @property
     def cache_bytes(self) -> int:
-        """Size of the device's last-level cache, bytes."""
+        """The size of the device's last-level cache, in bytes."""
 
     def environment(self) -> Mapping[str, str]:
-        """Return the facts (``logparse.model.FACTS``) of device, driver and libraries.
+        """Return the facts about the device, the driver and the libraries, by name (``logparse.model.FACTS``).
 
-        Times of equal facts are comparable.
+        Two times may be compared if they were measured under the same facts.
         """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """Return at most ``limit`` solutions that fit the workspace, the library's own pick first.
+        """Return the solutions that the library offers for a problem, its own choice first.
 
-        Raises UnsupportedError.
+        There are at most ``limit`` solutions, and each fits into a workspace of ``workspace_bytes``.  Raises
+        UnsupportedError if the backend cannot run the problem.
         """
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> Runnable:
         """Make a solution ready to run.  Raises UnsupportedError, OutOfMemoryError, or an error of the library."""
 
     def refresh(self, seed: int) -> None:
-        """Overwrite the operands of everything prepared with the random data of another seed."""
+        """Overwrite the inputs of all prepared solutions with the random data of another seed."""
 
     def release(self) -> None:
         """Free everything that was prepared."""
@@ -122,19 +133,20 @@ class Backend(Protocol):
     def healthy(self) -> bool:
         """Return True if the device still answers after a failure.
 
-        A faulting kernel makes its whole process unusable.
+        A kernel that crashes makes the device unusable for the whole process.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where and how to open a backend.
+    """The device on which a backend runs, and the settings with which it is opened.
 
-    * ``device``: torch's name of the device (``cuda:0``, also on ROCm; ``cpu``).
-    * ``store``: the store of the measurements.
-    * ``exhaustive``: enumerate solutions beyond the heuristic's list.
-    * ``conv_tf32``: let single-precision convolutions run in TF32, as PyTorch does by default.
-    * ``tf32``: let PyTorch's single-precision matrix products run in TF32, as a setting of the job may.
+    * ``device``: torch's name of the device: ``cuda:0`` (also on ROCm) or ``cpu``.
+    * ``store``: the path of the store with the measurements.
+    * ``exhaustive``: True if the backend also offers solutions that the library's heuristic does not list.
+    * ``conv_tf32``: True if single-precision convolutions may run in TF32, as PyTorch allows by default.
+    * ``tf32``: True if PyTorch's single-precision matrix products may run in TF32, which a setting of the job can
+      allow.
     """
 
     device: str = "cpu"
@@ -146,11 +158,14 @@ class Place:
 
 @dataclass(frozen=True)
 class BackendType:
-    """A member of ``BACKENDS``.  It is opened in the worker, so that nothing heavy is imported before.
+    """A backend that users can choose, as an entry of ``BACKENDS``.
 
-    * ``imports``: modules that open no device when imported.  Workers are forked from a process that has imported them.
-    * ``default``: ``replay`` uses this backend if the user names none.
-    * ``needs``: modules that must be installed, each with the package that has it.
+    It is opened only in the worker process, so that nothing heavy is imported before.
+
+    * ``imports``: the modules that may be imported in advance, because their import opens no device.  Workers are
+      forked from a process that has imported them.
+    * ``default``: True if ``replay`` uses this backend when the user names none.
+    * ``needs``: the modules that must be installed, each with the name of its package.
     """
 
     name: str
@@ -161,7 +176,10 @@ class BackendType:
     needs: Mapping[str, str] = field(default_factory=dict)
 
     def missing(self) -> list[str]:
-        """Return the packages that are not installed.  Nothing heavy is imported."""
+        """Return the names of the packages that this backend needs and that are not installed.
+
+        Imports nothing heavy.
+        """
         return [package for module, package in self.needs.items() if not _is_installed(module)]
 
 

@@ -1,4 +1,4 @@
-"""GEMMs as BLAS libraries take them, and the code that the backends of cuBLASLt and hipBLASLt share.
+"""Matrix products as BLAS libraries describe them, with the code that the cuBLASLt and hipBLASLt backends share.
 
 hipBLASLt's interface is a copy of cuBLASLt's.  It has the same functions and attributes, and mostly the same numbers.
 """
@@ -18,18 +18,24 @@ from logparse.libraries.kinds.device.torch_device import Call, TorchRunnable
 from logparse.model import GemmProblem, Problem, Solution
 
 TYPES = {"f32_r": 0, "xf32_r": 0, "f64_r": 1, "f16_r": 2, "bf16_r": 14, "f8_r": 28, "bf8_r": 29}
-"""Numbers of cudaDataType_t and hipDataType (library_types.h)."""
+"""The number of each data type in cudaDataType_t and hipDataType (library_types.h)."""
 EPILOGUES = {"DEFAULT": 1, "RELU": 2, "BIAS": 4, "RELU_BIAS": 6, "GELU": 32, "GELU_BIAS": 36}
-"""Numbers of cublasLtEpilogue_t (cublasLt.h) and hipblasLtEpilogue_t (hipblaslt.h)."""
+"""The number of each epilogue in cublasLtEpilogue_t (cublasLt.h) and hipblasLtEpilogue_t (hipblaslt.h)."""
 
 
 def epilogue(gemm: GemmProblem) -> str:
-    """Return the library's word for the epilogue.  An activation or bias that is unknown counts as absent."""
+    """Return the library's name for what follows the matrix product, for example ``RELU_BIAS`` or ``DEFAULT``.
+
+    An activation or bias that is unknown is taken as absent.
+    """
     return replace(gemm, activation=gemm.activation or "none", bias=bool(gemm.bias)).epilogue or "DEFAULT"
 
 
 def scalar(gemm: GemmProblem, *, one: bool) -> int:
-    """Return the address of a 1 or a 0 in the compute type.  The number is never freed, so the address stays valid."""
+    """Return the memory address of the number 1 or 0 in the compute type of a matrix product.
+
+    BLAS libraries take alpha and beta by address.  The number is never freed, so the address stays valid.
+    """
     return ctypes.addressof(_number(gemm.compute_type, one))
 
 
@@ -49,9 +55,10 @@ def supported_gemm(
     *,
     alpha_vector: bool = False,
 ) -> GemmProblem:
-    """Return the problem if a library with these types and epilogues runs it.
+    """Return the problem unchanged if a library can run it, and raise UnsupportedError with the reason if not.
 
-    ``alpha_vector`` is True if the library takes a vector of alphas.  Raises UnsupportedError, also for a grouped GEMM.
+    The arguments say what the library can do: its data types, compute types, kinds of scale factors and epilogues.
+    ``alpha_vector`` is True if it accepts a vector of alphas.  A grouped GEMM is never supported.
     """
     if not isinstance(problem, GemmProblem):
         raise UnsupportedError(f"a {problem.kind}")
@@ -74,15 +81,15 @@ def supported_gemm(
 
 
 Described: TypeAlias = Literal["matmul_desc", "matrix_layout", "matmul_preference"]
-"""Objects of the library that have attributes."""
+"""The kinds of the library's objects that have attributes to set."""
 
 
 class LtBackend(DeviceBackend):
-    """Base of the backends of cuBLASLt and hipBLASLt.  Solutions come in the order of the heuristic, the pick first.
+    """Base class of the cuBLASLt and hipBLASLt backends.  It offers solutions in the order of the library's heuristic.
 
     A subclass defines the library's numbers.  It also defines ``_ask`` and ``_attribute``, which call the library's
     bindings, and everything that only this library has.  Descriptors take a few hundred bytes of the host's memory.
-    They are freed when the worker ends.
+    They are freed when the worker process ends.
     """
 
     library: str
@@ -90,18 +97,21 @@ class LtBackend(DeviceBackend):
     compute_types: ClassVar[Mapping[str, int]]
     epilogues: ClassVar[Mapping[str, int]] = EPILOGUES
     operations: tuple[int, int]
-    """Numbers for an operand that is not transposed, and for a transposed operand."""
+    """The library's numbers for an operand that is not transposed and for a transposed operand, in this order."""
     pointers: ClassVar[Mapping[str, str]]
-    """Attributes of a product's descriptor that hold the pointers of ``vectors``, by the names of ``vectors``."""
+    """For each vector (such as the bias), the attribute of the GEMM descriptor that holds its address.
+
+    The vectors have the names that ``vectors`` uses.
+    """
     result_bytes: int
-    """Size in bytes of a result of the heuristic, which begins with the algorithm."""
+    """The size of one result of the heuristic, in bytes.  A result begins with the algorithm."""
     workspace_at: int
     state_at: int
     most: int
-    """Number of solutions that are requested from the heuristic if all are wanted."""
+    """The number of solutions that are requested from the heuristic if all are wanted."""
     _data_type: Any = int
     _compute_type: Any = int
-    """Constructors of ``_data_type`` and ``_compute_type``, which the bindings take."""
+    """Functions that turn a number into the type that the bindings take: a data type and a compute type."""
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
@@ -109,38 +119,41 @@ class LtBackend(DeviceBackend):
         self._results: dict[tuple[str, int], dict[str, bytes]] = {}
 
     def _ask(self, function: str, *arguments: Any) -> Any:
-        """Call the library's function with the name ``function`` (for example ``matmul_desc_create``).
+        """Call one function of the library, for example ``matmul_desc_create``, and return what it returns.
 
-        Return the function's result, or the value that it writes to its first pointer.  Raises an error if the function
-        fails.
+        If the function writes its result to its first pointer, that result is returned.  Raises an error if the
+        function fails.
         """
         raise NotImplementedError
 
     def _attribute(self, of: Described, name: str) -> Any:
-        """Return an attribute's number, as the bindings take it."""
+        """Return the number of an attribute, in the form that the bindings take."""
         raise NotImplementedError
 
     def _listed(self, *arguments: Any) -> int:
-        """Ask the heuristic for solutions.
+        """Ask the heuristic for solutions and return how many it found.
 
-        Return the number of results that it wrote to the address in the last argument.
+        It writes them to the memory address in the last argument.
         """
         raise NotImplementedError
 
     def _gemm(self, problem: Problem) -> GemmProblem:
-        """Return the problem if the library runs it.  Raises UnsupportedError otherwise."""
+        """Return the problem if the library can run it.  Raises UnsupportedError if it cannot."""
         raise NotImplementedError
 
     def _id(self, result: bytes) -> str:
-        """Return the solution's id as logs name it."""
+        """Return the id of a solution as the library's logs print it, from a result of the heuristic."""
         raise NotImplementedError
 
     def _default_workspace_bytes(self) -> int:
-        """Return the workspace that PyTorch gives this library, bytes."""
+        """Return the size of the workspace that PyTorch gives this library, in bytes."""
         raise NotImplementedError
 
     def _describe_more(self, operation: Any, gemm: GemmProblem) -> None:
-        """Set the attributes that only one library has."""
+        """Set the attributes of a matrix product that only this library has.
+
+        This base class sets no such attribute.
+        """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
         found = list(self._found(self._gemm(problem), workspace_bytes, limit))
@@ -184,10 +197,10 @@ class LtBackend(DeviceBackend):
         return [bytes(results[at * size : (at + 1) * size]) for at in range(count)]
 
     def _described(self, gemm: GemmProblem) -> tuple[Any, dict[str, Any]]:
-        """Return the operation and the layouts of the matrices.
+        """Describe a matrix product to the library.  Returns its descriptor and the layout of each matrix, by name.
 
-        The heuristic reads only whether a pointer is set, because this decides which kernels fit.  So the pointers may
-        point anywhere.
+        The addresses of vectors such as the bias are set to any valid address.  This is enough for the heuristic: it
+        reads only whether an address is set, because this decides which kernels fit.
         """
         compute = self._compute_type(self.compute_types[gemm.compute_type or "f32_r"])
         scale = self._data_type({"f64_r": 1, "f16_r": 2}.get(gemm.compute_type or "", 0))
@@ -208,7 +221,8 @@ class LtBackend(DeviceBackend):
     def _pointed(self, gemm: GemmProblem) -> dict[str, tuple[int, str]]:
         """Return the vectors (such as the bias) whose addresses are set in the library's GEMM descriptor, by name.
 
-        A vector of alphas is left out, because alpha is an argument of the call.
+        Each has its number of elements and its type.  A vector of alphas is left out, because alpha is an argument of
+        the call.
         """
         return {name: x for name, x in vectors(gemm, gemm.batch_count or 1).items() if name in self.pointers}
 

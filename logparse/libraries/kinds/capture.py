@@ -1,6 +1,6 @@
-"""The kind of a library's settings for ``logparse capture``: environment variables with which it writes its log.
+"""The environment variables with which ``logparse capture`` makes a library write its log.
 
-A module of a room offers its settings as ``CAPTURE``.  By custom the module is ``capture.py``.
+Each library's folder defines its settings as ``CAPTURE``, usually in a module named ``capture.py``.
 """
 
 from __future__ import annotations
@@ -22,21 +22,24 @@ CATEGORIES: Mapping[str, tuple[int, str]] = {
     "profile": (64, "each distinct GEMM with its count, written when a process ends (ROCm 6.4 and later)"),
     "extended_profile": (128, "like profile, with the solution's name (ROCm 6.4 and later)"),
 }
-"""Categories of log lines that ``--masks`` chooses: bit and meaning.
+"""The categories of log lines that ``--masks`` can choose, each with its bit and its meaning.
 
-The bits are those of HIPBLASLT_LOG_MASK.  cuBLASLt has the first five categories as well.  The mask 5 means error +
-hints, not "level 5".
+HIPBLASLT_LOG_MASK has the same bits. cuBLASLt has the first five categories as well.  The mask 5 means error + hints,
+not "level 5".
 """
 
 
 def names_of(mask: int) -> str:
-    """Return the names of a mask's categories, joined by `` + ``."""
+    """Return the names of the categories that a log mask switches on, joined by `` + ``.
+
+    Example: 5 gives ``error + hints``.
+    """
     return " + ".join(category for category, (bit, _) in CATEGORIES.items() if mask & bit)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One variable for the job.  A ``value`` of None removes it from the environment."""
+    """An environment variable to set for the job.  A ``value`` of None means that the variable is removed."""
 
     name: str
     value: str | None
@@ -45,12 +48,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Asked:
-    """Wishes of the user for a capture.
+    """The wishes of a user who calls ``logparse capture``.
 
-    * ``folder``: absolute path of the folder that gets the logs.  It contains no ``%``.
-    * ``mask``: sum of the bits of ``CATEGORIES``.
-    * ``environ``: environment of the job before any setting.
-    * ``markers``: libraries should mark their calls for a profiler.
+    * ``folder``: the absolute path of the folder for the logs.  It contains no ``%``.
+    * ``mask``: the sum of the bits of the wanted ``CATEGORIES``.
+    * ``environ``: the environment of the job before any setting.
+    * ``markers``: True if libraries should mark their calls for a profiler.
     """
 
     folder: Path
@@ -65,16 +68,17 @@ def _none(asked: Asked) -> Iterable[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Capture:
-    """How one library's log is switched on.
+    """How the log of one library is switched on.
 
-    * ``library``: the name by which a user leaves the log out.
-    * ``platforms``: platforms on which the library runs.
-    * ``settings``: the variables, in the order in which they are printed.  Raises InputError if the environment and the
-      settings exclude each other.
-    * ``cancels``: variables that a command may set itself (``env NAME=…``, ``mpirun -x NAME=…``).  Each has a test for
-      values that cancel the settings, and the reason.
-    * ``doubts``: warnings of what may be lost.
-    * ``on_stderr``: the library writes to standard error alone, which is copied into the folder.
+    * ``library``: the library's name, with which a user can leave this log out.
+    * ``platforms``: the platforms on which the library runs.
+    * ``settings``: a function that returns the environment variables, in the order in which they are printed.  It
+      raises InputError if the job's environment contradicts them.
+    * ``cancels``: the variables that a command line may set itself (``env NAME=…``, ``mpirun -x NAME=…``).  Each has a
+      test for values that would switch the log off again, and the reason.
+    * ``doubts``: a function that returns warnings about what the log may lack.
+    * ``on_stderr``: True if the library can only write to standard error.  Then standard error is copied into the
+      folder.
     """
 
     library: str

@@ -1,4 +1,4 @@
-"""Bounds on how much a solution's result may differ from a higher-precision reference.  Pure functions."""
+"""Limits for how far a solution's result may be from a reference of higher precision.  All functions are pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDOFF = {
     **dict.fromkeys(("bf8_r", "bf8_fnuz_r", "BF8"), 2.0**-3),
     **dict.fromkeys(("i8_r", "i32_r", "INT8", "INT32"), 0.0),
 }
-"""Unit roundoff by type."""
+"""The unit roundoff of each data type: the largest relative error of rounding a number to this type."""
 
 _OUTPUT = 4.0
 _PARTIALS = 16.0
@@ -26,9 +26,9 @@ _GELU = 1e-3  # libraries approximate GELU, by tanh or worse
 
 
 def depth(problem: Problem) -> int:
-    """Return the number of products that are summed into one element of the output.
+    """Return how many products are added up for one element of the output.
 
-    It is the K of the matrix product, also for a convolution seen as a matrix product.
+    For a matrix product this is K.  A convolution is treated as the matrix product to which it is equivalent.
     """
     if isinstance(problem, GemmProblem):
         return problem.k or 1
@@ -42,18 +42,17 @@ def depth(problem: Problem) -> int:
 
 
 def error_bound(problem: Problem, *, tf32: bool = False) -> float:
-    """Return the largest relative error ‖out − ref‖ / ‖ref‖ that rounding explains.
+    """Return the largest relative error ‖out − ref‖ / ‖ref‖ that rounding can explain.
 
-    The bound is a sum:
+    A result with a missing tile or a wrong index has a far larger error.  The bound is a sum (a roundoff is the largest
+    relative error of rounding a number to a type):
 
-    * 4 roundoffs of the output.  Split-K weight gradients that are added up in the output type need more than one
-      roundoff.
-    * 4 roundoffs of the inputs, if the inputs are first rounded to a shorter format.
-    * 64·(1 + √K) roundoffs of the accumulator.  Rounding errors of a sum grow as a random walk, and Winograd's
-      transforms multiply them by ten and more.
-    * 0.001 for an approximated GELU.
-
-    A result with a missing tile or a wrong index lies far above the bound.
+    * 4 roundoffs of the output's type.  One is not enough for weight gradients that are computed in slices of K
+      (split-K) and added up in this type.
+    * 4 roundoffs of the input's format, if the inputs are first rounded to a shorter format.
+    * 64·(1 + √K) roundoffs of the accumulator's type.  The rounding errors of a sum grow as a random walk, and
+      Winograd's transforms multiply them by ten and more.
+    * 0.001 if GELU is computed, because libraries approximate it.
     """
     out = _output_type(problem)
     short, wide = _formats(problem, tf32)
@@ -65,7 +64,7 @@ def error_bound(problem: Problem, *, tf32: bool = False) -> float:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Largest allowed distance of one element from the reference.  It is the sum of three terms:
+    """The largest allowed distance of one element from the reference.  It is the sum of three terms:
 
     * ``output`` times the magnitude of the element;
     * ``partials`` times the root mean square of all elements;
@@ -78,20 +77,22 @@ class Tolerance:
 
 
 def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
-    """Return the largest error of one element that rounding explains.  Elements are checked one by one, because a norm
-    over all elements would hide one wrong tile.
+    """Return the limits for the error of a single element that rounding can explain.
 
-    ``products``: an inner product of K terms in any order errs by at most γ·|a|·|b|, with γ about √K roundoffs of the
-    accumulator for random signs (Higham and Mary, SIAM J. Sci. Comput. 41 (2019)).  The factor is 8 + √K, to allow
-    for short sums.  Inputs that are first rounded to a shorter format add two roundoffs.  The matrix units of Hopper
-    add 8-bit products with 13 fractional bits.  Convolution transforms (Winograd) multiply both terms, so a
-    convolution's ``output`` is 4 times and its accumulator's part 16 times as large.
+    Elements are checked one by one, because an average over all elements would hide one wrong tile.  A roundoff is the
+    largest relative error of rounding a number to a type.  The three limits are:
 
-    ``partials``: libraries may add the sums of slices of K in the output's type (cuBLASLt's split-K reductions INPLACE
-    and OUTPUT_TYPE, which PyTorch allows for half precision).  The rounding error of each addition depends on the size
-    of the partial sum, even if later terms cancel that sum.  The bound is 16 roundoffs, which suits the worst of a
-    million elements after some ten slices.  With four roundoffs, cuBLASLt's own pick of nine slices at K = 50,257 on an
-    H200 was refused.
+    * ``output``: 4 roundoffs of the output's type, and 16 for a convolution.
+    * ``products``: 8 + √K roundoffs of the accumulator's type.  A sum of K products in any order has an error of at
+      most γ·|a|·|b|, with γ about √K roundoffs for random signs (Higham and Mary, SIAM J. Sci. Comput. 41 (2019)).  The
+      8 allows for short sums.  Inputs that are first rounded to a shorter format add two roundoffs.  For 8-bit inputs
+      2⁻¹³ is used instead, because Hopper's matrix units add 8-bit products with 13 fractional bits.  For a convolution
+      the accumulator's part is 16 times as large, because its transforms (Winograd) multiply the errors.
+    * ``partials``: 16 roundoffs of the output's type.  Libraries may compute slices of K and add the sums in the
+      output's type (cuBLASLt's split-K reductions INPLACE and OUTPUT_TYPE, which PyTorch allows for half precision).
+      Each addition has a rounding error that depends on the size of the partial sum, even if later terms cancel that
+      sum.  16 roundoffs are enough for the worst of a million elements after about ten slices.  With four roundoffs,
+      cuBLASLt's own choice of nine slices at K = 50,257 on an H200 was rejected.
     """
     out, kind = _output_type(problem), problem.kind
     short, wide = _formats(problem, tf32)
@@ -103,17 +104,17 @@ def tolerance(problem: Problem, *, tf32: bool = False) -> Tolerance:
 
 
 def approximate(problem: Problem) -> bool:
-    """Return True if an activation is approximated, so that no result is exact."""
+    """Return True if the problem has an activation that libraries only approximate (GELU).  Then no result is exact."""
     return isinstance(problem, GemmProblem) and problem.activation not in (None, "none", "relu")
 
 
 def integer_choices(problem: Problem) -> int:
-    """Return a number n for random operands: each of +1 and -1 has probability 1/n, and 0 has the rest.
+    """Return a number n for random test inputs: +1 and -1 have probability 1/n each, all other values are 0.
 
-    With such operands every sum of products is exact in the type of the output and of the accumulator.  Sums of K
-    products of such operands have a standard deviation of 2·√K/n.  Seven standard deviations stay below the largest
-    integer up to which the narrowest type holds all integers.  For convolutions the limit is 64, because their
-    transforms round.
+    With such inputs every sum of products is exact in the output's type and in the accumulator's type.  The reason:
+    sums of K such products have a standard deviation of 2·√K/n, and n is chosen so that seven standard deviations stay
+    below the largest integer up to which the type holds all integers.  For convolutions this largest integer is at most
+    64, because their transforms round.
     """
     wide = _formats(problem, False)[1]
     limit = 1 / max(ROUNDOFF.get(_output_type(problem) or "", 2.0**-8), ROUNDOFF[wide])
@@ -122,8 +123,9 @@ def integer_choices(problem: Problem) -> int:
 
 
 def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
-    """Return two type words: the format to which inputs are rounded (empty if they are not rounded), and the
-    accumulator's type.
+    """Return two data types: the shorter format to which inputs are rounded first, and the accumulator's type.
+
+    The first is an empty text if the inputs are not rounded.
     """
     out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
     short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")
@@ -143,6 +145,6 @@ def _output_type(problem: Problem) -> str | None:
 def acceptable(error: float, bound: float) -> bool:
     """Tell whether a relative error is within its bound.
 
-    NaN is never within the bound.  It means that an element was not written or overflowed.
+    NaN never is.  It means that an element was not written or overflowed.
     """
     return math.isfinite(error) and error <= bound

@@ -1,4 +1,4 @@
-"""Conversion of decimal milliseconds to microseconds without rounding twice."""
+"""Convert decimal milliseconds to microseconds without rounding twice."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import math
 
 
 def microseconds(number: str | float) -> float:
-    """Return the double nearest to ``number`` milliseconds, in µs.
+    """Convert milliseconds to microseconds, correctly rounded.
 
-    A float is taken as the shortest decimal text that gives this float when it is read.
-
-    The product of two doubles is rounded twice: 1.7124 * 1000 is 1712.3999999999999.  Then two times with the same text
-    could differ.  Raises ValueError if a text is no number.
+    A plain ``ms * 1000`` rounds twice: 1.7124 * 1000 gives 1712.3999999999999 instead of 1712.4.  So the decimal point
+    of the text is moved instead.  A float is first written as the shortest text that gives this float again.  Raises
+    ValueError if a text is not a number.
     """
     value = float(number)
     if not math.isfinite(value):
@@ -21,7 +20,7 @@ def microseconds(number: str | float) -> float:
 
 
 def from_milliseconds(text: str) -> float | None:
-    """Return the time in µs, or None if the text is no finite time above 0."""
+    """Convert a text with milliseconds to µs.  Returns None if the text is not a finite time above 0."""
     try:
         time_us = microseconds(text)
     except ValueError:

@@ -9,24 +9,27 @@ from typing import NamedTuple
 
 
 class TorchType(NamedTuple):
-    """One data type of PyTorch.  ``conv`` is None if no convolution has the type."""
+    """One data type of PyTorch under all its names.  ``conv`` is missing (None) if no convolution has the type."""
 
     blas: str
-    """Name of the type in a ``GemmProblem``."""
+    """The name of the type in a ``GemmProblem``, for example ``bf16_r``."""
     cpp: str
-    """C++ name, as ``Input type`` of a profiler event prints it.  TunableOp's op signatures leave out the ``c10::``."""
+    """The C++ name, as ``Input type`` of a profiler event prints it.
+
+    The operator signatures of TunableOp (PyTorch's GEMM tuner) leave out the ``c10::``.
+    """
     scalar: str
-    """Name in ``c10::ScalarType``, as TunableOp's keys print a bias type."""
+    """The name in ``c10::ScalarType``.  The keys of TunableOp (PyTorch's GEMM tuner) print a bias type so."""
     number: int
-    """Number in ``c10::ScalarType``, as ``Concrete Inputs`` of a profiler event prints an output type."""
+    """The number in ``c10::ScalarType``, as ``Concrete Inputs`` of a profiler event prints an output type."""
     python: str
-    """Python name, as aiter's tables print it.  Example: ``torch.bfloat16``."""
+    """The Python name, for example ``torch.bfloat16``.  The tables of aiter (AMD's kernels for inference) print it."""
     conv: str | None = None
-    """Name of the type in a ``ConvProblem``, which is MIOpen's name."""
+    """The name of the type in a ``ConvProblem``, which is MIOpen's name."""
 
     @property
     def operand(self) -> str:
-        """Name of the type in an ``Operand``, which is Python's name without ``torch.``."""
+        """The name of the type in an ``Operand``.  It is Python's name without ``torch.``."""
         return self.python.removeprefix("torch.")
 
 

@@ -1,7 +1,8 @@
-"""Choose between the two families of 8-bit floats that devices compute with.
+"""Find out which of the two families of 8-bit floats a device computes with.
 
-hipBLASLt's logs print ``f8_r`` and ``bf8_r`` for OCP's types and for AMD's FNUZ types alike.  The matrix units decide
-which family is meant:
+hipBLASLt's logs print ``f8_r`` and ``bf8_r`` both for OCP's types (the industry standard) and for AMD's older FNUZ
+types.  The GPU's matrix units decide which family it is:
+
 * CDNA 3 (gfx940 to gfx942) has FNUZ types only.
 * CDNA 4 (gfx950) and RDNA 4 (gfx12) have OCP's types.
 
@@ -15,15 +16,15 @@ from collections.abc import Mapping
 from logparse.libraries.kinds.patterns import regex
 
 FNUZ: Mapping[str, str] = {"f8_r": "f8_fnuz_r", "bf8_r": "bf8_fnuz_r"}
-"""FNUZ name by OCP name.  Logs use the OCP names for both families."""
+"""The FNUZ name of each 8-bit type, by its OCP name.  Logs use the OCP names for both families."""
 OCP: Mapping[str, str] = {fnuz: ocp for ocp, fnuz in FNUZ.items()}
-"""OCP name by FNUZ name."""
+"""The OCP name of each 8-bit type, by its FNUZ name."""
 
 _FNUZ_ONLY = regex(r"gfx94[0-2](?::|\Z)")
 
 
 def fnuz_only(arch: str | None) -> bool:
-    """Return True if the arch's matrix units have FNUZ 8-bit floats only.
+    """Return True if GPUs of this arch have 8-bit floats of the FNUZ family only.
 
     Example of an arch: ``gfx942:sramecc+:xnack-``.
     """
@@ -31,5 +32,8 @@ def fnuz_only(arch: str | None) -> bool:
 
 
 def on_arch(data_type: str | None, arch: str | None) -> str | None:
-    """Return the type that a call of ``data_type`` has on this arch.  If the arch is unknown, return ``data_type``."""
+    """Return the 8-bit type that a name in a log means on this arch, for example ``f8_fnuz_r`` for ``f8_r`` on gfx942.
+
+    Other types, and all types on an unknown arch, are returned unchanged.
+    """
     return FNUZ.get(data_type or "", data_type) if fnuz_only(arch) else data_type

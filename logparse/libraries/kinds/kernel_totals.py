@@ -1,4 +1,4 @@
-"""Sum kernel times per operator or range, kernel and device.
+"""Add up kernel times by operator (or named range), kernel and device.
 
 The module also makes the fact that links rocprof's files of one process.
 """
@@ -14,19 +14,18 @@ _SAME = (
     *("_results.db", "_kernel_trace.csv", "_kernel_stats.csv", "_counter_collection.csv"),
     *("_kernels_summary.csv", "_kernels_summary_by_rank.csv"),
 )
-"""Name endings of files that rocprofv3 and rocpd write about one process.  Each such file holds all kernels of the
-process.
+"""The endings of the files that rocprofv3 and rocpd write about one process.  Each such file holds all of its kernels.
 
 The file with the most detail comes first.  Counters come late, because counting makes kernels run one after the other.
 """
 
 
 def of_one_process(name: str) -> Iterator[Outcome]:
-    """Yield a fact about the process of a file.  Several files of one process may have been ingested.  With this fact
-    the view ``kernels`` counts their kernels only once.
+    """Yield a fact that links a profiler's file to the other files about the same process.
 
-    The fact's value is the file's index in ``_SAME``, a blank, and the beginning of its name.  Example: for
-    ``12_kernel_trace.csv`` it is ``1 12``.
+    All these files hold the same kernels.  With this fact the view ``kernels`` counts them only once, even if several
+    of the files were ingested.  The fact's value is the place of the file's ending in ``_SAME``, a blank, and the
+    beginning of the file's name.  Example: ``12_kernel_trace.csv`` gives ``1 12``.  Yields nothing for other files.
     """
     for place, end in enumerate(_SAME):
         if name.endswith(end):
@@ -34,13 +33,13 @@ def of_one_process(name: str) -> Iterator[Outcome]:
 
 
 class KernelTotals:
-    """Totals of kernel times.  Memory grows with the number of distinct names, not of kernels."""
+    """Totals of kernel times.  Memory grows with the number of distinct names, not with the number of kernels."""
 
     def __init__(self) -> None:
         self._totals: dict[tuple[str, str, int | None], list[float]] = {}
 
     def add(self, op: str, kernel: str, device: int | None, us: float, calls: int, least: float, most: float) -> None:
-        """Add ``calls`` kernels that took ``us`` µs in total, each between ``least`` and ``most`` µs."""
+        """Add ``calls`` executions of a kernel that took ``us`` µs in total, each between ``least`` and ``most`` µs."""
         entry = self._totals.get((op, kernel, device))
         if entry is None:
             entry = self._totals[op, kernel, device] = [0, 0.0, least, most]
@@ -50,6 +49,6 @@ class KernelTotals:
         entry[3] = max(entry[3], most)
 
     def records(self) -> Iterator[Kernel]:
-        """Yield one record per operator, kernel and device, in the order of their first ``add``."""
+        """Yield one record per operator, kernel and device, in the order in which they were first added."""
         for (op, kernel, device), (calls, us, least, most) in self._totals.items():
             yield Kernel(op=op, kernel=kernel, calls=int(calls), total_us=us, min_us=least, max_us=most, device=device)

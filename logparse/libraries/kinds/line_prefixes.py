@@ -40,47 +40,56 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.model import Record, Reject
 
 SHARED = "a line of an unknown problem, because several threads or ranks write to this log at once"
-"""Text of the message for data that is left out (a time, choice or solver) because ranks or threads share the log."""
+"""The text of the message for data that is left out because several ranks or threads wrote to the same log.
+
+The data is a time, a choice or a solver.
+"""
 WORKER = r"(?:\x1b\[\d{1,3}m)?\((?:[^()\n]{1,80}? )?pid=(?P<pid>\d{1,18})(?:, ip=[\w.:]{1,45})?\)(?:\x1b\[0m)?"
-"""Mark of the worker that Ray, vLLM and SGLang put before each of its lines.
+"""A regular expression for the text that Ray, vLLM and SGLang put before each line of a worker: ``(Worker pid=588)``.
 
 Ray colours it (ray/_private/worker.py).
 """
 _CLOCK = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _SENDER = r"(?:[\w.-]{1,255} [^\s\[\]:]{1,64}\[\d{1,18}\]|(?=[A-Za-z_]*[\d.-])\w[\w.-]{0,254} [^\s\[\]:]{1,64}): "
-"""Pattern of host and program of syslog.
+"""A regular expression for the host and the program that syslog puts before a line.
 
-If no process follows, the host must contain a digit, dot or hyphen, so that ``hipBLASLt version: `` is not taken for a
-host and a program.
+If no process number follows, the host must contain a digit, dot or hyphen.  Otherwise ``hipBLASLt version: `` would be
+taken for a host and a program.
 """
 _STAMP = (
     rf"(?:{_CLOCK} (?:std(?:out|err) [FP] )?|\[{_CLOCK}\] "
     rf"|[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d (?:{_SENDER})?)"
 )
 _BOM = "(?:\ufeff|\xef\xbb\xbf)?"
-"""Byte order mark, as one UTF-8 character or as its bytes in Latin-1."""
+"""The byte order mark, as one UTF-8 character or as its bytes in Latin-1."""
 _CONTAINER = r"[\w.-]{1,63}[-_]\d{1,4} +\|(?= )|\[pod/[\w./-]{1,300}\](?= )"
 _FILE = r"[\w./@+=,-]{1,300}\.(?:log|txt|out|err)(?:\.\d{1,6})?:"
 _TIGHT = r"\[(?!rank\d)[A-Za-z_]+\d{1,6}\]:|\[\d{1,6},\d{1,6}\]<std(?:out|err)>:"
-"""Marks of torchrun and mpirun.
+"""A regular expression for the prefixes of torchrun and mpirun, which have no blank behind them.
 
-The line begins right behind the mark, so a blank behind the mark is the line's own indentation.
+A blank behind such a prefix is the line's own indentation.
 """
 _SPACED = rf"(?:\[rank\d{{1,6}}\]:|\d{{1,6}}:(?= )|{WORKER}(?= )|{_CONTAINER})"
 _BAR = r"[^|\n]{0,80}\d{1,3}%\|[^|\n]{0,200}\| \d+/\d+ \[[^\]\n]{1,80}\](?=.)"
 _BEFORE = rf"(?:> |[ ]{{0,6}}\d{{1,9}}\t|[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_CLOCK} )|(?:[^\r]*\r(?=[^\r]))+|{_BAR})"
-"""Text before a line that was quoted, numbered, downloaded from GitHub, or written behind a progress bar."""
+"""A regular expression for text before a line that was quoted, numbered, downloaded from GitHub, or written behind a
+progress bar.
+"""
 _SENT_BY = rf"(?:{_STAMP})?(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?"
 MARK_TEXT = f"{_BOM}{_BEFORE}?{_SENT_BY}"
 MARK = regex(MARK_TEXT)
-"""Pattern of the mark before a line.  A bare ``[0]:`` is not a mark, because rows of hipblaslt-bench begin with it."""
+"""The regular expression for everything that a launcher or log tool puts before a line.
+
+A bare ``[0]:`` does not match, because rows of hipblaslt-bench begin with it.
+"""
 _USUAL = regex(_BOM + _SENT_BY)
 
 
 def mark_of(text: str) -> re.Match[str]:
-    """Match the mark at a line's start, which may be empty.
+    """Match the prefix that a launcher or log tool put before a line, for example ``[rank0]: ``.  The match may be
+    empty.
 
-    Most lines contain nothing that ``_BEFORE`` matches, so a faster pattern is used for them.
+    Most lines have only a common prefix, or none.  For them a faster regular expression is used.
     """
     unusual = text.startswith(">") or "\t" in text or "%|" in text or "\r" in text
     match = (MARK if unusual else _USUAL).match(text)
@@ -89,14 +98,17 @@ def mark_of(text: str) -> re.Match[str]:
 
 
 def mark_length(line: bytes) -> int:
-    """Return the length of the mark at a line's start, or 0 if it has none."""
+    """Return the length in bytes of the prefix that a launcher or log tool put before a line.
+
+    0 if it has no prefix.
+    """
     return mark_of(line.decode("latin-1")).end()  # one character per byte, because marks are ASCII
 
 
 class _Ranked:
-    """Block reader that removes marks.
+    """A block reader that removes the prefixes of ranks from lines before it reads them.
 
-    It has one reader per mark (made at the first line with this mark), or one reader for all marks.
+    It has either one reader per prefix, made at the first line with this prefix, or one reader for all lines.
     """
 
     def __init__(self, markers: Sequence[str], begin: Callable[[], BlockReader], apart: bool) -> None:
@@ -130,8 +142,10 @@ class _Ranked:
 
 
 def _moved(outcome: Outcome, by: int) -> Outcome:
-    """Return the outcome with its offsets moved by the length of the mark, so that they begin at the start of the whole
-    line.
+    """Add ``by`` to the byte offsets of an outcome's rejects.
+
+    A reader gets a line without its prefix.  So its offsets lack the length of the prefix, and are moved to count from
+    the start of the whole line.
     """
     if not any(isinstance(record, Reject) and record.length for record in outcome.records):
         return outcome
@@ -147,9 +161,10 @@ def _moved(outcome: Outcome, by: int) -> Outcome:
 def ranked(
     markers: Sequence[bytes], begin: Callable[[], BlockReader], *, apart: bool = True
 ) -> Callable[[], BlockReader]:
-    """Return the ``begin`` of a format whose lines may have marks of ranks.
+    """Let a block format read lines that have prefixes of ranks, such as ``[rank0]: ``.
 
-    If ``apart`` is True, each rank gets its own reader.
+    ``begin`` makes a reader of the format.  The function that is returned makes a reader that removes the prefixes
+    first.  If ``apart`` is True, each rank's lines are read by a reader of their own.
     """
     texts = [marker.decode() for marker in markers]
     return lambda: _Ranked(texts, begin, apart)

@@ -1,4 +1,4 @@
-"""Find the range (operator or marker) of a thread that was open when the thread launched something."""
+"""Find the operator or marker that was running on a thread when the thread launched a kernel."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ Times = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 def innermost(
     starts: Times, ends: Times, threads: npt.NDArray[np.int64], at: Times, at_threads: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return for each moment the index of the innermost range that contains it, among the ranges of the moment's
-    thread.  The index is -1 if there is no match.
+    """Find for each moment the innermost range (operator or marker) that was open on the same thread.
 
-    ``starts``, ``ends`` and ``threads`` have one element per range, ``at`` and ``at_threads`` one per moment.  Ranges
-    of a thread nest (operators, pushed markers).  If they overlap instead (markers started and stopped by id), the
-    range that began last is taken.  If ranges are equal, the last one counts as the innermost.
+    Returns for each moment the index of the range, or -1 if none was open.  ``starts``, ``ends`` and ``threads`` have
+    one element per range, ``at`` and ``at_threads`` one per moment.
+
+    * Usually the ranges of a thread are nested (operators, pushed markers).
+    * If ranges overlap (markers that are started and stopped by id), the range that began last is taken.
+    * If ranges are equal, the last one is taken.
     """
     found = np.full(len(at), -1, dtype=np.int64)
     for thread in np.unique(at_threads):
@@ -38,7 +40,7 @@ def innermost(
 
 
 class Ranges:
-    """Named ranges of threads, stored as columns."""
+    """The named ranges (operators or markers) of all threads, stored as columns."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -49,9 +51,9 @@ class Ranges:
         self._rows.append((start, end, thread))
 
     def at(self, launches: list[tuple[int | None, int | None]]) -> list[str]:
-        """Return for each launch (time, thread) the name of the range that was open.
+        """Return for each launch the name of the range (operator or marker) in which it happened.
 
-        Return an empty text if no range was open.
+        A launch is given as its time and thread.  The name is an empty text if no range was open.
         """
         out = [""] * len(launches)
         asked = [(i, at, thread) for i, (at, thread) in enumerate(launches) if at is not None and thread is not None]

@@ -1,7 +1,7 @@
-"""Regular expressions that are compiled at their first use.
+"""Regular expressions that are compiled only when they are first used.
 
-The formats have 150 patterns, and a command uses a few.  Compiling all would take a fifth of the time that the ingest
-of a small log takes.
+The log formats have 150 patterns, and one command uses a few of them.  Compiling all would take a fifth of the time
+that reading a small log takes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, AnyStr, cast
 
 
 class _Pattern:
-    """Stand-in for a compiled pattern.
+    """A regular expression that is compiled when one of its attributes is first read.
 
-    The pattern is compiled when one of its attributes is first read.  Each attribute that was read is cached.
+    Each attribute that was read is cached.
     """
 
     def __init__(self, compiled: Callable[[], object]) -> None:
@@ -33,8 +33,9 @@ class _Pattern:
 
 
 def regex(text: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return a pattern as ``re.compile`` does, but raise an error in the pattern at its first use.
+    """Return a regular expression like ``re.compile``, but compile it only at its first use.
 
-    Call its methods.  Do not pass it to functions of ``re``, because it is no ``re.Pattern``.
+    An error in the pattern is raised then, too.  Call the methods of the result.  Do not pass it to functions of
+    ``re``, because it is not an ``re.Pattern``.
     """
     return cast("re.Pattern[AnyStr]", _Pattern(partial(re.compile, text, flags)))

@@ -1,4 +1,4 @@
-"""The kind of a script that lets a library search for solutions of problems on the GPU.
+"""The interface of a script that lets a library search for the fastest solutions of problems on the GPU.
 
 Such a script writes into a database or tuning file of its own, never into the user's.
 """
@@ -20,13 +20,14 @@ _TRIED = Shell("@command@ >&3 2>&3 || echo 'failed: @n@ of @count@' >&2")
 
 @dataclass(frozen=True)
 class SearchScript:
-    """Search script of one library.  A module of the library's room offers it as ``SEARCH_SCRIPT``.
+    """The search script of one library.  A module in the library's folder defines it as ``SEARCH_SCRIPT``.
 
-    * ``name``: name of the script's file.
-    * ``problems``: the class of the problems that the library searches for.
-    * ``command``: a function that returns the command of the library's own tool for one problem.  It raises
-      EmissionError if a field that the tool needs is unknown.
-    * ``template``: file of the program with places ``@count@`` and ``@lines@``.  File descriptor 3 is the script's log.
+    * ``name``: the name of the script's file.
+    * ``problems``: the class of the problems for which the library can search.
+    * ``command``: a function that returns the shell command that searches for one problem, with the library's own tool.
+      It raises EmissionError if the problem lacks a field that the tool needs.
+    * ``template``: the file with the script's text.  It has the places ``@count@`` and ``@lines@``.  In the script,
+      file descriptor 3 is its log.
     """
 
     name: str
@@ -35,7 +36,10 @@ class SearchScript:
     template: Path
 
     def text(self, commands: Sequence[Shell]) -> Shell:
-        """Return the script that runs commands, each of which may fail."""
+        """Return the script that runs these commands one after the other.
+
+        If one fails, the script goes on with the next.
+        """
         count = shell_word(str(len(commands)))
         tried = [
             filled(_TRIED, {"command": command, "n": shell_word(str(n)), "count": count})

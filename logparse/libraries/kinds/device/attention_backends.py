@@ -1,4 +1,4 @@
-"""Names of PyTorch's backends of ``scaled_dot_product_attention``."""
+"""Names of the backends with which PyTorch can compute ``scaled_dot_product_attention``."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ BACKENDS: Mapping[str, str] = {
     "cudnn": "CUDNN_ATTENTION",
     "math": "MATH",
 }
-"""PyTorch's name of each backend (``torch.nn.attention.SDPBackend``).
+"""PyTorch's name of each attention backend, as ``torch.nn.attention.SDPBackend`` spells it.
 
-On ROCm, AOTriton or CK computes flash and efficient.
+On ROCm, AOTriton or CK (AMD's kernel libraries) compute flash and efficient.
 """
 _OPERATOR = regex(
     r"aten::_(?:scaled_dot_product_)?(flash|efficient|cudnn)_attention(?:_for_cpu)?(?:_forward)?(?:_backward)?"
 )
 ELSEWHERE = {"CPU": frozenset({"efficient", "cudnn"}), "HIP": frozenset({"cudnn"})}
-"""Backends that a device does not have, by device.  The CPU has one fused kernel, and ROCm has no cuDNN."""
+"""The backends that a kind of device does not have.
+
+The CPU has only one fused kernel, which belongs to flash.  ROCm has no cuDNN.
+"""
 
 
 def backend_of(name: str) -> str | None:
-    """Return the backend of an attention operator (``flash``) from its name in a trace.
+    """Return the attention backend that an operator in a trace uses, or None if the operator is not an attention.
 
-    Return None for any other operator.
+    Example: ``aten::_flash_attention_forward`` gives ``flash``.
     """
     found = _OPERATOR.fullmatch(name)
     return str(found[1]) if found else None

@@ -1,9 +1,9 @@
-"""Queries, keys and values of an attention that a trace recorded.
+"""Rebuild the inputs (queries, keys, values) of an attention that a trace recorded.
 
-The inputs of an attention operator are found by their names in the operator's schema, so that traces of other versions
-of PyTorch can be read too.  The reader understands everything that ``scaled_dot_product_attention`` takes.  It does not
-understand sequences of different lengths in one batch, windows, slopes and pages, because that function does not
-compute them.  An operator with such inputs is replayed like an operator that is no attention.
+The inputs of an operator are found by their names in its PyTorch schema, so traces of other PyTorch versions can be
+read too.  Everything that ``scaled_dot_product_attention`` accepts is understood.  It cannot compute sequences of
+different lengths in one batch, sliding windows, ALiBi slopes or paged caches.  An operator with such inputs is replayed
+like any other operator, without a comparison of attention backends.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ from logparse.model import Argument, Operand, OperatorProblem
 _TYPES = frozenset({"float16", "bfloat16", "float32", "float64"})
 _MORE = ("cum_seq_q", "cum_seq_k", "cu_seqlens_q", "cu_seqlens_k", "seqused_k", "seqlen_k", "alibi_slopes")
 _WITHOUT = (*_MORE, "block_table", "window_size_left", "window_size_right", "window_size")
-"""Arguments by which an operator does more than ``scaled_dot_product_attention`` if they have a value.
+"""Arguments that ask for more than ``scaled_dot_product_attention`` can compute, if they have a value.
 
-An empty text, ``None`` and ``-1`` are no values.
+An empty text, ``None`` and ``-1`` mean that there is no value.
 """
 _TOKENS_FIRST = frozenset({"flash", "efficient"})
-"""Backends whose own operators take (batch, tokens, heads, size).  All others take (batch, heads, tokens, size)."""
+"""Backends whose own operators take tensors of (batch, tokens, heads, size).
+
+All others take (batch, heads, tokens, size).
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """Attention that a recorded operator computes.  Each operand is (batch, heads, tokens, size).
+    """An attention that an operator in a trace computed.  Each tensor has the shape (batch, heads, tokens, size).
 
-    ``grad`` is the gradient of the output.  If it is given, the operator computes gradients.
+    ``grad`` is the gradient of the output.  It is given only for an operator that computes gradients.
     """
 
     backend: str
@@ -48,9 +51,9 @@ class Attention:
 
 
 def attention_of(device: TorchDevice, problem: OperatorProblem) -> Attention | None:
-    """Return the attention that a recorded operator computes.
+    """Return the attention that a recorded operator computes, with its inputs and options.
 
-    Return None if the operator is no attention, or if an input cannot be read.
+    Returns None if the operator is not an attention, or if one of its inputs cannot be read.
     """
     backend = backend_of(problem.name)
     packet = getattr(device.torch.ops.aten, problem.name.removeprefix("aten::"), None)
@@ -96,7 +99,7 @@ def attention_of(device: TorchDevice, problem: OperatorProblem) -> Attention | N
 
 
 def _turned(x: Operand) -> Operand:
-    """Return a (batch, tokens, heads, size) operand as (batch, heads, tokens, size), in the same memory."""
+    """Turn a tensor of (batch, tokens, heads, size) into (batch, heads, tokens, size), in the same memory."""
     if len(x.sizes) != 4:
         return x
     sizes, strides = ((y[0], y[2], y[1], y[3]) for y in (x.sizes, x.strides))
@@ -104,11 +107,11 @@ def _turned(x: Operand) -> Operand:
 
 
 def _is_plain(x: Attention, *, from_corner: bool) -> bool:
-    """Tell whether the sizes and types fit ``scaled_dot_product_attention``.
+    """Tell whether ``scaled_dot_product_attention`` can compute an attention with the same sizes and types.
 
-    If ``from_corner`` is True, the operator's causal mask starts at the corner of the last query and the last key.
-    PyTorch's own mask starts at the first query and the first key.  So both agree only if there are as many queries as
-    keys.
+    The causal mask is a special case.  PyTorch's mask starts at the first query and the first key.  If ``from_corner``
+    is True, the operator's mask starts at the last query and the last key instead.  The two are equal only if there are
+    as many queries as keys.
     """
     parts = x.query, x.key, x.value
     tensors = (*parts, x.grad) if x.grad is not None else parts
@@ -123,7 +126,10 @@ def _is_plain(x: Attention, *, from_corner: bool) -> bool:
 
 
 class AttentionOperands(OperatorOperands):
-    """Operand sets of an attention: ``q``, ``k``, ``v``, ``mask`` and ``grad`` are lists over the sets."""
+    """The inputs of an attention on the device: ``q``, ``k``, ``v``, ``mask`` and ``grad``.
+
+    Each is a list with one tensor per set of inputs. (There are several sets so that the cache does not hold the data.)
+    """
 
     _is_filled = False
 
@@ -135,10 +141,10 @@ class AttentionOperands(OperatorOperands):
         self.grad: list[Tensor] = [more.get("grad") for _, more in self.arguments]
 
     def fill(self, seed: int) -> None:
-        """Write random values.  If a gradient is timed, only the first call writes.
+        """Write random values into the inputs.  If a gradient is timed, only the first call writes.
 
-        The gradient belongs to an output that is computed once, from the first values.  Autograd refuses a gradient
-        whose inputs were overwritten after the output was computed.
+        The gradient belongs to an output that is computed once, from the first values.  Autograd raises an error if the
+        inputs were overwritten after the output was computed.
         """
         if self.attention.grad is None or not self._is_filled:
             super().fill(seed)

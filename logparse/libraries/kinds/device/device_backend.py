@@ -1,4 +1,4 @@
-"""Base class of all backends for real devices: one torch device, operands per problem, one shared workspace."""
+"""Base class of the backends for real devices: one torch device, tensors for each problem, and one shared workspace."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ AnyOperands: TypeAlias = "GemmOperands | ConvOperands | OperatorOperands"
 
 
 class DeviceBackend:
-    """Base of a backend.
+    """Base class of the backends that run on a real device.
 
-    A subclass adds ``solutions``, ``prepare``, its library's version, and clears its plans in ``release``.
+    A subclass adds ``solutions``, ``prepare`` and its library's version.  It overrides ``release`` to drop its plans.
     """
 
     def __init__(self, place: Place) -> None:
@@ -36,7 +36,7 @@ class DeviceBackend:
             held.fill(seed)
 
     def release(self) -> None:
-        """Free operands and workspace.  The memory of a runnable that still uses them stays allocated."""
+        """Free the inputs and the workspace.  Memory that a prepared solution still uses stays allocated."""
         self._held.clear()
         self._workspace = None
         self._device.empty_cache()
@@ -45,10 +45,10 @@ class DeviceBackend:
         return self._device.healthy()
 
     def operands(self, problem: Problem, conditions: Conditions) -> AnyOperands:
-        """Return the operands on which all solutions of a problem run.
+        """Return the tensors (inputs and outputs) on which all solutions of a problem run.
 
-        They are allocated and filled at the first use.  Raises UnsupportedError if the problem cannot run.  Raises
-        OutOfMemoryError if the operands do not fit into the device's memory.
+        They are allocated and filled at the first call.  Raises UnsupportedError if the problem cannot run, and
+        OutOfMemoryError if they do not fit into the device's memory.
         """
         key = (problem.text, conditions)
         if key not in self._held:
@@ -68,8 +68,8 @@ class DeviceBackend:
         return OperatorOperands(self._device, problem, conditions)
 
     def _reserve(self, need_bytes: int) -> Tensor:
-        """Return the workspace, which is at least ``need_bytes`` large.  All solutions share it, because they never run
-        at the same time.
+        """Return a workspace of at least ``need_bytes`` bytes.  All solutions share it, because they never run at the
+        same time.
 
         Raises OutOfMemoryError if it does not fit into the device's memory.
         """

@@ -1,4 +1,4 @@
-"""Look-up of shared libraries in this process, because two copies of one library would not share the device."""
+"""Find a shared library that this process has loaded already.  Two copies of one library would not share the device."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from pathlib import Path
 
 
 def loaded_library(stem: str, *names: str) -> ctypes.CDLL:
-    """Return the copy of a library that this process has loaded already.
+    """Return a shared library, if possible the copy that this process has loaded already (often torch's own).
 
-    Otherwise load the first of ``names`` that exists.
-
-    The loaded copy (often torch's own) is found by ``stem``, the beginning of its file name.  Raises OSError if no name
-    can be loaded.
+    A loaded copy is recognised by ``stem``, the beginning of its file name.  Without such a copy, the first of
+    ``names`` that exists is loaded.  Raises OSError if none can be loaded.
     """
     with contextlib.suppress(OSError):
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")

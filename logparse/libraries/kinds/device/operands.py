@@ -1,7 +1,8 @@
-"""Operands on a torch device: random normal data in the problem's own layouts, and the reference result.
+"""The tensors of a problem on a torch device, filled with random data, and the reference for its result.
 
-A column-major matrix of a BLAS call is the same memory as a row-major torch tensor of its transpose.  So D =
-op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times ``y`` (k×m) gives ``d`` (n×m).
+BLAS matrices are column-major and torch tensors are row-major.  The memory of a column-major matrix is the memory of a
+row-major tensor of its transpose.  So D = op(A)·op(B) is computed as Dᵀ = op(B)ᵀ·op(A)ᵀ: ``x`` (n×k) times ``y`` (k×m)
+gives ``d`` (n×m).
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ _DTYPES = {"xf32_r": "float32"} | {name: x.operand for x in _FLOATS for name in 
 
 _GELU_SLACK = 2e-3  # libraries approximate GELU, by tanh or worse
 _STRIPE = 1 << 28
-"""Number of elements that are compared at a time.
+"""The number of elements of a result that are compared with the reference at a time.
 
-All elements at once would need too much memory: in double precision, the logits of one language model fill a third of a
-GPU.
+All elements at once would need too much memory.  In double precision, the logits of one language model fill a third of
+a GPU.
 """
 _ALL = slice(None)
 
 
 def dtype_of(device: TorchDevice, name: str | None) -> Any:
-    """Return the torch dtype of a type word.  Raises UnsupportedError if torch has none."""
+    """Return the torch dtype for a type's name in a library, for example ``bf16_r``.
+
+    Raises UnsupportedError if torch has none.
+    """
     if name is None or name not in _DTYPES:
         raise UnsupportedError(f"type {name or 'unknown'}")
     return getattr(device.torch, _DTYPES[name])
@@ -41,7 +45,10 @@ def dtype_of(device: TorchDevice, name: str | None) -> Any:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A column-major matrix of a call: rows, columns, leading dimension, batch stride (elements) and type word."""
+    """A column-major matrix in memory: its rows, columns, leading dimension and type.
+
+    ``stride`` is the distance of two matrices of a batch, in elements.
+    """
 
     rows: int
     cols: int
@@ -50,15 +57,16 @@ class Matrix:
     dtype: str
 
     def elements(self, batch: int) -> int:
-        """Return the number of elements of memory that the matrices of a batch span."""
+        """Return how many elements of memory a batch of such matrices needs."""
         return self.stride * (batch - 1) + self.ld * self.cols
 
 
 def matrices(problem: GemmProblem) -> dict[str, Matrix]:
-    """Return ``a``, ``b``, ``d`` and ``c`` of a GEMM.  An unknown leading dimension counts as the number of rows.
+    """Return the matrices ``a``, ``b``, ``d`` and ``c`` of a matrix product, by name.
 
-    If ``c`` is not known, it has ``d``'s type and leading dimension.  Raises UnsupportedError if a size, transpose or
-    type is not known.
+    * An unknown leading dimension is taken as the number of rows.
+    * If ``c`` is not known, it has the type and leading dimension of ``d``.
+    * Raises UnsupportedError if a size, transpose or type is not known.
     """
     p = problem
     if p.members or p.m is None or p.n is None or p.k is None or p.batch_count is None:
@@ -83,12 +91,12 @@ def matrices(problem: GemmProblem) -> dict[str, Matrix]:
 
 @dataclass(frozen=True)
 class Written:
-    """Tensor that a call writes.
+    """A tensor that a call writes, with the functions that check it.
 
-    * ``name``: its name.  Empty for the result.
-    * ``memory``: its memory in the first operand set.
-    * ``reference``: a function that returns the reference in higher precision for a slice of the first dimension.
-    * ``magnitudes``: a function that returns the sums of the magnitudes of the products for the same slice.
+    * ``name``: its name.  It is empty for the main result.
+    * ``memory``: its memory in the first set of inputs and outputs.
+    * ``reference``: a function that returns the right values in higher precision, for a slice of the first dimension.
+    * ``magnitudes``: a function that returns, for the same slice, the sums of the magnitudes of the products.
     """
 
     name: str
@@ -99,10 +107,10 @@ class Written:
 
 
 class OperandSets:
-    """Operand sets of a problem: their number, copies of them in other forms, and the reference result.
+    """The inputs and outputs of a problem, in several sets of equal tensors, and the reference for the result.
 
-    A subclass defines ``_result`` and ``_inputs``.  It also defines ``_beside`` if a call writes more tensors than its
-    result.
+    Several sets are used in turn, so that the cache does not hold the data.  A subclass defines ``_result`` and
+    ``_inputs``.  It also defines ``_beside`` if a call writes more tensors than its result.
     """
 
     def __init__(self, device: TorchDevice, problem: GemmProblem | ConvProblem, conditions: Conditions) -> None:
@@ -113,18 +121,19 @@ class OperandSets:
         self._references: dict[str, Tensor] = {}
 
     def _inputs(self) -> Sequence[Sequence[Tensor]]:
-        """Return the memories that hold random data: for each operand a list with one memory per set."""
+        """Return the tensors that get random data: for each input a list with one tensor per set."""
         raise NotImplementedError
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
-        """Return the result of the first set in higher precision, or only the slice ``part`` of its first dimension.
+        """Compute the right result of the first set in higher precision.
 
-        If ``magnitudes`` is True, return the sum of the magnitudes of the products instead of the sum of the products.
+        ``part`` limits it to a slice of the first dimension.  If ``magnitudes`` is True, return the sum of the
+        magnitudes of the products instead of the sum of the products.
         """
         raise NotImplementedError
 
     def _beside(self) -> Sequence[Written]:
-        """Return the tensors that a call writes besides its result."""
+        """Return the tensors that a call writes in addition to its result."""
         return ()
 
     def _written(self, output: Tensor) -> list[Written]:
@@ -134,7 +143,7 @@ class OperandSets:
     def fill(self, seed: int) -> None:
         """Write random normal values into all inputs.
 
-        Each memory has its own seed, so that a single memory can be restored.
+        Each tensor has its own seed, so that a single tensor can be restored.
         """
         self._seed = seed
         self._references.clear()
@@ -149,9 +158,9 @@ class OperandSets:
         self._changed(index)
 
     def _fill_integers(self) -> None:
-        """Write -1, 0 and 1 into the first set.
+        """Write only the numbers -1, 0 and 1 into the inputs of the first set.
 
-        Only so few values are ±1 that every sum is exact in the output's type.
+        Most are 0, so that every sum of products is exact in the output's type.
         """
         torch, choices = self._device.torch, integer_choices(self.problem)
         for number, memories in enumerate(self._inputs()):
@@ -162,9 +171,10 @@ class OperandSets:
         self._changed(0)
 
     def error(self, output: Tensor) -> float:
-        """Return the error ‖out − ref‖ / ‖ref‖ of the first set, with a reference in higher precision.
+        """Return the relative error ‖out − ref‖ / ‖ref‖ of the result of the first set.
 
-        The error is the largest error of all tensors that the call writes.  It is NaN if an element is not finite.
+        The reference has higher precision.  If the call writes several tensors, the largest error is returned.  It is
+        NaN if an element is not finite.
         """
         torch, errors = self._device.torch, []
         for written in self._written(output):
@@ -180,10 +190,10 @@ class OperandSets:
         return max(errors)
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """Return how the output differs from the reference by more than rounding explains (see ``Operands``).
+        """Describe how the output is wrong by more than rounding can explain.  Returns an empty text if it is right.
 
-        The random data are checked element by element.  Then the call runs on integers, for which every result is
-        exact.
+        First each element of a run with random data is checked.  Then the call runs on small integers, for which every
+        result is exact.
         """
         for written in self._written(run()):
             for part in _parts(written.memory):
@@ -203,7 +213,10 @@ class OperandSets:
         return f"{wrong} elements are wrong for integer inputs, whose sums are exact" if wrong else ""
 
     def _reference(self, part: slice, *, magnitudes: bool = False) -> Tensor:
-        """Return ``_result``.  The reference for the whole output is cached until the data change."""
+        """Return the right result, as ``_result`` computes it.
+
+        The result for the whole output is cached until the data change.
+        """
         if part != _ALL:
             return self._result(part, magnitudes=magnitudes)
         name = "magnitudes" if magnitudes else "result"
@@ -212,7 +225,10 @@ class OperandSets:
         return self._references[name]
 
     def _excess(self, written: Written, part: slice) -> float:
-        """Return the largest |out − ref| / tolerance over all elements.  NaN if an element is not finite."""
+        """Return the largest error of an element, divided by the error that rounding can explain.
+
+        A result above 1 means a wrong element.  NaN if an element is not finite.
+        """
         allowed, ref, size = written.tolerance, written.reference(part), written.magnitudes(part)
         scale = float(self._device.torch.linalg.vector_norm(ref)) / math.sqrt(max(1, ref.numel()))
         slack = _GELU_SLACK if approximate(self.problem) else 0.0
@@ -222,10 +238,10 @@ class OperandSets:
         return float(((written.memory[part].to(ref.dtype) - ref).abs() / limit.clamp_min(1e-30)).max())
 
     def _inexact(self, output: Tensor, reference: Callable[[slice], Tensor]) -> int:
-        """Return the number of elements of a result on integers that are wrong.
+        """Count the wrong elements of a result that was computed from integers.
 
-        An element of a GEMM is wrong if it does not equal the integer.  An element of a convolution is wrong if the
-        integer is not the nearest integer, because the transforms of a convolution may divide.
+        An element of a matrix product is wrong if it is not equal to the right integer.  An element of a convolution
+        may differ by less than 0.5, because the transforms of a convolution may divide.
         """
         wrong = 0
         for part in _parts(output):
@@ -236,9 +252,9 @@ class OperandSets:
         return wrong
 
     def derived(self, make: Callable[[int], Tensor]) -> list[Tensor]:
-        """Return a list with one copy of operands in another form per set.
+        """Make a copy of the inputs in another form, one copy per set.  Return the list of copies.
 
-        The copies are made again if the data change.
+        ``make`` makes the copy of one set.  It is called again when the data change.
         """
         held = [make(index) for index in range(self.sets)]
         self._remake.append(lambda index: held[index].copy_(make(index)))
@@ -250,12 +266,14 @@ class OperandSets:
 
 
 class GemmOperands(OperandSets):
-    """Operand sets of a GEMM.  ``x, y, c, d, bias`` are lists over the sets, in torch's row-major terms.
+    """The inputs and outputs of a matrix product, in several sets that are used in turn.
 
-    ``memory`` holds the operands to which the library's pointers point.  These are the operands above and:
+    ``x``, ``y``, ``c``, ``d`` and ``bias`` are lists with one tensor per set, row-major as in torch.  ``memory`` holds
+    all tensors whose addresses a library gets.  These are the tensors above and:
 
-    * ``aux`` is packed tightly, with D's shape;
-    * ``scale_a`` … are in single precision, with one factor, or one per row of op(A) or column of op(B);
+    * ``aux`` is packed tightly, with the shape of D.
+    * ``scale_a``, ``scale_b``, ``scale_c`` and ``scale_d`` are in single precision.  They have one factor, or one
+      factor per row of op(A) or column of op(B).
     * ``scale_alpha`` has one factor per row of D.
 
     ``written`` are the names of the tensors that a call writes: d, and also aux for a forward epilogue or bias for a
@@ -315,9 +333,10 @@ class GemmOperands(OperandSets):
         return out * wide(self.memory["scale_d"][0]) if "scale_d" in self.memory else out
 
     def _before_activation(self, wide: Callable[[Tensor], Tensor], part: slice = _ALL) -> Tensor:
-        """Return α·op(A)·op(B)·scales + β·C + bias, in torch's terms: rows of the result are columns of D.
+        """Compute α·op(A)·op(B)·scales + β·C + bias, the result before the activation.
 
-        ``part`` is a slice of the rows.  In a batch it is a slice of the products.
+        It is row-major as in torch, so its rows are the columns of D.  ``part`` is a slice of the rows, or for a batch
+        a slice of the products in it.
         """
         scales = {name: wide(held[0]) for name, held in self.memory.items() if name.startswith("scale_")}
         out = wide(self.x[0][part]) @ wide(self.y[0] if self.batch == 1 else self.y[0][part])
@@ -349,9 +368,9 @@ class GemmOperands(OperandSets):
         return self._result(magnitudes=magnitudes).sum(0)
 
     def _fill_set(self, index: int) -> None:
-        """Fill one set.
+        """Fill the inputs of one set with random data.
 
-        Scales are powers of two near 1, because random normal scales would make most of a result vanish.
+        The scale factors are powers of two near 1.  Random normal factors would make most of a result vanish.
         """
         super()._fill_set(index)
         for memories in self._scales():
@@ -367,7 +386,11 @@ class GemmOperands(OperandSets):
 
 
 def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
-    """Return elements and type of the vectors that a GEMM's epilogue and scales use.  Raises UnsupportedError."""
+    """Return the vectors that a matrix product needs besides its matrices, by name: bias, aux and scale factors.
+
+    Each has its number of elements and its type.  Raises UnsupportedError for a kind of scale factors that is not
+    supported, and for the gradient of a bias of a batch.
+    """
     p, found = problem, {}
     m, n, out_type = p.m or 0, p.n or 0, p.d_type or p.a_type or ""
     if p.bias:
@@ -388,9 +411,10 @@ def vectors(problem: GemmProblem, batch: int) -> dict[str, tuple[int, str]]:
 
 
 class ConvOperands(OperandSets):
-    """Operand sets of a convolution: ``x``, ``w`` and ``dy`` are lists over the sets, in the problem's layouts.
+    """The inputs and outputs of a convolution, in several sets that are used in turn.
 
-    In direction F, ``dy`` stands for y.  Then only its shape and layout are used.
+    ``x``, ``w`` and ``dy`` are lists with one tensor per set, in the memory layouts of the problem.  In the forward
+    direction (F), ``dy`` is the output y.
     """
 
     def __init__(self, device: TorchDevice, problem: ConvProblem, conditions: Conditions) -> None:
@@ -418,15 +442,15 @@ class ConvOperands(OperandSets):
     def poison(self) -> None:
         """Fill the first set's output with NaN.  This is allowed because no direction reads its own output.
 
-        Also fill a block of the same size with NaN and free it at once.  Because torch's functions allocate their
-        outputs, the allocator then gives them this block.
+        Also fill a block of the same size with NaN and free it at once. torch's functions allocate their outputs, so
+        the allocator then gives them this block.
         """
         output = self.tensors[self.output][0]
         output.fill_(math.nan)
         self._device.torch.full_like(output, math.nan)
 
     def _result(self, part: slice = _ALL, *, magnitudes: bool = False) -> Tensor:
-        """Return the result in single precision for half types, and in double precision for other types."""
+        """Compute the right result: in single precision for half types, and in double precision for other types."""
         torch = self._device.torch
         wide = torch.float32 if self.x[0].dtype in (torch.float16, torch.bfloat16) else torch.float64
         with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=False, allow_tf32=False):
@@ -440,9 +464,9 @@ class ConvOperands(OperandSets):
 
 
 def random_normal(device: TorchDevice, memory: Tensor, generator: Any) -> None:
-    """Overwrite a memory with random normal values.
+    """Overwrite a tensor with random normal values.
 
-    A type without a generator of its own gets values that are drawn in single precision.
+    8-bit types have no random generator.  Their values are drawn in single precision and converted.
     """
     if memory.dtype.itemsize >= 2:
         memory.normal_(generator=generator)
@@ -456,16 +480,19 @@ def _wide(tensor: Tensor, *, magnitudes: bool) -> Tensor:
 
 
 def _parts(output: Tensor) -> list[slice]:
-    """Return slices that split the first dimension of an output into parts of at most ``_STRIPE`` elements.
+    """Split a large output into slices of its first dimension, with at most ``_STRIPE`` elements each.
 
-    A single slice may cover the whole dimension.
+    If the output is small, the result is one slice that covers everything.
     """
     rows, count = max(1, _STRIPE // max(1, output[0].numel())), len(output)
     return [_ALL] if rows >= count else [slice(at, at + rows) for at in range(0, count, rows)]
 
 
 def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:
-    """Return the memory format of a layout word.  Raises UnsupportedError."""
+    """Return torch's memory format for a layout name, for example ``channels_last`` for NHWC in two dimensions.
+
+    Raises UnsupportedError for an unknown layout.
+    """
     torch = device.torch
     if layout in ("NCHW", "NCDHW"):
         return torch.contiguous_format
@@ -475,9 +502,9 @@ def memory_format(device: TorchDevice, layout: str | None, spatial: int) -> Any:
 
 
 def conv_of(problem: Problem, types: Container[str | None]) -> ConvProblem:
-    """Return the problem if it is a convolution with one of the types.
+    """Return the problem if it is a convolution that has known shapes and one of the given types.
 
-    Raises UnsupportedError, also as ``conv_shapes`` does.
+    Raises UnsupportedError if it is not.
     """
     if not isinstance(problem, ConvProblem):
         raise UnsupportedError(f"a {problem.kind}")
@@ -488,10 +515,13 @@ def conv_of(problem: Problem, types: Container[str | None]) -> ConvProblem:
 
 
 def conv_shapes(problem: ConvProblem) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of ``x``, ``w`` and ``dy``.
+    """Return the shapes of a convolution's input ``x``, weights ``w`` and output (or its gradient) ``dy``.
 
-    Raises UnsupportedError if sizes are unknown or do not fit together.  Raises it also for a problem with a bias,
-    because libraries add the bias in a separate call.
+    Raises UnsupportedError in these cases:
+
+    * A size is unknown, or the sizes do not fit together.
+    * The convolution is transposed, computes two directions at once, or has mixed or converted types.
+    * It has a bias, because libraries add the bias in a separate call.
     """
     p = problem
     if p.bias:
@@ -523,8 +553,9 @@ def geometry(problem: ConvProblem) -> tuple[list[int], list[int], list[int]]:
 
 
 def strides(shape: Sequence[int], layout: str | None) -> list[int]:
-    """Return the strides (elements) of a tensor of a shape (N, C, spatial…) whose order in memory is given by a layout
-    word.
+    """Return the strides of a tensor, in elements.
+
+    ``shape`` is (N, C, spatial…).  ``layout`` is the order in memory, for example ``NHWC``.
     """
     order = list(range(len(shape)))
     if layout in ("NHWC", "NDHWC"):
@@ -537,9 +568,10 @@ def strides(shape: Sequence[int], layout: str | None) -> list[int]:
 
 
 def convolve(device: TorchDevice, problem: ConvProblem, x: Tensor, w: Tensor, dy: Tensor) -> Tensor:
-    """Run the direction of the problem with torch's own operators, which autograd would call too.
+    """Compute a convolution or one of its gradients with torch's own operators, and return the result.
 
-    Return the result.
+    These are the operators that autograd would call too.  The problem's direction decides which one: F (forward), B
+    (gradient of the input) or W (gradient of the weights).
     """
     aten = device.torch.ops.aten
     stride, pad, dilation = geometry(problem)

@@ -1,4 +1,4 @@
-"""Inputs of any PyTorch operator on a torch device: tensors of the recorded sizes, strides and types, and values."""
+"""Rebuild the inputs of a PyTorch operator: tensors of the recorded sizes, strides and types, and other values."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from logparse.libraries.kinds.dtypes import TORCH_TYPES
 from logparse.model import Argument, Operand, OperatorProblem
 
 Inputs: TypeAlias = "tuple[Sequence[Any], Mapping[str, Any]]"
-"""Positional and keyword arguments of a call."""
+"""The positional and the keyword arguments of a call."""
 
 
 class OperatorOperands:
-    """Operand sets of an operator: ``arguments`` holds the inputs of each set.
+    """The inputs of a PyTorch operator on the device.  ``arguments`` holds one list of inputs per set.
 
-    Results are not checked, because the call is PyTorch's own.  Only the tensors' places in memory differ between
-    problems.
+    Results are not checked, because the call is PyTorch's own.  Only the values and the memory addresses of the tensors
+    differ from the recorded call.
     """
 
     def __init__(self, device: TorchDevice, problem: OperatorProblem, conditions: Conditions) -> None:
@@ -69,9 +69,9 @@ class OperatorOperands:
         return memory.as_strided(operand.sizes, operand.strides)
 
     def fill(self, seed: int) -> None:
-        """Write random normal values.
+        """Write random normal values into all input tensors.
 
-        Tensors of whole numbers get zeros and ones, because their values may be indices.
+        Integer tensors get zeros and ones, because their values may be indices.
         """
         torch = self._device.torch
         generator = torch.Generator(device=self._device.device).manual_seed(seed)
@@ -82,19 +82,22 @@ class OperatorOperands:
                 memory.copy_(torch.randint(0, 2, memory.shape, generator=generator, device=memory.device))
 
     def poison(self) -> None:
-        """Do nothing, because results are not checked."""
+        """Do nothing.  Other inputs fill the output with NaN here, but an operator's results are not checked."""
 
     def error(self, output: Tensor) -> float:
-        """Return 0, because results are not checked."""
+        """Return 0 as the error of a result, because an operator's results are not checked."""
         return 0.0
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """Return an empty text, because results are not checked."""
+        """Return an empty text (no fault was found), because an operator's results are not checked."""
         return ""
 
 
 def overload_of(device: TorchDevice, problem: OperatorProblem) -> Any:
-    """Return the overload whose schema takes these inputs.  Raises UnsupportedError if no overload takes them."""
+    """Return the overload of a PyTorch operator that accepts the recorded inputs.
+
+    Raises UnsupportedError if none does.
+    """
     space, _, name = problem.name.partition("::")
     packet = getattr(getattr(device.torch.ops, space, None), name, None)
     for overload in packet.overloads() if packet is not None else ():
@@ -121,9 +124,10 @@ def _takes(device: TorchDevice, type: str, given: Argument) -> bool:
 
 
 def value_of(device: TorchDevice, text: str, type: str) -> Any:
-    """Return the value of a text, read as a schema's type.
+    """Turn a text from a trace into the value that an operator's argument of this type needs.
 
-    Raises UnsupportedError if the text cannot be read as this type.
+    Example: ``[1, 1]`` for the type ``List[int]`` gives the list of the two numbers.  Raises UnsupportedError if the
+    text cannot be read as this type.
     """
     if type.startswith("Optional["):
         return None if text in ("", "None") else value_of(device, text, type[len("Optional[") : -1])

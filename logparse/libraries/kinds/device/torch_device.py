@@ -1,6 +1,6 @@
-"""One device through PyTorch: its facts, its clock, and runnables over operands that torch allocates.
+"""One device as PyTorch sees it: its facts, its clock, and calls that are ready to be timed on it.
 
-Every backend for real devices uses this module, also backends that call a vendor's library directly. torch provides
+Every backend for real devices uses this module, also a backend that calls a vendor's library directly. torch provides
 memory, streams and events on CUDA, ROCm (which torch also calls ``cuda``) and the CPU. torch is imported when the first
 ``TorchDevice`` is made.
 """
@@ -23,29 +23,32 @@ from logparse.devices import device_of
 from logparse.libraries.kinds.backend import HostBoundError, OutOfMemoryError
 
 Tensor: TypeAlias = Any
-"""torch.Tensor.  It is ``Any``, because torch is not installed where types are checked."""
+"""A torch.Tensor.  It is declared as ``Any``, because torch is not installed where types are checked."""
 
 Call: TypeAlias = Callable[[int], Tensor]
-"""Function that enqueues one execution on an operand set.
+"""A function that launches one execution with the set of inputs of the given index.
 
 It returns the output, or the buffer that will hold the output.
 """
 
 Around: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""Function that makes a context with the settings that must hold while executions are enqueued."""
+"""A function that returns a context manager.
+
+The manager makes the settings that must hold while executions are launched.
+"""
 
 
 T = TypeVar("T")
 
 _TRIES = 3
-"""Number of tries of a sample if the host enqueued its executions too late.
+"""The number of tries of a sample if the host launched its executions too late.
 
-Each further try holds back the device for longer.
+Each further try lets the device wait longer, so that the host has more time.
 """
 
 
 class Operands(Protocol):
-    """Operand sets of one problem."""
+    """The inputs and outputs of one problem, in several sets."""
 
     sets: int
     evict: bool
@@ -57,11 +60,14 @@ class Operands(Protocol):
         """Return the relative error of an output of the first set.  NaN if the output is not finite."""
 
     def fault(self, run: Callable[[], Tensor]) -> str:
-        """Return how outputs of the first set differ from what rounding explains.  Empty if they do not."""
+        """Describe how the output is wrong by more than rounding can explain.  Returns an empty text if it is right.
+
+        ``run`` is called to compute the output of the first set.
+        """
 
 
 class TorchDevice:
-    """A device by torch's name (``cuda:0``, ``cpu``).  Raises RuntimeError if torch has no such device."""
+    """A device with torch's name for it (``cuda:0``, ``cpu``).  Raises RuntimeError if torch has no such device."""
 
     def __init__(self, name: str) -> None:
         import torch
@@ -97,10 +103,10 @@ class TorchDevice:
         return facts | {"cudnn_version": str(torch.backends.cudnn.version())}
 
     def _cache_bytes(self) -> int:
-        """Return the size of the last-level cache, bytes.
+        """Return the size of the device's last-level cache, in bytes.
 
-        If the data sheet's size is larger than torch's, it is returned: torch reports the L2, and AMD's Infinity Cache
-        lies behind the L2.
+        torch reports the size of the L2.  AMD's Infinity Cache lies behind the L2, and torch does not report it.  So
+        the size from the device's data sheet is returned if it is larger.
         """
         if not self.is_gpu:
             return _cpu_cache_bytes()
@@ -109,19 +115,22 @@ class TorchDevice:
         return max(int(reported), known.cache_bytes if known else 0)
 
     def synchronize(self) -> None:
-        """Wait for everything that was enqueued.  Raises the device's error if there was one."""
+        """Wait until the device has finished everything that was launched.
+
+        Raises the device's error if there was one.
+        """
         if self.is_gpu:
             self.torch.cuda.synchronize(self.device)
 
     @property
     def stream(self) -> int:
-        """The stream on which everything is enqueued, as the number that libraries take.  0 on a CPU."""
+        """The stream on which everything is launched, as the number that libraries take.  It is 0 on a CPU."""
         return int(self.torch.cuda.current_stream(self.device).cuda_stream) if self.is_gpu else 0
 
     def on_thread(self, name: str | None, task: Callable[[], T]) -> T:
-        """Run a task on the thread with this name and return the task's result.
+        """Run a function on the thread with this name and return its result.  The thread is started at the first call.
 
-        If ``name`` is None, run it on the caller's thread.
+        Without a name the function runs on the caller's thread.
         """
         if name is None:
             return task()
@@ -131,7 +140,7 @@ class TorchDevice:
         return self._threads[name].submit(task).result()
 
     def healthy(self) -> bool:
-        """Tell whether the device still computes a small product correctly."""
+        """Tell whether the device still computes a small matrix product correctly."""
         try:
             ones = self.torch.ones((16, 16), device=self.device)
             return bool((ones @ ones).sum().item() == 16.0**3)
@@ -140,7 +149,7 @@ class TorchDevice:
 
     @contextlib.contextmanager
     def memory_errors(self, need_bytes: float | None) -> Iterator[None]:
-        """Turn torch's out-of-memory error into ``OutOfMemoryError``, with the size that did not fit."""
+        """Turn torch's out-of-memory error into ``OutOfMemoryError``, whose text states the size that did not fit."""
         try:
             yield
         except (self.torch.OutOfMemoryError, MemoryError) as error:
@@ -158,16 +167,19 @@ class TorchDevice:
             self.torch.cuda.empty_cache()
 
     def evict(self) -> None:
-        """Enqueue writes to twice the bytes of the last-level cache, so that no other data is in the cache."""
+        """Remove all other data from the last-level cache, by writes to twice the cache's size.
+
+        The writes are only launched.
+        """
         if self._eviction is None:
             self._eviction = self.torch.zeros(2 * self.cache_bytes, dtype=self.torch.uint8, device=self.device)
         self._eviction.add_(1)
 
     def time_us(self, call: Call, first: int, count: int, *, evict: bool = False) -> float:
-        """Return the mean time of ``count`` executions back to back, in µs, from operand set ``first`` on.
+        """Run a call ``count`` times back to back and return the mean time of one execution, in µs.
 
-        ``evict`` empties the last-level cache before the executions.  Raises HostBoundError if the host was too slow in
-        every try.
+        The executions use the sets of inputs in turn, beginning with set ``first``.  ``evict`` empties the last-level
+        cache before them.  Raises HostBoundError if the host was too slow in every try.
         """
         if not self.has_events:
             if evict:
@@ -185,11 +197,12 @@ class TorchDevice:
         raise HostBoundError(f"limited by the host in {_TRIES} tries: {time_us:.1f} µs including the host's time")
 
     def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
-        """Return the device time per execution between two events, in µs, and True if it is valid.
+        """Time ``count`` executions with two device events.  Returns the time per execution in µs, and True if it is
+        valid.
 
-        The time is valid if the host enqueued each execution before the device needed it.  A spinning kernel before the
-        first event holds the device until everything is enqueued.  Otherwise short kernels would be timed at the speed
-        of Python.
+        The time is valid if the host launched each execution before the device needed it.  To make this possible, a
+        kernel that only waits runs before the first event.  It holds the device until everything is launched.
+        Otherwise short kernels would be timed at the speed of Python.
         """
         start, end = self._event(), self._event()
         self._hold(int(2e3 * (50 + 1.5 * self._host_us_each * count)))  # cycles, at about 2 GHz
@@ -217,7 +230,10 @@ def torch_device(name: str) -> TorchDevice:
 
 
 class TorchRunnable:
-    """A call over operand sets.  It rotates through the sets, times them, and checks the first set."""
+    """A call that is ready to be timed.
+
+    It uses the sets of inputs in turn and can check the result of the first set.
+    """
 
     def __init__(
         self,
@@ -235,7 +251,7 @@ class TorchRunnable:
         device.on_thread(thread, self._warm_up)
 
     def _warm_up(self) -> None:
-        """Run once, because plans, handles and kernels are made at the first call."""
+        """Run the call once before it is timed.  Plans, handles and kernels are made at the first call."""
         with self._device.memory_errors(None), self._around():
             self._call(0)
             self._device.synchronize()
@@ -247,7 +263,7 @@ class TorchRunnable:
         return self._operands.fault(lambda: self._device.on_thread(self._thread, self._checked))
 
     def _checked(self) -> Tensor:
-        """Return the first set's output, computed after the output was filled with NaN."""
+        """Run the call on the first set and return its output.  Before the call the output is filled with NaN."""
         with self._device.memory_errors(None), self._around():
             self._operands.poison()
             output = self._call(0)
@@ -277,7 +293,10 @@ def _driver() -> str:
 
 
 def _miopen_version(number: int | None) -> str:
-    """Return MIOpen's version as text.  On ROCm ``torch.backends.cudnn.version()`` is major·10⁶ + minor·10³ + patch."""
+    """Return MIOpen's version as text, for example ``3.5.1``.
+
+    ``number`` is what ``torch.backends.cudnn.version()`` returns on ROCm: major·10⁶ + minor·10³ + patch.
+    """
     return "" if number is None else f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
 
