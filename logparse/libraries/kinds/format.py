@@ -1,14 +1,13 @@
-"""The interface of a format: it turns text or bytes into records, and back if a library reads the file.
+"""The interface of a format, which turns the text or bytes of a log file into records.
 
-There are three kinds of formats (see CONTRIBUTING):
+If a library reads such files, the format can also write them.  There are three kinds of formats (see CONTRIBUTING):
 
-* *record lines*: each line is a record, and equal lines are counted;
-* *blocks*: lines that are read in order;
-* *whole files*, for example *tables* (``table.py``).
+* *Record lines*: each line is a record, and equal lines are counted.
+* *Blocks*: the lines are read in order, because their meaning depends on the lines before them.
+* *Whole files*, for example *tables* (``table.py``).
 
-Recognising a file or line never raises.  Reading never raises because of the content: a line that looks like this
-format's and cannot be read becomes a ``Reject``.  Every input line ends in exactly one ``Unit``.  ``ingest`` checks
-that no line is lost.
+No content makes a format raise an error.  A line that looks like this format's and cannot be read becomes a ``Reject``.
+Every input line is counted as exactly one kind of unit (``Unit``), and ``ingest`` checks that no line is lost.
 """
 
 from __future__ import annotations
@@ -34,7 +33,10 @@ UNITS: tuple[Unit, ...] = ("call", "message", "measurement", "fact", "reject", "
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line without its line end.  ``offset`` is the offset of its first byte in the (decompressed) stream."""
+    """One line of a file without its line end.
+
+    ``offset`` is the position of its first byte in the decompressed file.
+    """
 
     text: str
     offset: int
@@ -42,11 +44,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of reading ``lines`` input units: the kind of unit as which they are counted, and their records.
+    """The result of reading some input lines: as what kind of unit they are counted, and the records that they contain.
 
-    In a whole file ``at`` is the byte offset of the unit.  The offset of a ``Reject`` in ``records`` is relative to
-    ``at``.  For lines and blocks ``at`` stays 0, because ingest knows the offset.  ``tables`` holds Arrow columns by
-    the names of the store's tables.  It is for formats in which every line is a record (find-db).
+    * ``lines``: the number of input lines.
+    * ``at``: in a whole file, the byte offset of the unit.  For lines and blocks it stays 0, because ingest knows the
+      offset.  The offset of a ``Reject`` in ``records`` is relative to ``at``.
+    * ``tables``: Arrow columns by the names of the store's tables.  They are for formats in which every line is a
+      record (find-db).
     """
 
     unit: Unit
@@ -61,7 +65,7 @@ FOREIGN = Outcome("foreign")
 
 @dataclass(frozen=True)
 class Head:
-    """Beginning of a file, by which a whole-file format recognises the file.
+    """The name and the first bytes of a file, from which a format of whole files recognises its files.
 
     ``name`` is the file's name without folder and without endings such as ``.gz``.  ``data`` is the first 64 KiB of the
     content.
@@ -72,13 +76,13 @@ class Head:
 
 
 def begins(pattern: bytes) -> Callable[[Head], bool]:
-    """Return a function that recognises files whose first bytes match a pattern."""
+    """Return a function that tells whether a file's first bytes match a regular expression."""
     beginning = regex(pattern)
     return lambda head: beginning.match(head.data) is not None
 
 
 class Source(Protocol):
-    """Input file that is being read."""
+    """A file that is being read."""
 
     @property
     def name(self) -> str: ...  # file name without folder and compression suffix
@@ -88,35 +92,35 @@ class Source(Protocol):
         ...
 
     def lines(self) -> Iterator[Line]:
-        """Yield the lines, decoded as UTF-8 with bad bytes escaped.
+        """Yield the file's lines, decoded as UTF-8.  Bad bytes are escaped.
 
-        Lines are split at LF only.  A CR before it stays.
+        Lines are split only at line feeds (LF).  A carriage return (CR) before the line feed stays.
         """
         ...
 
     def local_path(self) -> str:
-        """Return a path on this machine with the decompressed content. sqlite needs such a path."""
+        """Return the path of a file on this machine that has the decompressed content. sqlite needs such a path."""
         ...
 
     def beside(self) -> Iterator[Source]:
-        """Yield the other files of its folder, sorted by name, then the files of its subfolder ``capture_traces``."""
+        """Yield the other files of the same folder, sorted by name.
+
+        Then yield the files of its subfolder ``capture_traces``.
+        """
         ...
 
 
 def content(source: Source) -> bytes:
     """Return the whole content of a small file.
 
-    It reads in a loop, because one read of a pipe or an archive may return less than there is.
+    The file is read in a loop, because one read of a pipe or an archive may return only a part.
     """
     with source.open() as stream:
         return b"".join(iter(lambda: stream.read(1 << 20), b""))
 
 
 def parsed(data: bytes) -> Any:
-    """Return the JSON value that a file contains.
-
-    Raises ValueError if the content is not JSON or is nested too deeply.
-    """
+    """Return the value that a JSON file contains.  Raises ValueError if it is not JSON or is nested too deeply."""
     try:
         return json.loads(data)
     except RecursionError as error:
@@ -125,13 +129,12 @@ def parsed(data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class Origin:
-    """Tool that took the times that a format reads.  ``name`` is the ``origin`` of its measurements.
+    """The tool that measured the times in a file.  ``name`` is the tool's name in the measurements.
 
-    ``evidence`` is True if the times are measurements of named solutions, so that a pick can be compared with them.  It
-    is False for kernel times of traces, choices without a time, and estimates.
-
-    ``winners`` is True if a tuner wrote each row as the winner of its search.  A single row then states a best time.
-    Rows of other origins do so only if at least two solutions were timed.
+    * ``evidence``: True if each time belongs to a named solution of a library, so that the library's own choice can be
+      compared with it.  It is False for kernel times in traces, for choices without a time, and for estimates.
+    * ``winners``: True if the tool is a tuner that writes only the winner of each search.  Then a single row already
+      states the best time.  For other tools, a best time is known only if at least two solutions were timed.
     """
 
     name: str
@@ -141,21 +144,22 @@ class Origin:
 
 @dataclass(frozen=True)
 class Described:
-    """Statements of a format about itself: for ``ingest``, for readers, and for the tables of docs/formats.md.
+    """The description of a format: for ``ingest``, for readers of the code, and for the tables of docs/formats.md.
 
     * ``about``: a short description.
-    * ``origins``: the origins of its measurements.
-    * ``job_log``: the facts of such a file describe the job that wrote the file, as the facts of a trace do.  Tables
-      and override files are copied between machines, so their facts do not describe the job, and False is the default
-      of whole files.  The finder ``stale-override`` never compares such a file with the job's facts.
-    * ``asked_late``: the reason why other formats are asked first.  Formats with a reason come last.
-    * ``seen``: versions whose files were read.
+    * ``origins``: the tools that measured the times in such files.
+    * ``job_log``: True if the facts in such a file describe the job that wrote it, as in a trace.  Tables and override
+      files (a user's forced choices) are copied between machines, so their facts do not describe the job.  Therefore
+      False is the default for whole files.  The finder ``stale-override`` never compares such a file with the job's
+      facts.
+    * ``asked_late``: the reason why other formats are tried first.  Formats with a reason are tried last.
+    * ``seen``: the versions whose files were read.
     * ``example``: a line of the format.
     * ``gives``: the records that it makes.
-    * ``how``: how to produce such a file.  If it is empty, the page's text explains this.
+    * ``how``: how to produce such a file.  If it is empty, the text of the page explains it.
     * ``since``: the first version that writes it.
     * ``order``: what the order of the lines (in a table, of the rows) means.  If it is empty, the order means nothing.
-      A test over all formats checks that.
+      A test over all formats checks this.
     """
 
     name: str
@@ -174,14 +178,15 @@ class Described:
 
 @dataclass(frozen=True)
 class LineFormat(Described):
-    """A format of which each line is one record.  ``read`` gets each *distinct* line once, and its result is counted.
+    """A format in which each line is one record.  ``read`` gets each *distinct* line once, and its result is counted.
 
-    * ``markers``: a line is of this format if and only if it contains at least one of the byte strings.
-    * ``start``: regular expression (bytes) that matches at the beginning of a record.  It is used to split spliced
-      lines.
-    * ``prefixed``: records begin with ``[date time][LIB][n]``.  ``ingest`` takes off the time and the third bracket, so
-      ``read`` gets ``[LIB][Layer][function] body``.  Addresses may be masked (``0x@``).  NULL stays as printed.
-    * ``process``: returns the process that a line without such a prefix names, or None.
+    * ``markers``: byte strings.  A line is of this format if and only if it contains at least one of them.
+    * ``start``: a regular expression (bytes) that matches the beginning of a record.  It is used to separate records
+      that ended up on one line.
+    * ``prefixed``: True if records begin with ``[date time][LIB][n]``.  ``ingest`` removes the time and the third
+      bracket, so ``read`` gets ``[LIB][Layer][function] body``.  Addresses may be masked (``0x@``).  NULL stays as
+      printed.
+    * ``process``: a function that returns the process that a line without such a prefix names, or None.
     """
 
     markers: tuple[bytes, ...]
@@ -192,25 +197,31 @@ class LineFormat(Described):
 
 
 class BlockReader(Protocol):
-    """State of one block format while one stream is read."""
+    """The reader of one block format while it reads one file.  A block is a group of lines that belong together."""
 
     @property
     def awake(self) -> bool:
-        """True if ``take`` must now see lines without a marker, too."""
+        """True if the reader is inside a block, so that it must now see every line.
+
+        Otherwise it sees only lines with one of the format's markers.
+        """
         ...
 
     def take(self, line: Line) -> Outcome | None:
-        """Return the outcome of a line, or None if the line is not of this format."""
+        """Read one line and return its outcome.  Returns None if the line is not of this format."""
         ...
 
     def close(self) -> Iterable[Record]:
-        """Return the records that are left at the end of the stream.  An unclosed block is a ``Message``."""
+        """Return the records that are left at the end of the file.  A block without its end becomes a ``Message``."""
         ...
 
 
 @dataclass(frozen=True)
 class BlockFormat(Described):
-    """A format whose lines have a meaning only in their ``order``.  A line with one of ``markers`` wakes its reader."""
+    """A format whose lines have a meaning only in their ``order``.
+
+    A line with one of ``markers`` starts its reader.
+    """
 
     markers: tuple[bytes, ...]
     begin: Callable[[], BlockReader]
@@ -218,7 +229,10 @@ class BlockFormat(Described):
 
 @dataclass(frozen=True)
 class FileFormat(Described):
-    """A format of whole files, recognised from the head.  ``read`` accounts for every unit of the file."""
+    """A format of whole files, recognised from the beginning of the file.
+
+    ``read`` accounts for every unit of the file.
+    """
 
     recognise: Callable[[Head], bool]
     read: Callable[[Source], Iterator[Outcome]]
@@ -229,9 +243,10 @@ Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 
 
 def stated_of(formats: Iterable[Format]) -> dict[str, Any]:
-    """Return what formats state of their files' rows, as a commit keeps it.
+    """Return what formats say about the rows of their files, as a commit of the store keeps it.
 
-    ``evidence`` and ``winners`` are sorted names of origins.
+    ``evidence`` and ``winners`` are sorted names of measuring tools (see ``Origin``).  ``job_log`` is True if it is
+    True for one of the formats.
     """
     formats = tuple(formats)
     origins = [origin for format in formats for origin in format.origins]
@@ -244,13 +259,13 @@ def stated_of(formats: Iterable[Format]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Emission:
-    """A file to write, and the shell lines that make the library read it.
+    """A file to write, and the shell lines with which a library is made to read it.
 
-    * ``use``: shell lines to paste.  They contain no text of a file, only the placeholders below.  ``lines`` puts the
-      quoted names in.
-    * ``path``: place of the file once it is written.  ``lines`` then names this path.
-    * ``applied``: True if the file's ``apply.sh`` does everything that ``use`` states.
-    * ``shared``: True if the file is made to be ingested, so that ``ingest`` does not skip it as a file of logparse.
+    * ``use``: the shell lines for the user to paste.  They contain no text of a file, only the placeholders below.  The
+      property ``lines`` replaces these by quoted names.
+    * ``path``: the place of the file once it is written.  ``lines`` then names this path.
+    * ``applied``: True if the file's ``apply.sh`` does everything that ``use`` describes.
+    * ``shared``: True if the file is made to be ingested.  Other files that logparse wrote are skipped by ``ingest``.
 
     | placeholder | stands for |
     |---|---|
@@ -275,7 +290,10 @@ class Emission:
 
     @property
     def lines(self) -> list[Shell]:
-        """The lines of ``use`` with the place of the file.  The file must have been written."""
+        """The shell lines that make a library read the file, with the file's path in them.
+
+        Before the file is written, they contain the placeholders ``{folder}`` and ``{path}`` instead.
+        """
         if self.path is None:
             return self.lines_at(Shell("{folder}"), Shell("{path}"))
         path = self.path.absolute()
@@ -283,18 +301,18 @@ class Emission:
 
     @property
     def settings(self) -> list[Shell]:
-        """The lines of ``use`` that change the environment."""
+        """The shell lines that change the environment so that a library reads the file."""
         return settings(self.lines)
 
     def lines_at(self, folder: Shell, path: Shell) -> list[Shell]:
-        """Return the lines of ``use`` with these words in place of the folder and the file."""
+        """Return the shell lines that make a library read the file, with this folder and path in them."""
         names = {"name": shell_comment(self.name), "generic": shell_word(_DEVICE.sub("", self.name))}
         values = {"folder": folder, "path": path, **names}
         return [filled(line, values, "{}") for line in lines_of(self.use) if line]
 
 
 def settings(lines: Iterable[Shell]) -> list[Shell]:
-    """Return the lines that change the environment (``export`` and ``unset``)."""
+    """Keep only the shell lines that change the environment (``export`` and ``unset``)."""
     return [line for line in lines if _SETTING.match(line)]
 
 
@@ -304,13 +322,14 @@ _SETTING = re.compile(r"\s*(?:export|unset)\s")
 
 @dataclass(frozen=True)
 class Writer:
-    """Conversion of overrides into a file that a library reads.
+    """How overrides (forced choices of solutions) are written as a file that a library reads.
 
-    * ``key``: returns the library's own key of a problem, by which the library matches.  None if it has no key for it.
-    * ``write``: returns the files.  Raises EmissionError, which names the unknown fact or field and what would supply
-      it.
-    * ``file`` and ``read_when``: Markdown for ``docs/formats.md``: the file that is written, and when the library reads
-      it.
+    * ``key``: a function that returns the library's own key of a problem.  The library finds a row by this key.  None
+      means that the library has no key for the problem.
+    * ``write``: a function that returns the files.  It raises EmissionError if a fact or field is unknown.  The error
+      names it and says what would supply it.
+    * ``file`` and ``read_when``: Markdown for ``docs/formats.md``.  They say which file is written and when the library
+      reads it.
     """
 
     name: str
@@ -323,7 +342,10 @@ class Writer:
 
 
 def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]) -> dict[str, Override]:
-    """Keep the fastest override per key.  Raises EmissionError if two overrides differ and one of them has no time."""
+    """Keep only the fastest override (forced choice of a solution) for each key.
+
+    Raises EmissionError if two overrides of one key name different solutions and one of them has no time.
+    """
     out: dict[str, Override] = {}
     for new in overrides:
         key = key_of(new)
@@ -340,7 +362,7 @@ def one_per_key(overrides: Iterable[Override], key_of: Callable[[Override], str]
 
 
 def cells_of(line: str) -> list[str]:
-    """Return the cells of a line.  Quoted cells lose their quotes."""
+    """Split a line of a comma-separated table into its cells.  Quoted cells lose their quotes."""
     if line and '"' not in line and "\r" not in line:
         return line.split(",")  # gives the result of csv in a fifth of the time
     try:

@@ -1,9 +1,14 @@
-"""The interface of an override format.  An override file names, for single calls, the solution that a library runs.
+"""The interface of an override format.  In an override file a user tells a library which solution to run for a call.
 
-Each format has the library's own ``reader``.  For a target it tells which rows the library keeps, which rows a call can
-match, and which rows the library honours.  The three verdicts of a row are True, False or None (unknown without the
-target).  A row is *dead* if it has no effect for any workload, because the library does not read it or because no call
-can match it.
+Each format has a ``reader`` that reads such a file as the library itself does.  For a target (the machine that will use
+the file) it tells for each row:
+
+* whether the library keeps the row when it reads the file;
+* whether a call can match the row;
+* whether the library then obeys the row.
+
+Each answer is True, False or None (unknown, because too little is known about the target).  A row is *dead* if it has
+no effect in any job, because the library does not read it or because no call can match it.
 """
 
 from __future__ import annotations
@@ -22,10 +27,11 @@ from logparse.target import Facts
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFile:
-    """Override file, as the library of a target reads it: the reading, and the notes about it.
+    """An override file (a user's list of solutions to use) as a library reads it, with notes about its faults.
 
-    ``noted`` are its notes, in no order.  A note may stand for many lines.  ``shown`` is its name in reports.  It is
-    given if another file has the same name.
+    * ``reading``: what the library makes of the file on the target machine.
+    * ``noted``: the notes, in no order.  One note may be about many lines.
+    * ``shown``: the file's name in reports.  It is given if another file has the same name.
     """
 
     format: str
@@ -36,7 +42,7 @@ class OverrideFile:
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
-        """One note per line, sorted by line.  Notes about the whole file come first."""
+        """The notes about the file, one for each line, sorted by line.  Notes about the whole file come first."""
         return tuple(sorted((one for note in self.noted for one in note.each), key=lambda note: note.line or 0))
 
     @property
@@ -61,18 +67,18 @@ class OverrideFile:
 
     @property
     def ok(self) -> bool:
-        """True if there is no note of severity ``error``."""
+        """True if no note has the severity ``error``."""
         return not any(note.severity == "error" for note in self.noted)
 
 
 @dataclass(frozen=True)
 class Report:
-    """Look-up of one call in an override file, as a library's log states it.
+    """The search for one call in an override file, as a library's log reports it.
 
-    * ``key``: the key that the library looked up.
-    * ``found``: True if it found a row, None if the log does not state this.
-    * ``kernels``: names of the kernels that it took, spelled as in a row's text.  Empty if the log or the file names
-      none.
+    * ``key``: the key for which the library searched.
+    * ``found``: True if it found a row, None if the log does not say.
+    * ``kernels``: the names of the kernels that it took, spelled as in a row's text.  Empty if the log or the file
+      names no kernel.
     * ``why``: the reason why this key is not the problem's own key.
     """
 
@@ -84,19 +90,19 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Merging:
-    """How files of one format become one file.  ``merge`` uses it.
+    """How several override files of one format are merged into one file.  The command ``merge`` uses it.
 
-    * ``header``: returns facts on which all files must agree, as pairs of name and value.  Several values of one name
-      in a file disagree.  Raises InputError if the file does not contain them.
+    * ``header``: returns the facts on which all files must agree, as pairs of name and value.  If a file has several
+      values of one name, it contradicts itself.  Raises InputError if the file lacks these facts.
     * ``write``: makes the files from the accepted rows, sorted by key.  Its other arguments are the first file's name,
       the facts on which all files agreed, and the number of GPUs.
-    * ``slot``: returns the place of a row.  Only one row per place is kept.  By default the place is the key.
+    * ``slot``: returns the place of a row in the merged file, by default its key.  Only one row is kept for each place.
     * ``work``: returns a description of the work that a row's time covers, if the key does not state it.  Times of
       different work are not compared.
     * ``several``: True if the library uses all rows of one key together (solvers of one record).
     * ``in_order``: True if the row of the first file is taken when no time decides.
     * ``note``: a warning that every merge of this format prints.
-    * ``per_device``: True if the library reads one file per device.
+    * ``per_device``: True if the library reads one file for each device.
     """
 
     header: Callable[[str, bytes], Sequence[tuple[str, str]]]
@@ -111,13 +117,16 @@ class Merging:
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """How tuned GEMMs of this format become another library's, and back.  ``convert`` uses it.
+    """How an override file of one library becomes a file for another library.  The command ``convert`` uses it.
 
-    * ``word``: name of the format as a destination.
-    * ``takes``: returns a solution as this library numbers it, given the version of rocBLAS of the solution.  None if
-      the library has no such number.
-    * ``matched``: a description of the calls that a row of this format serves.
-    * ``read``: yields the records of a file that ``recognise`` accepts, each with the line (from 1) in which it ends.
+    Only matrix products (GEMMs) are converted.
+
+    * ``word``: the name of this format as a destination.
+    * ``recognise``: tells whether a file has this format.
+    * ``read``: yields the records of such a file, each with the line (from 1) in which it ends.
+    * ``takes``: returns a solution with the number that this library gives it.  The second argument is the version of
+      rocBLAS that the solution comes from.  None means that the library has no such number.
+    * ``matched``: a description of the calls for which a row of this format is used.
     """
 
     word: str
@@ -128,13 +137,13 @@ class Conversion:
 
 
 Keep: TypeAlias = Callable[[int, bytes], bool]
-"""Function that gets the line and the text of a row.  It returns True if the row stays in the file."""
+"""A function that gets the line number and the text of a row.  It returns True if the row stays in the file."""
 
 
 def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Return a table with only some of its rows.  Lines that are not rows stay.
+    """Remove rows from an override file.  ``keep`` tells for each row whether it stays.  Lines that are not rows stay.
 
-    A row is one line.  If each row has its own header line, the two lines are one row.
+    Usually a row is one line.  In files where each row has its own header line, the header is removed with its row.
     """
     last = {row.line - row.text.count("\n"): row.line for row in rows}
     out, lines = list[bytes](), enumerate(data.split(b"\n"), start=1)
@@ -147,48 +156,50 @@ def cut_lines(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class OverrideFormat:
-    """Description of one override format.  It is a member of ``OVERRIDE_FORMATS``.
+    """The description of one format of override files.  It is an entry of ``OVERRIDE_FORMATS``.
 
-    Reading (used by lint and by all others):
+    For reading (used by lint and by all other commands):
 
-    * ``recognise``: accepts its files.
-    * ``reader``: returns the reading of a file, given its name, its bytes and the target's facts.
+    * ``recognise``: tells whether a file has this format.
+    * ``reader``: reads a file as the library does, given the file's name, its bytes and the facts of the target
+      machine.
     * ``remarks``: returns further notes for the user about a file that was read.
-    * ``compared``: names of facts (or a common prefix of the names) that the library compares, to refuse a file of
-      another build.
-    * ``order``: what the order of several rows with one key means.  The order of rows of different keys has no meaning
-      in any format.
+    * ``compared``: names of facts (or a common prefix of the names) that the library compares.  It refuses a file if
+      they differ, because the file is from another build.
+    * ``order``: what the order of several rows with one key means.  The order of rows with different keys has no
+      meaning in any format.
 
-    Looking up (coverage, verify, diff):
+    For finding the row of a call (coverage, verify, diff):
 
-    * ``kinds``: kinds of problems that it runs.
-    * ``key``: returns the library's key of a call on a target, which is the writer's key.  A row of that key serves the
-      call.
-    * ``probe_order``: sorts the rows of one key in the order in which the library tries them.  Default: the file's
-      order.
+    * ``kinds``: the kinds of problems that the rows are for.
+    * ``key``: returns the library's key of a call on a target machine.  It is the key that the writer writes.  A row
+      with this key is used for the call.
+    * ``probe_order``: sorts the rows of one key in the order in which the library tries them.  The default is the
+      file's order.
     * ``fallback_keys``: returns the keys that the library tries, in order, if no row has the call's own key.
-    * ``reported``: returns the look-ups in this file that the messages of a log (function and text) state, by problem.
-      For a format without ``kinds`` these are all of its calls.
-    * ``kernels``: returns the kind of kernels that a call needs besides its key.  It is used if a solution's kernels
-      are of one kind.  Empty means the usual kind.  None means that the problem does not state it.
-    * ``other_product``: returns the reason why a row's solution cannot run a call of its key, by the row's problem.  It
-      is empty if the row and the call contradict each other in nothing that both state.
-    * ``not_in_this_build``: returns the reason why a build with the facts makes no such key.
+    * ``reported``: returns what the messages of a log (function and text) say about searches in this file, by problem.
+      For a format without ``kinds`` these are all calls that are known.
+    * ``kernels``: returns the kind of kernels that a call needs, where its key does not state it.  It is used if all
+      kernels of a solution are of one kind.  Empty means the usual kind.  None means that the problem does not state
+      it.
+    * ``other_product``: returns the reason why a row's solution cannot run a call of the same key, from the row's
+      problem.  It is empty if row and call agree in everything that both state.
+    * ``not_in_this_build``: returns the reason why a build with the given facts makes no such key.
     * ``selects``: True if a row chooses a solution.  A row of a perf-db only sets parameters.
-    * ``signs``: texts by which the library's log reports that it did not honour a file, each with its meaning.
-    * ``family``: returns a name for the files that the library reads as one table, by a file's name.
-    * ``graph_unsafe``: libraries whose rows allocate at a first call.  This fails if the first call happens while a
-      graph is captured.
+    * ``signs``: texts with which the library's log reports that it ignored a file, each with its meaning.
+    * ``family``: returns a name for the files that the library reads as one table, from the name of one of them.
+    * ``graph_unsafe``: libraries whose rows allocate memory at a first call.  This fails if the first call happens
+      while a GPU graph is captured.
 
-    Writing:
+    For writing:
 
     * ``writer``: makes the file.
-    * ``lines``: renders rows as lines of a file.  ``merge`` writes its files with this function, and a user's own rows
-      are kept with it.
-    * ``cut``: returns the file with only some of its rows.  It asks for each row in the file's order.  All other bytes
+    * ``lines``: returns rows as lines of a file.  ``merge`` writes its files with this function.  A user's own rows are
+      also kept with it.
+    * ``cut``: returns the file without some of its rows.  It asks for each row in the file's order.  All other bytes
       stay.
-    * ``keep_refusal``: returns the reason why no row of one file can stand in another file of this format, or None.
-      Without it, a user's own rows are not kept.
+    * ``keep_refusal``: returns the reason why no row of one file may be copied into another file of this format, or
+      None.  Without this function, a user's own rows are not kept.
     * ``merging``, ``conversion``: used by ``merge`` and ``convert``.
     """
 
@@ -221,11 +232,11 @@ class OverrideFormat:
 
     @property
     def convolutions(self) -> bool:
-        """True if its rows are about convolutions, not GEMMs."""
+        """True if the rows are for convolutions, not for matrix products."""
         return "conv" in self.kinds
 
     def inspect(self, name: str, data: bytes, target: Facts) -> OverrideFile:
-        """Read the file as this library reads it.  Return it with a note for everything that is wrong with it."""
+        """Read an override file as its library does, and note everything that is wrong with it."""
         reading = self.reader(name, data, target)
         broken = (breach.note for row, _ in reading.alike for breach in row.breaches)
         noted = (*reading.refusals, *broken, *self.remarks(name, data, reading))
@@ -233,15 +244,16 @@ class OverrideFormat:
 
 
 def bytes_of(lines: Iterable[str]) -> bytes:
-    """Return lines as the bytes of a file.  Bytes that are not UTF-8 get their original values back."""
+    """Return lines of text as the bytes of a file.  Bytes that were not UTF-8 when the text was read are restored."""
     out = BytesIO()
     out.writelines(f"{line}\n".encode("utf-8", "surrogateescape") for line in lines)
     return out.getvalue()
 
 
 def records_of(format: FileFormat) -> Callable[[Source], Iterator[tuple[int, Record]]]:
-    """Return a function that yields the records of a file of this format, each with the number of the line in which it
-    ends.
+    """Return a function that reads a file of this format.
+
+    It yields each record and the number of the line where it ends.
     """
 
     def read(file: Source) -> Iterator[tuple[int, Record]]:

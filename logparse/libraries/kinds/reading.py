@@ -1,7 +1,7 @@
-"""Types that describe what effect an override file has on its library.  Readers of override files return them.
+"""The effect of each row of an override file (a user's list of solutions to use) on the library that reads it.
 
-The ``reader`` of an override format transcribes the library's own parser for a version and an arch.  It returns a
-``Reading``, which states:
+The ``reader`` of an override format repeats the library's own parser for a version and a GPU architecture.  It returns
+a ``Reading``, which states:
 
 * whether the library accepts the file at all;
 * each row that the library keeps, with its key, types and solution;
@@ -34,10 +34,10 @@ _LEADING_INT = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)", re.ASCII)
 
 
 def whole(text: str, bits: int = 64) -> int | None:
-    """Return the number that a text of ASCII digits, with or without a sign, states.  Return None for any other text.
+    """Return the whole number that a text of ASCII digits states, with or without a sign.  None for any other text.
 
-    The number must fit a signed type of ``bits`` bits.  Python's ``int`` is not used alone, because it raises an error
-    for texts of some thousand digits, and accepts the digits of all scripts.
+    The number must fit a signed type of ``bits`` bits.  ``int`` alone would not do: it raises an error for texts of
+    some thousand digits, and it accepts the digits of all scripts.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
     significant = digits.lstrip("0") or "0"
@@ -50,7 +50,7 @@ def whole(text: str, bits: int = 64) -> int | None:
 def leading(text: str, bits: int = 64) -> int | None:
     """Return the number at the start of a text, as C++'s ``std::stol`` (or ``stoi``) reads it.
 
-    Return None if the C++ function would throw an exception.
+    Returns None if the C++ function would throw an exception.
     """
     match = _LEADING_INT.match(text)
     return whole(match[1], bits) if match else None
@@ -58,9 +58,9 @@ def leading(text: str, bits: int = 64) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A remark about a file (without ``line``) or about a line (counted from 1), and what to do about it.
+    """A remark about an override file or one of its lines (counted from 1), and what to do about it.
 
-    ``others`` are the later lines with the same remark, in order.
+    Without ``line`` it is about the whole file.  ``others`` are the later lines with the same remark, in order.
     """
 
     line: int | None
@@ -72,20 +72,20 @@ class Note:
 
     @property
     def each(self) -> Iterator[Note]:
-        """One note per line."""
+        """The same remark as separate notes, one for each line."""
         yield Note(self.line, self.severity, self.rule, self.message, self.remedy)
         yield from (Note(line, self.severity, self.rule, self.message, self.remedy) for line in self.others)
 
 
 @dataclass(frozen=True)
 class Breach:
-    """A rule that a row breaks.
+    """A rule that a row of an override file breaks.
 
-    * ``step``: the verdict that becomes False because of the rule.  None means that the library uses the row all the
-      same.
-    * ``note``: the rule's note.
-    * ``fault``: True if the fault lies in the row itself, so that a merged file leaves the row out.  It is False if
-      only the row's place in the file keeps the library from using it.
+    * ``step``: what the library does not do with the row because of this: read it, match it with calls, or honour
+      (obey) it.  None means that the library uses the row all the same.
+    * ``note``: the note for the user.
+    * ``fault``: True if the row itself is at fault, so that a merged file leaves the row out.  It is False if only the
+      row's place in the file keeps the library from using it.
     """
 
     step: Stage | None
@@ -95,10 +95,12 @@ class Breach:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Verdicts on a row: what the library does with it.  ``why`` is the reason of the first verdict that is False.
+    """The effect of a row of an override file: does the library read it, match it with calls, and honour (obey) it?
 
-    ``fault`` is the fault of the row itself.  It is empty if only the row's place (an earlier row of its key wins) or
-    the file as a whole keeps the library from using it.  In these two cases a merged file can hold the row.
+    * Each answer is True, False or None (unknown).
+    * ``why``: the reason of the first answer that is False.
+    * ``fault``: the fault of the row itself.  It is empty if the row is unused only because an earlier row of its key
+      wins, or because of the file as a whole.  In these two cases the row may be copied into a merged file.
     """
 
     read: Verdict = None
@@ -110,12 +112,13 @@ class Verdicts:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of the file, or one item of a row that lists several solutions.
+    """One row of an override file.  If a row lists several solutions, there is one such object for each of them.
 
     * ``key``: the library's own key, as the library reads it from the file.
     * ``problem``: the call that the row is for, with the types as the library reads them.
-    * ``text``: the row as a file holds it, without its line end.  The text of an item has no key.
-    * ``time_us``, ``workspace_bytes``: time and workspace that the row states for its solution.
+    * ``text``: the row as it is in the file, without its line end.  If the row lists several solutions, it is the text
+      of this solution without the key.
+    * ``time_us``, ``workspace_bytes``: the time and the workspace that the row states for its solution.
     """
 
     line: int
@@ -130,15 +133,12 @@ class Row:
 
     @property
     def kept(self) -> bool:
-        """True if the library keeps the row in memory after it read the file.
-
-        If this is unknown, the result is True.
-        """
+        """True if the library keeps the row in memory after it read the file, or if this is unknown."""
         return self.verdicts.read is not False
 
     @property
     def dead(self) -> bool:
-        """True if no call at all can be served by this row.  If this is unknown, the result is False."""
+        """True if it is known that the row can have no effect on any call."""
         return self.verdicts.read is False or self.verdicts.matched is False
 
     @property
@@ -148,10 +148,10 @@ class Row:
 
 
 class Offer(NamedTuple):
-    """Solution of a row for the calls of the row's key.  ``solution`` is spelled as in the file, ``id`` is the
-    library's id.
+    """A solution that a row of an override file proposes for the calls with the row's key.
 
-    ``work`` tells which work the time covers, if the key does not state this (``Merging.work``).
+    ``solution`` is spelled as in the file, and ``id`` is the library's id.  ``work`` describes the work that the time
+    covers, if the key does not state it (``Merging.work``).
     """
 
     line: int
@@ -164,7 +164,7 @@ class Offer(NamedTuple):
 
 
 def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> Iterator[Offer]:
-    """Yield an offer for each row that a merged file can hold."""
+    """Yield the solution of each row that may be copied into a merged override file."""
     for row in rows:
         named = row.solution
         if named is not None and not row.verdicts.fault:
@@ -173,13 +173,13 @@ def offers(rows: Iterable[Row], work: Callable[[Row], str] = lambda row: "") -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(Generic[S_co]):
-    """Override file, as a library with the facts ``target`` reads it.
+    """The content of an override file, as a library on a machine with the facts ``target`` understands it.
 
-    * ``refusals``: reasons why the library accepts nothing of the file.  If there are no reasons, the library accepts
-      the file, or it is unknown whether it does.
-    * ``certain``: True if the target's facts suffice to know that the file is accepted.
-    * ``facts``: facts that the file states about the machine that wrote it.
-    * ``parsed``: the file in the reader's own terms, for the remarks of ``lint``.
+    * ``refusals``: the reasons why the library refuses the whole file.  Without a reason, the library accepts the file,
+      or it is unknown whether it does.
+    * ``certain``: True if enough is known about the target to be sure that the file is accepted.
+    * ``facts``: what the file states about the machine that wrote it.
+    * ``parsed``: the file as its reader parsed it, for the remarks of ``lint``.
     """
 
     rows: Collection[Row]
@@ -191,59 +191,67 @@ class Reading(Generic[S_co]):
 
     @property
     def accepted(self) -> Verdict:
-        """True if the library accepts the file as a whole, None if this is unknown."""
+        """True if the library accepts the file as a whole, False if it refuses the file, None if this is unknown."""
         return accepted(self.refusals, self.certain)
 
     @property
     def key_facts(self) -> Facts:
-        """The facts that decide how the library spells keys.  The target's facts win over the file's own."""
+        """The facts that decide how the library spells keys.
+
+        If both the target and the file state a fact, the target's is used.
+        """
         return {**self.facts, **self.target}
 
     @property
     def alike(self) -> Iterable[tuple[Row, Sequence[int]]]:
-        """Rows of the file, each with the lines of all rows for which it stands.
+        """The rows of the file in groups: one row for each group, with the line numbers of all rows in the group.
 
-        A row may stand for rows that have the same solution and verdicts and break no rule.  A row that breaks a rule
-        stands only for itself.  Each line is in exactly one item.
+        Rows may be grouped if they have the same solution and the same effect and break no rule.  A row that breaks a
+        rule is alone in its group.  Each line is in exactly one group.
         """
         return ((row, (row.line,)) for row in self.rows)
 
     def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
-        """Yield the offers of the file's rows."""
+        """Yield the solutions of the rows that may be copied into a merged override file."""
         return offers(self.rows, work)
 
     @cached_property
     def by_key(self) -> Mapping[str, Sequence[Row]]:
-        """The rows that a call may match, by key and in file order.  Rows that are known to be dead are left out."""
+        """The rows that a call can match, by key and in file order.
+
+        Rows that are known to have no effect are left out.
+        """
         return in_groups((row for row in self.rows if not row.dead), lambda row: row.key)
 
     @cached_property
     def by_shape(self) -> Mapping[str | None, Sequence[Row]]:
-        """The rows that can be used, by the shape of their problems."""
+        """The rows that the library can use, by the shape of the problem that they are for."""
         return in_groups((x for x in self.rows if x.live), lambda x: x.problem.shape if x.problem else None)
 
 
 def accepted(refusals: Sequence[Note], certain: bool) -> Verdict:
-    """Tell whether a library accepts a file.
+    """Tell whether a library accepts an override file.  ``refusals`` are the reasons why it does not.
 
     | result | condition |
     |---|---|
     | False | there are refusals |
-    | True | there are no refusals, and the target is known well enough |
-    | None | the target is not known well enough |
+    | True | there are no refusals, and enough is known about the target machine |
+    | None | too little is known about the target machine |
     """
     return False if refusals else True if certain else None
 
 
 @dataclass(frozen=True)
 class Rule(Generic[T, C]):
-    """A rule about a row.  ``check`` returns the message if the row breaks it, otherwise None.
+    """A rule about a row of an override file.  ``check`` returns the message if the row breaks it, otherwise None.
 
-    * ``stops``: the verdict that becomes False if a row breaks the rule.  None means that the row works all the same.
-    * ``fault``: True if the rule is about the row itself, so a merged file leaves out a row that breaks it.  By default
-      it is True for every rule with ``stops``.  A rule about the row's place in the file sets it to False.
+    * ``stops``: what the library does not do with a row that breaks the rule: read it, match it with calls, or honour
+      (obey) it.  None means that the row works all the same.
+    * ``fault``: True if the rule is about the row itself.  Then a merged file leaves out a row that breaks it.  By
+      default it is True for every rule with ``stops``.  A rule about the row's place in the file sets it to False.
 
-    A rule without ``stops`` and ``fault`` is a remark of ``lint``.  All other rules are part of a reader.
+    A rule without ``stops`` and ``fault`` only makes ``lint`` add a note.  All other rules repeat the library's own
+    behaviour.
     """
 
     name: str
@@ -262,7 +270,7 @@ class Rule(Generic[T, C]):
 def judge(
     line: int, entry: T, context: C, rules: Sequence[Rule[T, C]], accepted: Verdict, refusal: str
 ) -> tuple[Verdicts, tuple[Breach, ...]]:
-    """Return the verdicts on one entry and the rules that it breaks.
+    """Decide what a library does with one row of an override file, and which rules the row breaks.
 
     ``accepted`` tells whether the library accepts the file as a whole.  If it does not, ``refusal`` is the reason.
     """
@@ -283,9 +291,9 @@ def judge(
 
 
 def why_unused(entry: T, context: C, rules: Sequence[Rule[T, C]]) -> str:
-    """Return the reason why the library does not use an entry of an accepted file, as ``judge`` states it.
+    """Return the reason why a library does not use one row of a file that it accepts, as ``judge`` states it.
 
-    Return an empty text if the library uses the entry.
+    Returns an empty text if the library uses the row.
     """
     for stage in STAGES:
         for rule in rules:
@@ -295,7 +303,7 @@ def why_unused(entry: T, context: C, rules: Sequence[Rule[T, C]]) -> str:
 
 
 def remarks(line: int, entry: T, context: C, rules: Sequence[Rule[T, C]]) -> Iterator[Note]:
-    """Yield the notes of the rules that only add a note."""
+    """Check a row against the rules that only make ``lint`` add a note, and yield these notes."""
     for rule in rules:
         message = rule.check(entry, context) if rule.remark else None
         if message is not None:
@@ -303,7 +311,10 @@ def remarks(line: int, entry: T, context: C, rules: Sequence[Rule[T, C]]) -> Ite
 
 
 class Entry(Protocol):
-    """One row of a table as a reader parsed it, before it is judged.  Its attributes have the meaning of ``Row``'s."""
+    """One row of a table as its reader parsed it, before the rules are applied.
+
+    Its attributes mean the same as in ``Row``.
+    """
 
     @property
     def line(self) -> int: ...
@@ -324,11 +335,11 @@ E = TypeVar("E", bound=Entry)
 
 @dataclass(frozen=True)
 class Table(Generic[E, C]):
-    """A table as its reader parsed it.
+    """A table as its reader parsed it, with the rules for its rows.
 
     * ``context``: the facts about the whole file that the rules need.
-    * ``rules``: rules that judge the table's rows.
-    * ``notes``: remarks on the file itself.
+    * ``rules``: the rules against which each row is checked.
+    * ``notes``: remarks about the file itself.
     """
 
     entries: Sequence[E]
@@ -339,9 +350,10 @@ class Table(Generic[E, C]):
     def reading(
         self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
     ) -> Reading[Table[E, C]]:
-        """Return the reading of the table for a library with the facts ``target``.
+        """Apply the rules to every row and return what a library on a machine with the facts ``target`` makes of the
+        table.
 
-        ``refusal`` is the reason why the library reads no row of a refused file.
+        ``refusal`` is the reason that is given for each row if the library refuses the whole file.
         """
         why_not = tuple(refusals)
         taken, rows = accepted(why_not, certain), []
@@ -362,12 +374,12 @@ class Table(Generic[E, C]):
 
 
 def with_key(entries: Iterable[E]) -> dict[str, list[E]]:
-    """Return the entries by key, without entries that have no key."""
+    """Group the rows of a table by their key.  Rows without a key are left out."""
     return in_groups((entry for entry in entries if entry.key), lambda entry: entry.key)
 
 
 def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Iterator[Note]:
-    """Yield the remarks on a table and on its rows."""
+    """Yield the notes about a table and about its rows that do not change what the library does."""
     table = reading.parsed
     yield from table.notes
     for entry in table.entries:
@@ -375,9 +387,9 @@ def remarks_on(name: str, data: bytes, reading: Reading[Table[Any, Any]]) -> Ite
 
 
 def text_of(data: bytes) -> tuple[str, bool]:
-    """Return the file as text without a byte order mark, and True if there was such a mark.
+    """Decode a file as text without a byte order mark.  Also returns True if there was such a mark.
 
-    Bytes that are not UTF-8 are kept.
+    Bytes that are not UTF-8 are kept in a form that can be turned back into the original bytes.
     """
     text = data.decode("utf-8", "surrogateescape")
     return text.removeprefix("\ufeff"), text.startswith("\ufeff")

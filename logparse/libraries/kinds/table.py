@@ -1,6 +1,6 @@
 """The interface of a table: a text file with a header line, followed by rows of comma-separated cells.
 
-A format declares its columns and one function from a row to records.  Everything else exists once, here::
+A format declares its columns and one function that turns a row into records.  Everything else exists once, here::
 
     def read_row(row: Row) -> Iterator[Record]:
         problem = GemmProblem(m=row.whole("m"), n=row.whole("n"), k=row.whole("k"), a_type=row.one_of("dtype", TYPES))
@@ -15,14 +15,15 @@ A format declares its columns and one function from a row to records.  Everythin
         origins=(Origin("mytuner", evidence=True),),
     )
 
-If the function raises ``ValueError``, its line becomes a reject with this reason.  Every line of the file is one unit:
+If the function raises ``ValueError``, its line becomes a reject with this reason.  Every line of the file is counted as
+one unit:
 
-* the header is a fact;
-* a line of blanks is blank;
-* a row is the unit of its first record (``UNIT_OF``).
+* The header is counted as a fact.
+* A line of blanks is counted as blank.
+* A row is counted as the kind of its first record (``UNIT_OF``).
 
 Cells may be quoted.  A cell with a line end makes two rows, and both are rejects.  ``read_table`` is for a format that
-reads other files than tables, too.
+also reads other files than tables.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from logparse.model import Call, Collective, Fact, Kernel, Measurement, Message,
 T = TypeVar("T")
 BOM = "\ufeff"
 Fit = Literal["exact", "fewer", "any"]
-"""Rule for the number of cells in a row.
+"""The rule for the number of cells in a row.
 
 * ``exact``: as many cells as columns.
 * ``fewer``: at most as many cells as columns.
@@ -54,7 +55,7 @@ UNIT_OF: Mapping[type, Unit] = {
     Collective: "measurement",
     Reject: "reject",
 }
-"""Unit of a row, by the type of its first record.  A row without a record is foreign."""
+"""The kind of unit as which a row is counted, by the type of its first record.  A row without a record is foreign."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,12 @@ class Header:
 
 
 class Row:
-    """One line below the header.
+    """One row of a table below the header.
 
     * ``text``: the line without its line end.
-    * ``line``: its number, counted from 1.
-    * ``values``: its cells in their order.
-    * ``cells``: its cells by the names of the columns.
+    * ``line``: the number of the line, counted from 1.
+    * ``values``: the cells in their order.
+    * ``cells``: the cells by the names of their columns.
     """
 
     __slots__ = ("cells", "columns", "line", "text", "values")
@@ -82,18 +83,18 @@ class Row:
         self.cells = dict(zip(columns, values, strict=False))
 
     def get(self, name: str) -> str:
-        """Return the cell of a column.  Return an empty text if the row has no such cell."""
+        """Return the text in a column.  Returns an empty text if the row has no such cell."""
         return self.cells.get(name, "")
 
     def __getitem__(self, name: str) -> str:
-        """Return the cell of a column.  Raises ValueError if the cell is empty or missing."""
+        """Return the text in a column.  Raises ValueError if the cell is empty or missing."""
         cell = self.cells.get(name)
         if not cell:
             raise ValueError(f"column {name} is missing" if cell is None else f"{name} is empty")
         return cell
 
     def whole(self, name: str) -> int:
-        """Return the integer in a cell.  Raises ValueError for any other text."""
+        """Return the whole number in a column.  Raises ValueError if the cell holds anything else."""
         cell = self[name]
         try:
             return int(cell)
@@ -101,7 +102,7 @@ class Row:
             raise ValueError(f"{name} is {cell[:40]!r}, not a whole number") from None
 
     def real(self, name: str) -> float:
-        """Return the number in a cell.  Raises ValueError for any other text."""
+        """Return the number in a column.  Raises ValueError if the cell holds anything else."""
         cell = self[name]
         try:
             return float(cell)
@@ -109,7 +110,7 @@ class Row:
             raise ValueError(f"{name} is {cell[:40]!r}, not a number") from None
 
     def one_of(self, name: str, known: Mapping[str, T]) -> T:
-        """Return the value of ``known`` for the text of a cell.
+        """Look up the text in a column in the dictionary ``known`` and return the value found there.
 
         Raises ValueError if ``known`` does not contain the text.
         """
@@ -120,27 +121,27 @@ class Row:
 
 
 class TableReader(Protocol):
-    """State of one table while it is read."""
+    """The reader of one table while the table is read."""
 
     def open(self) -> Iterable[Outcome]:
-        """Return the outcome of the header line, one unit."""
+        """Return the outcome of the header line."""
         ...
 
     def take(self, row: Row) -> Sequence[Record] | None:
-        """Return the records of a row, or None if ``close`` accounts for the line.
+        """Read one row and return its records.  Returns None if ``close`` will return the row's outcome.
 
-        Raises ValueError with a reason to reject the row.
+        Raises ValueError with a reason if the row must be rejected.
         """
         ...
 
     def close(self) -> Iterable[Outcome]:
-        """Return the outcomes that need the whole table, and the lines for which ``take`` returned None."""
+        """Return the outcomes that need the whole table, including every row for which ``take`` returned None."""
         ...
 
 
 @dataclass(frozen=True)
 class _EachRow:
-    """Reader of a table whose rows do not depend on each other."""
+    """The reader of a table whose rows do not depend on each other."""
 
     read: Callable[[Row], Iterable[Record]]
 
@@ -155,12 +156,15 @@ class _EachRow:
 
 
 def each_row(read: Callable[[Row], Iterable[Record]]) -> Callable[[Header], TableReader]:
-    """Make the reader of a table whose rows do not depend on each other.  ``read`` returns the records of a row."""
+    """Make a reader for tables whose rows do not depend on each other.  ``read`` returns the records of one row."""
     return lambda header: _EachRow(read)
 
 
 def header_of(head: Head, rename: Callable[[list[str]], list[str]] = lambda names: names) -> Header:
-    """Return the header of a file, from the file's beginning."""
+    """Return the header line of a table from the beginning of the file.
+
+    ``rename`` may replace the names of the columns.
+    """
     return _header(head.data.split(b"\n", 1)[0].decode("utf-8", "backslashreplace"), head.name, rename)
 
 
@@ -178,9 +182,9 @@ def read_table(
     comments: tuple[str, ...] = (),
     strip: bool = True,
 ) -> Iterator[Outcome]:
-    """Yield the outcome of every line of a table, one unit per line.  The arguments are explained at ``TableFormat``.
+    """Read a table and yield the outcome of every line.  The arguments are explained at ``TableFormat``.
 
-    If ``begin`` raises ValueError, the header is a reject with this reason, and all other lines are foreign.
+    If ``begin`` raises ValueError, the header is rejected with this reason, and all other lines are foreign.
     """
     reader: TableReader | None = None
     columns: Sequence[str] = ()
@@ -224,16 +228,16 @@ def _reject(reason: str, text: str, at: int) -> Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class TableFormat(FileFormat):
-    """A format of tables with a header.
+    """A format of tables with a header line.
 
-    * ``columns``: columns that a table of this format must have, in any order.
+    * ``columns``: the columns that a table of this format must have, in any order.
     * ``ours``: a further test of the header, for formats with several sets of columns.
-    * ``begin``: starts the reader of a table.  ``each_row`` makes one from a function.  Raises ValueError if no row
-      below such a header can be read.
-    * ``rename``: returns the names by which the columns are read.
-    * ``fit``: number of cells that a row may have.
-    * ``comments``: a line that begins with such a text counts as blank.
-    * ``strip``: remove the blanks around each cell.
+    * ``begin``: makes the reader of a table.  ``each_row`` makes such a function from a function that reads a row.
+      Raises ValueError if no row below such a header can be read.
+    * ``rename``: returns the names under which the columns are read.
+    * ``fit``: the number of cells that a row may have.
+    * ``comments``: a line that begins with such a text is treated as blank.
+    * ``strip``: True if blanks around each cell are removed.
     """
 
     recognise: Callable[[Head], bool] = field(init=False)
