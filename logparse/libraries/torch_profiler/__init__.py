@@ -1,1 +1,1 @@
-"""Reader of traces of PyTorch's profiler (Kineto)."""
+"""The reader of traces that PyTorch's profiler (Kineto) writes."""

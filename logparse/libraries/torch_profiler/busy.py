@@ -1,16 +1,16 @@
-"""Compute how long the GPU was busy in the window of the marked steps: the time in which at least one kernel ran.
+"""Compute how much of the time the GPU was busy during the marked steps.  It is busy while at least one kernel runs.
 
-The window begins at the earlier of two moments:
+The part of the trace that is examined is called the window.  It begins at the earlier of two moments:
 
 * The first kernel that was launched within the trace begins.
 * The first step is marked, even if its first kernel runs later.  If kernels that were launched before the trace
-  (``BEFORE``) end after the mark, their end counts instead of the mark.
+  (``BEFORE``) end after the mark, the window begins at their end.
 
-The second moment is not used in two cases: no step is marked, or the device was still busy with work that the trace
-does not show, so that the first launch waited (``backlog``).
+The second moment is not used if no step is marked.  It is also not used if the device was still busy with work that the
+trace does not show, so that the first launch waited (``backlog``).
 
-The window ends with the last kernel or the last marked step, whichever is later.  The idle time of a call that searched
-for a solver (``searches``) or in which a graph was captured is not part of it.  Of several devices the mean is taken.
+The window ends with the last kernel or the last marked step, whichever is later.  If a call searched for a solver
+(``searches``) or captured a graph, its idle time is not part of the window.  For several devices the mean is taken.
 The facts::
 
     gpu_window_us                  length of that window
@@ -39,12 +39,12 @@ from logparse.model import MOST_US, Collective, Fact, Reject
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 BEFORE = "(launched before the trace)"
-"""Operator name for kernels that ran in the trace but were launched before it."""
+"""The operator name that is given to kernels that ran in the trace but were launched before it."""
 COMMUNICATION = regex(
     r"nccl|rccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all|c10d|param_comms",
     re.IGNORECASE,
 )
-"""Names of kernels and operators of collectives: NCCL, RCCL and inference engines.
+"""A regular expression for the kernels and operators of collectives: NCCL, RCCL and inference engines.
 
 Example: ``cross_device_reduce`` is the custom all-reduce of vLLM and SGLang.
 """
@@ -52,11 +52,11 @@ Example: ``cross_device_reduce`` is the custom all-reduce of vLLM and SGLang.
 
 @dataclass(frozen=True)
 class Timeline:
-    """Kernels of a trace as columns.
+    """The kernels of a trace, as columns with one element per kernel.
 
-    * ``start``, ``us``: start and duration, µs.
+    * ``start``, ``us``: its start and duration, in µs.
     * ``launched``: True if the trace is known to contain the kernel's launch.
-    * ``asked``: end of the call that launched the kernel (for a graph, beginning of the call).  NaN if it is unknown.
+    * ``asked``: the time at which the call that launched the kernel ended (for a graph: began).  NaN if it is unknown.
     * ``searched``: True if the kernel ran because a library searched for a solver (``searches``).
     """
 
@@ -71,11 +71,11 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Marked:
-    """Limits of the window that do not come from the kernels, in µs on the clock of the kernels.
+    """The limits of the examined time that do not come from the kernels, in µs on the clock of the kernels.
 
-    * ``begin``: beginning of the marked steps.  None if no step is marked, or if the device was still busy with earlier
-      work.
-    * ``end``: end of the marked steps.
+    * ``begin``: the beginning of the marked steps.  None if no step is marked, or if the device was still busy with
+      earlier work.
+    * ``end``: the end of the marked steps.
     * ``left_out``: spans whose idle time is left out.
     """
 
@@ -86,11 +86,11 @@ class Marked:
 
 @dataclass(frozen=True)
 class Gaps:
-    """Gaps of one device.
+    """The times in which one device was idle, as columns with one element per gap.
 
-    * ``us``: length of each gap without the spans that are left out, µs.
-    * ``asked``: time at which the kernel behind the gap had been launched (NaN: unknown).
-    * ``first``: True if no kernel of the window runs before the gap.
+    * ``us``: the length of the gap without the spans that are left out, in µs.
+    * ``asked``: the time at which the kernel after the gap had been launched.  NaN if it is unknown.
+    * ``first``: True if no kernel of the examined time runs before the gap.
     """
 
     begin: Floats
@@ -101,9 +101,10 @@ class Gaps:
 
 
 def before(kernels: Timeline) -> Bools:
-    """Tell for each kernel whether it was launched before the trace.
+    """Tell for each kernel whether it was launched before the trace began.
 
-    These kernels have no launch in the trace, and they come before the first kernel that has a launch.
+    The trace does not contain the launch of such a kernel.  It runs before the first kernel whose launch is in the
+    trace.
     """
     if not kernels.launched.any():
         return np.zeros(len(kernels.launched), dtype=bool)
@@ -118,10 +119,10 @@ def busy(
     marked: Marked,
     why: Callable[[Sequence[Gaps]], Iterator[Fact]] | None = None,
 ) -> Iterator[Fact | Reject]:
-    """Yield the facts about how busy the GPU was.
+    """Yield facts about how busy the GPU was during the marked steps, for example ``gpu_busy_us``.
 
-    Yield nothing if the trace launched no kernel.  Yield a reject if a time stamp must be wrong.  ``why`` is a function
-    that makes the facts about the gaps of each device.
+    Yields nothing about them if the trace launched no kernel.  Yields a reject if a time stamp must be wrong.  ``why``
+    is a function that makes the facts about the idle times of each device.
     """
     early = before(kernels)
     inside = ~early if kernels.searched is None else ~early & ~kernels.searched
@@ -160,7 +161,7 @@ def _gaps(
     end: float,
     left_out: Sequence[tuple[float, float]],
 ) -> Gaps:
-    """Return the gaps between the kernels of one device."""
+    """Return the idle times between the kernels of one device."""
     start = kernels.start[mine]
     begins, ends = _coverage(kernels, mine).gaps(begin, end)
     cuts = Coverage(*(np.array([x[i] for x in left_out], dtype=np.float64) for i in (0, 1)))
@@ -175,9 +176,10 @@ def _gaps(
 
 
 def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, str]) -> Iterator[Collective]:
-    """Yield each kernel of a collective, in the order of starts.
+    """Yield a record for each kernel of a collective (all-reduce and so on), in the order in which they began.
 
-    ``groups`` maps a kernel's index to its collective's ranks.
+    The record states how long the kernel ran, and how long it ran alone, while no other kernel of the device ran.
+    ``groups`` maps a kernel's index to the ranks of its collective.
     """
     talks = np.array([bool(COMMUNICATION.search(name)) for name in names], dtype=bool)[kernels.name]
     for device in np.unique(kernels.device[talks]).tolist():
@@ -198,7 +200,7 @@ def collectives(kernels: Timeline, names: Sequence[str], groups: Mapping[int, st
 
 
 def _ran(kernels: Timeline, mine: Bools) -> float:
-    """Return the time in which at least one of the kernels ``mine`` ran, µs."""
+    """Return the time in which at least one of the kernels that ``mine`` selects was running, in µs."""
     return _coverage(kernels, mine).total
 
 

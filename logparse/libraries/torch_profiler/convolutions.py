@@ -1,4 +1,7 @@
-"""PyTorch's convolutions as the problems that the math library solves, always in terms of the forward problem."""
+"""Turn PyTorch's convolutions into the problems that the math library solves.
+
+The sizes are always the sizes of the forward convolution.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _TYPES = {x.cpp: x.conv for x in TORCH_TYPES}
 
 @dataclass(frozen=True)
 class Places:
-    """Index of each input of a forward operator.
+    """The position of each input among the arguments of a forward convolution operator.
 
     ``groups`` is -1 if there are as many groups as channels, and -2 if there is one group.
     """
@@ -29,7 +32,10 @@ class Places:
 
 
 def _ints(text: str, count: int) -> list[int]:
-    """Return the numbers of a list as ``Concrete Inputs`` prints it.  A single number stands for every dimension."""
+    """Return the numbers of a list such as ``[1, 1]``, as ``Concrete Inputs`` of an event prints it.
+
+    A list with one number means the same number for every dimension.  Raises ValueError if the text is not such a list.
+    """
     if not (text.startswith("[") and text.endswith("]")):
         raise ValueError(f"{text[:80]!r} is not a list")
     values = [int(part) for part in text[1:-1].split(",")]
@@ -41,10 +47,10 @@ def _ints(text: str, count: int) -> list[int]:
 
 
 def _layout(tensor: tuple[list[int], list[int]]) -> str:
-    """Return the layout, NCHW or NHWC, that the strides show.  Ambiguous strides follow PyTorch's own rule
-    (``c10/core/MemoryFormat.h``).
+    """Return the memory layout (NCHW or NHWC) that a tensor's strides show.
 
-    For a view with gaps the result is the layout to which PyTorch copies it, because libraries get packed tensors.
+    If the strides fit both, PyTorch's own rule decides (``c10/core/MemoryFormat.h``).  For a view with gaps the result
+    is the layout to which PyTorch copies it, because libraries get tensors without gaps.
     """
     dims, strides = tensor
     plain, last = {3: ("NCHW", "NHWC"), 4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}[len(dims)]
@@ -59,10 +65,10 @@ def _layout(tensor: tuple[list[int], list[int]]) -> str:
 def _convolution(
     x: Inputs, at: Places, input_: int, weight: int, grad_output: int | None
 ) -> tuple[dict[str, Any], bool]:
-    """Return the fields of the forward problem that the library solves, and True if the operator is transposed.
+    """Return the fields of the forward convolution that the library computes, and True if the operator is transposed.
 
-    A transposed convolution is computed as the input gradient of an ordinary convolution, whose output is the
-    transposed convolution's input.
+    A transposed convolution is computed as the input gradient of an ordinary convolution.  The output of this ordinary
+    convolution is the input of the transposed one.
     """
     dims, weights = x.tensor(input_)[0], x.tensor(weight)[0]
     spatial = len(dims) - 2
@@ -99,12 +105,15 @@ def _convolution(
 
 
 def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, packed: bool) -> dict[str, Any]:
-    """Return the layout in which the library gets the tensors.  All tensors have the same layout.
+    """Return the memory layout in which the library gets the tensors of a convolution.  It is the same for all tensors.
 
     PyTorch chooses the layout by the strides of input and weights, and copies tensors of another layout
-    (``ConvUtils.h``).  ``cudnn_conv_suggest_memory_format`` chooses NHWC if input or weights are NHWC and neither is
-    double.  The same function for MIOpen does so only if a setting asks for it.  A ``packed`` input was copied already,
-    so it has the chosen layout.
+    (``ConvUtils.h``):
+
+    * For cuDNN it chooses NHWC if input or weights are NHWC and neither is double
+      (``cudnn_conv_suggest_memory_format``).
+    * For MIOpen it does so only if a setting asks for it.
+    * A ``packed`` input was copied already, so it has the chosen layout.
     """
     plain = "NCDHW" if len(x.tensor(input_)[0]) == 5 else "NCHW"
     found = {_layout(x.tensor(input_)), _layout(x.tensor(weight))}
@@ -120,10 +129,10 @@ def _layouts(x: Inputs, input_: int, weight: int, backend: Backend | None, *, pa
 
 
 def forward(at: Places, backend: Backend | None = None) -> Reader:
-    """Return the reader of a forward operator.
+    """Return a function that reads the inputs of a forward convolution operator.  ``at`` states where each input is.
 
-    If ``backend`` is given, the operator is the library's own.  Then its inputs have the layout of the problem already,
-    unless the operator is fused (with a bias and an activation).
+    If ``backend`` is given, the operator is a library's own (for example ``aten::cudnn_convolution``).  Then its inputs
+    already have the library's layout, unless the operator is fused (with a bias and an activation).
     """
 
     def read(x: Inputs) -> Operation:
@@ -135,10 +144,9 @@ def forward(at: Places, backend: Backend | None = None) -> Reader:
 
 
 def forward_transposed(at: Places, backend: Backend) -> Reader:
-    """Return the reader of a transposed operator of a library.
+    """Return a function that reads the inputs of a library's operator for transposed convolutions.
 
-    The operator has no output among its inputs.  The output's size follows from ``output_padding``, the input before
-    ``stride``.
+    The inputs do not include the output.  Its size is computed from ``output_padding``, the input before ``stride``.
     """
 
     def read(x: Inputs) -> Operation:
@@ -160,9 +168,10 @@ def forward_transposed(at: Places, backend: Backend) -> Reader:
 
 
 def backward(shift: int) -> Reader:
-    """Return the reader of a backward operator.  ``shift`` is 1 if the operator has ``bias_sizes``, otherwise 0.
+    """Return a function that reads the inputs of ``aten::convolution_backward``.
 
-    Its inputs: (grad_output, input, weight, [bias_sizes,] stride, padding, dilation, transposed, …).
+    These are (grad_output, input, weight, [bias_sizes,] stride, padding, dilation, transposed, …).  ``shift`` is 1 if
+    the operator has ``bias_sizes``, otherwise 0.
     """
     at = Places(stride=3 + shift, padding=4 + shift, dilation=5 + shift, groups=8 + shift, transposed=6 + shift)
 

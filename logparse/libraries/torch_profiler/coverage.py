@@ -1,4 +1,4 @@
-"""Compute the total time in which at least one of several intervals is under way."""
+"""Compute the total time that several intervals cover together.  Times that overlap are counted once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 class Coverage:
-    """Union of intervals, stored as a curve: the time covered so far, at each moment."""
+    """The union of several intervals, stored as a curve: the time covered so far, at each moment."""
 
     def __init__(self, start: Floats, end: Floats) -> None:
         order = np.argsort(start, kind="stable")
@@ -24,24 +24,22 @@ class Coverage:
 
     @property
     def total(self) -> float:
-        """Total time in which at least one interval is under way, µs."""
+        """The total time that the intervals cover, in µs."""
         return float(self._covered[-1]) if len(self._covered) else 0.0
 
     def until(self, at: Floats) -> Floats:
-        """Return the time for which at least one interval was under way before each moment, µs."""
+        """Return for each moment how much of the time before it is covered by an interval, in µs."""
         if not len(self._at):
             return np.zeros(len(at))
         found: Floats = np.interp(at, self._at, self._covered)
         return found
 
     def within(self, begin: Floats, end: Floats) -> Floats:
-        """Return the time for which at least one interval is under way in each span from ``begin`` to ``end``, µs."""
+        """Return for each span from ``begin`` to ``end`` how much of it is covered by an interval, in µs."""
         return self.until(end) - self.until(begin)
 
     def gaps(self, begin: float, end: float) -> tuple[Floats, Floats]:
-        """Return the gaps between ``begin`` and ``end``: the beginnings and the ends of the times in which no interval
-        is under way.
-        """
+        """Return the gaps between ``begin`` and ``end`` that no interval covers, as their beginnings and their ends."""
         starts, ends = np.clip(self._at[::2], begin, end), np.clip(self._at[1::2], begin, end)
         left, right = np.r_[begin, ends], np.r_[starts, end]
         kept = right > left

@@ -1,30 +1,33 @@
-"""Elementwise operators that run right after a matrix product, on its whole result.  An epilogue could do their work.
+"""Find elementwise operators that run right after a matrix product, on its whole result.  An epilogue could do their
+work.
 
-cuBLASLt, hipBLASLt and ``aten::_addmm_activation`` apply a bias and ReLU or GELU while the result is still in
-registers.  A separate operator reads and writes the result once more.  The elementwise operators behind a product are
-called its tail.  The tails are found while the trace is read, because the store does not keep the order of kernels.
+An epilogue is a part of the GEMM kernel: cuBLASLt, hipBLASLt and ``aten::_addmm_activation`` apply a bias and ReLU or
+GELU while the result is still in registers.  A separate operator reads and writes the result once more.  The
+elementwise operators behind a product are called its tail.  The tails are found while the trace is read, because the
+store does not keep the order of kernels.
 
-A trace does not contain the data flow.  A step belongs to a tail if its kernel is the next kernel on the device and its
-output has as many elements as the product's.  Copies of other sizes may stand between steps, because autocast converts
-the next layer's weights there.
+A trace does not show which operator reads the result of which other operator.  An operator is taken as part of a tail
+if its kernel is the next kernel on the device and its output has as many elements as the product's.  Copies of other
+sizes may come between, because autocast converts the next layer's weights there.
 
 The fact ``epilogue_kernels`` (one value per problem and tail, JSON)::
 
     {"calls": 8, "problem": "gemm trans=N,N mnk=3072,2048,768 …", "tail": ["bias", "relu"], "us": [40.8, 38.2]}
 
-``tail`` names the steps in order:
+``tail`` names the operators in order:
 
 * ``bias``: a vector is added to every row;
 * ``add``: two tensors are added, or a number;
 * ``relu``, ``gelu`` (exact, by erf), ``gelu_tanh``;
 * other operators by their name.
 
-``us`` is the time of each step's kernels over all calls, µs.  A trace does not record the string that chooses GELU's
-form.  PyTorch's kernel names the form by the place of its lambda, the first for tanh
+``us`` is the time of the kernels of each operator over all calls, µs.  A trace does not record the string that chooses
+GELU's form.  The name of PyTorch's kernel shows the form by the place of its lambda, the first for tanh
 (``aten/src/ATen/native/cuda/ActivationGeluKernel.cu``).
 
-A written-out gradient of a GELU is a run of such steps around a ``tanh_backward``, wherever it stands.  The fact
-``gelu_gradient_kernels`` (one value per size and steps)::
+If a model computes GELU by a written-out formula, its gradient is a sequence of such operators around a
+``tanh_backward``.  It may be anywhere in the trace.  The fact ``gelu_gradient_kernels`` (one value per size and
+sequence)::
 
     {"calls": 12, "elements": 25165824, "steps": ["copy", "mul", "tanh_backward", …], "us": 5120.5}
 """
@@ -46,7 +49,10 @@ from logparse.model import LIMIT, Fact, GemmProblem, Problem, is_whole
 FACT = "epilogue_kernels"
 GRADIENT = "gelu_gradient_kernels"
 LONGEST = 12
-"""Largest number of steps in a tail.  A GELU written out by hand has eight steps, and copies between them."""
+"""The largest number of elementwise operators that are listed behind a matrix product.
+
+A GELU written out by hand has eight operators, and copies between them.
+"""
 
 _PLAIN = ("silu", "sigmoid", "tanh", "pow", "mul", "sub", "div", "leaky_relu", "elu")
 STEPS: Mapping[str, str] = {
@@ -58,10 +64,11 @@ STEPS: Mapping[str, str] = {
     "aten::copy_": "copy",  # A copy changes the type or layout.  Autocast puts copies between the steps of a formula.
     "aten::tanh_backward": "tanh_backward",
 }
-"""Operators that may be a step, each with its word."""
+"""The elementwise operators that may follow a matrix product, each with a short word for it."""
 _GELU_GRADIENT = ("tanh_backward", "pow")
-"""Steps that the gradient of ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) must contain: steps of the tanh, and steps of the
-cube.
+"""Two words that must occur in the gradient of a written-out GELU, ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+
+``tanh_backward`` is the gradient of the tanh, and ``pow`` belongs to the cube.
 """
 _TANH = regex(r"\bGeluCUDAKernelImpl\([^)]*\)::\{lambda\(\)#1\}")
 
@@ -73,14 +80,17 @@ def is_tanh(kernel: str) -> bool:
 
 @dataclass(frozen=True)
 class ElementWise:
-    """One elementwise operator: its word, and the number of elements that it writes."""
+    """An elementwise operator: a word for it, such as ``relu``, and the number of elements that it writes."""
 
     word: str
     elements: int
 
 
 def step(name: str, args: Mapping[str, Any]) -> ElementWise | None:
-    """Return an operator of ``STEPS`` as a step.  Return None if its inputs are not recorded or cannot be read."""
+    """Describe one of the operators in ``STEPS`` by a short word and the number of elements that it writes.
+
+    ``args`` are the arguments of its trace event.  Returns None if its inputs are not recorded or cannot be read.
+    """
     dims, values = args.get("Input Dims"), args.get("Concrete Inputs")
     if not isinstance(dims, list) or not dims or not all(_sizes(x) for x in dims[:1]):
         return None
@@ -96,17 +106,21 @@ def step(name: str, args: Mapping[str, Any]) -> ElementWise | None:
 
 
 def _sizes(dims: object) -> bool:
-    """Tell whether these are the sizes of a tensor.  The tensor's number of elements must fit 64 bits."""
+    """Tell whether a value from a trace is a list of the sizes of a tensor.
+
+    Its number of elements must fit 64 bits.
+    """
     return isinstance(dims, list) and all(map(is_whole, dims)) and math.prod(dims) < LIMIT
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """Kernels of a trace as columns.
+    """The kernels of a trace, as columns with one element per kernel.
 
-    * ``start``, ``us``: start and duration, µs.
-    * ``problem``, ``step``: indices of the problem and of the step to which the kernel belongs (-1: none).
-    * ``tanh``: True if the kernel computes GELU by its tanh approximation.
+    * ``start``, ``us``: its start and duration, in µs.
+    * ``problem``: the index of the problem (matrix product or convolution) that it computes, or -1.
+    * ``step``: the index of the elementwise operator that it computes, or -1.
+    * ``tanh``: True if it computes GELU by its tanh approximation.
     """
 
     start: npt.NDArray[np.float64]
@@ -119,8 +133,9 @@ class Kernels:
 
 
 def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[ElementWise]) -> list[Fact]:
-    """Return one fact per problem and tail (the elementwise steps behind a product), in the order of their first
-    kernels.
+    """Find the elementwise operators that ran right behind each matrix product.  An epilogue could do their work.
+
+    Returns one fact for each product and each sequence of operators behind it, in the order in which they first ran.
     """
     if not steps or not len(kernels.us):
         return []
@@ -156,7 +171,10 @@ def tails(kernels: Kernels, problems: Sequence[Problem], steps: Sequence[Element
 
 
 def gelu_gradients(kernels: Kernels, steps: Sequence[ElementWise]) -> list[Fact]:
-    """Return one fact for each size and sequence of steps that is a written-out gradient of a GELU."""
+    """Find gradients of GELU that are computed by many elementwise operators instead of one.
+
+    Returns one fact for each size and each sequence of operators.
+    """
     words = [*(x.word for x in steps), ""]
     if "tanh_backward" not in words:
         return []
@@ -165,7 +183,10 @@ def gelu_gradients(kernels: Kernels, steps: Sequence[ElementWise]) -> list[Fact]
     elements, copies = np.array([*(x.elements for x in steps), 0], dtype=np.int64)[at], _copies(steps)[at]
 
     def beside(i: int, direction: int) -> list[int]:
-        """Return the steps of the same size before or after a kernel (``direction``), the nearest first."""
+        """Return the elementwise kernels of the same size that run before or after a kernel, the nearest first.
+
+        ``direction`` is -1 for before and 1 for after.
+        """
         out, j = [], i + direction
         while 0 <= j < len(order) and device[j] == device[i] and (elements[j] == elements[i] or copies[j]):
             if elements[j] == elements[i]:
@@ -195,7 +216,10 @@ def _copies(steps: Sequence[ElementWise]) -> npt.NDArray[np.bool_]:
 
 
 def _written(problem: Problem) -> int:
-    """Return the number of elements that a problem writes if it is a single product.  Return -1 otherwise."""
+    """Return the number of elements that a matrix product writes.
+
+    Returns -1 if the problem is not a single matrix product.
+    """
     if not isinstance(problem, GemmProblem) or problem.members:
         return -1
     if problem.m is None or problem.n is None or problem.batch_count is None:

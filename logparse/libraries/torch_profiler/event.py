@@ -1,9 +1,9 @@
-"""One event of a trace.  Only the fields that are read are decoded.
+"""One event of a trace.  Only the fields that are used are decoded.
 
 msgspec decodes a block of events straight into these structs, as fast as a search for a few words in the text.  It also
-checks that the text that it skips is JSON. msgspec accepts strict JSON only.  Kineto also prints control characters,
-bad UTF-8, NaN and a lone backslash in a name.  Such text is read by ``loads``, which is several times as slow and gives
-the same structs.
+checks that the text that it skips is JSON. msgspec accepts strict JSON only.  Kineto (PyTorch's profiler) also prints
+control characters, bad UTF-8, NaN and a lone backslash in a name.  Such text is read by ``loads``, which takes several
+times as long and gives the same structs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ESCAPE = regex(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 
 
 class Arguments(Struct, gc=False):
-    """The arguments of an event that are read.  An absent argument is UNSET, or an empty JSON text."""
+    """The arguments of a trace event that logparse uses.  An absent argument is UNSET, or an empty JSON text."""
 
     id: Any = field(default=UNSET, name="External id")
     old_id: Any = field(default=UNSET, name="external id")  # before PyTorch 1.11
@@ -50,13 +50,19 @@ class Arguments(Struct, gc=False):
 
     @property
     def external_id(self) -> int:
-        """The id of the operator.  It is -1 if the event has no id, or if the id is not a number of at most 64 bits."""
+        """The id of the operator to which the event belongs.
+
+        It is -1 if the event has no id, or if the id is not a number of at most 64 bits.
+        """
         value = self.old_id if self.id is UNSET else self.id
         return value if type(value) is int and _LEAST <= value < -_LEAST else -1
 
 
 class Event(Struct, gc=False):
-    """An event.  A missing field or a field of another type becomes None.  ``ts`` and ``dur`` are in µs."""
+    """One event of a trace.
+
+    A missing field, or a field of another type, is stored as None.  ``ts`` and ``dur`` are in µs.
+    """
 
     ph: str | None = None
     cat: str | None = None
@@ -69,15 +75,15 @@ class Event(Struct, gc=False):
 
     @property
     def timed(self) -> bool:
-        """True if it is a complete event with a beginning and a duration."""
+        """True if the event has a beginning and a duration."""
         ts, dur = self.ts, self.dur
         return self.ph == "X" and ts is not None and dur is not None and math.isfinite(ts) and 0 <= dur < math.inf
 
 
 def can_be(ts: float | None, dur: float | None) -> bool:
-    """Tell whether the times of an event are in the possible ranges (``logparse.model``).
+    """Tell whether the times of an event are possible, so that the event can be used.  A missing time is accepted.
 
-    A missing time is accepted.
+    The limits are in ``logparse.model``.
     """
     return (dur is None or 0 <= dur <= MOST_US) and (ts is None or -LIMIT < ts < LIMIT)
 
@@ -89,10 +95,7 @@ _RAW = frozenset(x.name for x in msgspec.structs.fields(Arguments) if x.type is 
 
 
 def decode(text: bytes) -> list[Event]:
-    """Return the events of a JSON list.
-
-    Raises ValueError or RecursionError if it is not strict JSON of such events.
-    """
+    """Decode a JSON list of events.  Raises ValueError or RecursionError if it is not strict JSON of such events."""
     try:
         return _EVENTS.decode(text)
     except msgspec.MsgspecError as error:  # before msgspec 0.20 this is no ValueError
@@ -100,7 +103,7 @@ def decode(text: bytes) -> list[Event]:
 
 
 def event_of(value: Mapping[str, Any]) -> Event:
-    """Return the event of a JSON object."""
+    """Make an event from a JSON object.  A field of a wrong type becomes None."""
     ph, cat, name = (x if isinstance(x := value.get(key), str) else None for key in ("ph", "cat", "name"))
     pid, tid = (x if isinstance(x := value.get(key), (int, str)) else None for key in ("pid", "tid"))
     ts, dur = _time(value.get("ts")), _time(value.get("dur"))
@@ -131,12 +134,19 @@ def _time(value: object) -> float | None:
 
 
 def number(value: object) -> int:
-    """Return the integer of an argument.  Return -1 for any other value and for an integer of more than 64 bits."""
+    """Return the integer in an event's argument.
+
+    Returns -1 for any other value and for an integer of more than 64 bits.
+    """
     return value if type(value) is int and _LEAST <= value < -_LEAST else -1
 
 
 def loads(text: bytes) -> Any:
-    """Return the value of a JSON text.  Raises ValueError, or RecursionError if it is nested too deeply."""
+    """Parse a JSON text that may be slightly wrong, as PyTorch's profiler writes it.
+
+    Control characters, bad UTF-8 and single backslashes are accepted.  Raises ValueError for other text that is not
+    JSON, or RecursionError if it is nested too deeply.
+    """
     # Kineto prints control characters, bad UTF-8 and the backslashes of names without escapes
     decoded = text.decode("utf-8", "backslashreplace").removeprefix("\ufeff")
     try:
@@ -148,6 +158,6 @@ def loads(text: bytes) -> Any:
 
 
 def is_kernel(event: Event) -> bool:
-    """Return True if the event is a kernel with a time."""
+    """Return True if the event is a GPU kernel with a start and a duration."""
     timed = event.ts is not None and event.dur is not None
     return event.ph == "X" and event.cat == "kernel" and event.name is not None and timed

@@ -1,9 +1,9 @@
-"""Cutter of Chrome traces (``{"traceEvents": [...]}``) into events without loading the trace.
+"""Cut a trace file (``{"traceEvents": [...]}``) into its events without loading the whole file.
 
-Kineto prints one event over several lines, always with the same indentation.  So events can be cut apart at a fixed
-byte string.  Because a JSON string cannot hold a line feed, that byte string never stands inside an event.  Traces that
-a tool rewrote (``json.dump``) are cut at ``}, {"``, which may also stand inside an event's arguments.  Such a piece is
-no JSON object, and ``parse`` joins it with the pieces that follow.
+Kineto (PyTorch's profiler) prints one event over several lines, always with the same indentation.  So its events can be
+cut apart at a fixed byte string.  A JSON string cannot contain a line feed, so this byte string never occurs inside an
+event.  Traces that a tool rewrote (``json.dump``) are cut at ``}, {"``, which may also occur inside an event's
+arguments.  Then the piece is not a JSON object, and ``parse`` joins it with the pieces that follow.
 
 The text before and after the array of events is kept as ``header`` and ``tail``.  Memory is bounded by the block size
 and the largest event.
@@ -22,7 +22,7 @@ from logparse.model import Reject
 
 BLOCK_BYTES = 1 << 18
 _LARGEST = 32 << 20
-"""Maximum bytes of one event, of the header and of the tail."""
+"""The maximum size in bytes of one event, of the header and of the tail."""
 
 _ARRAY = regex(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 _KINETO = regex(rb"\n  \{\s")
@@ -33,14 +33,14 @@ _NO_CUT = regex(rb"(?!)")
 _FOLLOWING = regex(rb"\s*(?:,\s*\{|(\]))")
 _TAIL = 1 << 16
 _JOINED = 8
-"""Maximum number of pieces that ``parse`` joins.
+"""The maximum number of pieces that ``parse`` joins to one event.
 
 An event that was cut into more pieces (a list with many objects) becomes a reject.
 """
 
 
 class Batch:
-    """Events of one block.
+    """The events in one block of a trace file.
 
     ``block`` is the block's text without its first opening and last closing brace.  ``first`` is its place in the file.
     """
@@ -54,7 +54,7 @@ class Batch:
 
     @property
     def bodies(self) -> list[bytes]:
-        """The events, cut apart.  Each event lacks its outer braces."""
+        """The texts of the events in the block, cut apart.  Each text lacks its outer braces."""
         if self._bodies is None:
             cuts = [] if self._cut is None else list(self._cut.finditer(self.block))
             if self._cut is None:
@@ -66,7 +66,7 @@ class Batch:
         return self._bodies
 
     def whole(self) -> list[Event] | None:
-        """Parse all events at once.  Return None if that fails."""
+        """Parse all events of the block at once, which is fast.  Returns None if that fails."""
         text = b"[{" + self.block + b"}]"
         try:
             return decode(text)
@@ -79,9 +79,10 @@ class Batch:
         return [*map(event_of, values)] if all(isinstance(value, dict) for value in values) else None
 
     def one_by_one(self) -> Iterator[tuple[Event | None, int, str]]:
-        """Yield each event with the number of its body and a reason.
+        """Parse the events of the block one by one, so that a damaged event does not spoil the others.
 
-        An event that cannot be parsed becomes None, with a reason.
+        Yields each event with its number in the block and a reason.  A damaged event is replaced by None, with the
+        reason why it could not be parsed.
         """
         i = 0
         while i < len(self.bodies):
@@ -90,21 +91,27 @@ class Batch:
             i += taken
 
     def joined(self, i: int, count: int) -> bytes:
-        """Return ``count`` bodies from ``i`` on, with the text that stood between them."""
+        """Return ``count`` pieces of the block as one text, beginning with piece ``i``.
+
+        The text between them is included.
+        """
         if not self._places:
             return _KINETO_CUT.join(self.bodies[i : i + count])
         last = i + count - 1
         return self.block[self._places[i] : self._places[last] + len(self.bodies[last])]
 
     def offset(self, i: int) -> int:
-        """Return the byte offset of the opening brace of event ``i`` in the file."""
+        """Return the position in the file at which event ``i`` of the block begins, in bytes."""
         before = self.bodies[:i]
         place = self._places[i] if self._places else sum(map(len, before)) + i * len(_KINETO_CUT)
         return self._first - 1 + place
 
 
 class TraceEvents:
-    """Reader of a trace in one pass.  ``header``, ``tail`` and ``damage`` are complete after ``batches``."""
+    """A reader that passes once through a trace file.
+
+    ``header``, ``tail`` and ``damage`` are complete after ``batches``.
+    """
 
     def __init__(self, stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> None:
         self._stream = stream
@@ -116,7 +123,7 @@ class TraceEvents:
         self.damage: list[Outcome] = []
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the events, a block at a time."""
+        """Read the file and yield its events, a block at a time."""
         if not self._find_array():
             return
         kineto = _KINETO.match(self._buffer) is not None
@@ -201,7 +208,7 @@ class TraceEvents:
                 return
 
     def _any(self) -> Iterator[Batch]:
-        """Yield the batches of any layout.
+        """Yield the blocks of a trace whose JSON may be laid out in any way.
 
         The last pieces of a block are kept for the next block, so that ``parse`` can join pieces across blocks.
         """
@@ -240,15 +247,15 @@ class TraceEvents:
 
 
 def _damaged(reason: str, offset: int, length: int) -> Outcome:
-    """Return the reject for bytes at which an event should begin but that cannot be parsed as an event."""
+    """Make a reject for a part of the file where an event should be but cannot be parsed."""
     return Outcome("reject", [Reject(reason, 0, length)], at=offset)
 
 
 def _one_event(buffer: bytes, start: int) -> tuple[bytes | None, int]:
-    """Return the event whose body begins at ``start``, and the offset behind its closing brace.
+    """Find the end of the event that begins at ``start``.  Returns its text and the offset behind its closing brace.
 
-    The event is None if its end is missing.  Damaged events are returned too, because their end is found by
-    counting braces outside of strings.
+    The text is replaced by None if the end of the event is missing.  The end is found by counting braces outside of
+    strings, so damaged events are returned too.
     """
     depth = 1
     for token in _TOKEN.finditer(buffer, start):
@@ -265,9 +272,10 @@ _TOKEN = regex(rb'[{}]|"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def parse(batch: Batch, i: int) -> tuple[dict[str, Any] | None, int, str]:
-    """Parse the event that begins with body ``i``.  Return the event, the number of bodies that it takes, and a reason.
+    """Parse one event.  If it was cut into several pieces, join them.
 
-    It raises nothing.  For an event that cannot be read it returns None, one body, and the reason why it is no event.
+    ``i`` is the number of its first piece.  Returns the event, the number of pieces that it takes, and an empty reason.
+    It raises nothing: for an event that cannot be read it returns None, one piece, and the reason.
     """
     bodies = batch.bodies
     text = bodies[i]

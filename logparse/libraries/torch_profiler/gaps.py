@@ -1,6 +1,6 @@
-"""Find why the GPU was idle.  Each gap between its kernels gets a class that names what the host did meanwhile.
+"""Find out why the GPU was idle.  Each gap between kernels gets a class that says what the host did meanwhile.
 
-The first class that fits counts:
+The first class in this table that fits is taken:
 
 ===================  =============================================================================================
 first                The gap lies before the first kernel of the marked steps.
@@ -12,7 +12,7 @@ launching            Operators or calls of the runtime took half of the gap or m
 nothing              Less than that is recorded of the host: its own Python code, or another process.
 ===================  =============================================================================================
 
-The facts (of several devices the mean)::
+The facts (for several devices the mean)::
 
     gpu_idle_us    {"launching": 812.5, …}: the idle time of each class, which together are window − busy
     gpu_gaps       [{"us": 463295.4, "why": "synchronisation", "operator": "aten::copy_",
@@ -42,9 +42,9 @@ WHYS: tuple[Why, ...] = get_args(Why)
 
 _BLOCKING = frozenset(CALL_KINDS.index(x) for x in ("device", "stream", "event", "copy"))
 _WAITED_US = 20.0
-"""Minimum duration of a call that really waited, µs.
+"""The minimum duration of a call that really waited for the device, in µs.
 
-A shorter call of a blocking function found nothing to wait for.
+A function that can wait but took less time found nothing to wait for.
 """
 _HALF = 0.5
 _AT_BEGIN_US = 1.0
@@ -52,7 +52,7 @@ _LISTED = 3
 
 
 class HostTime:
-    """The host's activity, from the columns of a trace."""
+    """The activity of the host (CPU) over time, from the operators, runtime calls and marks of a trace."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -78,7 +78,10 @@ class HostTime:
         )  # the operators of a loader lie within the loader's mark
 
     def why(self, gaps: Gaps) -> npt.NDArray[np.int64]:
-        """Return the class of each gap as an index of ``WHYS``."""
+        """Return for each gap why the GPU was idle, as an index into ``WHYS``.
+
+        Example of a reason: ``data loading``.
+        """
         begin, end = gaps.begin, gaps.end
         half = _HALF * (end - begin)
         at_begin = self._blocked.within(begin, np.minimum(begin + _AT_BEGIN_US, end)) > 0
@@ -96,10 +99,10 @@ class HostTime:
         return found
 
     def above(self, begin: float, end: float) -> dict[str, str]:
-        """Tell what the host did during a gap (a time in which the GPU was idle).
+        """Tell what the host did while the GPU was idle from ``begin`` to ``end``.
 
-        Return the name of the outermost operator, of the longest call and of the innermost annotation.  Only events
-        that cover at least half of the gap count.
+        Returns the names of the outermost operator, the longest runtime call and the innermost annotation.  An event is
+        used only if it covers at least half of the time.
         """
         columns, half = self._columns, _HALF * (end - begin)
         out = {}
@@ -118,7 +121,10 @@ class HostTime:
 
 
 def idle_facts(each: Sequence[Gaps], host: HostTime) -> Iterator[Fact]:
-    """Yield the facts about the gaps of all devices."""
+    """Yield facts about why the GPU was idle: the idle time by reason, and the longest gaps.
+
+    ``each`` holds the gaps of each device.
+    """
     sums: dict[str, float] = defaultdict(float)
     longest: list[tuple[float, float, float, str]] = []
     for gaps in each:
