@@ -121,8 +121,9 @@ def busy(
 ) -> Iterator[Fact | Reject]:
     """Yield facts about how busy the GPU was during the marked steps, for example ``gpu_busy_us``.
 
-    Yields nothing about them if the trace launched no kernel.  Yields a reject if a time stamp must be wrong.  ``why``
-    is a function that makes the facts about the idle times of each device.
+    * If the trace launched no kernel, only the time of copies is stated.
+    * If a time stamp must be wrong, a reject is yielded instead of the facts.
+    * ``why`` is a function that makes the facts about the idle times of each device.
     """
     early = before(kernels)
     inside = ~early if kernels.searched is None else ~early & ~kernels.searched

@@ -1,4 +1,4 @@
-"""Reader of the events of torch.profiler's traces, in one pass into columns (see ``profiler``)."""
+"""Read the events of torch.profiler's traces, in one pass, into columns (see ``profiler``)."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ _MESSAGE = {
     "elements_out": "Out msg nelems",
     "group_size": "Group size",
 }
-"""Names of the arguments that are read, each with its field of ``Arguments``.
+"""The arguments of an event that are read: each field of ``Arguments`` with its name in the trace.
 
-``_INPUTS`` are arguments of operators, ``_MESSAGE`` are arguments of collectives.
+``_INPUTS`` are the arguments of operators, ``_MESSAGE`` the arguments of collectives.
 """
 _NOT_READ = WITHOUT_KERNELS - {*OPERATORS, *STEPS}
-"""Operators whose inputs are not read, because they launch no kernels."""
+"""The operators whose inputs are not read, because they launch no kernels."""
 _REMEMBERED = 65_536
 _NAN = math.nan
 _NAMES = 4096
-"""Maximum number of names for which the reader remembers whether they are marks (of steps or batches)."""
+"""The maximum number of names for which the reader remembers whether they mark a step or a batch."""
 _STEP = b'"ProfilerStep#'
 _STEP_NAME = regex(r"ProfilerStep#(\d+)")
 _ON_DEVICE = "gpu_user_annotation"
 _ANNOTATION = "user_annotation"
 _STEP_CATEGORIES = (_ANNOTATION, "cpu_op", "python_function")
-"""Categories of a step's event on the thread that called ``step()``.  They differ between versions of PyTorch.
+"""The categories that the event of a step can have on the thread that called ``step()``.
 
-``gpu_user_annotation`` is the copy of such an event on the device.
+They differ between versions of PyTorch.  ``gpu_user_annotation`` is the copy of such an event on the device.
 """
 
 
 def read_events(source: Source) -> Iterator[Outcome]:
-    """Yield each event of the trace in exactly one unit.  Yield the records after the events."""
+    """Read a trace of torch.profiler and yield its content: each event is counted once, and the records follow."""
     columns = Columns()
     reader = _Reader(columns)
     with source.open() as stream:
@@ -88,24 +88,24 @@ def read_events(source: Source) -> Iterator[Outcome]:
 
 
 def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
-    """Let the reader take every event.  Yield damaged events as rejects."""
+    """Let the reader take every event of the trace.  Yields a reject for each damaged event."""
     for batch in events.batches():
         reader.backend = reader.backend or _backend(events.header)
         yield from reader.take(batch)
 
 
 _TIMED = frozenset({"cpu_op", "kernel", "gpu_memcpy", "gpu_memset", "user_annotation", "gpu_user_annotation"})
-"""Categories of events whose times are read."""
+"""The categories of events whose times are read."""
 
 
 class _Reader:
-    """Reader that fills columns from events."""
+    """The reader that sorts the events of a trace into columns."""
 
     def __init__(self, columns: Columns, backend: Backend | None = None) -> None:
         self.foreign = 0
         self.of_capture = False
         self.backend = backend
-        """The library of the device, according to the header of the trace."""
+        """The library that computes convolutions on the device, as far as the trace's header shows it."""
         self._columns = columns
         self._remembered: dict[tuple[str, bytes], int] = {}
         self._not_read: dict[str, int] = {}
@@ -116,7 +116,7 @@ class _Reader:
         self._on_device: dict[str, float] = {}
 
     def take(self, batch: Batch) -> Iterator[Outcome]:
-        """Take all events of a batch.  Yield damaged events as rejects."""
+        """Read all events of one block of the trace.  Yields a reject for each damaged event."""
         self._columns.graphs |= LAUNCHES_GRAPH in batch.block
         self._columns.captures |= CAPTURE in batch.block
         marked = _STEP in batch.block
@@ -142,7 +142,7 @@ class _Reader:
         return Outcome("reject", [Reject(reason, 0, len(batch.bodies[i]) + 2)], at=batch.offset(i))
 
     def _all(self, events: Sequence[Event], marked: bool) -> None:
-        """Take the events of a batch, one kind after the other.
+        """Read the events of a block, one kind after the other.
 
         This saves function calls, which take most of the time that an event needs.
         """
@@ -172,7 +172,7 @@ class _Reader:
             self._take_steps(events)
 
     def _take_steps(self, events: Sequence[Event]) -> None:
-        """Record the times of the steps among the events."""
+        """Find the events that mark steps (``ProfilerStep#3``) and keep their times."""
         for event in events:
             name = _STEP_NAME.fullmatch(event.name or "")
             if name is None or (start := event.ts) is None or not can_be(start, event.dur):
@@ -194,9 +194,10 @@ class _Reader:
         columns.steps_end = max(columns.steps_end or 0.0, start + us)
 
     def take_units(self, header: Mapping[str, Any]) -> Iterator[Fact]:
-        """Yield the kinds of the units that the trace holds, as far as its header names them.
+        """Yield facts about the kinds of the steps in the trace, as far as the trace's header names them.
 
-        ``logparse/capture/in_job/logparse_in_job/observer.py`` writes that header.
+        A step has a kind such as its batch size.  ``logparse/capture/in_job/logparse_in_job/observer.py`` writes that
+        header.
         """
         kinds = header.get(UNIT_KINDS)
         if not isinstance(kinds, dict):
@@ -210,10 +211,10 @@ class _Reader:
             yield Fact("first_unit", str(header[FIRST_UNIT]))
 
     def step_facts(self) -> list[Fact]:
-        """Return facts with the number of steps and their time.  If a trace was merged from several processes, the
-        steps of each process are counted.
+        """Return facts with the number of steps in the trace and their total time.
 
-        If the profiler marks no steps, the steps of a serving engine are counted, without a time.
+        * If a trace was merged from several processes, the steps of each process are counted.
+        * If the profiler marks no steps, the steps of a serving engine (vLLM, SGLang) are counted, without a time.
         """
         served = [] if self._steps else serving_steps(self._columns)
         for i, (start, end, _) in enumerate(served):
@@ -229,10 +230,10 @@ class _Reader:
         return [count] if served else [count, Fact("profiler_steps_us", f"{wall:.3f}")]
 
     def beside(self, source: Source) -> Read:
-        """Read another trace, whose captured graphs this trace may replay.
+        """Read another trace file in which the graphs may have been captured that this trace replays.
 
-        Return the columns of the other trace and its header.  The columns share the lists of names and kinds with this
-        trace.
+        Returns the columns and the header of the other trace.  Its columns share the lists of names and operator kinds
+        with this trace.
         """
         columns = Columns(self._columns.known)
         reader = _Reader(columns, self.backend)
@@ -300,7 +301,7 @@ class _Reader:
         _extend(rows, columns.call_name, columns.call_thread, columns.call_id, *told)
 
     def _kind(self, name: str, args: Arguments) -> int:
-        """Return the index of an operator's kind.
+        """Return the index of an operator's kind: its name together with its inputs.
 
         The inputs are parsed only once for all operators with equal inputs.
         """
@@ -376,7 +377,7 @@ class _Reader:
 
 
 def _extend(rows: Sequence[tuple[Any, ...]], *columns: array[Any]) -> None:
-    """Append rows to columns of the trace."""
+    """Append rows to columns: the first value of each row to the first column, and so on."""
     for column, values in zip(columns, zip(*rows, strict=True), strict=False):
         column.extend(values)
 
@@ -387,8 +388,9 @@ def _marks(name: str) -> bool:
 
 
 def _group_of(args: Arguments) -> str:
-    """Return the ranks of a collective, which the trace states as a text or as a list of numbers.  If it states no
-    ranks, return the name of the group.
+    """Return the ranks that take part in a collective, as text.  Without ranks, return the name of their group.
+
+    The trace states the ranks as a text or as a list of numbers.
     """
     ranks, name = args.group_ranks, args.group_name
     if isinstance(ranks, list) and ranks and all(type(x) is int for x in ranks):
@@ -404,7 +406,7 @@ def _value(text: bytes) -> object:
 
 
 def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
-    """Return the facts about machine and process that the header states."""
+    """Return the facts about the machine and the process that the trace's header states."""
     devices, backend, untraced = top.get("deviceProperties"), _backend(top), top.get(UNTRACED_STEP)
     known = [x for x in devices if isinstance(x, dict)] if isinstance(devices, list) else []
     facts: list[Record] = [fact for device in known for fact in _device_facts(device)]
@@ -422,10 +424,9 @@ def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
 
 
 def _identity(columns: Columns) -> list[Record]:
-    """Return the fact that identifies the trace.  It is the same if the trace is compressed or its JSON is laid out in
-    another way.
+    """Return the fact that identifies the trace: a hash of the times of its kernels.
 
-    It is a hash of the times of the trace's kernels.
+    So it stays the same if the file is compressed or its JSON is laid out in another way.
     """
     if not len(columns.kernel_id):
         return []
@@ -436,7 +437,10 @@ def _identity(columns: Columns) -> list[Record]:
 
 
 def _of_capture(columns: Columns) -> Fact:
-    """Return the fact about the kernels in the trace of a capture.  These kernels are left out."""
+    """Return the fact that counts the kernels in the trace of a graph's capture.
+
+    These kernels are left out, because they are not the job's work.
+    """
     left_out = {"kernels": len(columns.kernel_id), "us": round(math.fsum(columns.kernel_us), 3)}
     return Fact("graph_capture", json.dumps(left_out))
 
@@ -448,7 +452,7 @@ def _backend(top: Mapping[str, Any]) -> Backend | None:
 
 
 UNTRACED_STEP = "logparse_untraced_step_us"
-"""Key of the header for the wall time of a step before the profiler was on, µs.
+"""The key of the trace's header for the wall time of a step before the profiler was switched on, in µs.
 
 Earlier versions of ``logparse capture`` wrote it.
 """

@@ -1,4 +1,4 @@
-"""PyTorch's matrix products as the calls that the math library sees.
+"""Turn PyTorch's matrix products into the calls that the math library gets.
 
 PyTorch's matrices are row-major.  BLAS gets the transposed product, so that rows become ``n`` and columns ``m``, except
 if the result is column-major.  Transposition letters and leading dimensions follow from the inputs' strides, by
@@ -7,11 +7,11 @@ the rules of ``CUDABlas.cpp`` apply.
 
 =====================================  ===========================================================================
 operator                               fields that stay None, because the operator alone does not hold them
-=====================================  ===========================================================================
-mm, bmm, _int_mm                       compute and scale type of f16_r and f32_r (they depend on settings)
-addmm, linear                          also bias and beta: a vector is an epilogue or a copy and beta 1, as it fits
-_scaled_mm                             also the scale modes that are no scalar and no row
-=====================================  ===========================================================================
+=====================================  =========================================================================== mm,
+bmm, _int_mm                       compute and scale type of f16_r and f32_r (they depend on settings) addmm, linear
+also bias and beta: a vector is an epilogue or a copy and beta 1, as it fits _scaled_mm                             also
+the scale modes that are no scalar and no row =====================================
+===========================================================================
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def _matrix(tensor: tuple[list[int], list[int]]) -> _Matrix:
 
 
 def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
-    """Return whether BLAS gets the matrix as transposed (then it is row-major), and the matrix, copied if necessary.
+    """Return whether BLAS reads the matrix as transposed (because it is row-major), and the matrix that BLAS gets.
 
-    It is copied only if BLAS cannot read its strides.
+    This is a copy without gaps if BLAS cannot read the strides of the matrix.
     """
     if x.dense:
         return x.contiguous, x
@@ -70,7 +70,7 @@ def _prepared(x: _Matrix) -> tuple[bool, _Matrix]:
 
 
 def _multiply(left: _Matrix, right: _Matrix, out: _Matrix | None, a_type: str) -> GemmProblem:
-    """Return the BLAS call of left · right.
+    """Return the BLAS call with which PyTorch computes left · right.
 
     Without ``out`` PyTorch allocates the result, which is row-major without gaps.
     """
@@ -89,9 +89,9 @@ def _multiply(left: _Matrix, right: _Matrix, out: _Matrix | None, a_type: str) -
 
 
 def _gemm(a_t: bool, b_t: bool, m: int, n: int, k: int, ld: tuple[int, int, int], a_type: str) -> GemmProblem:
-    """Return a problem with the fields that every product has.
+    """Make a matrix product with the fields that every product has.
 
-    If a size is 1, leading dimensions are set as PyTorch sets them.
+    If a size is 1, the leading dimensions are set as PyTorch sets them.
     """
     lda, ldb, ldc = ld
     if n <= 1:
@@ -215,11 +215,14 @@ def _number(text: str) -> float | None:
 
 
 _Batched: TypeAlias = tuple[list[int], list[int]]
-"""Sizes and strides of a batch of matrices."""
+"""The sizes and the strides of a batch of matrices."""
 
 
 def _prepared_batch(x: _Batched, swapped: bool, m: int, n: int) -> tuple[bool, int, int]:
-    """Return whether BLAS gets the matrices as transposed, the leading dimension and the batch stride (elements)."""
+    """Return how BLAS reads a batch of matrices: whether as transposed, the leading dimension and the batch stride.
+
+    The batch stride is in elements.
+    """
     (dims, strides), (fast, leading) = x, (2, 1) if swapped else (1, 2)
     if strides[fast] == 1 and strides[leading] >= max(1, m):
         return False, strides[leading], strides[0]

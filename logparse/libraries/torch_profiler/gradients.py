@@ -1,5 +1,4 @@
-"""Split the kernels of a ``convolution_backward`` into kernels of the input gradient (B) and of the weight gradient
-(W).
+"""Split the kernels of a convolution's backward pass into the input gradient (B) and the weight gradient (W).
 
 PyTorch computes B, then W.  Each gradient is computed by one or more main kernels, with helpers of the library around
 them::
@@ -13,9 +12,9 @@ PyTorch's own depthwise kernels come in the opposite order (``aten/src/ATen/nati
 
     conv_depthwise2d_grad_weight_kernel  │  conv_depthwise2d_backward_kernel
 
-So the kernels of an operator are cut into two runs.  Main kernels are assigned by their names (MIOpen, CK, MLIR, cuDNN,
-CUTLASS, PyTorch's own depthwise kernels).  Kernels of GEMM libraries (Tensile, nvjet) do not name a direction and are
-assigned by their place.
+So the kernels of an operator are cut into two groups at one place.  Main kernels are assigned by their names (MIOpen,
+CK, MLIR, cuDNN, CUTLASS, PyTorch's own depthwise kernels).  The names of kernels of GEMM libraries (Tensile, nvjet)
+show no direction.  These kernels are assigned by their place.
 
 A helper goes to the main kernel that it serves:
 
@@ -43,7 +42,8 @@ BACKWARD_DATA = regex(
     re.IGNORECASE,
 )
 BACKWARD_WEIGHTS = regex(r"wgrad|_?wrw|bwd_?weight|backward_?(?:weight|filter)|bwd_?filter|grad_?weight", re.IGNORECASE)
-"""Name patterns of the main kernels of each gradient: MIOpen, CK, MLIR, cuDNN, CUTLASS and PyTorch's own."""
+"""Regular expressions for the names of the main kernels of each gradient: MIOpen, CK, MLIR, cuDNN, CUTLASS and PyTorch.
+"""
 _SUM = regex(r"reduc", re.IGNORECASE)
 _INPUT = regex(
     r"nchwToNhwc|NCHW2CNHW|im[23]?d?2?col|SubTensorOpWithScalar|fillBuffer|scalePackedTensor|init_device_workspace"
@@ -55,14 +55,18 @@ _OUTPUT = regex(
     re.IGNORECASE,
 )
 _WEIGHTS_FIRST = regex(r"W+B+")
-"""Roles of kernels of an operator that has no helpers and computes W first.  For them the names alone decide."""
+"""The roles of the kernels if an operator computes the weight gradient first, without helper kernels.
+
+Then the names of the kernels alone decide which gradient they compute.
+"""
 _EITHER = regex(r"tensorTransform|batched_transpose|convertTensor", re.IGNORECASE)
 
 
 class Split(NamedTuple):
-    """Place where an operator's kernels are cut: the index of the first kernel of the second gradient.
+    """The place at which the kernels of a convolution's backward pass are split between its two gradients.
 
-    The second gradient is W, or B if ``weights_first`` is True.
+    ``second`` is the index of the first kernel of the second gradient.  This is the weight gradient, or the input
+    gradient if ``weights_first`` is True.
     """
 
     second: int
@@ -70,9 +74,10 @@ class Split(NamedTuple):
 
 
 def split(kernels: Sequence[str]) -> Split | None:
-    """Return where the kernels of an operator are cut.  The kernels are in order of time.
+    """Find which kernels of a convolution's backward pass compute the input gradient and which the weight gradient.
 
-    Return None if B or W has no main kernel of its own.
+    ``kernels`` are their names in order of time.  Returns the place where the second gradient begins, or None if one of
+    the gradients has no main kernel of its own.
     """
     roles = "".join(map(_role, kernels))
     if _WEIGHTS_FIRST.fullmatch(roles):
@@ -85,7 +90,11 @@ def split(kernels: Sequence[str]) -> Split | None:
 
 
 def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
-    """Return the indices of the last main kernel of B and of the first main kernel of W."""
+    """Return the index of the last main kernel of the input gradient and of the first main kernel of the weight
+    gradient.
+
+    A main kernel is a kernel that computes the gradient, and not only prepares or converts data.
+    """
     mains = [i for i, role in enumerate(roles) if role in "BW?"]
     first = next((i for i in mains if roles[i] == "W"), None)
     added = roles.find("w")
@@ -100,42 +109,42 @@ def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _second(mains: Sequence[int], kernels: Sequence[str]) -> list[int]:
-    """Return the main kernels of the second gradient for main kernels whose names state no direction.
+    """Return the indices of the kernels that compute the second gradient, if no kernel's name shows a direction.
 
-    They are the second of two runs of equal main kernels, or the second of two main kernels.  Return an empty list if
-    there is neither.
+    If there are two runs of kernels of one name, it is the second run.  If there are only two kernels, it is the second
+    kernel.  Otherwise the list is empty.
     """
     runs = [list(run) for _, run in groupby(mains, key=lambda i: kernels[i])]
     return runs[1] if len(runs) == 2 else list(mains[1:]) if len(mains) == 2 else []
 
 
 def _between(roles: str, before: str) -> int:
-    """Return how many of the helpers between the two main kernels belong to B."""
+    """Return how many of the helper kernels between the two gradients belong to the first one (the input gradient)."""
     rest = roles.partition("i")[0]
     clear = rest.rfind("o") + 1
     return clear + int("t" in before and "t" in rest[clear:])
 
 
 def is_main(name: str) -> bool:
-    """Tell whether a kernel computes a product or convolution.
+    """Tell whether a kernel computes a matrix product or convolution.
 
-    A kernel that only prepares or converts for it does not.
+    A kernel that only prepares or converts data for it does not.
     """
     return _role(name) in "BW?"
 
 
 @lru_cache(maxsize=4096)  # a trace launches the same few hundred kernels again and again
 def _role(name: str) -> str:
-    """Return the role of a kernel as one letter.
+    """Return as one letter what a kernel does in a convolution's backward pass.
 
-    | letter | role |
+    | letter | what the kernel does |
     |---|---|
-    | ``B``, ``W`` | main kernel whose name tells its gradient |
-    | ``w`` | sum of partial weight gradients |
+    | ``B``, ``W`` | computes the input (B) or the weight gradient (W), as its name shows |
+    | ``w`` | adds up partial weight gradients |
     | ``i`` | prepares an operand or clears a result |
     | ``o`` | converts or adds up a result |
     | ``t`` | transposes an operand or a result |
-    | ``?`` | main kernel whose name tells no direction |
+    | ``?`` | computes a gradient, but its name does not show which |
     """
     b, w = BACKWARD_DATA.search(name), BACKWARD_WEIGHTS.search(name)
     if w and not b and _SUM.search(name) and not re.search(r"implicit|xmma", name, re.IGNORECASE):

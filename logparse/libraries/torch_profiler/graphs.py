@@ -1,4 +1,4 @@
-"""Kernels of graph replays, joined to the operators that were recorded when the graph was captured.
+"""Find the operators of kernels that a graph replay launched.  They were recorded when the graph was captured.
 
 A replay launches the kernels of a whole graph with one call (``hipGraphLaunch``), so the kernels have no operator.  The
 trace of the capture has both: between ``hipStreamBeginCapture`` and ``hipStreamEndCapture`` of a thread each launch has
@@ -19,14 +19,14 @@ in order, if no kernel contradicts its operator (``_agree``)::
 
     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"External id": 11, "correlation": 25, …}}
 
-``in_job/logparse_in_job/graphs.py`` notes which graph is which.  The header of the capture's trace has
-``"logparse_graph": "PID.N"``.  The header of a window has ``"logparse_graphs": ["PID.N", …]``, its replays in order.
-If the number of marks is the number of launches of graphs, each replay is joined only to the capture with its mark.  So
-graphs of different batch sizes are told apart even if they have the same number of kernels.
+``in_job/logparse_in_job/graphs.py`` notes which graph is which, in the headers of the traces.  The header of the
+capture's trace has ``"logparse_graph": "PID.N"``.  The header of a trace of the job has ``"logparse_graphs": ["PID.N",
+…]``, its replays in order.  If the header notes as many graphs as were launched, each replay is joined only to the
+capture with its note.  So graphs of different batch sizes are told apart even if they have the same number of kernels.
 
 The trace of nothing but a capture (``is_capture``) contains no time of the job, in whichever folder it is.  Its steps,
 and its kernels, which ran before or after the capture, are not counted.  The fact ``graph_capture`` states how many
-there were.  In the trace of a job the idle time of a capture is left out of the window (``captured``, ``busy``).
+there were.  In the trace of a job the idle time during a capture is left out (``captured``, ``busy``).
 
 If captures of equal kernels differ in their problems (batch sizes that use the same kernels), or if there is no
 capture, the replay stays without operators.  The fact ``graph_unexplained_us`` is the time of such replays.
@@ -46,11 +46,11 @@ from logparse.libraries.torch_profiler.records import Columns, Ints, Thread
 from logparse.model import Fact
 
 GRAPH, GRAPHS = "logparse_graph", "logparse_graphs"
-"""Keys of a trace's header: the mark of a capture's graph, and the marks of a window's replays."""
+"""Keys of a trace's header.  They say which graph a trace captured, and which graphs a trace of the job replayed."""
 Read: TypeAlias = tuple[Columns, Mapping[str, Any]]
-"""A trace's columns and its header."""
+"""The columns of a trace and its header."""
 ReadBeside: TypeAlias = Callable[[Source], Read]
-"""Function that reads another trace.  The other trace's columns share the names and kinds of this trace's columns."""
+"""A function that reads another trace.  Its columns use the same lists of names and operator kinds as this trace."""
 LAUNCH = regex(r"(?:hip|cuda)GraphLaunch")
 LAUNCHES_GRAPH, CAPTURE = b"GraphLaunch", b"StreamBeginCapture"
 """Parts of the names of runtime calls that replay a graph (first), and that begin to capture a graph (second)."""
@@ -59,13 +59,15 @@ _BEGIN, _END = regex(r"(?:hip|cuda|cu)StreamBeginCapture"), regex(r"(?:hip|cuda|
 _LAUNCHES = regex(r"(?:cuda|cu)Launch(?:Cooperative)?Kernel")
 _PRODUCT = regex(r"gemm|gemv|nvjet|xmma|wgrad|dgrad|fprop", re.IGNORECASE)
 _NO_PRODUCT = regex(r"(?!.*(?:conv|gem[mv]|dot|depthwise)).*\bat::native::", re.IGNORECASE)
-"""Name patterns of kernels.
+"""Regular expressions for the names of kernels.
 
-``_PRODUCT`` matches kernels of products and convolutions.  ``_NO_PRODUCT`` matches PyTorch's own kernels that are
-neither.
+``_PRODUCT`` matches kernels of matrix products and convolutions.  ``_NO_PRODUCT`` matches PyTorch's own kernels that
+compute neither.
 """
 _NAMED = regex(r"capture_\d|graph_?capture", re.IGNORECASE)
-"""Names of annotations around captures in vLLM and SGLang (``capture_32_FULL``, ``capture_32_DECODE``)."""
+"""A regular expression for the annotations around captures in vLLM and SGLang: ``capture_32_FULL``,
+``capture_32_DECODE``.
+"""
 _RANK = regex(rb'"rank"\s*:\s*(\d+)')
 _MOST_BESIDE = 256
 _MOST_LACKING = 1.01
@@ -73,11 +75,12 @@ _MOST_LACKING = 1.01
 
 @dataclass(frozen=True)
 class Capture:
-    """A captured graph.
+    """A captured graph, as the list of its kernels.
 
-    * ``names``: indices of the names of its kernels.  Empty if the launches do not name them.
-    * ``kinds``: the kind of the operator of each kernel.
-    * ``operators``: number of each kernel's operator, counted from 0.  So the graphs of equal layers are equal.
+    * ``names``: the index of each kernel's name.  Empty if the launches do not name the kernels.
+    * ``kinds``: the kind of operator that launched each kernel.
+    * ``operators``: the number of the operator that launched each kernel, counted from 0.  So the graphs of equal
+      layers are equal.
     """
 
     names: tuple[int, ...]
@@ -98,13 +101,13 @@ def join(
     header: Mapping[str, Any],
     beside: ReadBeside,
 ) -> list[Fact]:
-    """Assign operators to the kernels of replays: add the operators to ``columns``, and their indices to ``found``
-    (operator per kernel).
+    """Find the operator of each kernel that a graph replay launched.
 
-    Return the facts.
+    The operators are added to ``columns``, and ``found`` gets the index of each kernel's operator.  Returns facts about
+    how much of the replays' time could be explained.
 
-    ``graph_of`` is, for each kernel, the launch of its graph.  It is -1 for a kernel that no graph launched.  ``marks``
-    name the graphs of launches.
+    * ``graph_of`` holds for each kernel the launch of its graph, or -1 if no graph launched it.
+    * ``marks`` says which graph each launch replayed, as far as the header notes it.
     """
     replays: dict[int, list[int]] = defaultdict(list)
     for kernel, launch in enumerate(graph_of):
@@ -142,7 +145,10 @@ def _replay(columns: Columns, kernels: Sequence[int], capture: Capture, found: I
 
 
 class _Captures:
-    """Captured graphs that can be found.  Traces are read only until a graph is found, this trace's own file first."""
+    """The captured graphs that a replay may have come from.  They are looked for in this trace, then in other traces.
+
+    Other traces are read only until a matching graph is found.
+    """
 
     def __init__(self, source: Source, own: Read, beside: ReadBeside) -> None:
         self._columns = own[0]
@@ -152,9 +158,10 @@ class _Captures:
         self._agreed: dict[tuple[Capture, tuple[int, ...]], bool] = {}
 
     def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
-        """Return the captured graph with these kernels, or with this mark.
+        """Return the captured graph that a replay launched, found by its kernels' names or by its note in the header
+        (``mark``).
 
-        Return None if there is no match, or if several graphs fit and differ.
+        Returns None if there is no match, or if several graphs fit and differ.
         """
         while mark is not None and mark not in self._marked and self._read():
             pass
@@ -166,7 +173,7 @@ class _Captures:
         return _only(self._found[names])
 
     def _read(self) -> bool:
-        """Add the captures of the next trace.  Return False if no trace is left."""
+        """Read the captured graphs of the next trace.  Returns False if no trace is left."""
         trace = next(self._sources, None)
         if trace is None:
             return False
@@ -190,11 +197,12 @@ class _Captures:
 
 
 def _agree(capture: Capture, names: tuple[int, ...], columns: Columns) -> bool:
-    """Tell whether no kernel contradicts its operator.
+    """Tell whether a captured graph can be the graph of a replay, whose kernels have these ``names``.
 
-    There are two contradictions:
-    * The operator is a product, but all its kernels are PyTorch's own and none computes a product.
-    * The operator is elementwise, but a kernel computes a product.
+    It cannot in two cases:
+
+    * An operator is a matrix product or convolution, but all its kernels are PyTorch's own and compute neither.
+    * An operator is elementwise, but one of its kernels computes a matrix product or convolution.
     """
     missing: dict[int, bool] = {}
     for name, kind, operator in zip(names, capture.kinds, capture.operators, strict=True):
@@ -211,7 +219,7 @@ def _only(captures: Collection[Capture]) -> Capture | None:
 
 
 def _with_captures(source: Source, own: Read, beside: ReadBeside) -> Iterator[Read]:
-    """Yield the trace itself and the traces of its rank beside it, if they captured graphs."""
+    """Yield the trace itself, and the traces of the same rank in its folder, if they captured graphs."""
     if own[0].captures:
         yield own
     rank = _rank(source)
@@ -240,7 +248,7 @@ def _has_captures(source: Source) -> bool:
 
 
 def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
-    """Tell whether this is the trace of a graph's capture, and not of the job's work.
+    """Tell whether a trace shows only the capture of a graph, and not the job's work.
 
     The header may state it.  Otherwise the trace must launch no graph.  In addition, either more kernels were captured
     than ran, or all kernels ran within an annotation of the capture.
@@ -259,7 +267,7 @@ def is_capture(columns: Columns, header: Mapping[str, Any]) -> bool:
 
 
 def captured(columns: Columns) -> list[tuple[float, float]]:
-    """Return the spans in which graphs were captured, µs."""
+    """Return the times in which graphs were captured, each as its beginning and end in µs."""
     if not columns.captures:
         return []
     at: dict[bool, list[float]] = {True: [], False: []}
@@ -273,7 +281,7 @@ def captured(columns: Columns) -> list[tuple[float, float]]:
 
 
 def captures_of(columns: Columns) -> Iterator[Capture]:
-    """Yield the captured graphs of a trace."""
+    """Find the graphs that were captured in a trace, and yield their kernels and operators."""
     kinds = dict(zip(columns.op_id, columns.op_kind, strict=True))
     ran = {*columns.kernel_correlation}
     launches: dict[Thread, list[tuple[float, int, int, int]]] = defaultdict(list)

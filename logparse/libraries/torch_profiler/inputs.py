@@ -1,4 +1,4 @@
-"""An operator's inputs as a profiler event holds them, and the operation that they describe."""
+"""The inputs of an operator, as an event of the profiler holds them, and the problem that the operator computes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, Literal, TypeAlias
 from logparse.model import LIMIT, Problem, is_whole
 
 Backend: TypeAlias = Literal["cudnn", "miopen"]
-"""Name of the library that computes convolutions on a device."""
+"""The name of the library that computes convolutions on a device."""
 UNREAD = "sizes or strides are not recorded (record_shapes=True; PyTorch of 2023 records no strides), or not readable"
-"""Text of a message about an operator that is a product or convolution whose sizes are unknown."""
+"""The text of the message about a matrix product or convolution whose sizes are unknown."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """Computation of one operator: one problem, or the problems of the gradients that the backward pass of a
-    convolution computed.
+    """The problem that one operator computes: a matrix product or convolution.
 
-    ``problems`` are in the order in which PyTorch computes them (input gradient first).  ``whole`` is one problem for
-    all of them together.  It stays None if the model cannot express them as one problem.
+    The backward pass of a convolution may compute two gradients.  Then ``problems`` holds one problem for each of them,
+    in the order in which PyTorch computes them (input gradient first).  ``whole`` is one problem for both together.  It
+    stays None if the model of problems cannot express this.
     """
 
     problems: tuple[Problem, ...]
@@ -30,9 +30,10 @@ class Operation:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Sizes, strides, C++ type and value of each input.  The value is text, and empty for a tensor.
+    """The sizes, strides, C++ type and value of each input of an operator.  The value is a text, and empty for a
+    tensor.
 
-    ``backend`` is the library of the trace's device.  None if the trace does not name it.
+    ``backend`` is the library that computes convolutions on the trace's device, or None if the trace does not name it.
     """
 
     dims: Sequence[Any]
@@ -42,7 +43,7 @@ class Inputs:
     backend: Backend | None = None
 
     def tensor(self, i: int) -> tuple[list[int], list[int]]:
-        """Return sizes and strides of input ``i``.  Raises ValueError if there is no such tensor."""
+        """Return the sizes and the strides of input ``i``.  Raises ValueError if this input is not a tensor."""
         dims, strides = self.dims[i], self.strides[i]
         good = isinstance(dims, list) and isinstance(strides, list) and len(dims) == len(strides)
         if not good or not all(map(is_whole, [*dims, *strides])) or math.prod(dims) >= LIMIT:
@@ -61,7 +62,10 @@ class Inputs:
 
 
 def inputs_of(args: Mapping[str, Any], backend: Backend | None = None) -> Inputs | None:
-    """Return the inputs in an event's arguments.  Return None if they were not recorded (``record_shapes=True``)."""
+    """Return an operator's inputs from the arguments of its trace event.
+
+    Returns None if they were not recorded.  The profiler records them only with ``record_shapes=True``.
+    """
     parts = [args.get(key) for key in ("Input Dims", "Input Strides", "Input type")]
     if not all(isinstance(part, list) for part in parts):
         return None
@@ -71,9 +75,9 @@ def inputs_of(args: Mapping[str, Any], backend: Backend | None = None) -> Inputs
 
 
 Reader: TypeAlias = Callable[[Inputs], "Operation | None"]
-"""Function that returns the operation for inputs.
+"""A function that turns an operator's inputs into the problem that it computes.
 
-Raises ValueError, IndexError or OverflowError if the inputs do not suffice.
+It raises ValueError, IndexError or OverflowError if the inputs do not suffice.
 """
 
 

@@ -1,7 +1,7 @@
-"""Find the operators of kernels without an ``External id``, by the time and thread of the kernel's launch.
+"""Find the operator of each kernel that has no ``External id``, by the time and thread of its launch.
 
 The kernel's ``correlation`` names the runtime call (``cudaLaunchKernel``, ``hipLaunchKernel`` …) that launched it.  The
-kernel's operator is the innermost operator that was open on that thread at that time.  For launches of graphs see
+kernel belongs to the innermost operator that was open on the same thread at that time.  For launches of graphs see
 ``graphs``.
 
 The fact ``graph_launches_without_kernels`` counts launches of graphs for which the profiler kept no kernel.  The time
@@ -25,9 +25,9 @@ from logparse.model import Fact
 def operators_by_time(
     source: Source, columns: Columns, beside: ReadBeside, header: Mapping[str, Any]
 ) -> tuple[Ints, list[Fact]]:
-    """Return the index of the operator of each kernel in ``columns``, or -1.
+    """Find the operator that launched each kernel, by the time and thread of the launch.
 
-    Also return the facts about graph replays.
+    Returns the index of each kernel's operator in ``columns`` (-1 if unknown), and the facts about graph replays.
     """
     found = np.full(len(columns.kernel_id), -1, dtype=np.int64)
     call_of = {correlation: i for i, correlation in enumerate(columns.call_correlation) if correlation >= 0}
@@ -51,9 +51,10 @@ def operators_by_time(
 
 
 def _marked(columns: Columns, call_of: Mapping[int, int], graphs: set[int], marks: object) -> dict[int, str]:
-    """Return the mark of each launch of a graph, by the correlation of the launch.
+    """Return which captured graph each launch of a graph replays, by the launch's correlation number.
 
-    Empty if there are more or fewer marks than launches.
+    The header of the trace lists the graphs in the order of their launches.  The result is empty if the list is longer
+    or shorter than the number of launches.
     """
     if not isinstance(marks, list) or len(marks) != len(graphs):
         return {}

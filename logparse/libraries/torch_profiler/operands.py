@@ -1,7 +1,7 @@
-"""Inputs of operators that no math library computes: batch norm, pooling, elementwise, copies and so on.
+"""Read the inputs of operators that no math library computes: batch norm, pooling, elementwise, copies and so on.
 
 They are kept as the trace records them, so that a replay can call the same operator on tensors of equal sizes, strides
-and types.  A trace does not record the type of the tensors in a list.  That type is written as ``?``.
+and types.  A trace does not record the type of the tensors in a list.  This type is written as ``?``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WITHOUT_KERNELS = frozenset(
 )
 """Operators that launch no kernel themselves (views, allocations, and wrappers of another operator).
 
-They are never read.
+Their inputs are never read.
 """
 
 COLLECTIVE = "record_param_comms"
@@ -51,9 +51,9 @@ _SCALARS: Mapping[str, str] = {x.scalar: x.operand for x in TORCH_TYPES} | {
 
 
 def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
-    """Return an event with these arguments as an operator.
+    """Describe an operator by its name and its inputs, from the arguments of its trace event.
 
-    Return None if its inputs are not recorded or cannot be read.
+    Returns None if its inputs are not recorded or cannot be read.
     """
     if name == COLLECTIVE:
         return _collective(args)
@@ -71,11 +71,11 @@ def operator(name: str, args: Mapping[str, Any]) -> OperatorProblem | None:
 
 
 def _collective(args: Mapping[str, Any]) -> OperatorProblem | None:
-    """Return a collective as an operator: its message, its name and the number of its ranks (empty if not recorded).
+    """Describe a collective (all-reduce and so on) as an operator: its message, its name and the number of its ranks.
 
-    The message is the larger of two amounts of data, as nccl-tests defines it (``doc/PERFORMANCE.md``): the data that a
-    rank gives, and the data that it gets.  Source of the arguments: pytorch/pytorch torch/csrc/profiler/util.cpp,
-    ``saveNcclMeta``.
+    The number of ranks is empty if it is not recorded.  The size of the message is the larger of two amounts of data,
+    as nccl-tests defines it (``doc/PERFORMANCE.md``): the data that a rank gives, and the data that it gets.  Source of
+    the arguments: pytorch/pytorch torch/csrc/profiler/util.cpp, ``saveNcclMeta``.
     """
     kind, dtype, ranks = (args.get(key) for key in ("Collective name", "dtype", "Group size"))
     counts = [n for key in ("In msg nelems", "Out msg nelems") if type(n := args.get(key)) is int and n >= 0]

@@ -1,7 +1,7 @@
-"""PyTorch operators that are problems of the math libraries, each with a function that reads its inputs.
+"""PyTorch operators that compute matrix products or convolutions, each with a function that reads its inputs.
 
-A new operator is one line of ``OPERATORS``: its name, and a reader of ``gemms`` or ``convolutions``.  An operator of an
-inference engine is one line of ``serving.PRODUCTS``.
+A new operator is one line of ``OPERATORS``: its name, and a function from ``gemms`` or ``convolutions``.  An operator
+of an inference engine is one line of ``serving.PRODUCTS``.
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ OPERATORS: Mapping[str, Reader] = {
     "aten::convolution_backward_overrideable": backward(0),
     **{name: product(at) for name, at in PRODUCTS.items()},
 }
-"""Readers by operator name.
+"""For each operator name, the function that reads the operator's inputs.
 
 The order of ``aten`` arguments follows PyTorch's ``aten/src/ATen/native/native_functions.yaml``.
 """
 
 
 def operation(name: str, args: Mapping[str, Any], backend: Backend | None = None) -> Operation | None:
-    """Return the operation of the operator ``name`` (``aten::mm`` …).  Return None if the event lacks what is needed.
+    """Return the matrix product or convolution that an operator such as ``aten::mm`` computes.
 
-    ``args`` are the event's arguments.  Shapes are present only if the profiler ran with ``record_shapes=True``.
+    ``args`` are the arguments of its trace event.  Returns None if they lack what is needed.  Shapes are recorded only
+    if the profiler ran with ``record_shapes=True``.
     """
     reader, inputs = OPERATORS.get(name), inputs_of(args, backend)
     if reader is None or inputs is None:

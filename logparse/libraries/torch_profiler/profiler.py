@@ -61,7 +61,10 @@ from logparse.libraries.kinds.patterns import regex
 
 
 def recognise(head: Head) -> bool:
-    """Return True for JSON with Kineto's header, or with trace events that only PyTorch's profiler writes."""
+    """Tell whether a file is a trace of PyTorch's profiler, from its first bytes.
+
+    It is if it is JSON with Kineto's header, or with trace events that only this profiler writes.
+    """
     start = head.data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start[:1] == b"[":
         return b'"cpu_op"' in start
@@ -72,9 +75,10 @@ def recognise(head: Head) -> bool:
 
 
 def why_empty(data: bytes) -> str:
-    """Return the reason why a trace that begins with ``data`` has no call and no kernel.
+    """Explain why a trace contains no operator call and no kernel.
 
-    The reason follows from the categories of the trace's events.
+    ``data`` is the beginning of the trace.  The reason follows from the categories of its events, for example that only
+    the CPU was traced.
     """
     found = {x.decode("utf-8", "replace") for x in _CATEGORY.findall(data)} - _OWN
     if not found:
@@ -90,7 +94,7 @@ def why_empty(data: bytes) -> str:
 
 _CATEGORY, _SHOWN = regex(rb'"cat":\s*"([^"\\]{1,60})"'), 8
 _OWN = {"Trace", "overhead", "Overhead"}
-"""Categories of the profiler's own events."""
+"""The categories of events about the profiler itself."""
 _TRACES = (
     ("mtia", "a trace of MTIA, whose kernels logparse cannot read"),
     ("async_npu|HostToDevice", "a trace of Ascend NPUs, whose kernels logparse cannot read"),
@@ -101,11 +105,11 @@ _TRACES = (
     ),
     ("cpu_op|python_function|user_annotation", "a trace of the CPU only; add `ProfilerActivity.CUDA` (also on AMD)"),
 )
-"""Patterns of event categories, each with the kind of trace that they show.  The first pattern that matches counts."""
+"""Regular expressions for event categories, each with the kind of trace that it shows.  The first match is taken."""
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield every event of the trace in exactly one unit.  Yield the records after the events."""
+    """Read a trace and yield its content: each event is counted once, and the records follow."""
     from logparse.libraries.torch_profiler.events import read_events  # loads slowly, and only traces need it
 
     return read_events(source)

@@ -1,4 +1,4 @@
-"""Columns of operators and kernels of a trace, and the records that are made from them."""
+"""The columns in which a trace's operators and kernels are kept, and the records that are made from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from logparse.model import (
 CATEGORY = "profiler"
 ORIGIN = "trace"
 _SAMPLES = 1000
-"""Maximum number of samples that are kept per measurement.  The statistics are computed from all samples."""
+"""The maximum number of samples that are kept per measurement.  The statistics are computed from all samples."""
 
 _LAUNCHING = tuple(CALL_KINDS.index(x) for x in ("launch", "graph", "copy"))
 
@@ -45,24 +45,24 @@ Floats = npt.NDArray[np.float64]
 
 
 class Names:
-    """Names of a trace, and kinds of its operators.  Each is kept once and has an index.
+    """The names in a trace and the kinds of its operators.  Each is kept once and has an index.
 
-    A kind is a name, an operation, and True if the operator could not be read.  A trace and the traces that are read
-    for it share one instance.
+    A kind consists of the operator's name, the problem that it computes, and True if its inputs could not be read.  A
+    trace and other traces that are read for it share one such list.
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.kinds: list[tuple[int, Operation | None, bool]] = []
         self.steps: dict[int, ElementWise] = {}
-        """Elementwise steps, which may follow a product, by kind."""
+        """Elementwise operators, which may follow a matrix product, by the index of their kind."""
         self.operators: dict[int, OperatorProblem] = {}
-        """Operators that no math library computes, with their inputs, by kind."""
+        """Operators that no math library computes, with their inputs, by the index of their kind."""
         self._text: dict[str, int] = {}
         self._kinds: dict[tuple[int, Operation | None, bool, ElementWise | None, OperatorProblem | None], int] = {}
 
     def text(self, text: str) -> int:
-        """Return the index of a name."""
+        """Return the index of a name.  A new name is added."""
         index = self._text.setdefault(text, len(self.names))
         if index == len(self.names):
             self.names.append(text)
@@ -77,7 +77,10 @@ class Names:
         step: ElementWise | None = None,
         operator: OperatorProblem | None = None,
     ) -> int:
-        """Return the index of a kind of operator, given by its name and its operation."""
+        """Return the index of a kind of operator, which is its name together with what it computes.
+
+        A new kind is added.
+        """
         key = (name, operation, unread, step, operator)
         index = self._kinds.setdefault(key, len(self.kinds))
         if index == len(self.kinds):
@@ -90,7 +93,7 @@ class Names:
 
 
 class Columns:
-    """Data of a trace that is kept: each name once, and numbers per operator, kernel, copy and runtime call.
+    """All data of a trace that is kept: each name once, and numbers per operator, kernel, copy and runtime call.
 
     Times are in µs.
     """
@@ -156,11 +159,11 @@ class Columns:
 
     @property
     def pids(self) -> set[str]:
-        """The processes of the operators."""
+        """The ids of the processes whose operators are in the trace."""
         return {self.threads[thread][0] for thread in set(self.op_thread)}
 
     def forget_kernels(self) -> int:
-        """Drop all kernels and copies that were added so far.  Return their number."""
+        """Drop all kernels and copies that were added so far.  Returns how many there were."""
         count = len(self.kernel_id) + sum(self.copies.values())
         for name, column in vars(self).items():
             if name.startswith(("kernel_", "copy_")) and isinstance(column, array):
@@ -171,7 +174,7 @@ class Columns:
         return count
 
     def thread(self, pid: object, tid: object) -> int:
-        """Return the number of a thread.  A thread that is new gets the next number."""
+        """Return the number of a thread.  A new thread gets the next number."""
         place = (str(pid), str(tid))
         index = self._threads.setdefault(place, len(self.threads))
         if index == len(self.threads):
@@ -189,13 +192,15 @@ class Columns:
 
 
 def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats:
-    """Return the times of kernels (µs), reduced so that the times of an operator add up to the time in which any of its
-    kernels ran.
+    """Reduce the times of kernels that overlap, so that no time is counted twice for an operator.
 
-    The times of an operator keep their proportions.  Kernels may overlap because cuDNN runs the groups of a
-    convolution on streams of its own.  A kernel may also begin before the previous kernel of the stream has ended
-    (programmatic dependent launch).  Kernels of two operators are not compared: each kernel keeps its own time.
-    Kernels without an operator (-1) stay as they are.
+    The times of an operator's kernels (µs) then add up to the time in which at least one of them ran.  They keep their
+    proportions.
+
+    * Kernels may overlap because cuDNN runs the groups of a convolution on streams of its own.
+    * A kernel may also begin before the previous kernel of the stream has ended (programmatic dependent launch).
+    * Kernels of different operators are not compared: they may overlap and keep their own times.
+    * Kernels without an operator (-1) stay as they are.
     """
     order = np.lexsort((start, device, op))
     begun, ended, mine = start[order], start[order] + us[order], op[order] * (1 << 16) + device[order]
@@ -216,7 +221,10 @@ def without_overlap(us: Floats, start: Floats, op: Ints, device: Ints) -> Floats
 
 @dataclass
 class _Search:
-    """Totals of the searches for one problem: calls, kernels, their time (µs) and the time of naive kernels (µs)."""
+    """The total of all searches for a solver of one problem.
+
+    It counts calls and kernels, and adds up the time of all kernels and of the naive kernels, in µs.
+    """
 
     calls: int = 0
     kernels: int = 0
@@ -224,17 +232,20 @@ class _Search:
     naive_us: float = 0.0
 
     def add(self, kernels: int, us: float, naive_us: float) -> None:
-        """Add one call."""
+        """Add one call that searched."""
         self.calls, self.kernels = self.calls + 1, self.kernels + kernels
         self.us, self.naive_us = self.us + us, self.naive_us + naive_us
 
 
 _LEAST_SEARCH = 3
-"""Minimum number of kernels of a call that searches: kernels of two solvers, and of the solver that was picked."""
+"""The minimum number of kernels of a call that searches for a solver.
+
+They are the kernels of two solvers, and of the solver that was chosen.
+"""
 
 
 class _Launches:
-    """Times at which runtime calls launched the work of a trace (beginnings and ends), µs."""
+    """The times at which runtime calls launched the kernels and copies of a trace (beginnings and ends), in µs."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -248,9 +259,10 @@ class _Launches:
         self._begin, self._end = start, start + np.where(np.isfinite(us), us, 0.0)
 
     def of(self, correlation: Ints, graphs_begin: bool = False) -> Floats:
-        """Return the time at which the launch of each work ended, µs.  It is NaN if it is unknown.
+        """Return the time at which each kernel or copy had been launched, in µs.  NaN if it is unknown.
 
-        If ``graphs_begin`` is True, it is the beginning of the launch for a graph.
+        This is the end of the runtime call with the same ``correlation`` number.  If ``graphs_begin`` is True, it is
+        the beginning of the call for the launch of a graph.
         """
         if not len(self._correlation):
             return np.full(len(correlation), np.nan)
@@ -259,10 +271,10 @@ class _Launches:
         return np.where(self._correlation[place] == correlation, at, np.nan)
 
     def backlog(self, start: Floats, correlation: Ints) -> bool:
-        """Tell whether the device was busy at the start with work that the trace does not show.
+        """Tell whether the device was already busy at the start with work that the trace does not show.
 
-        Then the first launched work began more than ``BACKLOG_US`` after its launch, which is longer than a launch
-        takes.
+        Then the first work that the trace launched began more than ``BACKLOG_US`` after its launch, which is longer
+        than a launch takes.
         """
         columns = self._columns
         start = np.r_[start, np.array(columns.copy_start)]
@@ -275,9 +287,10 @@ class _Launches:
 
 
 class Records:
-    """Records made from a trace's columns.
+    """The records that are made from a trace's columns.
 
-    ``by_time`` holds, for each kernel that has no id or that a graph replayed, the operator found by time (or -1).
+    ``by_time`` is needed for kernels that have no operator id or that a graph replayed.  It holds for each kernel the
+    operator that was found by the time of its launch, or -1.
     """
 
     def __init__(self, columns: Columns, by_time: Ints | None) -> None:
@@ -311,7 +324,7 @@ class Records:
         self._timeline = Timeline(self._start, own_us, self._device, launched, self._name, asked, self._searched)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Yield calls, measurements, kernels, messages and facts."""
+        """Yield the content of the trace: calls, measurements, kernels, messages and facts."""
         columns = self._columns
         calls = [
             Call(problem=self._problems[p], category=CATEGORY, count=n, device=None if d < 0 else d)
@@ -337,7 +350,10 @@ class Records:
         yield Outcome("foreign", lines=self._events - self._call_events - self._unread_events)
 
     def identities(self) -> tuple[Ints, list[KernelIdentity]]:
-        """Return the index of each kernel's identity, in the order of the file, and the list of identities."""
+        """Return what is known about each kernel: its operator, problem and name.
+
+        Equal ones are kept once.  The result is the index for each kernel, in the order of the file, and the list.
+        """
         names, kinds, operators = self._columns.names, self._columns.kinds, self._columns.operators
         of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
         sizes = (len(kinds) + 1, len(self._problems) + 1, max(len(names), 1))
@@ -353,9 +369,9 @@ class Records:
         return places, out
 
     def _operators(self) -> tuple[Ints, int]:
-        """Return the operator of each kernel, found by the kernel's id (-1: none), and the number of ambiguous kernels.
+        """Find the operator of each kernel by the kernel's id.  Returns the operators' indices (-1 if none was found).
 
-        A kernel is ambiguous if its id belongs to several operators.
+        Also returns the number of kernels whose id belongs to several operators.  For them no operator is chosen.
         """
         ids: Ints = np.frombuffer(self._columns.op_id, dtype=np.int64)
         mine: Ints = np.frombuffer(self._columns.kernel_id, dtype=np.int64)
@@ -369,7 +385,7 @@ class Records:
         return found, int(np.count_nonzero((last - first > 1) & (mine >= 0)))
 
     def _walk(self) -> None:
-        """Record every operator that launched kernels and is a problem, or would be one if its inputs could be read."""
+        """Record every matrix product and convolution that launched kernels, also if its inputs could not be read."""
         asked = np.array([op is not None or unread for _, op, unread in self._columns.kinds], dtype=bool)
         if not len(asked) or not len(self._op):
             return
@@ -392,7 +408,9 @@ class Records:
                     self._operator(operation, own)
 
     def _find_searches(self, calls: Sequence[Ints]) -> None:
-        """Mark the kernels of searches.  Add the spans of the searches to the times that are left out."""
+        """Mark the kernels that ran because a library searched for a solver, and leave out the idle times of the
+        searches.
+        """
         of_kind: dict[tuple[int, int], list[Ints]] = defaultdict(list)
         for kernels in calls:
             of_kind[int(self._op_kind[self._op[kernels[0]]]), int(self._device[kernels[0]])].append(kernels)
@@ -460,7 +478,9 @@ class Records:
         )
 
     def _tails(self) -> list[Fact]:
-        """Return the facts about elementwise operators behind products, and about written-out gradients of GELUs."""
+        """Return the facts about elementwise operators behind matrix products, and about written-out gradients of
+        GELUs.
+        """
         steps = self._columns.steps
         index = np.full(len(self._columns.kinds) + 1, -1, dtype=np.int64)
         index[list(steps)] = np.arange(len(steps))
@@ -470,16 +490,17 @@ class Records:
         return [*tails(kernels, self._problems, list(steps.values())), *gelu_gradients(kernels, list(steps.values()))]
 
     def _search_facts(self) -> Iterator[Fact]:
-        """Yield the totals of each problem's searches, the longest first."""
+        """Yield a fact with the searches for solvers: their totals for each problem, the longest first."""
         if self._searches:
             order = sorted(self._searches.items(), key=lambda x: (-x[1].us, x[0].text))
             listed = [{"problem": problem.text, **asdict(found)} for problem, found in order]
             yield Fact("searches", json.dumps(listed))
 
     def _kernels(self) -> Iterator[Kernel]:
-        """Yield totals of kernels.
+        """Yield the total time of the kernels, one record for each group of equal kernels.
 
-        There is one total per operator's name (and inputs, if it is no problem), problem, kernel, device and unit.
+        Kernels are in one group if they have the same kernel name, operator name, problem, device and kind of step.  If
+        the operator is neither a matrix product nor a convolution, its inputs must be equal too.
         """
         if not len(self._us):
             return
@@ -516,9 +537,9 @@ class Records:
             )
 
     def _units(self, names: Sequence[str]) -> Ints:
-        """Return the kind of the unit of work in which each kernel began, as an index of ``names``.
+        """Return for each kernel the kind of the job's step in which it began, as an index of ``names``.
 
-        It is -1 if unknown.
+        It is -1 if it is unknown.
         """
         began: Floats = np.array([-np.inf, *(start for start, _ in self._columns.units)])
         kinds = np.array([-1, *(names.index(name) for _, name in self._columns.units)], dtype=np.int64)

@@ -1,16 +1,16 @@
-"""Find the calls in which a library searches for a solver: MIOpen's Find, cuDNN's benchmark mode, TunableOp's tuning.
+"""Find the calls in which a library searched for a solver: MIOpen's Find, cuDNN's benchmark mode, TunableOp's tuning.
 
-The first call of an operator with inputs that the library does not know runs all solvers, naive ones among them.  Then
-it runs the solver that it picked.  The later calls run the picked solver alone::
+When an operator is first called with inputs that the library does not know, the library runs all its solvers, naive
+ones among them.  Then it runs the solver that it chose.  The later calls run the chosen solver alone::
 
     naive_conv_ab_nonpacked_fwd…  Im3d2Col  Cijk_…  │  Im3d2Col  Cijk_…        the first call
     Im3d2Col  Cijk_…                                                          each later call
 
 The kernels of a search are part of neither the call's time nor the step's time.  The usual call is the most frequent of
-the later calls.  A call before the first usual call is a search in two cases:
+the later calls.  A call before the first usual call is taken for a search in two cases:
 
-* it has two or more main kernels of different names beyond the kernels of the usual call;
-* one of the main kernels beyond the usual call is naive.
+* It has two or more main kernels of different names beyond the kernels of the usual call.
+* One of the main kernels beyond the usual call is naive.
 
 The kernels of the usual call are taken from the end of the searching call.  If an operator has only one call, its last
 kernels are compared with the kernels before them.  The longest run of kernels at its end that also occurs earlier in
@@ -26,17 +26,17 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.torch_profiler.gradients import is_main
 
 SEARCH = "(search for a solver)"
-"""Operator name for kernels that ran in a search."""
+"""The operator name that is given to kernels that ran in a search for a solver."""
 NAIVE = regex(r"naive_conv")
 _MORE = 2
 
 
 def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[int, frozenset[int]]:
-    """Return the kernels of searches: for each call that searched, the places in the call at which the search's kernels
-    ran.
+    """Find the kernels that ran only because the library searched for a solver.
 
-    ``calls`` are the names of the kernels of all calls of one operator with the same inputs, by time.  ``backward`` is
-    True if a call computes two gradients.
+    ``calls`` are the names of the kernels of all calls of one operator with the same inputs, in order of time.  Returns
+    for each call that searched the positions of the search's kernels in it.  ``backward`` is True if a call computes
+    two gradients.
     """
     if len(calls) == 1:
         own = _alone(calls[0], backward)
@@ -57,9 +57,10 @@ def searched(calls: Sequence[Sequence[str]], backward: bool = False) -> Mapping[
 
 
 def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
-    """Return the last places in a call at which the kernels of the usual call ran in their order.
+    """Find the kernels of a usual call in a call that searched for a solver first.
 
-    Return an empty set if they did not.
+    Returns their last positions, or an empty set if the call does not contain all of them in the usual order.  Other
+    kernels may lie between them.
     """
     places, at = [], len(call)
     for name in reversed(usual):
@@ -71,11 +72,11 @@ def _from_the_end(call: Sequence[str], usual: Sequence[str]) -> frozenset[int]:
 
 
 def _alone(call: Sequence[str], backward: bool) -> frozenset[int] | None:
-    """Return the places of the call's own kernels, for an operator with a single call.  Return None if the call did not
-    search.
+    """Return which kernels of an operator's only call did the actual work, after a search for a solver.
 
-    Without other calls, only a naive kernel beside others shows a search.  If the call computes two gradients, one of
-    them may use a naive kernel without a search.
+    The result is their positions in the call, or None if the call did not search.  Without other calls to compare, only
+    a naive kernel beside others shows a search.  If the call computes two gradients, one of them may use a naive kernel
+    without a search.
     """
     mains = {name for name in call if is_main(name)}
     if not any(NAIVE.search(name) for name in mains) or len(mains) < _MORE + backward:

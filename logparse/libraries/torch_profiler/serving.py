@@ -1,9 +1,9 @@
-"""Matrix products of inference engines: custom operators of aiter, vLLM and SGLang as the products that they compute.
+"""Matrix products of inference engines: custom operators of aiter, vLLM and SGLang, and the products that they compute.
 
 These operators compute Y[M,N] = X[M,K]·W.  The weights W are stored as N×K (``linear``) or as a K×N view of N×K
-(``scaled_mm``).  4-bit values are stored in pairs.  For every kernel the problem is the column-major call of the same
-product (see ``gemms``).  So it links to aiter's tables and to the library's rows.  Scale modes follow from the sizes of
-the scales:
+(``scaled_mm``).  4-bit values are stored in pairs.  For every kernel the problem is described as the column-major BLAS
+call of the same product (see ``gemms``).  So it can be linked to aiter's tables and to the rows of a BLAS library.  The
+scale modes follow from the sizes of the scales:
 
 | scales | mode |
 |---|---|
@@ -32,12 +32,13 @@ _TYPES = {x.cpp: x.blas for x in TORCH_TYPES}
 
 @dataclass(frozen=True)
 class Product:
-    """Index of each input of an operator.  None if the operator has no such input.
+    """The position of each input among the arguments of an operator.  None if the operator has no such input.
 
-    * ``bias``: inputs that may be the bias.  An input is the bias if it is a tensor, because versions differ.
+    * ``bias``: the positions at which the bias may be, because versions differ.  An input there is the bias if it is a
+      tensor.
     * ``columns``: True if the weights are a K×N view.
     * ``pairs``: True if an element of the inputs is two 4-bit values.
-    * ``swizzled``: the weights were shuffled before.  None if this is unknown.
+    * ``swizzled``: True if the weights were shuffled before.  None if this is unknown.
     """
 
     x: int = 0
@@ -53,7 +54,7 @@ class Product:
 
 
 def product(at: Product) -> Reader:
-    """Return the reader of an operator with these inputs."""
+    """Return a function that reads the inputs of a matrix product.  ``at`` states where each input is."""
 
     def read(x: Inputs) -> Operation:
         (problem,) = _plain(x, at).problems
@@ -77,7 +78,10 @@ def product(at: Product) -> Reader:
 
 
 def _plain(x: Inputs, at: Product) -> Operation:
-    """Return the product with the sizes of X and W as ``linear`` has them, and with one type for all matrices."""
+    """Return the product with sizes as ``linear`` would have them, from the sizes of X and W.
+
+    All matrices have one type.
+    """
     dims, strides = x.tensor(at.x)
     w_dims, w_strides = x.tensor(at.w)
     if len(w_dims) != 2:
@@ -92,9 +96,9 @@ def _plain(x: Inputs, at: Product) -> Operation:
 
 
 def _out_type(x: Inputs, at: Product) -> str | None:
-    """Return the result's type.
+    """Return the data type of the result.
 
-    It is the type of the output tensor, or of the argument, or of a 16- or 32-bit input.
+    It is the type of the output tensor, or the type that an argument names, or the type of a 16- or 32-bit input.
     """
     if at.out is not None:
         return gemms.type_of(x.type(at.out), _TYPES) if x.type(at.out) else None
@@ -105,7 +109,9 @@ def _out_type(x: Inputs, at: Product) -> str | None:
 
 
 def _scale(x: Inputs, at: int | None, rows: int, k: int) -> str | None:
-    """Return the mode of a scale of a matrix of ``rows`` by ``k`` values."""
+    """Return the scale mode of a matrix of ``rows`` by ``k`` values, for example ``row`` if each row has its own scale
+    factor.
+    """
     dims = x.dims[at] if at is not None and at < len(x.dims) else None
     if not isinstance(dims, list) or not all(isinstance(size, int) and size > 0 for size in dims):
         return None
@@ -153,7 +159,7 @@ PRODUCTS: Mapping[str, Product] = {
     "sgl_kernel::int8_scaled_mm": _SCALED_MM,
     "sgl_kernel::fp8_blockwise_scaled_mm": replace(_SCALED_MM, bias=()),
 }
-"""Products by operator name.
+"""For each operator name, where the inputs of its matrix product are.
 
 Fused MoE is not one product.  Its kernels keep their operator's name and have no problem.
 """

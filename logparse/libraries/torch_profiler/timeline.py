@@ -1,12 +1,12 @@
-"""One process's trace as one row of the store, with the data that a simulation of the step needs.
+"""One process's trace as one row of the store, with the data that a simulation of the job's step needs.
 
 The row contains calls of the runtime, work of the device, and marks.  ``analyzers/job/step`` makes its graph from such
-rows.  It needs the rows of all ranks of a window at once, because their clocks and collectives belong together.  So an
-answer needs no trace file.
+rows.  It needs the rows of all ranks that were traced at the same time, because their clocks and collectives belong
+together.  So an answer needs no trace file.
 
-Of the host, only calls that launch, wait or record are kept.  The time between two such calls on a thread is the
-host's work.  Names of CUDA's runtime and driver (``cudaLaunchKernel``, ``cuLaunchKernelEx``) and of HIP
-(``hipExtModuleLaunchKernel``) differ in their prefix alone (``_SHORT``).
+Of the host, only calls that launch, wait or record are kept.  The time between two such calls on a thread is the host's
+work.  The names of CUDA's runtime and driver (``cudaLaunchKernel``, ``cuLaunchKernelEx``) and of HIP
+(``hipExtModuleLaunchKernel``) differ only in their prefix (``_SHORT``).
 
 Events of Kineto that are read (pytorch/kineto, ``libkineto/src``: ``output_json.cpp``, ``CuptiActivity.cpp``,
 ``CuptiActivityProfiler.cpp``, ``RoctracerActivity_inl.h``)::
@@ -48,16 +48,16 @@ RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver",
 UNIT_KINDS, FIRST_UNIT = "logparse_unit_kinds", "logparse_first_unit"
 """Two keys of a trace's header.
 
-* ``UNIT_KINDS``: kind of each marked step, by its number.
-* ``FIRST_UNIT``: number of units that the process had counted before the first unit of the trace.
+* ``UNIT_KINDS``: the kind of each marked step, by the step's number.
+* ``FIRST_UNIT``: the number of steps that the process had done before the first step of the trace.
 """
 
 CallKind = Literal["launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"]
-"""Kind of a runtime call.  ``copied`` is the end of a copy call that waited until the copy was done."""
+"""The kind of a runtime call.  ``copied`` is the end of a copy call that waited until the copy was done."""
 CALL_KINDS: tuple[CallKind, ...] = (
     *("launch", "graph", "device", "allocator", "stream", "event", "copy", "copied", "wait", "record"),
 )
-"""All kinds of calls.  In the store a call's kind is its index in this tuple."""
+"""All kinds of runtime calls.  In the store a call's kind is its index in this tuple."""
 
 _LAUNCH, _COPY = CALL_KINDS.index("launch"), CALL_KINDS.index("copy")
 _SHORT = regex(r"(?:cuda|hip|cu)([A-Z]\w*?)(?:_v\d+|_ptsz|_ptds)*$")
@@ -75,19 +75,20 @@ MARK = regex(
     r"ProfilerStep#(\d+)\Z|enumerate\(DataLoader\)#_(Multi|Single)Process\w*\.__next__"
     r"|(step\[|execute_(?:new|context|generation|\d))"
 )
-"""Pattern of the names of marks.
+"""A regular expression for the names of events that mark a step or a batch.
 
-Its groups are the number of a profiler step, the kind of a loader's batch, and the step of a serving engine.
+Its groups are the number of a profiler step, the kind of a data loader, and the step of a serving engine.
 """
 BACKLOG_US = 500.0
-"""Maximum time that an idle device takes to begin work that was launched, µs."""
+"""The maximum time that an idle device takes to begin work that was launched, in µs."""
 _WAITED_US = 500.0
-"""Minimum duration of a loader's ``__next__`` that waited for a batch, µs.  The loader has workers.
+"""The minimum duration of a data loader's ``__next__`` that really waited for a batch, in µs.
 
-A shorter call found its batch ready.  Taking a batch that is ready out of the queue takes up to this time.
+This is for a loader with worker processes.  A shorter call found its batch ready: taking a ready batch out of the queue
+takes up to this time.
 """
 _HOST_COPY = regex(r"Memcpy (?:DtoH|HtoD).*Pageable|Memcpy (?:DtoH|HtoD) \((?:Device -> Host|Host -> Device)\)")
-"""Names of copies between the device and the host's memory.
+"""A regular expression for copies between the device and the host's memory.
 
 ROCm's traces do not state whether the host's memory is pageable.
 """
@@ -118,12 +119,13 @@ SCHEMA = pa.schema(
         "loads": _rows_of(start=_REAL, end=_REAL, thread=_PLACE, by_workers=_PLACE),
     }
 )  # fmt: skip
-"""Columns of a trace's row.  Times are in µs on the trace's clock.
+"""The columns of a trace's row in the store.  Times are in µs on the trace's clock.
 
-* ``unit_window``: name of the window of units that the trace holds.
-* ``main``: thread that runs the units.  It is an index of ``threads`` (-1: none), as are all other threads.
-* ``identity`` of a kernel: an index of ``identities`` (-1: a copy or fill).
-* ``ranks`` of a collective: an index of ``groups`` (-1: no collective).
+* ``unit_window``: the name of the traced part of the job.
+* ``main``: the thread that runs the job's steps.  It is an index of ``threads``, or -1.  All other threads are given in
+  the same way.
+* ``identity`` of a kernel: an index of ``identities``.  It is -1 for a copy or fill.
+* ``ranks`` of a collective: an index of ``groups``.  It is -1 for other work.
 * ``host_copy``: 1 for a copy between the device and the host's memory.
 * ``wait_on_stream``: a negative value means that the wait does not state its stream.
 """
@@ -133,10 +135,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class KernelIdentity(NamedTuple):
-    """A kernel's operator, problem and name, as far as they are known.
+    """The operator, problem and name of a kernel, as far as they are known.
 
-    ``problem`` is the text of a library's problem.  If the kernel has none, it is the text of the operator with its
-    inputs.
+    ``problem`` is the text of the matrix product or convolution.  For other kernels it is the text of the operator with
+    its inputs.
     """
 
     op: str
@@ -147,10 +149,10 @@ class KernelIdentity(NamedTuple):
 def timeline(
     columns: Columns, places: Ints, identities: Sequence[KernelIdentity], header: Mapping[str, Any]
 ) -> pa.Table:
-    """Return the row of a trace.  ``places`` is the index of each kernel's identity in ``identities``.
+    """Return the row of a trace for the store.  It holds what a simulation of the job's step needs.
 
-    Damaged events, and events that lack a needed field, are left out.  The units of the ingest count them in the same
-    way.
+    ``places`` is the index of each kernel's identity in ``identities``.  Damaged events, and events that lack a needed
+    field, are left out.  ``ingest`` counts events by the same rule.
     """
     works, groups = _works(columns, places)
     calls = _calls(columns, works["correlation"])
@@ -183,7 +185,7 @@ def timeline(
 
 
 def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """Return the work of the device (kernels, copies and fills, in the order of the file), and the groups of
+    """Return the work of the device (kernels, copies and fills), in the order of the file, and the groups of
     collectives.
     """
     start, us = np.array(columns.kernel_start), np.array(columns.kernel_us)
@@ -211,7 +213,7 @@ def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]],
 
 
 def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
-    """Return calls of the runtime.  Launches and copies are kept only if their work is in the trace."""
+    """Return the calls of the runtime.  Launches and copies are kept only if their work is in the trace."""
     start, us = np.array(columns.call_start), np.array(columns.call_us)
     name, correlation = np.array(columns.call_name, dtype=np.int64), np.array(columns.call_correlation)
     known = {i: call_kind(columns.names[i]) for i in set(columns.call_name)}
@@ -226,7 +228,11 @@ def _calls(columns: Columns, launched: Ints) -> dict[str, npt.NDArray[Any]]:
 
 
 def _of_host(columns: Columns) -> tuple[list[tuple[float, float, int]], dict[int, Floats]]:
-    """Return nodes of the backward pass (start, end, thread), and the times at which events of each thread began."""
+    """Return two things about the host's threads: the operators of the backward pass, and when each thread was active.
+
+    An operator of the backward pass is given as its start, end and thread.  A thread's activity is a list of the times
+    at which its events began.
+    """
     start, us = np.array(columns.op_start), np.array(columns.op_us)
     call_start, call_us = np.array(columns.call_start), np.array(columns.call_us)
     names = [columns.names[name] for name, _, _ in columns.kinds]
@@ -255,9 +261,10 @@ def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
 def _marks(
     columns: Columns,
 ) -> tuple[dict[str, tuple[float, float]], list[tuple[float, float, int, int]], int | None]:
-    """Return three things: steps by their numbers, batches, and the thread that marks the steps.
+    """Find the marked events.  Returns the steps by their numbers, the loaded batches, and the thread that marks the
+    steps.
 
-    A batch is listed if a thread waited for it or loaded it itself.
+    A batch is listed only if a thread waited for it or loaded it itself.
     """
     steps: dict[str, tuple[float, float]] = {}
     loads: list[tuple[float, float, int, int]] = []
@@ -278,10 +285,10 @@ def _marks(
 
 
 def serving_steps(columns: Columns) -> list[tuple[float, float, int]]:
-    """Return beginning, end (µs) and thread of each step that a serving engine marked, sorted by beginning.
+    """Find the steps that a serving engine (vLLM, SGLang) marked, sorted by their beginning.
 
-    If a mark lies within another mark, only the outer mark is a step, because vLLM and SGLang mark the step and its
-    parts.
+    Each is returned as its beginning, end (µs) and thread.  The engines mark a step and also its parts.  So if a mark
+    lies within another mark, only the outer mark is a step.
     """
     marks = [x for x in columns.marks if (found := MARK.match(x[0])) and found[3] and x[2] > 0]
     out: list[tuple[float, float, int]] = []
@@ -296,9 +303,9 @@ def serving_steps(columns: Columns) -> list[tuple[float, float, int]]:
 def _main(
     columns: Columns, activity: Mapping[int, Floats], backward: Sequence[tuple[float, float, int]], marked: int | None
 ) -> int:
-    """Return the thread that marks the steps.
+    """Return the main thread: the thread that marks the steps.
 
-    If no thread marks steps, return the busiest thread that runs no backward pass.  Return -1 if there is no thread.
+    If no thread marks steps, it is the busiest thread that runs no backward pass.  Returns -1 if there is no thread.
     """
     if marked is not None:
         return marked
@@ -310,14 +317,14 @@ def _main(
 def handoffs(
     main: int, activity: Sequence[float], backward: Sequence[tuple[float, float, int]]
 ) -> list[tuple[float, int, int]]:
-    """Return the moments at which the main thread hands over to a thread of autograd's engine, or goes on after it.
+    """Find the moments at which the main thread hands over to autograd's thread, or goes on after it.
 
     Each moment is a triple (time, ``one``, ``other``): thread ``other`` continues after thread ``one``.
 
-    ``Engine::execute`` (pytorch, ``torch/csrc/autograd/engine.cpp``) queues the first node on the device's thread, and
-    the thread that called it waits for the result.  So nodes of a backward pass that follow each other without an event
-    on the main thread are one episode.  The episode's first node follows the main thread's last event.  The main thread
-    follows the episode's last node.
+    ``Engine::execute`` (pytorch, ``torch/csrc/autograd/engine.cpp``) gives the first operator of the backward pass to
+    the device's thread.  The thread that called it waits for the result.  So operators of a backward pass that follow
+    each other without an event on the main thread belong together.  The first one follows the main thread's last event.
+    The main thread goes on after the last one.
     """
     busy = sorted(activity)
     episodes: dict[tuple[int, int], tuple[float, float]] = {}
@@ -331,7 +338,7 @@ def handoffs(
 
 
 def call_kind(name: str) -> int:
-    """Return the kind of a runtime call by its name: an index of ``CALL_KINDS``."""
+    """Return the kind of a runtime call from its name, as an index of ``CALL_KINDS``."""
     short = _SHORT.match(name)
     name = short[1] if short else ""
     return CALL_KINDS.index(_KINDS.get(name) or ("copy" if name.startswith("Memcpy") else "launch"))
@@ -341,7 +348,7 @@ def call_kind(name: str) -> int:
 
 
 def _listed(rows: Sequence[tuple[Any, ...]] | Mapping[str, npt.NDArray[Any]], type: pa.DataType) -> pa.Array:
-    """Return a column with one row.  The value of this row is the list of ``rows``, which are tuples or columns."""
+    """Make an Arrow column with a single row, whose value is the list of all ``rows``.  These are tuples or columns."""
     fields = [*type.value_type]
     columns: list[Any] = [rows[x.name] for x in fields] if isinstance(rows, Mapping) else [*zip(*rows, strict=True)]
     columns = columns or [()] * len(fields)
