@@ -1,4 +1,4 @@
-"""MIOpen: its logs, its driver, its databases, its replay backend."""
+"""MIOpen (AMD's library for convolutions): its logs, its driver, its databases and its replay backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The setting that switches on MIOpen's log: one ``MIOpenDriver`` command per convolution call."""
+"""The environment variable that switches on MIOpen's log: one ``MIOpenDriver`` command per convolution call."""
 
 from __future__ import annotations
 

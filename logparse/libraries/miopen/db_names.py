@@ -1,8 +1,9 @@
-"""Names of MIOpen's databases.  Only the name states device and build, and MIOpen ignores a file of another name.
+"""The names of MIOpen's database files.  Only the name states the device and the build of MIOpen that read the file.
 
-The number in a name is ``hipDeviceAttributeMultiprocessorCount``.  That is the count of CUs, but on RDNA the count of
-WGPs (``logparse.target.counts_wgps``).  Example: the name for a Radeon RX 9070 XT, with 64 CUs, has ``gfx1201_32``.
-Source: ROCm/rocm-libraries ``projects/miopen/src/include/miopen/handle.hpp`` (``Handle::GetDbBasename``,
+MIOpen ignores a file of another name.  The number in a name is ``hipDeviceAttributeMultiprocessorCount``.  This is the
+number of compute units (CUs), but on RDNA the number of workgroup processors of two CUs each
+(``logparse.target.counts_wgps``).  Example: the name for a Radeon RX 9070 XT, with 64 CUs, has ``gfx1201_32``.  Source:
+ROCm/rocm-libraries ``projects/miopen/src/include/miopen/handle.hpp`` (``Handle::GetDbBasename``,
 ``GetMaxHardwareComputeUnits``) and ``src/hip/handlehip.cpp`` (``Handle::GetMaxComputeUnits``).
 """
 
@@ -23,16 +24,19 @@ FILE_NAME = regex(
     r"(?P<cu>_\d*|[0-9a-f]{2,3})\.(?P<backend>HIP|OpenCL)(?:\.(?P<version>\d+_\d+_\d+)(?:_(?P<tweak>[0-9A-Za-z_-]*))?)?"
     r"(?P<fusion>\.fusion)?\.(?P<kind>u?[fk]?db)(?:\.txt)?"
 )
-"""Name of a database file, for example ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``.
+"""A regular expression for the name of a database file, for example ``gfx942130.HIP.3_4_0_037eb6dc4-dirty.ufdb.txt``.
 
-The count of CUs is decimal after ``_``, else hexadecimal.
+The number of compute units behind the device is decimal after ``_``, otherwise hexadecimal.
 """
 
 _MACHINE = ("arch", "cu_count", "backend", "miopen_version", "miopen_tweak")
 
 
 def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
-    """Return True if a file has the name of a MIOpen database, or if its first line has the form ``key=id:values``."""
+    """Tell whether a file is a MIOpen database, by its name or by a first line of the form ``key=id:values``.
+
+    ``names`` is a regular expression for file names.  ``is_key`` tells whether a text is a key of this database.
+    """
     if re.search(names, head.name):
         return True
     key, equals, payload = head.data.lstrip(b"\r\n").split(b"\n", 1)[0].partition(b"=")
@@ -40,13 +44,16 @@ def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
 
 
 def of_fusions(name: str) -> bool:
-    """Return True if MIOpen reads a file of this name only for fusion plans, whose keys name no convolution."""
+    """Return True if MIOpen reads a file of this name only for fused operations, whose keys name no convolution."""
     match = FILE_NAME.fullmatch(name)
     return match is not None and match["fusion"] is not None
 
 
 def facts_of_name(name: str) -> list[Fact]:
-    """Return the facts in a database's file name, or no facts if MIOpen never gives a file such a name."""
+    """Return what the name of a database file states: the GPU's arch, the number of compute units, the build of MIOpen.
+
+    The list is empty if MIOpen never gives a file such a name.
+    """
     match = FILE_NAME.fullmatch(name)
     if match is None:
         return []
@@ -63,10 +70,10 @@ def facts_of_name(name: str) -> list[Fact]:
 
 
 def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
-    """Return the name under which the target's MIOpen build looks for its user database.
+    """Return the name under which MIOpen on the target machine looks for its user database.
 
-    Raises EmissionError, which names the missing fact.  The name must be exact, because MIOpen ignores a file of
-    another name without a message.
+    The name must be exact, because MIOpen ignores a file of another name without a message.  Raises EmissionError if a
+    fact about the target is missing.  The error names it.
     """
     sources = "--target with a user find-db file name, a facts.json, or a MIOpen log of level 5"
     for fact in ("arch", "cu_count", "miopen_version", "miopen_tweak"):
@@ -80,14 +87,14 @@ def file_name(target: Mapping[str, str], kind: str = "ufdb") -> str:
 
 
 def units_text(units: int) -> str:
-    """Format HIP's count of CUs as in a database's name: ``_32`` for 32 CUs, ``130`` (hexadecimal) for 304."""
+    """Write the number of compute units as in a database's file name: ``_32`` for 32, hexadecimal ``130`` for 304."""
     return f"_{units}" if units <= 64 else f"{units:x}"
 
 
 def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
-    """Yield a note if a fact of the file's name differs from the target's.
+    """Yield a note if a database's name shows that it is for another device or build than the target machine's.
 
-    The tweak may be empty.  An empty tweak is a known value.
+    ``own`` are the facts in the file's name.  The build's suffix (tweak) may be empty: this is a known value, too.
     """
     mine, theirs = ({**facts, "arch": arch(facts) or ""} for facts in (own, target))
     wrong = [x for x in _MACHINE if _known(x, mine) and _known(x, theirs) and mine[x] != theirs[x]]
@@ -104,9 +111,9 @@ def _known(fact: str, facts: Facts) -> bool:
 
 
 def odd_name(name: str, match: re.Match[str]) -> str:
-    """Return why no MIOpen gives a user database this name, on any device and build.
+    """Explain why no MIOpen, on any device, uses this name for a user database.
 
-    Return an empty text if some MIOpen may give it.
+    Returns an empty text if one may use it.
     """
     unit = match["cu"]
     if not name.endswith(".txt"):
@@ -119,7 +126,10 @@ def odd_name(name: str, match: re.Match[str]) -> str:
 
 
 def wanted(target: Facts, suffix: str, otherwise: str) -> str:
-    """Return the remedy for a wrong name: the name that the target looks for, or ``otherwise`` if it is unknown."""
+    """Return the advice for a wrong file name: the name for which the target's MIOpen looks.
+
+    If this name is unknown, ``otherwise`` is returned.
+    """
     try:
         return f"name it {file_name(target, suffix)}"
     except EmissionError:
@@ -127,13 +137,13 @@ def wanted(target: Facts, suffix: str, otherwise: str) -> str:
 
 
 def taken(target: Facts, refusals: Sequence[Note]) -> tuple[bool, Verdict, str]:
-    """Judge by its refusals if MIOpen takes a file.
+    """Decide from the reasons against a database file whether MIOpen uses it on the target machine.
 
     Returns three values:
 
-    * True if the target's facts suffice for a certain verdict.
-    * The verdict.
-    * The reason to print if MIOpen does not take the file.
+    * True if enough is known about the target to be sure.
+    * True if MIOpen uses the file, False if not, None if it is unknown.
+    * The text to print if MIOpen does not use the file.
     """
     certain = all(_known(word, target) for word in _MACHINE if word != "backend")
     return certain, accepted(refusals, certain), "MIOpen does not look for convolutions in a file of this name"

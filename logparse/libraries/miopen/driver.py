@@ -1,4 +1,4 @@
-"""``MIOpenDriver`` command lines: lines that ``MIOPEN_ENABLE_LOGGING_CMD=1`` prints, and lines that people type.
+"""Read ``MIOpenDriver`` command lines: lines that ``MIOPEN_ENABLE_LOGGING_CMD=1`` prints, and lines that people type.
 
 ::
 
@@ -10,15 +10,15 @@
 Source of flags and defaults: ROCm/MIOpen ``driver/conv_driver.hpp``, ``AddCmdLineArgs``.  Source of the logged form:
 ``src/driver_arguments.cpp``.
 
-Values describe the forward problem in every direction.  ``-F`` names the directions: 1 forward, 2 dgrad, 4 wgrad, sums
-of the three numbers, or 0 for all.  Each direction gives one ``Call``.
+Values describe the forward convolution in every direction.  ``-F`` names the directions: 1 forward, 2 input gradient, 4
+weight gradient, sums of the three numbers, or 0 for all.  Each direction gives one ``Call``.
 
 * ``LogCmdConvolution`` lines are executions, category ``miopen_cmd``.  Each line is one call.
 * ``LogCmdFindConvolution`` lines are *queries*, category ``miopen_find``.  PyTorch makes one query per shape and
   process.  Because of the category, queries are not added to executions.
 * A line without ``Command [...]`` was typed, or the driver printed its own command.  The line is marked ``by_tool``.
-  Such lines are not counted if the run has calls of a job.  Else they are the workload that the user asks about (view
-  ``workload``).
+  Such lines are not counted if the run has calls of a job.  Otherwise they are the workload that the user asks about
+  (view ``workload``).
 
 A command has no output sizes.  They are computed as MIOpen computes them: ``max(1, (in + 2·pad − (dilation·(filter − 1)
 + 1)) // stride + 1)``, and by the inverse formula for a transposed convolution.
@@ -29,9 +29,9 @@ mixed types, which the line cannot express.
 
 These commands are rejected:
 
-* tensors with vectors of channels (``-Z``)
-* padding modes (``-z``)
-* a layout whose count of dimensions differs from the command's, because the driver throws on it
+* A command has tensors with vectors of channels (``-Z``).
+* A command has padding modes (``-z``).
+* A layout has another number of dimensions than the command, because the driver throws an exception on it.
 
 A command without the driver's name is read as iree-turbine's driver reads it.  The layouts give the dimensions, and
 without ``-F`` it runs forward (``kernel/boo/op_exports/conv.py``).
@@ -92,14 +92,17 @@ PREFIX = (
     r"(?:(?P<host>\S+) )?(?:(?P<tid>\d+) )?MIOpen(?:\((?P<backend>HIP|OpenCL)\))?(?:\s*(?P<ms>\d+\.\d{3}))?"
     r"(?: \((?P<clock>[^)]+)\))?: "
 )
-"""Pattern of the prefix of each line in MIOpen's log.  Source: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``."""
+"""A regular expression for the prefix of each line in MIOpen's log.
+
+Source: ROCm/MIOpen ``src/logger.cpp``, ``LoggingPrefix``.
+"""
 _COMMAND = regex(
     rf"^\s*(?:{PREFIX}Command \[(?P<function>\w*)\] ?)?"
     r"(?:\+ )?(?:\w+=\S* +)*(?:time +)?(?:[^\s'\"]*[/\\])?MIOpenDriver(?:\.exe)?:? +(?P<op>\w+)(?P<flags>.*)$",
     re.ASCII,
 )
 _BARE = regex(r"^\s*(?P<op>conv(?:b?fp16)?)(?P<flags> -n \d.*)$", re.ASCII)
-"""Pattern of a command without the driver's name.  Lists of commands have such lines."""
+"""A regular expression for a command without the driver's name.  Lists of commands have such lines."""
 _START = (
     rb"\{\"command\":\"MIOpenDriver "
     rb"|(?:(?:\S+ )?(?:\d+ )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s*\d+\.\d{3})?(?: \([^)]+\))?: "
@@ -116,9 +119,10 @@ _BIT_OF_DIRECTION = {direction: bit for bit, direction in DIRECTION_OF_BIT.items
 
 @dataclass(frozen=True)
 class Command:
-    """Command line that was read: its problems (one per direction) and the MIOpen function that logged it.
+    """A MIOpenDriver command line that was read: its problems (one per direction) and the MIOpen function that logged
+    it.
 
-    ``function`` is ``None`` for a typed command.
+    ``function`` is ``None`` if a person typed the command.
     """
 
     op: str
@@ -126,9 +130,9 @@ class Command:
     function: str | None
 
     def problem(self, direction: str | None) -> ConvProblem | None:
-        """Return the problem of this direction, or None if the command has no such problem.
+        """Return the convolution that the command runs in one direction, or None if it does not run this direction.
 
-        Without a direction, return the command's problem if the command has exactly one.
+        Without a direction, the result is the command's only convolution, or None if it has several.
         """
         if direction is None:
             return self.problems[0] if len(self.problems) == 1 else None
@@ -136,7 +140,10 @@ class Command:
 
 
 class CommandError(ValueError):
-    """Raised for a command line that cannot be read.  ``reject`` holds the reason and the damaged part of the line."""
+    """Error that is raised for a command line that cannot be read.
+
+    ``reject`` holds the reason and the damaged part of the line.
+    """
 
     def __init__(self, reason: str, offset: int = 0, length: int = 0) -> None:
         super().__init__(reason)
@@ -147,7 +154,10 @@ class CommandError(ValueError):
 
 
 def read_command(text: str) -> Command | None:
-    """Return the command in this line, or None if the line holds no command.  Raises CommandError if it is damaged."""
+    """Read the MIOpenDriver command in a line.  Returns None if the line contains no such command.
+
+    Raises CommandError if the command is damaged.
+    """
     text = plain_command(text)
     match = _COMMAND.match(text) or _BARE.match(text)
     if match is None:
@@ -169,11 +179,14 @@ def read_command(text: str) -> Command | None:
 
 
 JSON_COMMAND = '{"command":"MIOpenDriver'
-"""Beginning of the command that MIOpenDriver prints with ``MIOPEN_PERFORMANCE_LOGS``."""
+"""The beginning of the command that MIOpenDriver prints with ``MIOPEN_PERFORMANCE_LOGS``."""
 
 
 def plain_command(text: str) -> str:
-    """Return the command in ``{"command":"MIOpenDriver …"}``.  Return any other text unchanged."""
+    """Return the command inside the JSON text ``{"command":"MIOpenDriver …"}``.
+
+    Any other text is returned unchanged.
+    """
     if not text.startswith(JSON_COMMAND):
         return text
     try:
@@ -186,7 +199,7 @@ def plain_command(text: str) -> str:
 
 @lru_cache(maxsize=8_192)
 def readable_command(text: str) -> Command | None:
-    """Return the command in this line, or None if the line holds no command or a damaged one."""
+    """Read the MIOpenDriver command in a line.  Returns None if the line contains no command, or a damaged one."""
     try:
         return read_command(text)
     except CommandError:
@@ -194,7 +207,10 @@ def readable_command(text: str) -> Command | None:
 
 
 def _sizes_of(three: bool) -> list[tuple[str, str, int, str]]:
-    """Return the rows of ``_SIZES``.  Leave out the sizes of the depth if ``three`` is False (2D)."""
+    """Return the sizes that a MIOpenDriver command has.
+
+    If ``three`` is False (2D), the sizes of the depth are left out.
+    """
     return [size for size in _SIZES if three or not size[0].endswith("_d")]
 
 
@@ -225,7 +241,7 @@ def _directions(given: int) -> tuple[Direction, ...]:
 
 
 def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> ConvProblem:
-    """Return the forward problem of a command that MIOpen printed (``logged``) or a person typed."""
+    """Make the forward convolution of a command that MIOpen printed (``logged``) or a person typed."""
     axes, plain = ("dhw", "NCDHW") if three else ("hw", "NCHW")
     transposed, groups, type_ = flags["mode"] == "trans", flags["group_count"] or 1, TYPE_OF_OP[op]
     sizes: dict[str, Any] = {field: flags[name] for name, _, _, field in _sizes_of(three)}
@@ -274,7 +290,7 @@ def _problem(op: str, flags: Mapping[str, Any], three: bool, logged: bool) -> Co
 
 
 def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool) -> list[list[int | None]]:
-    """Return the sizes of input, weights and output by axis.  The axes are in the order NC(D)HW."""
+    """Return the sizes of a convolution's input, weights and output by axis.  The axes are in the order NC(D)HW."""
     n, c, k = sizes["n"], sizes["c"], sizes["k"]
     weights = (c, k // groups) if transposed else (k, c // groups)
     return [
@@ -285,15 +301,18 @@ def _tensors(sizes: Mapping[str, Any], axes: str, groups: int, transposed: bool)
 
 
 def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], plain: str) -> list[str]:
-    """Return the layouts of the problem's key: one layout for all tensors if all may have it, else the printed layouts.
+    """Find the memory layouts of a convolution's tensors from the layouts that a logged command prints.
+
+    The result is one layout for all tensors if all of them may have it, otherwise the printed layouts.  They are the
+    layouts of the problem's key.
 
     A command prints each tensor's axes sorted by stride, then by size, then by position.  So if an axis has size 1,
     several layouts print the same text.  Example: NHWC with one channel and a width of 1 is printed as NHCW.
 
     MIOpen looks for a common layout by all strides.  If no layout fits, MIOpen 3.5.1 and later look again, by the
     strides of axes with a size above 1.  Then an image of one channel that is printed as NCHW fits an output in NHWC.
-    An older version keeps the two different layouts.  The command does not state the version.
-    Source: ROCm/MIOpen pull request 3864, ``ProblemDescription::HeuristicUpdateLayouts``.
+    An older version keeps the two different layouts.  The command does not state the version.  Source: ROCm/MIOpen pull
+    request 3864, ``ProblemDescription::HeuristicUpdateLayouts``.
     """
     if len(set(printed)) == 1 and printed[0] in _SUPPORTED:
         return printed
@@ -311,11 +330,11 @@ def _one_layout(printed: list[str], tensors: Sequence[Sequence[int | None]], pla
 
 
 _SUPPORTED = ("NCHW", "NHWC", "CHWN", "NCDHW", "NDHWC")
-"""Layouts that MIOpen tries, in MIOpen's order."""
+"""The layouts that MIOpen tries, in MIOpen's order."""
 
 
 def _strides(layout: str, size: Mapping[str, int]) -> dict[str, int]:
-    """Return the strides of a tensor without gaps, by axis."""
+    """Return the stride of each axis of a tensor without gaps."""
     strides, stride = {}, 1
     for axis in reversed(layout):
         strides[axis] = stride
@@ -324,7 +343,7 @@ def _strides(layout: str, size: Mapping[str, int]) -> dict[str, int]:
 
 
 def _may_be(layout: str, strides: Mapping[str, int], size: Mapping[str, int], least: int) -> bool:
-    """Return True if a tensor with these strides may have this layout.
+    """Return True if a tensor with these strides may have this memory layout.
 
     The strides must not grow from the layout's first axis to its last.  Axes smaller than ``least`` are ignored.
     """
@@ -333,7 +352,7 @@ def _may_be(layout: str, strides: Mapping[str, int], size: Mapping[str, int], le
 
 
 def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | None:
-    """Return an output size as MIOpen computes it, or None if the stride is below 1.
+    """Return the size of a convolution's output along one axis, as MIOpen computes it.  None if the stride is below 1.
 
     Source: ROCm/MIOpen ``src/convolution.cpp``, ``GetForwardOutputDim``.
     """
@@ -347,7 +366,10 @@ def _output(sizes: Mapping[str, int], x: str, output_pad: int | None) -> int | N
 
 
 def read(text: str) -> Outcome:
-    """Read a logged or typed command: a call per direction, or a message if the command is no convolution."""
+    """Read a line with a logged or typed MIOpenDriver command.
+
+    The result is one call for each direction, or a message if the command runs no convolution.
+    """
     try:
         command = read_command(text)
     except CommandError as error:
@@ -367,12 +389,11 @@ def read(text: str) -> Outcome:
 
 
 def command(problem: Problem) -> Shell:
-    """Return the command that runs this problem, for example to measure it.
+    """Return the MIOpenDriver command that runs a convolution, for example to measure it.
 
-    ``-s 1`` appended to the command tunes the problem.  The shell's ``PATH`` has to find the driver, because its folder
-    differs by ROCm version.
-
-    Raises EmissionError, which names the field, if a field is unknown or the driver cannot express it.
+    With ``-s 1`` appended, the command tunes the convolution.  The shell's ``PATH`` has to find the driver, because its
+    folder differs by ROCm version.  Raises EmissionError, which names the field, if a field is unknown or the driver
+    cannot express it.
     """
     if not isinstance(problem, ConvProblem):
         raise EmissionError(f"MIOpenDriver cannot run a {problem.kind}")
@@ -405,7 +426,7 @@ def command(problem: Problem) -> Shell:
 
 
 def _check_expressed(problem: ConvProblem, line: str) -> None:
-    """Read the command back and check that it states every field of the problem.
+    """Read a written command back and check that it states every field of the convolution.
 
     Raises EmissionError if a field would differ.  Then the field is unknown, or no flag of the driver states it.
     Example: an unknown layout would become NCHW, and an unknown number of groups would become 1.

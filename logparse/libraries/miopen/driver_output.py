@@ -1,4 +1,4 @@
-"""Output of ``MIOpenDriver`` itself: the solution that it ran, the time, and the verification of the result.
+"""Read the output of ``MIOpenDriver``: the solution that it ran, the time, and the verification of the result.
 
 ::
 
@@ -7,21 +7,21 @@
     Timestamp: 2026-03-23 11:04:12 UTC; … ROCm: 7.12.60700; MIOpen Driver: 3.5.1; … GPU Model: 1 x AMD …; …
     Forward Conv solutions available: 2
     - id: 16 algo: 1, time: 4.07983 ms, ws: 0, name: ConvAsmBwdWrW3x3
-    MIOpen Forward Conv. Algorithm: 3, Solution: 139/ConvWinoFuryRxS<2-3>
-    GPU Kernel Time Forward Conv. Elapsed: 10.839644 ms (average)
+    MIOpen Forward Conv.  Algorithm: 3, Solution: 139/ConvWinoFuryRxS<2-3>
+    GPU Kernel Time Forward Conv.  Elapsed: 10.839644 ms (average)
     stats: name, n, c, ho, wo, y, x, k, flopCnt, bytesRead, bytesWritten, GFLOPs, GB/s, timeMs
     stats: fwd-conv3x3u1, 32, 64, 256, 256, 3, 3, 64, 154618822656, 268509184, 268435456, 14264, 50, 10.839644
     Forward Convolution Verifies OK on GPU reference (0.000307883 < 0.0082)
 
-``MIOpenDriver conv`` prints the times with ``-t 1``, the list of immediate mode with ``-S 0``, and the verification
-with ``-V 1``.  Source: ROCm/MIOpen ``driver/conv_driver.hpp``.  The lines of one direction are one measurement.  Its
-problem is in the command before them, which ``driver`` reads.
+``MIOpenDriver conv`` prints the times with ``-t 1``, the list of immediate mode (MIOpen's choices without a search)
+with ``-S 0``, and the verification with ``-V 1``.  Source: ROCm/MIOpen ``driver/conv_driver.hpp``.  The lines of one
+direction are one measurement.  Its problem is in the command before them, which ``driver`` reads.
 
 * The time is the mean over all iterations except the first.  ``stats`` lines repeat it.
 * A result that failed verification has the status ``wrong``.
-* The list of immediate mode is no measurement.  Its times come from the find-db if the find-db has a record.  Else they
-  are estimates: 10, 20, 30 … from TunaNet, or 10/WTI.  The list does not state which.  So solutions of the list have
-  status ``no_time`` and origin ``driver-list``, and ``error`` quotes the printed time.
+* The list of immediate mode is not a measurement.  Its times come from the find-db if the find-db has a record.
+  Otherwise they are estimates: 10, 20, 30 … from TunaNet, or 10/WTI.  The list does not state which.  So solutions of
+  the list have status ``no_time`` and origin ``driver-list``, and ``error`` quotes the printed time.
 * Before ROCm 3 no solver is printed.  The solution is then named by its algorithm.
 """
 
@@ -69,7 +69,7 @@ _FACTS = (
 
 @dataclass
 class _Run:
-    """Results printed so far for one direction of one command."""
+    """The results that MIOpenDriver has printed so far for one direction of one command."""
 
     direction: Direction
     problem: ConvProblem | None
@@ -78,7 +78,9 @@ class _Run:
     error: str | None = None
     wrong: bool = False
     listed: dict[Solution, tuple[str, int]] = field(default_factory=dict)
-    """Solution → milliseconds and workspace in the list of immediate mode."""
+    """The solutions that immediate mode lists (MIOpen's choices without a search), each with its milliseconds and
+    workspace.
+    """
 
     def records(self) -> list[Record]:
         if self.problem is None:
@@ -111,7 +113,7 @@ class _Run:
 
 
 class Reader:
-    """Reader of the driver's output in one stream."""
+    """The reader of MIOpenDriver's output."""
 
     awake = False  # Every line of this format has a marker, so the reader needs no other lines.
 

@@ -1,23 +1,21 @@
-"""MIOpen find-db: the fastest solvers per convolution, shipped (``*.fdb.txt``) or found here (``*.ufdb.txt``).
+"""MIOpen's find-db: a database of the fastest solvers for each convolution, shipped or written by a search.
 
-::
+Shipped files are named ``*.fdb.txt``, and files of this machine ``*.ufdb.txt``::
 
     256-56-56-1x1-512-28-28-256-0x0-2x2-1x1-0-NCHW-FP16-F=GemmFwd1x1_0_2:0.66529,0,miopenConvolutionFwdAlgoGEMM;Conv…
     2-8-8-3x3-4-8-8-1-1x1-1x1-1x1-0-NCHW-FP32-W=miopenConvolutionBwdWeightsAlgoGEMM:GemmWrwUniversal,0.02,72,rocBlas,…
 
-A line is one problem, ``key=item;item``.  An item has one of two forms, and each item is recognised by itself, as
-MIOpen does:
+A line is one convolution, ``key=item;item``.  An item (one solver) has one of two forms, and each item is recognised by
+itself, as MIOpen does:
 
-===================================  ==============================
-form                                 version
-===================================  ==============================
-``solver:ms,workspace,algorithm``    v2, since ROCm 5.6
-``algorithm:solver,ms,workspace,…``  v1, and v0 with one value less
-===================================  ==============================
+===================================  ============================== form                                 version
+===================================  ============================== ``solver:ms,workspace,algorithm``    v2, since ROCm
+5.6 ``algorithm:solver,ms,workspace,…``  v1, and v0 with one value less ===================================
+==============================
 
-System files lie in ``share/miopen/db`` of an installation.  User files lie in ``~/.config/miopen`` (or
-``MIOPEN_USER_DB_PATH``) after any run with ``MIOPEN_FIND_MODE=1``.  Only the file's name states the arch, the CU count,
-the backend and the library build.
+System files are in ``share/miopen/db`` of an installation.  User files are in ``~/.config/miopen`` (or
+``MIOPEN_USER_DB_PATH``) after any run with ``MIOPEN_FIND_MODE=1``.  Only the file's name states the arch, the number of
+compute units, the backend and the library build.
 
 Times of user files are not comparable between MIOpen versions.  Times of MIOpen 3.3.0 are biased (fact
 ``times_biased``).  ``find_db_items`` turns an item into a measurement, a skipped measurement or a reject.
@@ -59,9 +57,9 @@ def _file_facts(name: str) -> list[Fact]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read the facts of the file's name, then every line as columns, a few MB at a time.
+    """Read a find-db: the facts in the file's name, then every line.  The lines become columns, a few MB at a time.
 
-    Records of fusion plans are foreign.
+    In a find-db of fused operations (fusion plans) every line is foreign.
     """
     # Imported here, because the import is slow and only databases need it.
     from logparse.libraries.miopen.find_db_columns import read_columns
@@ -74,7 +72,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:
-    """Yield a foreign or blank outcome for each line of a database that holds no convolutions."""
+    """Count the lines of a database that holds no convolutions, as foreign or blank."""
     return (FOREIGN if line.strip() else Outcome("blank") for line in stream)
 
 
@@ -86,22 +84,28 @@ def accepts(override: Override) -> bool:
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the find-db key, or None if the problem is no convolution or a field that the key needs is unknown."""
+    """Return the key under which MIOpen's find-db holds a convolution.
+
+    Returns None if the problem is not a convolution, or if a field that the key needs is unknown.
+    """
     return key_of(problem) if isinstance(problem, ConvProblem) else None
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Write a user find-db with one record per problem: the fastest solution, and a slower one as fallback.
+    """Write a user find-db that makes MIOpen run the chosen solutions.  It has one record per convolution.
 
-    The candidates of a record are all overrides of its problem and the ``fallback`` of each.  The two fastest are
-    written.  If MIOpen cannot apply the first, it takes the second instead of searching.
+    A record holds the fastest solution and a slower one.  If MIOpen cannot run the first, it takes the second instead
+    of searching again.  They are the two fastest of all overrides (chosen solutions) of the convolution and their
+    ``fallback`` solutions.
 
-    MIOpen matches or checks every field, so no field can be left out or guessed.  Time and workspace are written
-    as measured.  If the workspace is too small, the solver fails at run time.  If it is too large, MIOpen skips the
-    solver.  The name of the algorithm contains the direction of the key.
+    MIOpen matches or checks every field, so no field can be left out or guessed.  Time and workspace are written as
+    measured: a solver with too small a workspace fails at run time, and MIOpen skips a solver with too large a
+    workspace.  The name of the algorithm contains the direction of the key.
 
-    Raises EmissionError if a field is unknown, and names the field.  Raises EmissionError if a solver may return wrong
-    results for the problem (see ``solvers.overflows``).
+    Raises EmissionError in two cases:
+
+    * A field is unknown.  The error names it.
+    * A solver may return wrong results for the convolution (see ``solvers.overflows``).
     """
     by_key: dict[str, list[Override]] = {}
     for override in overrides:
@@ -125,14 +129,15 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
 
 
 def _overflows(row: Override) -> str | None:
-    """Return why MIOpen may compute wrong results with this row, or None if no reason is known."""
+    """Explain why MIOpen may compute wrong results with this solution.  Returns None if no reason is known."""
     return overflows(row.solution.id, row.problem) if isinstance(row.problem, ConvProblem) else None
 
 
 def _can_stand_in(row: Override) -> bool:
-    """Return True if a fallback can be written: MIOpen's fields are known, and the solver is not known to overflow.
+    """Return True if a fallback solution can be written into the find-db.
 
-    A fallback that cannot be written is left out, so that the override itself is still written.
+    Its time, workspace and algorithm must be known, and the solver must not be known to overflow.  A fallback that
+    cannot be written is left out, so that the first solution is still written.
     """
     timed = row.time_us is not None and 0 < row.time_us < math.inf and row.workspace_bytes is not None
     return (

@@ -1,6 +1,6 @@
-"""Find-db records as Arrow columns, a few MB of text at a time.
+"""Read find-db records (MIOpen's fastest solvers per convolution) as Arrow columns, a few MB of text at a time.
 
-The result is the same as of ``find_db_items.read_record``, but this way is faster.  All records of the usual form
+The result is the same as from ``find_db_items.read_record``, but this way is faster.  All records of the usual form
 become columns together (``find_db_index``).  The other records are read one by one.
 ``tests/libraries/miopen/test_find_db.py`` checks that both ways give the same answers.
 """
@@ -29,7 +29,7 @@ Bools = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 
 BLOCK = 8 << 20
-"""Bytes of text per block.
+"""The number of bytes of text per block.
 
 Each column costs a fixed time per block, so a block must be large.  About six blocks are in memory at once.
 """
@@ -38,12 +38,12 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class _Block:
-    """Block of whole lines of a find-db, with its index.
+    """A block of whole lines of a find-db, with an index of its records.
 
-    * ``usual``: per line, True if its record has the usual form.
-    * ``places``: per line, the row in ``tails`` for the end of its key (see ``key_tails``).  -1 if MIOpen has no such
-      key.
-    * ``tables``: measurements and problems of the usual lines.
+    * ``usual``: for each line, True if its record has the usual form.
+    * ``places``: for each line, the row in ``tails`` for the end of its key (see ``key_tails``).  It is -1 if MIOpen
+      has no such key.
+    * ``tables``: the measurements and problems of the usual lines.
     """
 
     offset: int
@@ -55,7 +55,7 @@ class _Block:
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
     def tabled(self) -> _Block:
-        """Return the block with ``tables`` filled: measurements and problems of the usual lines."""
+        """Return the block with its ``tables``: the measurements and problems of the usual lines."""
         lines = np.flatnonzero(self.usual)
         if not len(lines):
             return replace(self, tables={})
@@ -69,7 +69,7 @@ class _Block:
         return replace(self, tables=tables)
 
     def _problems(self, lines: Ints) -> tuple[pa.Array, dict[str, pa.Array]]:
-        """Return the texts of the usual lines' problems, and one column per field of ``ConvProblem``."""
+        """Return the convolutions of the usual lines: their texts, and one column per field of ``ConvProblem``."""
         places, numbers = self.places[lines], self.index.sizes.take(lines, axis=1)
         native = native_reader()
         assert native is not None, "without it no line is usual"
@@ -89,9 +89,10 @@ class _Block:
     def _measurements(
         self, lines: Ints, line: npt.NDArray[np.int32], items: Ints, problem: pa.Array
     ) -> dict[str, pa.Array]:
-        """Return the columns of the measurements, one row per item in ``items``.
+        """Return the columns of the measurements.  Each solver of a record is one row.
 
-        ``line`` gives, per item, the index of its line within ``lines`` (the usual lines).
+        ``items`` are the indices of the solvers' entries.  ``line`` gives for each of them the index of its line within
+        ``lines`` (the usual lines).
         """
         index, zeros = self.index, np.zeros(len(items), np.int32)
         solver, timed = index.solver[items], index.time_us[items] > 0
@@ -130,10 +131,10 @@ def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
 
 
 def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
-    """Yield the outcomes of a find-db, block by block.
+    """Read a find-db block by block and yield its content.
 
-    For each block, the first outcome holds all usual lines as tables ``measurements`` and ``convs``.  Then follows one
-    outcome per other line.
+    For each block, the first outcome holds all records of the usual form, as tables ``measurements`` and ``convs``.
+    Then one outcome follows for each other line.
     """
     keys = _Keys()
     with ThreadPoolExecutor(THREADS) as pool:
@@ -174,15 +175,15 @@ def _read(text: bytes, offset: int) -> _Block:
 
 
 class _Keys:
-    """Set of the keys seen so far, as 64-bit hashes in a few sorted arrays."""
+    """The keys that were seen so far, as 64-bit hashes in a few sorted arrays."""
 
     def __init__(self) -> None:
         self._runs: list[Hashes] = []  # Each array is at least twice as long as the next, so there are few.
 
     def met(self, keys: Hashes) -> Bools:
-        """Return, per key, True if the key was seen before: in an earlier call, or earlier in this call.
+        """Tell for each key whether it was seen before: in an earlier call, or earlier in this call.
 
-        Adds all ``keys`` to the set.
+        All ``keys`` are then remembered.
         """
         again, order = np.zeros(len(keys), dtype=bool), np.argsort(keys, kind="stable")
         new = keys[order]  # Sorted, because a search in ascending order is faster.

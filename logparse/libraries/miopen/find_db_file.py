@@ -1,8 +1,9 @@
-"""Rows of a find-db, made when they are asked for, because MIOpen ships files of 200,000 records.
+"""The rows of a find-db (MIOpen's database of the fastest solvers), each made only when it is needed.
 
-A rule gives the same verdict for all items of the usual form that have the same solver, algorithm and direction.  So
-one item of each such group is judged for the whole group.  If the key or an item of a record is unusual, every item of
-the record is judged by itself.  A test checks that both ways give the same rows and notes.
+MIOpen ships files of 200,000 records.  A rule gives the same result for all usual entries that have the same solver,
+algorithm and direction.  So one entry of each such group is checked for the whole group.  If the key or an entry of a
+record is unusual, every entry of the record is checked by itself.  A test checks that both ways give the same rows and
+notes.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from logparse.model import Direction
 K = TypeVar("K")
 V = TypeVar("V")
 Judged: TypeAlias = Sequence[tuple[Item, Row]]
-"""Items of a record, each with its row (the item and its verdicts)."""
+"""The entries of a record, each with its row, which states what MIOpen does with it."""
 
 
 class FindDbFile(Collection[Row]):
-    """Rows of a find-db's items, in the order of the file.
+    """The rows of a find-db, one for each solver in each record, in the order of the file.
 
-    * ``numbers``: numbers of the lines that have a record, counted from 1.
-    * ``odd``: line number → items of the record and their rows, for records that are not of the usual form.
-    * ``keyless``: numbers of the lines without a key or ``=``.  These lines have no items.
+    * ``numbers``: the numbers of the lines that have a record, counted from 1.
+    * ``odd``: the entries and rows of each record that does not have the usual form, by line number.
+    * ``keyless``: the numbers of the lines without a key or ``=``.  These lines have no rows.
     """
 
     def __init__(self, data: bytes, taken: Verdict, refusal: str) -> None:
@@ -69,7 +70,7 @@ class FindDbFile(Collection[Row]):
 
     @cached_property
     def first(self) -> dict[str, int]:
-        """Key → number of the line with the key's first record."""
+        """For each key, the number of the line with the key's first record."""
         return {self.key_of(n): n for n in self.numbers.tolist() if self.columns.first[n - 1] == n - 1}
 
     def __len__(self) -> int:
@@ -84,21 +85,23 @@ class FindDbFile(Collection[Row]):
             yield from self.of_line(number)
 
     def of_line(self, number: int) -> list[Row]:
-        """Return the rows (items with verdicts) of the record in the line with this number."""
+        """Return the rows of the record in the line with this number, one for each solver."""
         return [row for _, row in self._judged(number)]
 
     def _judged(self, number: int) -> Judged:
         return self.odd[number] if number in self.odd else self._judge_line(number)
 
     def longer_than(self, most: int) -> list[int]:
-        """Return the numbers of the lines that have more than ``most`` items."""
+        """Return the numbers of the lines that list more than ``most`` solvers."""
         usual = np.flatnonzero(self._usual & (np.diff(self.columns.begins) > most)) + 1
         others = (n for n in (*self.odd, *self.keyless) if self.text_of(n).partition("=")[2].count(";") >= most)
         return sorted([*usual.tolist(), *others])
 
     @property
     def judged(self) -> Iterator[tuple[Item, Row, Sequence[int]]]:
-        """Yield each judged item, its row, and the numbers of all lines for which the verdicts of the row hold."""
+        """The entries that were checked, each with its row and with the numbers of all lines to which the result
+        applies.
+        """
         for number, judged in self.odd.items():
             yield from ((item, row, (number,)) for item, row in judged)
         yield from self._judged_alike
@@ -113,16 +116,16 @@ class FindDbFile(Collection[Row]):
 
 @dataclass(frozen=True, kw_only=True)
 class FindDbReading(Reading[FindDbFile]):
-    """Rows that MIOpen takes from a find-db."""
+    """The rows that MIOpen takes from a find-db (its database of the fastest solvers)."""
 
     @property
     def alike(self) -> Iterator[tuple[Row, Sequence[int]]]:
         return ((row, lines) for _, row, lines in self.parsed.judged)
 
     def offers(self, work: Callable[[Row], str]) -> Iterator[Offer]:
-        """Yield one offer (key, solver and time) per row.
+        """Yield the key, solver and time of each row.
 
-        ``work`` is not used: the key of a row states the whole problem, so every time is for that problem.
+        ``work`` is not used: the key of a row states the whole convolution, so every time is for this convolution.
         """
         index = self.parsed.columns
         begins, names = index.begins.tolist(), [index.solvers[place] for place in index.solver.tolist()]
@@ -153,7 +156,7 @@ class FindDbReading(Reading[FindDbFile]):
 
 
 class _OfKeys(Mapping[K, Sequence[V]]):
-    """Mapping that computes the value of a key at each look-up.  The value may be empty."""
+    """A mapping that computes the value of a key at each look-up.  The value may be an empty sequence."""
 
     def __init__(self, keys: Collection[K], made: Callable[[K], Sequence[V]]) -> None:
         self._keys, self._made = keys, made
@@ -171,7 +174,10 @@ class _OfKeys(Mapping[K, Sequence[V]]):
 
 
 class Kinds:
-    """Groups of the items in usual records, by solver, algorithm and direction.  A group gets one verdict."""
+    """The entries of usual records, grouped by solver, algorithm and direction.
+
+    All entries of a group are judged alike.
+    """
 
     def __init__(self, index: Index, tails: Tails, places: Ints) -> None:
         self._index = index
@@ -182,7 +188,10 @@ class Kinds:
         self._place = np.frombuffer(found.indices.buffers()[1], np.int32)[: len(codes)]
 
     def all_for(self, holds: Callable[[str, str, Direction], bool]) -> npt.NDArray[np.bool_]:
-        """Return, per item, the result of ``holds(solver, algorithm, direction)``.  Call ``holds`` once per group."""
+        """Return for each entry the result of ``holds(solver, algorithm, direction)``.
+
+        The function is called only once per group.
+        """
         fine: list[bool] = []
         for names, direction in (divmod(code, 3) for code in self._codes):
             solver, algorithm = divmod(names, len(self._index.algorithms))
@@ -191,9 +200,9 @@ class Kinds:
         return out
 
     def lines(self, usual: npt.NDArray[np.bool_]) -> Iterator[tuple[str, Sequence[int]]]:
-        """Yield the solver and the line numbers (from 1) of each group, in the order of first lines.
+        """Yield the solver and the line numbers (from 1) of each group, sorted by the group's first line.
 
-        ``usual`` tells, per line, if its record has the usual form.  Other lines are left out.
+        ``usual`` tells for each line whether its record has the usual form.  Other lines are left out.
         """
         items = np.flatnonzero(usual[self._index.line])
         order = items[np.argsort(self._place[items], kind="stable")]

@@ -1,8 +1,7 @@
-"""Index of a find-db: where each record begins, and the numbers in its usual records, as columns.
+"""An index of a find-db: where each record begins, and the numbers in its usual records, as columns.
 
-The native reader builds the index without a Python object per record.  Without the native reader no record counts as
-usual, and all records are read one by one.
-The result is the same, but some twenty times slower.
+The native reader builds the index without a Python object per record.  Without it all records are read one by one, as
+if no record had the usual form.  The result is the same, but this is about twenty times slower.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 VERSION = 6
-"""Version of the interface to the native module.  A module of another version is not used."""
+"""The version of the interface to the native module.  A module of another version is not used."""
 SIZES = ("n", "c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w", "out_d", "out_h", "out_w")
-"""Sizes at the beginning of a key, in the order of the rows of ``Index.sizes``."""
+"""The sizes at the beginning of a find-db key, in the order of the rows of ``Index.sizes``."""
 
 
 def native_reader() -> ModuleType | None:
-    """Return the native module.
+    """Return the native module that reads find-dbs fast, or None if it cannot be used.
 
-    Returns None if the module was not built, has another VERSION, or is switched off with LOGPARSE_NATIVE=0.
+    This is so if the module was not built, has another VERSION, or is switched off with LOGPARSE_NATIVE=0.
     """
     if os.environ.get("LOGPARSE_NATIVE", "1") == "0":
         return None
@@ -39,33 +38,34 @@ def native_reader() -> ModuleType | None:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Columns of a file's lines, and of the items of its usual records.  Lines are counted from 0.
+    """An index of a find-db, as columns: one value per line, or one value per entry (a solver in a record).
 
-    Columns with a value per line:
+    Lines are counted from 0.  Columns with a value per line:
 
-    * ``starts``: offset of the line, bytes.  One more value at the end: where a next line would begin.
-    * ``equals``: length of the key, bytes.  -1 or 0 if the line has no key.
-    * ``first``: line number of the first record with this key.
-    * ``tail``: index in ``tails``.  -1 if the record is not of the usual form.  Its items are then not in the index.
-    * ``begins``: index of the line's first item.  One more value at the end: the number of all items.
-    * ``hash``: hash of the key.  It differs from process to process.
-    * ``sizes``: one row per name in ``SIZES``.  Input and output sizes are un-swapped (see ``problem_key``).
+    * ``starts``: the offset of the line in bytes.  One more value at the end says where a next line would begin.
+    * ``equals``: the length of the key in bytes.  It is -1 or 0 if the line has no key.
+    * ``first``: the line number of the first record with this key.
+    * ``tail``: the index of the key's end in ``tails``.  It is -1 if the record does not have the usual form.  The
+      entries of such a record are not in the index.
+    * ``begins``: the index of the line's first entry.  One more value at the end is the number of all entries.
+    * ``hash``: a hash of the key.  It differs from process to process.
+    * ``sizes``: one row per name in ``SIZES``.  Input and output sizes have been swapped back (see ``problem_key``).
 
-    Columns with a value per item:
+    Columns with a value per entry:
 
     * ``solver`` and ``algorithm``: indices in ``solvers`` and ``algorithms``.
-    * ``at``: offset of the item in the file, bytes.
-    * ``time_us``: time, µs.  0 if the file has a 0.
-    * ``workspace_bytes``: workspace, bytes.
+    * ``at``: the offset of the entry in the file, in bytes.
+    * ``time_us``: the time in µs.  It is 0 if the file has a 0.
+    * ``workspace_bytes``: the workspace in bytes.
 
-    A usual record meets these conditions:
+    A record has the usual form if it meets these conditions:
 
     * It is the first record of its key.
     * The flops of the key's sizes fit into 64 bits.
-    * Its items have the form ``solver:ms,workspace,algorithm``, and their solvers differ.
+    * Its entries have the form ``solver:ms,workspace,algorithm``, and their solvers differ.
 
     ``tails`` holds the distinct ends of keys: the number of dimensions (2 or 3) and the text behind the batch size.
-    The index does not check if MIOpen knows the tails, solvers and algorithms.
+    The index does not check whether MIOpen knows the tails, solvers and algorithms.
     """
 
     starts: npt.NDArray[np.int64]
@@ -86,7 +86,7 @@ class Index:
 
     @cached_property
     def line(self) -> npt.NDArray[np.int32]:
-        """Line number (from 0) of each item."""
+        """The line number (from 0) of each entry."""
         return np.repeat(np.arange(len(self.tail), dtype=np.int32), np.diff(self.begins))
 
 
@@ -94,12 +94,11 @@ _TYPES = (np.int64, *(np.int32,) * 4, np.uint64, np.int64, np.int32, np.int32, n
 
 
 def index_of(data: bytes, *, whole: bool = True) -> Index:
-    """Build the index of a file.
+    """Build the index of a find-db.
 
-    The native reader is not used for a file of 2 GiB − 1 byte or more, so no record of it counts as usual.
-
-    If ``whole`` is False, ``data`` is only a piece of a file.  Each record then counts as the first of its key, and the
-    caller has to look for earlier records.
+    * A file of 2 GiB − 1 byte or more is too large for the native reader.  All its records are then read one by one.
+    * If ``whole`` is False, ``data`` is only a piece of a file.  Each record is then taken as the first of its key, and
+      the caller has to look for earlier records.
     """
     reader = native_reader()
     if reader is None or len(data) >= (1 << 31) - 1:

@@ -1,19 +1,18 @@
-"""Items of a MIOpen find-db, judged one by one: which items MIOpen reads, matches and uses.
+"""Check each entry of a MIOpen find-db: does MIOpen read it, match it with convolutions and use it?
 
-Every reader of a find-db uses this module: ``lint`` and ``coverage`` for verdicts, ``ingest`` for measurements.  An
-item that MIOpen does not use becomes a measurement with the status ``skipped``, the reason and no time.  An item
-without a solver is a ``Reject``.
+An entry (item) is one solver with its time in a record.  Every reader of a find-db uses this module: ``lint`` and
+``coverage`` to judge entries, ``ingest`` for measurements.  An entry that MIOpen does not use becomes a measurement
+with the status ``skipped``, the reason and no time.  An entry without a solver is a ``Reject``.
 
-MIOpenDriver's search (Find) and immediate mode treat two faults differently:
+MIOpenDriver's search (Find) and immediate mode (a choice without a search) treat two faults differently:
 
+========================================  =================  ============================== fault
+search             immediate mode ========================================  =================
+============================== the item's algorithm is not its solver's  runs ``UNKNOWN``   does not look at the
+algorithm negative time                             counts as no time  ranks by the time
 ========================================  =================  ==============================
-fault                                     search             immediate mode
-========================================  =================  ==============================
-the item's algorithm is not its solver's  runs ``UNKNOWN``   does not look at the algorithm
-negative time                             counts as no time  ranks by the time
-========================================  =================  ==============================
 
-The verdict on an item follows the search.  Blanks and a carriage return around a value are harmless, because MIOpen
+Here an entry is judged as the search does.  Blanks and a carriage return around a value are harmless, because MIOpen
 reads values with ``>>``.
 
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/find_db.cpp``, ``src/conv/problem_description.cpp``.
@@ -47,7 +46,7 @@ ORIGIN = "find-db"
 DUPLICATE_KEY = "the record has the key of an earlier one, and MIOpen uses the first"
 REFIND = "let MIOpen find again on the target (MIOPEN_FIND_MODE=1), or let `logparse recommend` write the file"
 BLANKS = " \t\n\r\f\v"
-"""Characters that C++ counts as blanks."""
+"""The characters that C++ treats as blanks."""
 # Memory of an MI355X, bytes.  MIOpen allocates the workspace that a row states, so a larger workspace fails.
 _MOST_MEMORY = 288 * 10**9
 _PLAIN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
@@ -77,7 +76,7 @@ def _few_values(item: Item, target: Facts) -> str | None:
 
 
 def _old_form(item: Item) -> bool:
-    """Return True if the item has the older form, with its algorithm in front."""
+    """Return True if a find-db entry has the older form, which begins with the algorithm."""
     return item.text.partition(":")[0] in ALGORITHMS
 
 
@@ -119,9 +118,10 @@ def _algorithm(item: Item, target: Facts) -> str | None:
 
 
 def _thrown(item: Item, target: Facts) -> str | None:
-    """Return a message if another item of the record makes MIOpen throw.
+    """Return a message if another entry of the same record makes MIOpen throw an exception.
 
-    MIOpen converts the algorithms of all items of a record before it uses any item, so no item of the record serves.
+    MIOpen converts the algorithms of all entries of a record before it uses any of them.  So it can use no entry of the
+    record.
     """
     if not item.thrown or item.thrown == item.text:
         return None
@@ -129,7 +129,7 @@ def _thrown(item: Item, target: Facts) -> str | None:
 
 
 def _us(text: str) -> float:
-    """Return the time in µs as ``operator>>`` reads a float.
+    """Return the time of a find-db entry in µs, as C++'s ``operator>>`` reads a float.
 
     Only the number at the start of the text is read.  The time is 0 if the text begins with no number.
     """
@@ -209,10 +209,11 @@ RULES = (
 
 
 def items(key: str, payload: str, problem: ConvProblem | None, line: int = 1, first: int = 1) -> Sequence[Item]:
-    """Return the items of one record.
+    """Split a find-db record into its entries, one for each solver.
 
-    Each item gets ``thrown``, the text of the item at which MIOpen throws.  It also gets ``spelled``, the key as MIOpen
-    spells it.  Both are empty if there is nothing to report.  ``first`` is the line of the key's first record.
+    Each entry also gets two texts, which are empty if there is nothing to report: ``thrown`` is the text of the entry
+    at which MIOpen throws an exception, and ``spelled`` is the key as MIOpen spells it.  ``first`` is the line of the
+    key's first record.
     """
     found = tuple(items_of(line, key, payload, first, problem, _split))
     own = key_of(problem) if problem is not None else None
@@ -227,7 +228,7 @@ def _throws(item: Item) -> bool:
 
 
 def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
-    """Split an item into its solver and its values: milliseconds, workspace and algorithm.
+    """Split a find-db entry into its solver and its values: milliseconds, workspace and algorithm.
 
     The older form has the algorithm in front and the solver behind it.
     """
@@ -238,12 +239,15 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 
 def read_record(text: str) -> Outcome:
-    """Read one line of a find-db.  The line is taken as the first record of its key."""
+    """Read one line of a find-db.  It is taken as the first record of its key."""
     return miopen_records.read_record(text, problem_from_key, items, measured)
 
 
 def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurement | Reject:
-    """Return a solver's time for the problem of the item's key, or a Reject if the item has no solver."""
+    """Return a solver's time for a convolution as a measurement.
+
+    Returns a Reject if the find-db entry has no solver.
+    """
     alone = item.first is None and not (item.repeated or item.thrown or item.spelled)
     why = "" if alone and _usual(item) else why_unused(item, {}, RULES)
     if not item.solver:
@@ -263,12 +267,12 @@ def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurem
 
 
 def no_time(milliseconds: str) -> str:
-    """Return the reason why an item has no usable time."""
+    """Return the reason why a find-db entry has no usable time."""
     return f"time is {milliseconds} ms"
 
 
 def row_of(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
-    """Return the row of an item: the override that it states, with the verdicts on it."""
+    """Make the row of a find-db entry: the solver that it proposes, and what MIOpen does with it."""
     values, text = [x.strip(BLANKS) for x in item.values[:3]], item.text.rstrip(BLANKS)
     named = item.solver and item.problem is not None
     return Row(
@@ -295,9 +299,9 @@ def _bytes(item: Item) -> int | None:
 
 
 def _usual(item: Item) -> bool:
-    """Return True if the item certainly breaks no rule for which MIOpen would drop it.
+    """Return True if a find-db entry certainly breaks no rule for which MIOpen would drop it.
 
-    This check is fast but incomplete.  If it returns False, the rules have to decide.  It ignores other items and
+    This check is fast but incomplete.  If it returns False, the rules have to decide.  It ignores the other entries and
     records of the file.
     """
     if item.problem is None or len(item.values) != 3 or (_old_form(item) and item.text.count(",") < 3):
@@ -314,9 +318,9 @@ def _usual(item: Item) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def usable(solver: str, algorithm: str, direction: Direction) -> bool:
-    """Return True if MIOpen uses an item with this solver, algorithm and direction.
+    """Return True if MIOpen uses a find-db entry with this solver, algorithm and direction.
 
-    The numbers of the item and the key of its record must be usual.
+    It is assumed that the numbers in the entry and the key of its record are usual.
     """
     key, numbers = f"1-1-1-1x1-1-1-1-1-0x0-1x1-1x1-0-NCHW-FP32-{direction}", ("1", "0", algorithm)
     item = Item(1, key, problem_from_key(key), f"{solver}:{','.join(numbers)}", solver, numbers, None, False)

@@ -1,7 +1,8 @@
-"""Override format of MIOpen's find-dbs: which files MIOpen takes, and remarks on the files and their items.
+"""The rules of MIOpen's find-db (its database of the fastest solvers): which files MIOpen uses, and what is wrong in
+them.
 
-A row here is one item (solver) of a record, as ``find_db_items`` judges it.  ``records`` has the code that find-db and
-perf-db share.
+A row here is one solver in a record, as ``find_db_items`` judges it.  ``records`` has the code that find-db and perf-db
+share.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _MOST = 10
 
 
 def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
-    """Yield a note for each record without a usable item, because MIOpen then searches again and overwrites it.
+    """Yield a note for each record in which MIOpen can use no solver.  MIOpen then searches again and overwrites the
+    record.
 
-    An item with an unknown solver counts as used, because the target's MIOpen may have the solver.
+    A solver that logparse does not know is taken as usable, because the target's MIOpen may have it.
     """
     lost: dict[int, bool] = {}
     for row in rows:
@@ -43,7 +45,7 @@ def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
 
 
 def _overflows(data: bytes) -> Iterator[Note]:
-    """Yield a note for each item whose solver needs indices of more than 32 bits for its problem."""
+    """Yield a note for each solver that would need indices of more than 32 bits for the tensors of its convolution."""
     for number, line in enumerate(data.split(b"\n"), start=1):
         key, _, payload = line.partition(b"=")
         if not _is_large(key):
@@ -56,7 +58,7 @@ def _overflows(data: bytes) -> Iterator[Note]:
 
 
 def _is_large(key: bytes) -> bool:
-    """Return True if a tensor of the key's sizes may have more elements than 32 bits index.
+    """Return True if a tensor of the key's sizes may have too many elements for an index of 32 bits.
 
     This function runs for every line of a file, so it does no more than split the key and multiply its sizes.
     """
@@ -71,7 +73,7 @@ def _is_large(key: bytes) -> bool:
 
 
 def _convolutions(name: str, data: bytes) -> bytes:
-    """Return the file without the records of fusion plans, whose keys differ from those for convolutions.
+    """Return the content of a database without the records of fused operations, whose keys have another form.
 
     A removed record leaves an empty line, so that the line numbers of the other records do not change.
     """
@@ -81,7 +83,7 @@ def _convolutions(name: str, data: bytes) -> bytes:
 
 
 def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
-    """Yield the reasons why MIOpen takes no convolution from a file of this name.
+    """Yield the reasons why MIOpen reads no convolution from a file of this name.
 
     ``holds`` is True if the file has records of convolutions.
     """
@@ -106,10 +108,10 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
-    """Return the items that MIOpen takes from the file.
+    """Return the solvers that MIOpen on the target machine takes from a find-db.
 
-    If no fact of the target is known, any valid file name is accepted.  A byte order mark is part of the first key, as
-    in MIOpen.
+    If no fact about the target is known, any valid file name is accepted.  A byte order mark is part of the first key,
+    as in MIOpen.
     """
     own = {fact.name: fact.value for fact in db_names.facts_of_name(name)}
     records = _convolutions(name, data)
@@ -120,7 +122,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
 
 
 def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[Note]:
-    """Yield notes about a file and its items, apart from the reasons why MIOpen refuses the file."""
+    """Yield notes about a find-db and its solvers.  The reasons why MIOpen refuses the file are not among them."""
     yield from line_notes(reading.parsed.keyless)
     for number in reading.parsed.longer_than(_MOST):
         message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts if more than {_MOST} are usable"
@@ -141,12 +143,12 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
 
 
 def _rank(row: Row | Offer) -> float:
-    """Return the time as the sort key of an item within its record.  Items without a time come last."""
+    """Return the time of a solver as the sort key within its record.  Solvers without a time come last."""
     return math.inf if row.time_us is None else row.time_us
 
 
 def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> Sequence[Emission]:
-    """Write the merged database.  The fastest item of each record comes first."""
+    """Write the database that several find-dbs were merged into.  The fastest solver of each record comes first."""
     records = (sorted(record, key=lambda row: (_rank(row), row.text)) for _, record in groupby(rows, lambda x: x.key))
     lines = (f"{record[0].key}={';'.join(row.text for row in record)}" for record in records)
     return [Emission(name, bytes_of(lines), find_db.USE)]

@@ -1,6 +1,7 @@
-"""MIOpen's C API through ctypes: descriptors of a convolution, and immediate mode in all three directions.
+"""Call MIOpen's C API through ctypes: describe a convolution, list MIOpen's solutions for it and run them.
 
-Signatures and structures: ROCm/MIOpen ``include/miopen/miopen.h`` (LP64).  Every function returns a ``miopenStatus_t``.
+The solutions are from immediate mode (MIOpen's choices without a search), in all three directions.  Signatures and
+structures: ROCm/MIOpen ``include/miopen/miopen.h`` (LP64).  Every function returns a ``miopenStatus_t``.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from logparse.libraries.kinds.device.operands import conv_shapes, geometry, stri
 from logparse.model import ConvProblem
 
 TYPES = {"FP16": 0, "FP32": 1, "BF16": 5}
-"""Data type of the operands → number of ``miopenDataType_t``."""
+"""The number in ``miopenDataType_t`` of each data type that can be run."""
 
 DIRECTIONS = {
     "F": ("Forward", ("w", "x", "dy")),
     "B": ("BackwardData", ("dy", "w", "x")),
     "W": ("BackwardWeights", ("dy", "x", "w")),
 }
-"""Direction → word in function names, and the tensors in the order of the arguments.  The output is last."""
+"""For each direction, the word in MIOpen's function names, and the tensors in the order of the arguments.
+
+The output is the last tensor.
+"""
 
 _STATUS = (
     *("Success", "NotInitialized", "InvalidValue", "BadParm", "AllocFailed", "InternalError", "NotImplemented"),
@@ -32,7 +36,7 @@ _STATUS = (
 )
 _LETTERS: dict[str, Any] = {"p": ctypes.c_void_p, "i": ctypes.c_int, "z": ctypes.c_size_t, "u": ctypes.c_uint64}
 _CONVOLUTION = {"GetSolutionCount": "p", "GetSolution": "zpp", "CompileSolution": "u"}
-"""Arguments behind the handle and the four descriptors."""
+"""For each function, the types of the arguments behind the handle and the four descriptors."""
 _SIGNATURES = {
     "miopenGetVersion": "ppp",
     "miopenCreateWithStream": "pp",
@@ -51,7 +55,7 @@ _SIGNATURES = {
 
 
 class ConvSolution(ctypes.Structure):
-    """``miopenConvSolution_t``: a solution that immediate mode offers.
+    """``miopenConvSolution_t``, MIOpen's C struct for a solution that immediate mode offers.
 
     ``time`` is in ms.  It comes from the find-db or is invented.
     """
@@ -66,7 +70,10 @@ class ConvSolution(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Offer:
-    """Offered solution: its number in MIOpen's registry, its workspace in bytes, and its ``miopenConvAlgorithm_t``."""
+    """A solution that MIOpen offers for a convolution.
+
+    ``id`` is its number in MIOpen's registry, ``algorithm`` its ``miopenConvAlgorithm_t``.
+    """
 
     id: int
     workspace_bytes: int
@@ -80,10 +87,10 @@ class Library:
         self._c = _loaded()
 
     def ask(self, function: str, *arguments: Any) -> None:
-        """Call a function.
+        """Call one of MIOpen's functions and check the status that it returns.
 
-        Raises UnsupportedError if the status is NotImplemented or UnsupportedOp.  Raises RuntimeError for any other
-        error.  Both name the function and the status.
+        Raises UnsupportedError for the status NotImplemented or UnsupportedOp, and RuntimeError for any other error.
+        Both name the function and the status.
         """
         status = getattr(self._c, function)(*arguments)
         if status:
@@ -92,21 +99,27 @@ class Library:
             raise error(f"{function}: {word}")
 
     def made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
-        """Call a function that writes an object to the pointer in its first argument.  Return the object."""
+        """Call a function of MIOpen that creates an object, and return the object.
+
+        The function writes it to the pointer in its first argument.
+        """
         out = ctypes.c_void_p()
         self.ask(function, ctypes.byref(out), *arguments)
         return out
 
     @property
     def version(self) -> str:
-        """Version of the loaded library, for example ``3.4.0``."""
+        """The version of the loaded library, for example ``3.4.0``."""
         numbers = [ctypes.c_size_t() for _ in range(3)]
         self.ask("miopenGetVersion", *map(ctypes.byref, numbers))
         return ".".join(str(number.value) for number in numbers)
 
 
 class Convolution:
-    """Descriptors of a convolution, and immediate mode on them.  The descriptors are freed when the process ends."""
+    """A convolution as MIOpen's API describes it, with the solutions that MIOpen offers for it.
+
+    The descriptors are freed when the process ends.
+    """
 
     def __init__(self, library: Library, handle: ctypes.c_void_p, problem: ConvProblem) -> None:
         self._library, self._handle = library, handle
@@ -139,7 +152,10 @@ class Convolution:
         self._ask("CompileSolution", solution_id)
 
     def run(self, pointers: Sequence[int], workspace: int, workspace_bytes: int, solution_id: int) -> None:
-        """Enqueue one execution.  ``pointers`` are the addresses of the tensors, in the order of ``order``."""
+        """Launch one execution of a solution.
+
+        ``pointers`` are the addresses of the tensors, in the order of ``order``.
+        """
         first, second, convolution, last = self._described
         inputs = (first, pointers[0], second, pointers[1])
         tail = (last, pointers[2], workspace, workspace_bytes, solution_id)
@@ -151,7 +167,7 @@ class Convolution:
 
 @cache
 def _loaded() -> Any:
-    """Load the library and declare the argument types of its functions.
+    """Load MIOpen and declare the argument types of its functions.
 
     Without the declarations ctypes would pass a 64-bit pointer as an int.
     """

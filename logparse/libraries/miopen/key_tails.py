@@ -1,4 +1,4 @@
-"""Ends of find-db keys, called tails: pads, strides, dilations, bias, layouts, types and direction.
+"""The ends of find-db keys, called tails: pads, strides, dilations, bias, layouts, types and direction.
 
 Example: ``1x1-2x2-1x1-0-NCHW-FP16-W_g32``.  A file has hundreds of thousands of keys, but only a few hundred tails.  So
 ``problem_key`` reads each tail once, and its fields become one row of a table.  The columns for many keys are then
@@ -21,23 +21,23 @@ from logparse.model import ConvProblem, Direction, problem_fault
 Ints = npt.NDArray[np.int64]
 
 Tail = tuple[int, str]
-"""Tail of a key: the number of dimensions (2 or 3) and the text."""
+"""The end of a find-db key: the number of dimensions (2 or 3) and the text."""
 Pieces = tuple[bytes, bytes, bytes]
-"""Three pieces of a problem's text.  The sizes go between the pieces:
+"""The three pieces of a convolution's text between which its sizes are written:
 
-* the text before the sizes of ``in``
-* the text between the filter's sizes and the sizes of ``out``
-* the text behind the sizes of ``out``
+* the text before the sizes of ``in``;
+* the text between the filter's sizes and the sizes of ``out``;
+* the text behind the sizes of ``out``.
 """
 
 DIRECTIONS: tuple[Direction, ...] = ("F", "B", "W")
 _SMALLEST = {2: "1-1-1-1x1-1-1-1-1-", 3: "1-1-1-1-1x1x1-1-1-1-1-1-"}
-"""Number of dimensions → text that makes a whole key if it is put before a tail.  All sizes in it are 1."""
+"""For 2 and 3 dimensions, a text that makes a whole key if it is put before a tail.  All sizes in it are 1."""
 _NULL = int(np.iinfo(np.int64).min)
 
 
 def number_column(values: npt.NDArray[Any], present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return numbers as an Arrow array without a copy.  If ``present`` is False for a number, the array has a null.
+    """Turn a numpy array into an Arrow array without a copy.  Where ``present`` is False, the result has a null.
 
     ``pyarrow.array`` is not used, because it would import pandas.
     """
@@ -47,13 +47,16 @@ def number_column(values: npt.NDArray[Any], present: npt.NDArray[np.bool_] | Non
 
 
 def dictionary(codes: npt.NDArray[Any], values: pa.Array, present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return a dictionary array with ``values[code]`` for each code."""
+    """Make an Arrow dictionary array that holds ``values[code]`` for each code.
+
+    It is null where ``present`` is False.
+    """
     indices = number_column(codes.astype(np.int32, copy=False), present)
     return pa.DictionaryArray.from_arrays(indices, values, safe=False)
 
 
 def text_column(texts: Iterable[str]) -> pa.Array:
-    """Return texts as an Arrow array."""
+    """Turn texts into an Arrow array."""
     data = [text.encode() for text in texts]
     ends = np.zeros(len(data) + 1, np.int32)
     np.cumsum([len(text) for text in data], out=ends[1:])
@@ -62,9 +65,9 @@ def text_column(texts: Iterable[str]) -> pa.Array:
 
 @lru_cache(maxsize=1 << 14)
 def _problem_of(tail: Tail) -> ConvProblem | None:
-    """Return the problem whose key has this tail and whose sizes are all 1.
+    """Return a convolution whose find-db key has this end and whose sizes are all 1.
 
-    Returns None if MIOpen has no such key or spells the key differently, or if the store refuses such a problem.
+    Returns None if MIOpen has no such key or spells the key differently, or if the store refuses such a convolution.
     """
     try:
         problem = problem_from_key(_SMALLEST[tail[0]] + tail[1])
@@ -82,9 +85,9 @@ def _pieces(problem: ConvProblem) -> Pieces:
 
 
 class Tails:
-    """Table with one row per known tail and one column per field of ``ConvProblem``.
+    """A table of the ends of find-db keys, with one row per known end and one column per field of ``ConvProblem``.
 
-    ``places`` holds the row of each tail.  It is -1 if MIOpen has no such key.
+    ``places`` holds the row of each end.  It is -1 if MIOpen has no such key.
     """
 
     def __init__(self, tails: Sequence[Tail]) -> None:
@@ -98,7 +101,7 @@ class Tails:
         self.groups = np.array([x.groups for x in self._problems], np.int64)
 
     def column(self, name: str, places: Ints) -> pa.Array:
-        """Return the values of a field of ``ConvProblem`` for these rows."""
+        """Return one field of ``ConvProblem`` as an Arrow array.  ``places`` are the rows of the table to take."""
         values = [getattr(problem, name) for problem in self._problems]
         if all(isinstance(value, str) for value in values):
             texts = list(dict.fromkeys(values))

@@ -1,4 +1,4 @@
-"""MIOpen's own log: times that Find took, solvers that it chose, and warnings.
+"""Read MIOpen's own log: times that Find (its search) measured, solvers that it chose, and warnings.
 
 ::
 
@@ -16,16 +16,15 @@ MIOpen prints the log to stderr with ``MIOPEN_LOG_LEVEL`` 4 (warnings), 5 (Info)
 the texts: ``src/convolution_api.cpp``, ``src/ocl/convolutionocl.cpp``, ``src/include/miopen/find_solution.hpp``,
 ``src/find_db.cpp``.
 
-* ``EvaluateInvokers`` and ``SetValues`` lines are measurements of origin ``miopen-log``.  They name no
-  problem.  The problem is the key in the last ``Find Start``, ``FindRecordUnsafe`` or ``SetValues`` line before them.
-  Without such a line it is the problem of the stream's last MIOpenDriver command.  Without either, the lines are
-  messages.
+* ``EvaluateInvokers`` and ``SetValues`` lines are measurements of origin ``miopen-log``.  They name no problem.  The
+  problem is the key in the last ``Find Start``, ``FindRecordUnsafe`` or ``SetValues`` line before them.  Without such a
+  line it is the problem of the file's last MIOpenDriver command.  Without either, the lines are messages.
 * ``Chosen Algorithm`` is a measurement of origin ``miopen-chosen``.  Its time comes from the find-db record or from the
-  Find that just ended.  If the lines before it report a fallback, the time is an estimate.  The status is then
+  search that just ended.  If the lines before it report a fallback, the time is an estimate.  The status is then
   ``no_time``.
-* ``Convolution…Immediate`` lines name the solver that a call of immediate mode runs.  PyTorch uses immediate mode
-  unless ``benchmark`` is on.  If the call's MIOpenDriver command precedes such a line, the line is a measurement
-  without a time, of origin ``miopen-chosen`` too.
+* ``Convolution…Immediate`` lines name the solver that a call of immediate mode (without a search) runs.  PyTorch uses
+  immediate mode unless ``benchmark`` is on.  If the call's MIOpenDriver command precedes such a line, the line is a
+  measurement without a time, of origin ``miopen-chosen`` too.
 * Every other line is a message of category ``miopen_error`` … ``miopen_trace``, with masked addresses.
 * Lines without a level (in API blocks) are messages of category ``miopen_api``.
 * ``driver`` reads the command lines.
@@ -86,7 +85,7 @@ _RAN: dict[str, Direction] = {
     "ConvolutionBackwardImmediate": "B",
     "ConvolutionWrwImmediate": "W",
 }
-"""Name of an API function → direction.
+"""The direction of the convolution that each API function runs.
 
 Every function in this table prints one line behind the command of a call.  Only the lines of immediate mode name the
 solver.
@@ -95,7 +94,7 @@ solver.
 
 @dataclass
 class _Find:
-    """State of one thread's log: its problems, and timings whose workspace may stand in a later line."""
+    """The state of one thread in the log: its convolutions, and times whose workspace may follow in a later line."""
 
     thread: Thread = field(default_factory=Thread)
     fallback: bool = False
@@ -103,7 +102,7 @@ class _Find:
 
 
 class Reader:
-    """Reader of MIOpen's log in one stream.  The reader keeps one state per thread if the prefix names threads."""
+    """The reader of MIOpen's log.  If the lines' prefix names threads, each thread is followed separately."""
 
     awake = False  # Every line has the prefix, so the reader needs no other lines.
 
@@ -160,7 +159,7 @@ class Reader:
             find.thread.typed(text)
 
     def _find(self, prefix: re.Match[str] | None) -> _Find:
-        """Return the state of the thread that the prefix names.  Create the state at the thread's first line."""
+        """Return what is known of the thread that a line's prefix names.  A new thread is added."""
         name = f"{prefix['host']} {prefix['tid']}" if prefix else "None None"
         find = self._finds.get(name)
         if find is None:
@@ -174,9 +173,9 @@ def _masked(text: str) -> str:
 
 
 def _unnamed(find: _Find, function: str, text: str) -> Outcome:
-    """Return the line as a message, because its problem is unknown.
+    """Return a line as a message, because the convolution that it is about is unknown.
 
-    If the reason is that several threads write the log, add a message with this reason.
+    If this is because several threads write to the same log, a second message gives this reason.
     """
     why = [Message(category="miopen_info", text=SHARED)] if find.thread.shared else []
     return Outcome("message", [Message(category="miopen_info", function=function, text=_masked(text)), *why])
@@ -185,7 +184,7 @@ def _unnamed(find: _Find, function: str, text: str) -> Outcome:
 def _measurement(
     named: Named, solver: str, origin: str, ms: str = "", workspace: str | None = None, why: str = ""
 ) -> Measurement:
-    """Return a measurement of a solver.  ``why`` is the reason if the line states no time."""
+    """Make the measurement of a solver.  ``why`` is the reason if the line states no time."""
     problem, key = named
     family = known_algorithm(solver)
     time_us = None if why else from_milliseconds(ms)
@@ -202,7 +201,10 @@ def _measurement(
 
 
 def _timing(find: _Find, function: str, text: str) -> Outcome | None:
-    """Read a line with the time of one solver, or a ``Selected`` line with the workspace of the best solver so far."""
+    """Read a line with the time of one solver, or a ``Selected`` line with the workspace of the fastest solver so far.
+
+    Returns None for other lines.
+    """
     if function != "EvaluateInvokers":
         return None
     if match := _SELECTED.match(text):
@@ -234,7 +236,10 @@ def _chosen(find: _Find, function: str, text: str) -> Outcome | None:
 
 
 def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
-    """Read a call of immediate mode.  Return None if the line names no solver."""
+    """Read the line of a call in immediate mode (without a search).
+
+    Returns None if the line is of another kind or names no solver.
+    """
     direction = _RAN.get(function)
     if direction is None:
         return None
@@ -249,7 +254,10 @@ def _immediate(find: _Find, function: str, text: str) -> Outcome | None:
 
 
 def _row(find: _Find, text: str) -> Outcome | None:
-    """Read a ``SetValues`` line: a record that MIOpen writes into the user find-db."""
+    """Read a ``SetValues`` line, with which MIOpen writes a record into the user's find-db.
+
+    Returns None for other lines.
+    """
     match = _SET_VALUES.match(text)
     problem = problem_or_none(problem_from_key, match["key"]) if match else None
     if match is None or problem is None:

@@ -1,12 +1,12 @@
-"""Problem that a line of MIOpen's log is about.  The line itself names no problem, but earlier lines do.
+"""Find the convolution that a line of MIOpen's log is about.  The line itself does not say, but earlier lines do.
 
 One thread writes one of two sequences:
 
-* a command and then the line of the call
-* ``Find Start: KEY``, times, ``Find Ended: KEY`` and ``Chosen Algorithm``
+* a command and then the line of the call;
+* ``Find Start: KEY``, times, ``Find Ended: KEY`` and ``Chosen Algorithm``.
 
-Several threads or ranks may share a log without a prefix that names them.  Then several finds are open or several
-commands wait, and the line's problem is unknown.
+Several threads or ranks may share a log without a prefix that names them.  Then several searches are open or several
+commands wait, and the line's convolution is unknown.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SIZES = [name for name in CONV_FIELDS if not name.endswith(("_type", "_cast", "
 _LOGGED = regex(r"Command \[\w*\] ?\S*MIOpenDriver")
 
 Named = tuple[ConvProblem, str | None]
-"""Problem, and its key if the log contains the key."""
+"""A convolution, and its find-db key if the log contains the key."""
 
 
 @dataclass
 class _Waiting:
-    """Commands of one kind and direction whose call has not printed its line yet, with their line numbers.
+    """The commands of one kind and direction whose call has not printed its line yet, with their line numbers.
 
     ``ended`` is the number of commands whose call has printed its line, although it is unknown which of them.
     """
@@ -44,7 +44,7 @@ class _Waiting:
             self.ended = max(0, self.ended - 1)
 
     def end(self, problems: int) -> None:
-        """Record that one call printed its line.  ``problems`` is the number of distinct waiting problems."""
+        """Note that one call has printed its line.  ``problems`` is the number of different convolutions that wait."""
         self.ended += 1
         if problems == 1:
             self.commands.popleft()
@@ -55,7 +55,7 @@ class _Waiting:
 
 
 class Thread:
-    """Problems that earlier lines of one thread have named.
+    """The convolutions that earlier lines of one thread have named.
 
     ``shared`` is True if the lines come from several threads and no prefix tells them apart.
     """
@@ -69,7 +69,7 @@ class Thread:
         self._waiting: dict[tuple[bool, str], _Waiting] = {}
 
     def line(self) -> None:
-        """Count a line, because the age of a waiting command is measured in lines."""
+        """Count one more line of the log.  The age of a waiting command is measured in lines."""
         self._lines += 1
 
     def command(self, text: str) -> None:
@@ -101,7 +101,10 @@ class Thread:
         self._started = +self._started
 
     def finding(self, direction: Direction | None) -> Named | None:
-        """Return the problem of a line inside a find, or None if it is unknown or has another direction."""
+        """Return the convolution that a line inside a search for solvers is about.
+
+        Returns None if it is unknown or has another direction.
+        """
         if len(self._started) > 1:
             self.shared = True
             return None
@@ -110,7 +113,7 @@ class Thread:
         return self._of_key(direction) or self._of_commands(direction, find=True) or self._of_typed(direction)
 
     def chosen(self, direction: Direction) -> Named | None:
-        """Return the problem of the find that ended last, or None if it is unknown."""
+        """Return the convolution for which the last search for solvers has ended, or None if it is unknown."""
         by_command = self._of_commands(direction, find=True, end=True)
         by_key = self._of_key(direction)
         if by_key is None or by_command is None:
@@ -121,7 +124,7 @@ class Thread:
         return None
 
     def ran(self, direction: Direction) -> ConvProblem | None:
-        """Return the problem of the call that printed this line, or None if it is unknown."""
+        """Return the convolution of the call that printed the current line, or None if it is unknown."""
         named = self._of_commands(direction, find=False, end=True)
         # If there is a key, the last lines are about a find, because only a find looks a key up.
         if named is None and self._key is None:
@@ -132,9 +135,10 @@ class Thread:
         return None if self._key is None or self.shared else _keyed(self._key, direction)
 
     def _of_commands(self, direction: Direction | None, *, find: bool, end: bool = False) -> Named | None:
-        """Return the problem of the waiting commands, or None if they have several problems or no command waits.
+        """Return the convolution of the commands that wait for their call's line.
 
-        If ``end`` is True, the line shows that the call of one waiting command ran.
+        Returns None if no command waits, or if they are about different convolutions.  If ``end`` is True, the line
+        shows that the call of one waiting command ran.
         """
         problems: dict[str, ConvProblem] = {}
         for (of_find, of_direction), waiting in self._waiting.items():
@@ -161,5 +165,8 @@ def _keyed(key: str, direction: Direction | None) -> Named | None:
 
 
 def _sizes(problem: ConvProblem) -> list[object]:
-    """Return the fields that commands and keys both state.  Types are left out: a command states few types."""
+    """Return the fields of a convolution that both commands and keys state.
+
+    Types are left out: a command states few types.
+    """
     return [getattr(problem, name) for name in _SIZES]

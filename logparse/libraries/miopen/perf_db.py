@@ -1,4 +1,4 @@
-"""MIOpen perf-db: the tuned parameters of a solver for a problem, shipped or found here.
+"""MIOpen's perf-db: a database of the tuned parameters with which solvers run, shipped or written by a search.
 
 ::
 
@@ -12,7 +12,7 @@ Shipped files are named ``<base>.db.txt``.  Any run that tunes (``MIOPEN_FIND_EN
 ``<base>.HIP.<version>_<tweak>.udb.txt``.  MIOpen before 3.2 (ROCm 6.2) has sqlite instead, which is not read.  Grammar:
 ROCm/MIOpen ``tools/sqlite2txt``, ``src/include/miopen/sqlite_db.hpp``.
 
-A row states *that* a (problem, solver) is tuned, but not how fast it is.  So it is a measurement with status
+A row states *that* a solver is tuned for a convolution, but not how fast it is.  So it is a measurement with status
 ``no_time``.  ``raw`` holds the parameters, whose meaning only the solver knows.  ``key_text`` holds the key.
 
 The key holds only the sizes and the layout of the first tensor (x for F, dy for B and W).  So the sizes of the other
@@ -38,7 +38,7 @@ from logparse.model import ConvProblem, Fact, Override, Problem
 from logparse.quoting import Shell
 
 _FIRST_TEXT = [3, 2]
-"""First MIOpen version (ROCm 6.2) that reads perf-dbs as text."""
+"""The first MIOpen version (ROCm 6.2) that reads perf-dbs (databases of tuned parameters) as text."""
 _SYSTEM = regex(r"(?P<base>gfx\w+?)\.db\.txt")
 
 
@@ -55,7 +55,7 @@ def recognise(head: Head) -> bool:
 
 
 def facts_of_file(name: str) -> list[Fact]:
-    """Return the facts in a perf-db's file name: the device, and the build if the name states it."""
+    """Return what the name of a perf-db file states: the device, and the build of MIOpen if the name has it."""
     system = _SYSTEM.fullmatch(name)
     # MIOpen uses the same word for the device in all its names.  A find-db's name also holds the backend.
     facts = facts_of_name(name if system is None else f"{system['base']}.HIP.fdb.txt")
@@ -63,7 +63,10 @@ def facts_of_file(name: str) -> list[Fact]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read the facts of the file's name, then every row.  Rows of batch normalisations become foreign outcomes."""
+    """Read a perf-db: the facts in the file's name, then every row.
+
+    Rows of batch normalisations are counted as foreign.
+    """
     if of_batch_norms(source.name):
         with source.open() as stream:
             yield from unread(stream)
@@ -86,27 +89,31 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if the chosen MIOpen solver or its fallback has parameters to write."""
+    """Return True if the chosen MIOpen solver, or its fallback, has tuned parameters that can be written."""
     miopen = isinstance(override.problem, ConvProblem) and override.solution.library == "miopen"
     return miopen and any(x.parameters is not None for x in _with_fallback(override))
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the perf-db key, or None if the problem is no convolution or a field that the key needs is unknown."""
+    """Return the key under which MIOpen's perf-db holds a convolution.
+
+    Returns None if the problem is not a convolution, or if a field that the key needs is unknown.
+    """
     return perf_key_of(problem) if isinstance(problem, ConvProblem) else None
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Write the user perf-db that goes with a user find-db, so that tunable solvers run as they were measured.
+    """Write the user perf-db that goes with a user find-db, so that tunable solvers run with the parameters that were
+    measured.
 
-    Parameters are copied from measured rows and never invented.  If several overrides have the same key and
-    solver, the parameters of the fastest are written.
+    Parameters are copied from measured rows and never invented.  If several overrides (chosen solutions) have the same
+    key and solver, the parameters of the fastest are written.
 
     Raises EmissionError in these cases:
 
     * A fact that the file's name needs is unknown.
     * MIOpen is older than 3.2 (ROCm 6.2).  Its user perf-db is sqlite, and it would not read a text file.
-    * The key of a problem is unknown.
+    * The key of a convolution is unknown.
     * The parameters hold a semicolon or a line end, which no row can hold.
     """
     version = [int(x) for x in target.get("miopen_version", "").split(".")[:2] if x.isdigit()]
@@ -138,10 +145,10 @@ def _with_fallback(override: Override) -> Sequence[Override]:
 
 
 def own_key(override: Override, target: Mapping[str, str]) -> str | None:
-    """Return the perf-db key of an override.
+    """Return the perf-db key of an override (a chosen solution).
 
-    The find-db key that a file gave comes first, because MIOpen itself wrote it.  Without such a key, the problem gives
-    the perf-db key.
+    If a file gave its find-db key, the perf-db key is made from this, because MIOpen itself wrote it.  Otherwise it is
+    made from the convolution.
     """
     with contextlib.suppress(ValueError):
         return perf_key_of(problem_from_key(override.key_text or ""))

@@ -1,7 +1,7 @@
-"""Keys and items of a MIOpen perf-db: which items MIOpen reads, matches and uses.
+"""Check each entry of a MIOpen perf-db: does MIOpen read it, match it with convolutions and use it?
 
-A perf-db chooses no solver.  Its rows hold the parameters with which a solver of the find-db runs.
-Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
+A perf-db chooses no solver.  Its rows hold the parameters with which a solver of the find-db runs.  Source: ROCm/MIOpen
+``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _2D = rf"2x(?:{_SIZE}x){{3}}1x(?:{_SIZE}x){{2}}1x(?:{_SIZE}x){{2}}(?:{_SIZE}x{_S
 _TENSOR = rf"(?:NCHW(?:c4|c8)?|CHWN(?:c4|c8)?|NHWC|NCDHW|NDHWC)x(?:{'|'.join(TYPES)})\w*x[FBW]"
 KEY = regex(rf"(?:{_2D}|3x(?:{_SIZE}x){{{len(NUMBERS) - 2}}}{_SIZE})x{_TENSOR}", re.ASCII)
 _PADDED = "Xdlops_Padded_Gemm"
-"""Solvers that divide by their parameters 7 to 9 without a check (MIOpen 3.5.1).
+"""The end of the names of solvers that divide by their parameters 7 to 9 without a check (MIOpen 3.5.1).
 
 These parameters are the factors by which M, N and K are padded.
 """
@@ -45,7 +45,10 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 
 
 def _field(column: str, forward: bool) -> str:
-    """Return the name of the problem's field that a number of the key holds.  For B and W the first tensor is dy."""
+    """Return the field of ``ConvProblem`` that a number of a perf-db key holds.
+
+    A key begins with the sizes of its first tensor.  In the directions B and W this is dy.
+    """
     named = {"spatial_dim": "spatial", "batchsize": "n", "group_count": "groups"}
     named |= {"in_channels": "c", "out_channels": "k"} if forward else {"in_channels": "k", "out_channels": "c"}
     sizes = column.replace("in_", "" if forward else "out_") if column.startswith("in_") else column
@@ -58,9 +61,9 @@ _ROLES = {True: ("in", "weights", "out"), False: ("out", "weights", "in")}
 
 @lru_cache(maxsize=65536)
 def problem_from_perf_key(key: str) -> ConvProblem:
-    """Return the problem of a perf-db key, with only the fields that the key holds.
+    """Read a perf-db key as a convolution.  Only the fields that the key states are set.
 
-    Raises ValueError if the text is no key.
+    Raises ValueError if the text is not a key.
     """
     if KEY.fullmatch(key) is None:
         raise ValueError(f"{key[:80]!r} is not a perf-db key")
@@ -83,7 +86,7 @@ def problem_from_perf_key(key: str) -> ConvProblem:
 
 
 def perf_key_of(problem: ConvProblem) -> str | None:
-    """Return MIOpen's perf-db key of a problem.
+    """Return the perf-db key of a convolution.
 
     Returns None if a field that the key needs is unknown, or if the convolution is transposed.
     """
@@ -192,9 +195,10 @@ def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
 
 
 def tuned(item: Item, problem: ConvProblem) -> Measurement | Reject:
-    """Return a measurement without a time, because an item states that a solver is tuned but not how fast it is.
+    """Return a perf-db entry as a measurement without a time.  The entry states that a solver is tuned, but not how
+    fast it is.
 
-    An item that MIOpen does not use has the status ``skipped``.  An item without a solver is a Reject.
+    An entry that MIOpen does not use has the status ``skipped``.  An entry without a solver is a Reject.
     """
     why = why_unused(item, {}, RULES)
     if not item.solver:

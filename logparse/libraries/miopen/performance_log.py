@@ -1,4 +1,4 @@
-"""MIOpen's performance log: a JSON object per timed solver, with its workspace, configurations and kernels.
+"""Read MIOpen's performance log: a JSON object per timed solver, with its workspace, configurations and kernels.
 
 ::
 
@@ -11,19 +11,15 @@
 MIOpen writes the log to standard error with ``MIOPEN_PERFORMANCE_LOGS``.  MIOpenDriver then prints its command as an
 object, too.
 
-=====  =========================================  =======
-value  solvers                                    kernels
-=====  =========================================  =======
-1      solvers that MIOpenDriver executes         no
-2      solvers that MIOpenDriver executes         yes
-3      also solvers that Find and a search timed  no
-4      also solvers that Find and a search timed  yes
-=====  =========================================  =======
+=====  =========================================  ======= value  solvers                                    kernels
+=====  =========================================  ======= 1      solvers that MIOpenDriver executes         no 2
+solvers that MIOpenDriver executes         yes 3      also solvers that Find and a search timed  no 4      also solvers
+that Find and a search timed  yes =====  =========================================  =======
 
 * A record is a measurement of origin ``miopen-performance-log``.  Its times belong to the configuration with the
   smallest ``time_ms``, which is the mean without two warm-up executions and without high outliers.
-* A record names no problem.  The problem follows from the last MIOpenDriver command above the record, and from the
-  direction in the solver's name.
+* A record names no convolution.  It follows from the last MIOpenDriver command above the record, and from the direction
+  in the solver's name.
 * A record is read as a message if the command runs several directions and the solver's name states no direction.
 * A record is read as a message if no MIOpenDriver command is above it.  A job prints a record only when it times the
   next solver, so the record may belong to an earlier convolution than the lines around it.
@@ -52,7 +48,10 @@ _MOST_BYTES = 10**18
 
 
 class Reader:
-    """Reader of one stream.  The reader remembers the last MIOpenDriver command, because records name no problem."""
+    """The reader of MIOpen's performance log.
+
+    It remembers the last MIOpenDriver command, because records name no convolution.
+    """
 
     awake = False  # Every line of this format has a marker, so the reader needs no other lines.
 
@@ -97,9 +96,9 @@ class Reader:
 
 
 def _time(config: Mapping[str, Any]) -> dict[str, float]:
-    """Return the four times of a configuration by name, ms.  A time is 0 if MIOpen timed no execution.
+    """Return the four times of a solver's configuration by name, in ms.  A time is 0 if MIOpen timed no execution.
 
-    Raises ValueError, KeyError or TypeError if a time is missing, negative, too large or no number.
+    Raises ValueError, KeyError or TypeError if a time is missing, negative, too large or not a number.
     """
     names = ("time_ms", "time_std_ms", "time_min_ms", "time_max_ms")
     found = {name: float(config[name]) for name in names}

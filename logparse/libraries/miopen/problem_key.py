@@ -1,4 +1,4 @@
-"""MIOpen's find-db key of a convolution, parsed to ``ConvProblem`` and written from it.
+"""Read MIOpen's find-db key of a convolution as a ``ConvProblem``, and write it.
 
 ::
 
@@ -10,17 +10,12 @@
 Grammar: ROCm/MIOpen ``src/conv/problem_description.cpp``, ``ProblemDescription::Serialize``.  The order of the tensors
 (size, type, layout, cast) depends on the direction:
 
-=========  ============  =============
-direction  first tensor  second tensor
-=========  ============  =============
-F          x             y
-B          dy            dx
-W          dy            x
-=========  ============  =============
+=========  ============  ============= direction  first tensor  second tensor =========  ============  ============= F
+x             y B          dy            dx W          dy            x =========  ============  =============
 
-Reading un-swaps the tensors, so that F, B and W of one layer have equal sizes.  Pads, strides and dilations always
-describe the forward convolution.  A key never states that a convolution is *transposed*, because MIOpen swaps the
-tensors before it makes the key.  So ``mode`` is ``convolution``.
+Reading swaps the tensors of B and W back, so that F, B and W of one layer have equal sizes.  Pads, strides and
+dilations always describe the forward convolution.  A key never states that a convolution is *transposed*, because
+MIOpen swaps the tensors before it makes the key.  So ``mode`` is ``convolution``.
 
 Two oddities in shipped files are kept as they are:
 
@@ -58,26 +53,30 @@ _KEY = regex(rf"(?P<sizes>{SIZES_2D}|{SIZES_3D})-(?P<tail>{TAIL})", re.ASCII)
 
 
 def is_key(text: str) -> bool:
-    """Return True if the text is a find-db key."""
+    """Return True if a text is a key of MIOpen's find-db."""
     return _KEY.fullmatch(text) is not None
 
 
 _ROLES = ("in", "weights", "out")
 PLAIN_LAYOUTS = ("NCHW", "NCDHW")
-"""Layouts that a key prints once if all three tensors have them.  Every other layout is printed three times."""
+"""The layouts that a key prints once if all three tensors have them.  Every other layout is printed three times."""
 
 
 def split_types(text: str) -> list[str]:
-    """Split ``FP16`` or ``INT8INT8FP32`` into the types of the first tensor, the weights and the second tensor."""
+    """Return the data types of the first tensor, the weights and the second tensor from a text in a find-db key.
+
+    Examples: ``INT8INT8FP32``, or ``FP16`` if all three are equal.
+    """
     three = _THREE_TYPES.fullmatch(text)
     return list(three.groups()) if three else [text] * 3
 
 
 @lru_cache(maxsize=65536)
 def read_tail(tail: str) -> dict[str, Any]:
-    """Parse a key's tail, for example ``0-NCHW-FP16-W_g32``.  The tail holds all fields except the sizes.
+    """Read the end of a find-db key, for example ``0-NCHW-FP16-W_g32``.  It states all fields except the sizes.
 
-    The fields of the tensors are un-swapped.  Raises ValueError if the text is no tail of a key.
+    The fields are named by tensor (input, weights, output), whatever their order in the key.  Raises ValueError if the
+    text is not the end of a key.
     """
     match = _TAIL.fullmatch(tail)
     if match is None:
@@ -96,9 +95,9 @@ def read_tail(tail: str) -> dict[str, Any]:
 
 @lru_cache
 def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return the fields in front of a key's tail, in groups.  Each group has the character that joins its fields.
+    """Return the names of the sizes with which a find-db key begins, in groups, in their order.
 
-    If ``short_pad`` is True, the pads lack the depth.
+    Each group has the character that joins its numbers.  If ``short_pad`` is True, the pads lack the depth.
     """
     axes = "dhw"[3 - spatial :]
     ends = (("c", *axes), ("k", *(f"out_{x}" for x in axes)))
@@ -109,7 +108,7 @@ def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str
 
 
 def problem_from_key(key: str) -> ConvProblem:
-    """Parse a find-db key to a problem.  Raises ValueError if the text is no key or the flops exceed 64 bits."""
+    """Read a find-db key as a convolution.  Raises ValueError if the text is not a key or the flops exceed 64 bits."""
     match = _KEY.fullmatch(key)
     if match is None:
         raise ValueError(f"not a find-db key: {key[:80]!r}")
@@ -127,7 +126,8 @@ def problem_from_key(key: str) -> ConvProblem:
 
 
 def key_of(problem: ConvProblem) -> str | None:
-    """Return MIOpen's find-db key of a problem, or None if a field that the key needs is unknown.
+    """Return the key under which MIOpen's find-db holds a convolution, or None if a field that the key needs is
+    unknown.
 
     A transposed convolution gets the key of the convolution that MIOpen turns it into: F and B are swapped, and x and y
     are swapped.  ``pad_d`` may be unknown, so that shipped 3D keys with a 2-number pad are written back as they were.
@@ -144,7 +144,10 @@ def key_of(problem: ConvProblem) -> str | None:
 
 
 def key_direction(problem: ConvProblem) -> str:
-    """Return the direction in a problem's key.  F and B are swapped for a transposed convolution."""
+    """Return the direction that a convolution's find-db key states.
+
+    F and B are swapped for a transposed convolution.
+    """
     swapped = {"F": "B", "B": "F"} if problem.mode == "transposed" else {}
     return swapped.get(problem.direction, problem.direction)
 

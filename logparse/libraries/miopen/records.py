@@ -1,8 +1,8 @@
-"""Code that MIOpen's find-db and perf-db share: lines ``key=id:values;id:values``, in files found by their name.
+"""Code that MIOpen's find-db and perf-db share.  Both have lines of the form ``key=id:values;id:values``.
 
-The file's name states the device and the build.  If the name does not fit, MIOpen ignores the file without a message.
-Keys are compared as text.  If several records have the same key, the first wins.  If a record has several items of one
-solver, the first wins.
+MIOpen finds such a file by its name, which states the device and the build.  If the name does not fit, MIOpen ignores
+the file without a message.  Keys are compared as text.  If several records have the same key, the first wins.  If a
+record has several items of one solver, the first wins.
 
 Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/readonlyramdb.cpp``.
 """
@@ -26,13 +26,15 @@ from logparse.target import Facts
 
 @dataclass(frozen=True)
 class Item:
-    """One item of a record, split at its first ``:`` and at commas.
+    """One entry of a database record (a solver and its values), split at its first ``:`` and at commas.
 
-    * ``solver``: empty if the item has no ``:``.
-    * ``first``: the line number of an earlier record with the same key, else None.  MIOpen uses the earlier record.
-    * ``repeated``: True if the record has an earlier item of the same solver.  MIOpen uses the earlier item.
-    * ``thrown``: text of the item that makes MIOpen throw, else empty.  MIOpen then uses no item of the record.
-    * ``spelled``: the key as MIOpen spells it.  Empty if the file has the same spelling.
+    * ``solver``: the solver's name.  It is empty if the entry has no ``:``.
+    * ``first``: the line number of an earlier record with the same key, otherwise None.  MIOpen uses the earlier
+      record.
+    * ``repeated``: True if the record has an earlier entry of the same solver.  MIOpen uses the earlier entry.
+    * ``thrown``: the text of the entry that makes MIOpen throw an exception, otherwise empty.  MIOpen then uses no
+      entry of the record.
+    * ``spelled``: the key as MIOpen spells it.  It is empty if the file has the same spelling.
     """
 
     line: int
@@ -48,14 +50,17 @@ class Item:
 
 
 Split = Callable[[str, str], tuple[str, Sequence[str]]]
-"""Function that takes the texts before and behind an item's first ``:``.
+"""A function that takes the texts before and behind the first ``:`` of an entry.
 
-The function returns the solver and the values, in the order of the format's newest version.
+It returns the solver and the values, in the order of the format's newest version.
 """
 
 
 def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> Iterator[Item]:
-    """Yield the items of every record, in the order of the file.  Skip lines without a key or ``=``."""
+    """Yield the entries of every record of a database, in the order of the file.
+
+    Lines without a key or ``=`` are skipped.
+    """
     first: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         key, equals, payload = line.partition("=")
@@ -65,7 +70,7 @@ def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> 
 
 
 def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvProblem | None:
-    """Return the problem of a key, or None if the text is no key."""
+    """Return the convolution that a database key describes, or None if the text is not a key."""
     try:
         return problem_of(key)
     except ValueError:
@@ -75,7 +80,10 @@ def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvP
 def items_of(
     number: int, key: str, payload: str, first: int, problem: ConvProblem | None, split: Split
 ) -> Iterator[Item]:
-    """Yield the items of one record.  ``first`` is the line number of the file's first record with the same key."""
+    """Yield the entries of one record, one for each solver.
+
+    ``first`` is the line number of the file's first record with the same key.
+    """
     seen: set[str] = set()
     parts = payload.split(";")
     for part in parts[:-1] if len(parts) > 1 and not parts[-1].strip() else parts:
@@ -92,7 +100,7 @@ def read_record(
     items: Callable[[str, str, ConvProblem], Iterable[Item]],
     measured: Callable[[Item, ConvProblem], Measurement | Reject],
 ) -> Outcome:
-    """Read one line: a measurement per item, and a ``Reject`` for each text that cannot be read."""
+    """Read one line of a database: a measurement for each entry, and a ``Reject`` for each text that cannot be read."""
     line = text.removesuffix("\r")
     if not line.strip():
         return Outcome("blank")
@@ -131,7 +139,7 @@ def _solver_direction(item: Item, target: Facts) -> str | None:
 
 
 def unknown_solver(item: Item, target: Facts) -> str | None:
-    """Return a message if no known MIOpen has a solver of this name.  A newer MIOpen may have it."""
+    """Return a message if no known version of MIOpen has a solver of this name.  A newer MIOpen may have it."""
     if not item.solver or known_algorithm(item.solver) is not None:
         return None
     return f"logparse does not know the solver {item.solver}; a MIOpen that does not know it either ignores the item"
@@ -141,7 +149,8 @@ _HAS = "a MIOpen log of level 6 from the target lists the solvers that it has"
 
 
 def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts]]) -> list[Rule[Item, Facts]]:
-    """Return the rules for a database: the shared rules and ``own``, the rules of this database alone.
+    """Return the rules for a database's entries: the rules that all databases share, and ``own``, the rules of this
+    database.
 
     The rules about reading come first, then ``own``, then the rules about solvers.
     """
@@ -163,7 +172,10 @@ def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts
 
 
 def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
-    """Yield an error note for each line number in ``keyless``, because MIOpen skips a line without a key."""
+    """Yield an error note for each line without a key, because MIOpen skips such a line.
+
+    ``keyless`` are the line numbers.
+    """
     for number in keyless:
         yield Note(
             number,
@@ -178,15 +190,15 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
 
 
 def lines(rows: Iterable[Row | Offer]) -> list[str]:
-    """Return one database line per key, with the items of the key in the order of the rows."""
+    """Write rows as database lines: one line for each key, with its entries in the order of the rows."""
     records = in_groups(rows, lambda row: row.key)
     return [f"{key}={';'.join(row.text for row in held)}" for key, held in records.items()]
 
 
 def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Return the database with only the items that ``keep`` accepts.
+    """Remove entries from a database.  ``keep`` tells for each entry whether it stays.
 
-    If ``keep`` accepts no item of a record, the whole line is dropped.
+    If no entry of a record stays, the whole line is dropped.
     """
     records, out = {row.line for row in rows}, list[bytes]()
     for number, line in enumerate(data.split(b"\n"), start=1):
@@ -200,12 +212,15 @@ def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
 
 
 def slot(row: Offer) -> str:
-    """Return ``key=solver``.  When files are merged, only rows with the same text compete, and the best one is kept."""
+    """Return the place of a row in a merged database, ``key=solver``.
+
+    Of several rows for one place only the best is kept.
+    """
     return f"{row.key}={row.id}"
 
 
 def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
-    """Return why two files do not fit together, or None if they do.
+    """Explain why rows of one database file may not be copied into another.  Returns None if they may.
 
     Files with different names are for different devices or builds.
     """
@@ -213,10 +228,11 @@ def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
-    """Return a function that checks a database before a merge and returns its name as ``[("name", name)]``.
+    """Return a function that checks a database file before it is merged with others.
 
-    Databases are merged only if all names are equal.  The function raises InputError if MIOpen looks for no user
-    database of this ``kind`` under the name, or if the file is for fusion plans.
+    It returns the file's name as ``[("name", name)]``, because databases are merged only if all names are equal.  It
+    raises InputError if MIOpen looks for no user database of this ``kind`` under the name, or if the file is for fused
+    operations (fusion plans).
     """
 
     def check(name: str, data: bytes) -> list[tuple[str, str]]:

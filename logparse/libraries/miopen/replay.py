@@ -1,9 +1,10 @@
-"""MIOpen through its C API: list the solutions of immediate mode for a convolution, the library's pick first.
+"""Run convolutions with MIOpen's C API, for replay.  The first solution is the one that MIOpen itself would choose.
 
-If the find-db holds the problem, MIOpen lists the solvers of the find-db record, sorted by their recorded times
-(fastest first).  Else MIOpen guesses the list.  In both cases an application runs the first entry.  ``exhaustive`` adds
-every other solver that applies, also if the find-db does not hold it.  A list of all solvers needs other environment
-variables, and MIOpen reads these once per process.  So another process makes that list (``replay_candidates``).
+The solutions are from immediate mode, in which MIOpen chooses without a search.  If the find-db holds the convolution,
+MIOpen lists the solvers of the find-db record, sorted by their recorded times (fastest first).  Otherwise MIOpen
+guesses the list.  In both cases an application runs the first entry.  ``exhaustive`` adds every other solver that
+applies, also if the find-db does not hold it.  A list of all solvers needs other environment variables, and MIOpen
+reads these once per process.  So another process makes that list (``replay_candidates``).
 
 A solver runs with the parameters of the perf-db, or with its default parameters.
 """
@@ -34,7 +35,7 @@ class Miopen(DeviceBackend):
         return dict(self._device.facts) | {"miopen_version": self._library.version}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """Return the solutions that fit the workspace.
+        """Return the solutions that MIOpen offers for a convolution and that fit the workspace.
 
         Without ``workspace_bytes``, each solution gets the workspace that it needs, as PyTorch provides it.
         """
@@ -70,9 +71,9 @@ class Miopen(DeviceBackend):
         super().release()
 
     def _offered(self, conv: ConvProblem) -> tuple[Convolution, dict[str, Offer]]:
-        """Return the convolution's descriptors, and the offers by solver name in the library's order.
+        """Return MIOpen's description of a convolution, and the solutions that it offers, by solver name.
 
-        Offers that only the other process found (``exhaustive``) come last.
+        They are in the library's order.  Solutions that only the other process found (``exhaustive``) come last.
         """
         if conv.text not in self._described:
             convolution = Convolution(self._library, self._handle, conv)

@@ -1,8 +1,8 @@
-"""List of every solver that applies to a convolution.  A process of its own asks MIOpen for the list.
+"""List every solver that can run a convolution.  A separate process asks MIOpen for the list.
 
 If the find-db is switched off, immediate mode lists all applicable dynamic solvers, with invented times.  Environment
-variables switch the find-db off, and MIOpen reads them once per process.  Without the find-db MIOpen's own pick is
-unknown, so these variables must not be set in the process that measures.
+variables switch the find-db off, and MIOpen reads them once per process.  Without the find-db it is unknown which
+solver MIOpen itself would choose.  So these variables must not be set in the process that measures.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _SWITCHES = {"MIOPEN_DEBUG_DISABLE_FIND_DB": "1", "MIOPEN_DEBUG_ENABLE_AI_IMMED_
 
 
 def candidates(problem: ConvProblem, device: str) -> list[Offer]:
-    """Return every solver that applies to the problem.
+    """Return every solver of MIOpen that can run a convolution.  A separate process makes the list.
 
-    The other process needs some seconds to import PyTorch.  All solvers take minutes to build, so the import hardly
-    matters.  Raises RuntimeError if the other process fails.
+    This process needs some seconds to import PyTorch.  All solvers take minutes to build, so the import hardly matters.
+    Raises RuntimeError if the process fails.
     """
     ended = subprocess.run(
         [sys.executable, "-c", f"from {__name__} import main; main()", problem.text, device],

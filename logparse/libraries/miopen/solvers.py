@@ -31,9 +31,9 @@ ALGORITHMS: dict[str, str] = {
     for family in FAMILIES
     if (family, direction) != ("FFT", "W")
 } | {"miopenTransposeBwdDataAlgoGEMM": "B"}
-"""Name of an algorithm → direction (F, B or W) of the records that may hold the name.
+"""For each algorithm name, the direction (F, B or W) of the find-db records in which it may occur.
 
-MIOpen throws on any other name.
+MIOpen throws an exception on any other name.
 """
 
 _FAMILY_OF = tuple(
@@ -50,7 +50,10 @@ _FAMILY_OF = tuple(
 
 @lru_cache(maxsize=4096)  # Cached, because a find-db repeats a few hundred names in thousands of records.
 def known_algorithm(solver: str) -> str | None:
-    """Return the algorithm family of a solver (``GEMM``, ``Winograd`` …), or None if its name shows no family."""
+    """Return the kind of algorithm that a solver uses, for example ``GEMM``.
+
+    None if the solver's name does not show it.
+    """
     return next((family for pattern, family in _FAMILY_OF if pattern.match(solver)), None)
 
 
@@ -58,18 +61,24 @@ TUNABLE = regex(
     r"(?:Transposed)?Conv(?:Asm(?:1x1U|3x3U|BwdWrW|ImplicitGemmGTC)|BinWinogradRxSf|HipImplicitGemm|HipConv|Mlir|Ck"
     r"|MPBidirectWinograd_xdlops|DepthwiseFwd(?:2D)?$|DepthwiseDirect|OclBwdWrW2<|OclDirectFwd|HipDirectFwd)"
 )
-"""Solvers with parameters in the perf-db.  Without a perf-db row they run at default parameters."""
+"""A regular expression for the solvers that have parameters in the perf-db.
+
+Without a row there they use their defaults.
+"""
 
 MOST_ELEMENTS = 2**31 - 1
 _INT_INDICES = regex(
     r"ConvAsmImplicitGemmGTCDynamic(?:Fwd|Bwd|Wrw)XdlopsNHWC$|ConvHipImplicitGemm(?:3D)?GroupWrwXdlops$"
 )
 SPLIT_K = regex(r"ConvHipImplicitGemm(?:3D)?Group(?:Bwd|Wrw)Xdlops$")
-"""Solvers whose parameters end in ``+N``: the sum is split into N parts, which needs workspace of its own."""
+"""A regular expression for solvers whose parameters end in ``+N``.
+
+The sum is then split into N parts, which needs workspace of its own.
+"""
 
 
 def overflows(solver: str, problem: ConvProblem) -> str | None:
-    """Return a message if a solver needs more than 32 bits to index a tensor of the problem, else None.
+    """Return a message if a solver needs more than 32 bits to index a tensor of the convolution, otherwise None.
 
     Before the checks of July 2026 MIOpen ran such a solver and returned wrong results, which Find does not notice.
     Since then the solver does not apply, or MIOpen takes another instance of it.  Source: ROCm/rocm-libraries pull
@@ -84,7 +93,7 @@ def overflows(solver: str, problem: ConvProblem) -> str | None:
 
 
 ID_OF_CODE = {0: "GEMM", 1: "Direct", 2: "FFT", 3: "Winograd", 5: "ImplicitGEMM"}
-"""Number of an algorithm in MIOpen's API → algorithm family.
+"""For each algorithm number in MIOpen's API, the kind of algorithm.
 
 The driver and the log print the numbers of ``miopenConvolution*Algorithm_t``.  They are equal in all three directions.
 """
@@ -95,12 +104,18 @@ _DIRECTION_OF: tuple[tuple[re.Pattern[str], Direction], ...] = (
     (regex(r"(?:Gemm|Conv\w*)(?:Fwd|Forward)"), "F"),
 )
 _BOTH_WAYS = regex(r"ConvOclDirectFwd|ConvHipDirectFwd|ConvDepthwiseFwd")
-"""Solvers that serve dgrad too, in spite of their name (``src/solver/conv/conv_ck_grouped_conv_fwd.cpp``)."""
+"""A regular expression for solvers that also compute the input gradient, in spite of their name.
+
+Source: ``src/solver/conv/conv_ck_grouped_conv_fwd.cpp``.
+"""
 
 
 @lru_cache(maxsize=4096)
 def direction_of_solver(solver: str) -> Direction | None:
-    """Return the direction in a solver's name.  Return None if the solver serves several (Winograd, ConvAsm1x1U …)."""
+    """Return the direction that a solver's name shows: F (forward), B (input gradient) or W (weight gradient).
+
+    Returns None if the solver is for several directions (Winograd, ConvAsm1x1U …).
+    """
     if _BOTH_WAYS.match(solver):
         return None
     return next((direction for pattern, direction in _DIRECTION_OF if pattern.search(solver)), None)
@@ -158,7 +173,7 @@ _REGISTRY = """
 """
 
 SOLVERS: dict[int, str] = {int(number): name for number, name in map(str.split, _REGISTRY.split(","))}
-"""Solver id → name.  The id is the solver's place in MIOpen's registry.
+"""The name of each solver by its id, which is its place in MIOpen's registry.
 
 MIOpen appends new solvers at the end of the registry, and never reuses the number of a removed solver.  So a number
 means the same solver in every version.  Solvers of other primitives (fusion, pooling …) and newer solvers are missing
@@ -169,9 +184,8 @@ _JUDGED = {*SOLVERS.values(), "ConvHipConv", "ConvHipDirectFwd11x11", "ConvHipBw
 
 
 def is_registered(solver: str) -> bool:
-    """Return True if a convolution solver of exactly this name is known.
-
-    Its direction and algorithm are then known too.
+    """Return True if a convolution solver of exactly this name is known.  Then its direction and algorithm are known
+    too.
 
     ``ConvHipConv`` has no number here, because its place in the registry differs between the public versions.
     """

@@ -105,14 +105,14 @@ class Columns:
         self.text, self.kind = self.known.text, self.known.kind
         self.copies: Counter[str] = Counter()
         self.threads: list[Thread] = []
-        """Process and thread, as texts, by the number of a thread."""
+        """The process and the thread, as texts, for each thread number."""
         self.op_id, self.op_kind, self.op_thread = array("q"), array("i"), array("i")
         self.op_start, self.op_us = array("d"), array("d")  # NaN: not stated
         self.kernel_id, self.kernel_name, self.kernel_device = array("q"), array("i"), array("h")
         self.kernel_start, self.kernel_us = array("d"), array("d")
         self.kernel_stream, self.kernel_correlation = array("q"), array("q")
         self.copy_before, self.copy_device, self.copy_stream = array("q"), array("q"), array("q")
-        """Columns about copies and fills.
+        """Columns about memory copies and fills.
 
         ``copy_before`` is the number of kernels before the copy or fill in the file.
         """
@@ -121,29 +121,37 @@ class Columns:
         self.call_name, self.call_thread, self.call_id = array("i"), array("i"), array("q")
         self.call_start, self.call_us, self.call_correlation = array("d"), array("d"), array("q")  # NaN: not stated
         self.call_kernel = array("i")
-        """Index of the name of the kernel that a runtime call launches (-1: the call states no kernel)."""
+        """The index of the name of the kernel that each runtime call launches.
+
+        It is -1 if the call states no kernel.
+        """
         self.waits: list[tuple[int, int, int, int, int]] = []
-        """Waits as tuples: correlation, device, stream, stream of the event (-1 if not stated), correlation of the
-        event's record.
+        """The waits for events on the device, as tuples of five numbers.
+
+        They are the correlation, the device, the stream, the stream of the event (-1 if not stated), and the
+        correlation of the call that recorded the event.
         """
         self.marks: list[tuple[str, float, float, int]] = []
-        """Marks of steps and batches: name, beginning (µs), duration (µs), thread."""
+        """The events that mark steps and batches: name, beginning (µs), duration (µs), thread."""
         self.without_id = 0
         self.copies_us = 0.0
         self.units: list[tuple[float, str]] = []
-        """Units of work: beginning on the clock of the kernels, and the kind of unit. Sorted by the beginning."""
+        """The job's steps: their beginning on the clock of the kernels, and the kind of step.
+
+        Sorted by the beginning.
+        """
         self.kernel_group: dict[int, str] = {}
-        """Ranks of a collective, by kernel, for kernels that state them."""
+        """The ranks of each collective, by the index of its kernel, for kernels that state them."""
         self.annotation_name, self.annotation_start, self.annotation_us = array("i"), array("d"), array("d")
         self.steps_begin: float | None = None
         self.steps_end: float | None = None
-        """Beginning of the first marked step, and end of the last one, on the clock of the kernels."""
+        """The beginning of the first marked step, and the end of the last one, on the clock of the kernels."""
         self.left_out: list[tuple[float, float]] = []
-        """Spans whose idle time is not the job's, because graphs were captured or solvers were searched for."""
+        """Spans whose idle time is not the job's, because graphs were captured or the library searched for a solver."""
         self.launched: npt.NDArray[np.bool_] | None = None
-        """True for each kernel whose launch is an event of this trace. None if launches were not read."""
+        """True for each kernel whose launch is an event of this trace.  None if launches were not read."""
         self.replayed_from: int | None = None
-        """Index of the first operator that was added for a captured graph and is not an event of this trace."""
+        """The index of the first operator that was added for a captured graph and is not an event of this trace."""
         self.graphs = self.captures = False
         """True if some event may be the launch of a graph or the beginning of a capture."""
         self._threads: dict[Thread, int] = {}
