@@ -7,8 +7,8 @@
     Timestamp: 2026-03-23 11:04:12 UTC; … ROCm: 7.12.60700; MIOpen Driver: 3.5.1; … GPU Model: 1 x AMD …; …
     Forward Conv solutions available: 2
     - id: 16 algo: 1, time: 4.07983 ms, ws: 0, name: ConvAsmBwdWrW3x3
-    MIOpen Forward Conv.  Algorithm: 3, Solution: 139/ConvWinoFuryRxS<2-3>
-    GPU Kernel Time Forward Conv.  Elapsed: 10.839644 ms (average)
+    MIOpen Forward Conv. Algorithm: 3, Solution: 139/ConvWinoFuryRxS<2-3>
+    GPU Kernel Time Forward Conv. Elapsed: 10.839644 ms (average)
     stats: name, n, c, ho, wo, y, x, k, flopCnt, bytesRead, bytesWritten, GFLOPs, GB/s, timeMs
     stats: fwd-conv3x3u1, 32, 64, 256, 256, 3, 3, 64, 154618822656, 268509184, 268435456, 14264, 50, 10.839644
     Forward Convolution Verifies OK on GPU reference (0.000307883 < 0.0082)

@@ -8,10 +8,12 @@ Shipped files are named ``*.fdb.txt``, and files of this machine ``*.ufdb.txt``:
 A line is one convolution, ``key=item;item``.  An item (one solver) has one of two forms, and each item is recognised by
 itself, as MIOpen does:
 
-===================================  ============================== form                                 version
-===================================  ============================== ``solver:ms,workspace,algorithm``    v2, since ROCm
-5.6 ``algorithm:solver,ms,workspace,…``  v1, and v0 with one value less ===================================
-==============================
+===================================  ==============================
+form                                 version
+===================================  ==============================
+``solver:ms,workspace,algorithm``    v2, since ROCm 5.6
+``algorithm:solver,ms,workspace,…``  v1, and v0 with one value less
+===================================  ==============================
 
 System files are in ``share/miopen/db`` of an installation.  User files are in ``~/.config/miopen`` (or
 ``MIOPEN_USER_DB_PATH``) after any run with ``MIOPEN_FIND_MODE=1``.  Only the file's name states the arch, the number of

@@ -6,10 +6,11 @@ with the status ``skipped``, the reason and no time.  An entry without a solver 
 
 MIOpenDriver's search (Find) and immediate mode (a choice without a search) treat two faults differently:
 
-========================================  =================  ============================== fault
-search             immediate mode ========================================  =================
-============================== the item's algorithm is not its solver's  runs ``UNKNOWN``   does not look at the
-algorithm negative time                             counts as no time  ranks by the time
+========================================  =================  ==============================
+fault                                     search             immediate mode
+========================================  =================  ==============================
+the item's algorithm is not its solver's  runs ``UNKNOWN``   does not look at the algorithm
+negative time                             counts as no time  ranks by the time
 ========================================  =================  ==============================
 
 Here an entry is judged as the search does.  Blanks and a carriage return around a value are harmless, because MIOpen

@@ -11,10 +11,14 @@
 MIOpen writes the log to standard error with ``MIOPEN_PERFORMANCE_LOGS``.  MIOpenDriver then prints its command as an
 object, too.
 
-=====  =========================================  ======= value  solvers                                    kernels
-=====  =========================================  ======= 1      solvers that MIOpenDriver executes         no 2
-solvers that MIOpenDriver executes         yes 3      also solvers that Find and a search timed  no 4      also solvers
-that Find and a search timed  yes =====  =========================================  =======
+=====  =========================================  =======
+value  solvers                                    kernels
+=====  =========================================  =======
+1      solvers that MIOpenDriver executes         no
+2      solvers that MIOpenDriver executes         yes
+3      also solvers that Find and a search timed  no
+4      also solvers that Find and a search timed  yes
+=====  =========================================  =======
 
 * A record is a measurement of origin ``miopen-performance-log``.  Its times belong to the configuration with the
   smallest ``time_ms``, which is the mean without two warm-up executions and without high outliers.

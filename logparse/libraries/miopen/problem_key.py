@@ -10,8 +10,13 @@
 Grammar: ROCm/MIOpen ``src/conv/problem_description.cpp``, ``ProblemDescription::Serialize``.  The order of the tensors
 (size, type, layout, cast) depends on the direction:
 
-=========  ============  ============= direction  first tensor  second tensor =========  ============  ============= F
-x             y B          dy            dx W          dy            x =========  ============  =============
+=========  ============  =============
+direction  first tensor  second tensor
+=========  ============  =============
+F          x             y
+B          dy            dx
+W          dy            x
+=========  ============  =============
 
 Reading swaps the tensors of B and W back, so that F, B and W of one layer have equal sizes.  Pads, strides and
 dilations always describe the forward convolution.  A key never states that a convolution is *transposed*, because

@@ -7,11 +7,11 @@ the rules of ``CUDABlas.cpp`` apply.
 
 =====================================  ===========================================================================
 operator                               fields that stay None, because the operator alone does not hold them
-=====================================  =========================================================================== mm,
-bmm, _int_mm                       compute and scale type of f16_r and f32_r (they depend on settings) addmm, linear
-also bias and beta: a vector is an epilogue or a copy and beta 1, as it fits _scaled_mm                             also
-the scale modes that are no scalar and no row =====================================
-===========================================================================
+=====================================  ===========================================================================
+mm, bmm, _int_mm                       compute and scale type of f16_r and f32_r (they depend on settings)
+addmm, linear                          also bias and beta: a vector is an epilogue or a copy and beta 1, as it fits
+_scaled_mm                             also the scale modes that are no scalar and no row
+=====================================  ===========================================================================
 """
 
 from __future__ import annotations
