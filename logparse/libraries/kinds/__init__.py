@@ -1,1 +1,1 @@
-"""The kinds of things that a library can have: formats, override formats, backends."""
+"""The interfaces of everything that a library can have: log formats, override formats, replay backends and so on."""

@@ -127,11 +127,14 @@ class LtBackend(DeviceBackend):
         raise NotImplementedError
 
     def _attribute(self, of: Described, name: str) -> Any:
-        """Return the number of an attribute, in the form that the bindings take."""
+        """Return the number by which the library knows an attribute (for example ``EPILOGUE``) of one of its objects.
+
+        It has the type that the bindings take.
+        """
         raise NotImplementedError
 
     def _listed(self, *arguments: Any) -> int:
-        """Ask the heuristic for solutions and return how many it found.
+        """Ask the library's heuristic, which proposes solutions without timing them, and return how many it found.
 
         It writes them to the memory address in the last argument.
         """

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Build:
-    """The facts that identify the build of one library.  A library's folder defines it as ``BUILD`` in its
-    ``__init__.py``.
+    """The facts that identify the build of one library.
+
+    A library's folder defines it as ``BUILD`` in its ``__init__.py``.
 
     * ``library``: the library's name, as its solutions state it (``Solution.library``).
     * ``facts``: the names of the facts (``model.FACTS``) that identify a build, the most specific first.  The first

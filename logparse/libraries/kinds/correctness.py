@@ -28,7 +28,7 @@ _GELU = 1e-3  # libraries approximate GELU, by tanh or worse
 def depth(problem: Problem) -> int:
     """Return how many products are added up for one element of the output.
 
-    For a matrix product this is K.  A convolution is treated as the matrix product to which it is equivalent.
+    For a matrix product this is K.  A convolution is treated as an equivalent matrix product.
     """
     if isinstance(problem, GemmProblem):
         return problem.k or 1
@@ -109,12 +109,12 @@ def approximate(problem: Problem) -> bool:
 
 
 def integer_choices(problem: Problem) -> int:
-    """Return a number n for random test inputs: +1 and -1 have probability 1/n each, all other values are 0.
+    """Return how rare ±1 must be in integer test inputs, so that all results are exact.
 
-    With such inputs every sum of products is exact in the output's type and in the accumulator's type.  The reason:
-    sums of K such products have a standard deviation of 2·√K/n, and n is chosen so that seven standard deviations stay
-    below the largest integer up to which the type holds all integers.  For convolutions this largest integer is at most
-    64, because their transforms round.
+    For the result n, +1 and -1 have probability 1/n each, and all other values are 0.  Then every sum of products is
+    exact in the output's type and in the accumulator's type.  The reason: sums of K such products have a standard
+    deviation of 2·√K/n, and n is chosen so that seven standard deviations stay below the largest integer up to which
+    the type holds all integers.  For convolutions this largest integer is at most 64, because their transforms round.
     """
     wide = _formats(problem, False)[1]
     limit = 1 / max(ROUNDOFF.get(_output_type(problem) or "", 2.0**-8), ROUNDOFF[wide])
@@ -123,9 +123,9 @@ def integer_choices(problem: Problem) -> int:
 
 
 def _formats(problem: Problem, tf32: bool) -> tuple[str, str]:
-    """Return two data types: the shorter format to which inputs are rounded first, and the accumulator's type.
+    """Return two data types: the type to which a problem's inputs are rounded first, and the accumulator's type.
 
-    The first is an empty text if the inputs are not rounded.
+    The first is for example TF32.  It is an empty text if the inputs are not rounded.
     """
     out, compute = _output_type(problem), problem.compute_type if isinstance(problem, GemmProblem) else None
     short = "xf32_r" if tf32 and out in ("f32_r", "FP32") else (compute or "").removeprefix("f32_")

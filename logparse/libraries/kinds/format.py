@@ -44,11 +44,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of reading some input lines: as what kind of unit they are counted, and the records that they contain.
+    """The result of reading some input lines: how they are counted, and the records that they contain.
 
+    * ``unit``: the kind as which the lines are counted, for example ``call`` or ``blank``.
     * ``lines``: the number of input lines.
-    * ``at``: in a whole file, the byte offset of the unit.  For lines and blocks it stays 0, because ingest knows the
-      offset.  The offset of a ``Reject`` in ``records`` is relative to ``at``.
+    * ``at``: in a whole file, the byte offset of the part that was read.  For lines and blocks it stays 0, because
+      ingest knows the offset.  The offset of a ``Reject`` in ``records`` is relative to ``at``.
     * ``tables``: Arrow columns by the names of the store's tables.  They are for formats in which every line is a
       record (find-db).
     """
@@ -231,7 +232,7 @@ class BlockFormat(Described):
 class FileFormat(Described):
     """A format of whole files, recognised from the beginning of the file.
 
-    ``read`` accounts for every unit of the file.
+    ``read`` accounts for every line or part of it.
     """
 
     recognise: Callable[[Head], bool]
@@ -243,7 +244,7 @@ Format: TypeAlias = LineFormat | BlockFormat | FileFormat
 
 
 def stated_of(formats: Iterable[Format]) -> dict[str, Any]:
-    """Return what formats say about the rows of their files, as a commit of the store keeps it.
+    """Return what formats say about the rows of their files, in the form in which the store saves it.
 
     ``evidence`` and ``winners`` are sorted names of measuring tools (see ``Origin``).  ``job_log`` is True if it is
     True for one of the formats.

@@ -1,6 +1,6 @@
-r"""Marks of ranks, which launchers put before every line.  They are removed before a block format reads the line.
+r"""Remove the prefixes (marks) that launchers and log tools put before every line, such as the number of a rank.
 
-::
+They are removed before a block format reads the line::
 
     [default0]:├──offset at 17             torchrun --tee (also with a role's name)
     [rank0]: finding fastest for …         PyTorch
@@ -26,7 +26,7 @@ If several workers write the same line, Ray prints it once and appends ``[repeat
 complete only with ``RAY_DEDUP_LOGS=0``.
 
 The order of lines in a block has a meaning only within one rank.  So each rank has its own reader.  A format that only
-needs the marks removed has one reader for all ranks.
+needs the prefixes removed has one reader for all ranks.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ A blank behind such a prefix is the line's own indentation.
 _SPACED = rf"(?:\[rank\d{{1,6}}\]:|\d{{1,6}}:(?= )|{WORKER}(?= )|{_CONTAINER})"
 _BAR = r"[^|\n]{0,80}\d{1,3}%\|[^|\n]{0,200}\| \d+/\d+ \[[^\]\n]{1,80}\](?=.)"
 _BEFORE = rf"(?:> |[ ]{{0,6}}\d{{1,9}}\t|[^\t\n]{{1,80}}\t[^\t\n]{{1,80}}\t(?={_CLOCK} )|(?:[^\r]*\r(?=[^\r]))+|{_BAR})"
-"""A regular expression for text before a line that was quoted, numbered, downloaded from GitHub, or written behind a
-progress bar.
+"""A regular expression for other text before a line.
+
+It matches what is before a line that was quoted, numbered, downloaded from GitHub, or written behind a progress bar.
 """
 _SENT_BY = rf"(?:{_STAMP})?(?:(?P<rank>{_TIGHT}|{_SPACED} ?)(?:{_CLOCK} )?|(?P<file>{_FILE})(?:\d{{1,12}}:)?)?"
 MARK_TEXT = f"{_BOM}{_BEFORE}?{_SENT_BY}"
@@ -86,10 +87,10 @@ _USUAL = regex(_BOM + _SENT_BY)
 
 
 def mark_of(text: str) -> re.Match[str]:
-    """Match the prefix that a launcher or log tool put before a line, for example ``[rank0]: ``.  The match may be
-    empty.
+    """Match the prefix that a launcher or log tool put before a line, for example ``[rank0]: ``.
 
-    Most lines have only a common prefix, or none.  For them a faster regular expression is used.
+    The match may be empty.  Most lines have only a common prefix, or none.  For them a faster regular expression is
+    used.
     """
     unusual = text.startswith(">") or "\t" in text or "%|" in text or "\r" in text
     match = (MARK if unusual else _USUAL).match(text)
@@ -142,10 +143,10 @@ class _Ranked:
 
 
 def _moved(outcome: Outcome, by: int) -> Outcome:
-    """Add ``by`` to the byte offsets of an outcome's rejects.
+    """Correct the byte offsets of rejects (lines that could not be read) by the length of a removed prefix.
 
-    A reader gets a line without its prefix.  So its offsets lack the length of the prefix, and are moved to count from
-    the start of the whole line.
+    A reader gets a line without its prefix.  So its offsets are ``by`` bytes too small, and are moved to count from the
+    start of the whole line.
     """
     if not any(isinstance(record, Reject) and record.length for record in outcome.records):
         return outcome

@@ -350,8 +350,7 @@ class Table(Generic[E, C]):
     def reading(
         self, refusal: str, *, refusals: Iterable[Note] = (), certain: bool, facts: Facts, target: Facts
     ) -> Reading[Table[E, C]]:
-        """Apply the rules to every row and return what a library on a machine with the facts ``target`` makes of the
-        table.
+        """Apply the rules to every row and return how a library on a machine with the facts ``target`` reads the table.
 
         ``refusal`` is the reason that is given for each row if the library refuses the whole file.
         """

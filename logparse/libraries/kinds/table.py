@@ -55,7 +55,10 @@ UNIT_OF: Mapping[type, Unit] = {
     Collective: "measurement",
     Reject: "reject",
 }
-"""The kind of unit as which a row is counted, by the type of its first record.  A row without a record is foreign."""
+"""How a row is counted, by the type of its first record.
+
+A row without a record is counted as foreign (not of this format).
+"""
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class TableReader(Protocol):
     """The reader of one table while the table is read."""
 
     def open(self) -> Iterable[Outcome]:
-        """Return the outcome of the header line."""
+        """Return the outcome of the header line: how it is counted, and its records."""
         ...
 
     def take(self, row: Row) -> Sequence[Record] | None:

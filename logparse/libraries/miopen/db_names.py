@@ -44,7 +44,10 @@ def recognised(head: Head, names: str, is_key: Callable[[str], bool]) -> bool:
 
 
 def of_fusions(name: str) -> bool:
-    """Return True if MIOpen reads a file of this name only for fused operations, whose keys name no convolution."""
+    """Return True if MIOpen reads a file of this name only for fused operations.
+
+    The keys in such a file name no convolution.
+    """
     match = FILE_NAME.fullmatch(name)
     return match is not None and match["fusion"] is not None
 
@@ -92,7 +95,7 @@ def units_text(units: int) -> str:
 
 
 def other_machine(own: Facts, target: Facts, remedy: str) -> Iterator[Note]:
-    """Yield a note if a database's name shows that it is for another device or build than the target machine's.
+    """Yield a note if the name of a database file belongs to another device or build than the target machine has.
 
     ``own`` are the facts in the file's name.  The build's suffix (tweak) may be empty: this is a known value, too.
     """

@@ -119,10 +119,9 @@ _BIT_OF_DIRECTION = {direction: bit for bit, direction in DIRECTION_OF_BIT.items
 
 @dataclass(frozen=True)
 class Command:
-    """A MIOpenDriver command line that was read: its problems (one per direction) and the MIOpen function that logged
-    it.
+    """A MIOpenDriver command line that was read, with the convolutions that it runs (one per direction).
 
-    ``function`` is ``None`` if a person typed the command.
+    ``function`` is the MIOpen function that logged it, or None if a person typed it.
     """
 
     op: str
@@ -207,9 +206,9 @@ def readable_command(text: str) -> Command | None:
 
 
 def _sizes_of(three: bool) -> list[tuple[str, str, int, str]]:
-    """Return the sizes that a MIOpenDriver command has.
+    """Return the size flags of MIOpenDriver, such as ``-n``, for a convolution in two or three dimensions.
 
-    If ``three`` is False (2D), the sizes of the depth are left out.
+    If ``three`` is False (2D), the flags for the depth are left out.
     """
     return [size for size in _SIZES if three or not size[0].endswith("_d")]
 

@@ -78,8 +78,9 @@ class _Run:
     error: str | None = None
     wrong: bool = False
     listed: dict[Solution, tuple[str, int]] = field(default_factory=dict)
-    """The solutions that immediate mode lists (MIOpen's choices without a search), each with its milliseconds and
-    workspace.
+    """The solutions that immediate mode lists, each with its milliseconds and workspace.
+
+    (In immediate mode MIOpen chooses without a search.)
     """
 
     def records(self) -> list[Record]:

@@ -59,9 +59,10 @@ def _file_facts(name: str) -> list[Fact]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a find-db: the facts in the file's name, then every line.  The lines become columns, a few MB at a time.
+    """Read a find-db (MIOpen's database of the fastest solvers): the facts in its name, then every line.
 
-    In a find-db of fused operations (fusion plans) every line is foreign.
+    The lines become columns, a few MB at a time.  In a find-db of fused operations (fusion plans) every line is counted
+    as foreign.
     """
     # Imported here, because the import is slow and only databases need it.
     from logparse.libraries.miopen.find_db_columns import read_columns
@@ -74,7 +75,10 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def unread(stream: Iterable[bytes]) -> Iterator[Outcome]:
-    """Count the lines of a database that holds no convolutions, as foreign or blank."""
+    """Yield an outcome for each line of a database that holds no convolutions, so that no line is lost.
+
+    A line is counted as foreign or blank.
+    """
     return (FOREIGN if line.strip() else Outcome("blank") for line in stream)
 
 
@@ -86,7 +90,7 @@ def accepts(override: Override) -> bool:
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the key under which MIOpen's find-db holds a convolution.
+    """Return the key under which MIOpen's find-db (its database of the fastest solvers) holds a convolution.
 
     Returns None if the problem is not a convolution, or if a field that the key needs is unknown.
     """
@@ -94,11 +98,11 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Write a user find-db that makes MIOpen run the chosen solutions.  It has one record per convolution.
+    """Write a user find-db (MIOpen's database of the fastest solvers), so that MIOpen runs the chosen solutions.
 
-    A record holds the fastest solution and a slower one.  If MIOpen cannot run the first, it takes the second instead
-    of searching again.  They are the two fastest of all overrides (chosen solutions) of the convolution and their
-    ``fallback`` solutions.
+    It has one record per convolution.  A record holds the fastest solution and a slower one.  If MIOpen cannot run the
+    first, it takes the second instead of searching again.  They are the two fastest of all overrides (chosen solutions)
+    of the convolution and their ``fallback`` solutions.
 
     MIOpen matches or checks every field, so no field can be left out or guessed.  Time and workspace are written as
     measured: a solver with too small a workspace fails at run time, and MIOpen skips a solver with too large a
@@ -131,12 +135,15 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[
 
 
 def _overflows(row: Override) -> str | None:
-    """Explain why MIOpen may compute wrong results with this solution.  Returns None if no reason is known."""
+    """Explain why MIOpen may compute wrong results with the solution of this row.
+
+    Returns None if no reason is known.
+    """
     return overflows(row.solution.id, row.problem) if isinstance(row.problem, ConvProblem) else None
 
 
 def _can_stand_in(row: Override) -> bool:
-    """Return True if a fallback solution can be written into the find-db.
+    """Return True if a fallback solution can be written into the find-db (MIOpen's database of solvers).
 
     Its time, workspace and algorithm must be known, and the solver must not be known to overflow.  A fallback that
     cannot be written is left out, so that the first solution is still written.

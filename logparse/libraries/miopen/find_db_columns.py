@@ -38,7 +38,7 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of whole lines of a find-db, with an index of its records.
+    """A block of whole lines of a find-db (MIOpen's database of solvers), with an index of its records.
 
     * ``usual``: for each line, True if its record has the usual form.
     * ``places``: for each line, the row in ``tails`` for the end of its key (see ``key_tails``).  It is -1 if MIOpen
@@ -69,7 +69,7 @@ class _Block:
         return replace(self, tables=tables)
 
     def _problems(self, lines: Ints) -> tuple[pa.Array, dict[str, pa.Array]]:
-        """Return the convolutions of the usual lines: their texts, and one column per field of ``ConvProblem``."""
+        """Return the convolutions of the usual lines: their texts, and one column for each field."""
         places, numbers = self.places[lines], self.index.sizes.take(lines, axis=1)
         native = native_reader()
         assert native is not None, "without it no line is usual"
@@ -121,7 +121,7 @@ def _table(columns: Mapping[str, pa.Array]) -> pa.Table:
 
 
 def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
-    """Return the keys of the given lines, in the order of ``lines``."""
+    """Return the keys of the given lines of a find-db, in the order of ``lines``."""
     # Begin and end of each key.  So every other text between two cuts is a key.
     cuts = np.empty(2 * len(lines), np.int32)
     cuts[::2] = index.starts[lines]
@@ -131,7 +131,7 @@ def keys_of(text: bytes, index: Index, lines: Ints) -> pa.StringArray:
 
 
 def read_columns(stream: BinaryIO) -> Iterator[Outcome]:
-    """Read a find-db block by block and yield its content.
+    """Read a find-db (MIOpen's database of the fastest solvers) block by block, as columns.
 
     For each block, the first outcome holds all records of the usual form, as tables ``measurements`` and ``convs``.
     Then one outcome follows for each other line.

@@ -29,11 +29,11 @@ from logparse.model import Direction
 K = TypeVar("K")
 V = TypeVar("V")
 Judged: TypeAlias = Sequence[tuple[Item, Row]]
-"""The entries of a record, each with its row, which states what MIOpen does with it."""
+"""The entries of a find-db record (one for each solver), each with its row, which states what MIOpen does with it."""
 
 
 class FindDbFile(Collection[Row]):
-    """The rows of a find-db, one for each solver in each record, in the order of the file.
+    """The rows of a find-db (MIOpen's database of solvers), one for each solver in each record, in the file's order.
 
     * ``numbers``: the numbers of the lines that have a record, counted from 1.
     * ``odd``: the entries and rows of each record that does not have the usual form, by line number.
@@ -99,8 +99,9 @@ class FindDbFile(Collection[Row]):
 
     @property
     def judged(self) -> Iterator[tuple[Item, Row, Sequence[int]]]:
-        """The entries that were checked, each with its row and with the numbers of all lines to which the result
-        applies.
+        """The entries (solvers) that were checked, each with its row and with the numbers of all lines like it.
+
+        What MIOpen does with the row is the same for all these lines.
         """
         for number, judged in self.odd.items():
             yield from ((item, row, (number,)) for item, row in judged)
@@ -174,7 +175,7 @@ class _OfKeys(Mapping[K, Sequence[V]]):
 
 
 class Kinds:
-    """The entries of usual records, grouped by solver, algorithm and direction.
+    """The entries (solvers) of usual find-db records, grouped by solver, algorithm and direction.
 
     All entries of a group are judged alike.
     """

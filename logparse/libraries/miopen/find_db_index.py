@@ -23,7 +23,7 @@ SIZES = ("n", "c", "d", "h", "w", "k", "filter_d", "filter_h", "filter_w", "out_
 
 
 def native_reader() -> ModuleType | None:
-    """Return the native module that reads find-dbs fast, or None if it cannot be used.
+    """Return the native module that reads MIOpen's solver databases (find-dbs) fast, or None if it cannot be used.
 
     This is so if the module was not built, has another VERSION, or is switched off with LOGPARSE_NATIVE=0.
     """
@@ -94,7 +94,7 @@ _TYPES = (np.int64, *(np.int32,) * 4, np.uint64, np.int64, np.int32, np.int32, n
 
 
 def index_of(data: bytes, *, whole: bool = True) -> Index:
-    """Build the index of a find-db.
+    """Build the index of a find-db (MIOpen's solver database): where its records are, and the numbers in them.
 
     * A file of 2 GiB − 1 byte or more is too large for the native reader.  All its records are then read one by one.
     * If ``whole`` is False, ``data`` is only a piece of a file.  Each record is then taken as the first of its key, and

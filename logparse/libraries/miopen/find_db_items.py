@@ -77,7 +77,7 @@ def _few_values(item: Item, target: Facts) -> str | None:
 
 
 def _old_form(item: Item) -> bool:
-    """Return True if a find-db entry has the older form, which begins with the algorithm."""
+    """Return True if an entry of MIOpen's solver database has the older form, which begins with the algorithm."""
     return item.text.partition(":")[0] in ALGORITHMS
 
 
@@ -119,10 +119,10 @@ def _algorithm(item: Item, target: Facts) -> str | None:
 
 
 def _thrown(item: Item, target: Facts) -> str | None:
-    """Return a message if another entry of the same record makes MIOpen throw an exception.
+    """Return a message if another solver in the same find-db record makes MIOpen throw an exception.
 
-    MIOpen converts the algorithms of all entries of a record before it uses any of them.  So it can use no entry of the
-    record.
+    MIOpen converts the algorithms of all solvers of a record before it uses any of them.  So it can use no solver of
+    the record.
     """
     if not item.thrown or item.thrown == item.text:
         return None
@@ -130,9 +130,10 @@ def _thrown(item: Item, target: Facts) -> str | None:
 
 
 def _us(text: str) -> float:
-    """Return the time of a find-db entry in µs, as C++'s ``operator>>`` reads a float.
+    """Return the time that an entry of MIOpen's solver database states, in µs.
 
-    Only the number at the start of the text is read.  The time is 0 if the text begins with no number.
+    The text is read as C++'s ``operator>>`` reads a float: only the number at its start is read.  The time is 0 if the
+    text begins with no number.
     """
     match = _NUMBER.match(text)
     return microseconds(match[1]) if match and match[1][-1] not in "eE+-" else 0.0
@@ -210,7 +211,7 @@ RULES = (
 
 
 def items(key: str, payload: str, problem: ConvProblem | None, line: int = 1, first: int = 1) -> Sequence[Item]:
-    """Split a find-db record into its entries, one for each solver.
+    """Split a record of MIOpen's solver database (find-db) into its entries, one for each solver.
 
     Each entry also gets two texts, which are empty if there is nothing to report: ``thrown`` is the text of the entry
     at which MIOpen throws an exception, and ``spelled`` is the key as MIOpen spells it.  ``first`` is the line of the
@@ -229,7 +230,7 @@ def _throws(item: Item) -> bool:
 
 
 def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
-    """Split a find-db entry into its solver and its values: milliseconds, workspace and algorithm.
+    """Split an entry of MIOpen's solver database into its solver and its values: milliseconds, workspace and algorithm.
 
     The older form has the algorithm in front and the solver behind it.
     """
@@ -240,14 +241,14 @@ def _split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 
 def read_record(text: str) -> Outcome:
-    """Read one line of a find-db.  It is taken as the first record of its key."""
+    """Read one line of a find-db (MIOpen's solver database).  It is taken as the first record of its key."""
     return miopen_records.read_record(text, problem_from_key, items, measured)
 
 
 def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurement | Reject:
-    """Return a solver's time for a convolution as a measurement.
+    """Turn an entry of MIOpen's solver database into a measurement: the solver's time for a convolution.
 
-    Returns a Reject if the find-db entry has no solver.
+    Returns a Reject if the entry has no solver.
     """
     alone = item.first is None and not (item.repeated or item.thrown or item.spelled)
     why = "" if alone and _usual(item) else why_unused(item, {}, RULES)
@@ -268,12 +269,12 @@ def measured(item: Item, problem: ConvProblem, origin: str = ORIGIN) -> Measurem
 
 
 def no_time(milliseconds: str) -> str:
-    """Return the reason why a find-db entry has no usable time."""
+    """Return the reason why an entry of MIOpen's solver database has no usable time."""
     return f"time is {milliseconds} ms"
 
 
 def row_of(item: Item, verdicts: Verdicts, breaches: tuple[Breach, ...]) -> Row:
-    """Make the row of a find-db entry: the solver that it proposes, and what MIOpen does with it."""
+    """Make the row of an entry in MIOpen's solver database: the solver, and what MIOpen does with it."""
     values, text = [x.strip(BLANKS) for x in item.values[:3]], item.text.rstrip(BLANKS)
     named = item.solver and item.problem is not None
     return Row(
@@ -300,7 +301,7 @@ def _bytes(item: Item) -> int | None:
 
 
 def _usual(item: Item) -> bool:
-    """Return True if a find-db entry certainly breaks no rule for which MIOpen would drop it.
+    """Return True if an entry of MIOpen's solver database certainly breaks no rule for which MIOpen would drop it.
 
     This check is fast but incomplete.  If it returns False, the rules have to decide.  It ignores the other entries and
     records of the file.
@@ -319,7 +320,7 @@ def _usual(item: Item) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def usable(solver: str, algorithm: str, direction: Direction) -> bool:
-    """Return True if MIOpen uses a find-db entry with this solver, algorithm and direction.
+    """Return True if MIOpen uses an entry of its solver database that states this solver, algorithm and direction.
 
     It is assumed that the numbers in the entry and the key of its record are usual.
     """

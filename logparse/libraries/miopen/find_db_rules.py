@@ -1,5 +1,4 @@
-"""The rules of MIOpen's find-db (its database of the fastest solvers): which files MIOpen uses, and what is wrong in
-them.
+"""The rules of MIOpen's find-db (its database of the fastest solvers): which files it uses, and what is wrong in them.
 
 A row here is one solver in a record, as ``find_db_items`` judges it.  ``records`` has the code that find-db and perf-db
 share.
@@ -30,10 +29,10 @@ _MOST = 10
 
 
 def _overwritten(rows: Iterable[Row]) -> Iterator[Note]:
-    """Yield a note for each record in which MIOpen can use no solver.  MIOpen then searches again and overwrites the
-    record.
+    """Yield a note for each record of MIOpen's solver database that MIOpen will overwrite.
 
-    A solver that logparse does not know is taken as usable, because the target's MIOpen may have it.
+    If it can use no solver of a record, it searches again and overwrites the record.  A solver that logparse does not
+    know is taken as usable, because the target's MIOpen may have it.
     """
     lost: dict[int, bool] = {}
     for row in rows:
@@ -58,9 +57,10 @@ def _overflows(data: bytes) -> Iterator[Note]:
 
 
 def _is_large(key: bytes) -> bool:
-    """Return True if a tensor of the key's sizes may have too many elements for an index of 32 bits.
+    """Return True if a convolution may have a tensor with too many elements for an index of 32 bits.
 
-    This function runs for every line of a file, so it does no more than split the key and multiply its sizes.
+    ``key`` is its key in MIOpen's solver database.  This function runs for every line of a file, so it does no more
+    than split the key and multiply its sizes.
     """
     parts = key.split(b"-")
     axes = 2 if len(parts) > 3 and b"x" in parts[3] else 3
@@ -108,7 +108,7 @@ def _refusals(name: str, target: Facts, *, holds: bool) -> Iterator[Note]:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
-    """Return the solvers that MIOpen on the target machine takes from a find-db.
+    """Return the solvers that MIOpen on the target machine takes from a find-db (its solver database).
 
     If no fact about the target is known, any valid file name is accepted.  A byte order mark is part of the first key,
     as in MIOpen.
@@ -122,7 +122,10 @@ def read(name: str, data: bytes, target: Facts) -> Reading[FindDbFile]:
 
 
 def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[Note]:
-    """Yield notes about a find-db and its solvers.  The reasons why MIOpen refuses the file are not among them."""
+    """Yield notes about a find-db (MIOpen's solver database) and its entries.
+
+    The reasons why MIOpen refuses the file are not among them.
+    """
     yield from line_notes(reading.parsed.keyless)
     for number in reading.parsed.longer_than(_MOST):
         message = f"more than {_MOST} solvers: PyTorch's immediate mode aborts if more than {_MOST} are usable"
@@ -143,7 +146,7 @@ def remarks(name: str, data: bytes, reading: Reading[FindDbFile]) -> Iterator[No
 
 
 def _rank(row: Row | Offer) -> float:
-    """Return the time of a solver as the sort key within its record.  Solvers without a time come last."""
+    """Return the time of a solver as the key for sorting.  Solvers without a time come last."""
     return math.inf if row.time_us is None else row.time_us
 
 

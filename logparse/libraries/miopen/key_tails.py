@@ -65,7 +65,7 @@ def text_column(texts: Iterable[str]) -> pa.Array:
 
 @lru_cache(maxsize=1 << 14)
 def _problem_of(tail: Tail) -> ConvProblem | None:
-    """Return a convolution whose find-db key has this end and whose sizes are all 1.
+    """Return a convolution whose key in MIOpen's solver database has this end and whose sizes are all 1.
 
     Returns None if MIOpen has no such key or spells the key differently, or if the store refuses such a convolution.
     """
@@ -97,7 +97,7 @@ class Tails:
         self._problems = [problem for problem in found if problem is not None]
         self.pieces = tuple(map(_pieces, self._problems))
         self.direction = np.array([*(DIRECTIONS.index(x.direction) for x in self._problems), 0], np.int64)
-        """Index in ``DIRECTIONS`` per row.  One more value at the end, so that the row -1 has a direction too."""
+        """The index in ``DIRECTIONS`` for each row.  One more value at the end gives the row -1 a direction too."""
         self.groups = np.array([x.groups for x in self._problems], np.int64)
 
     def column(self, name: str, places: Ints) -> pa.Array:

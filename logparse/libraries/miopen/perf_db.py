@@ -55,7 +55,10 @@ def recognise(head: Head) -> bool:
 
 
 def facts_of_file(name: str) -> list[Fact]:
-    """Return what the name of a perf-db file states: the device, and the build of MIOpen if the name has it."""
+    """Return what the name of a perf-db (MIOpen's database of tuned parameters) states.
+
+    It states the device, and sometimes the build of MIOpen.
+    """
     system = _SYSTEM.fullmatch(name)
     # MIOpen uses the same word for the device in all its names.  A find-db's name also holds the backend.
     facts = facts_of_name(name if system is None else f"{system['base']}.HIP.fdb.txt")
@@ -63,7 +66,7 @@ def facts_of_file(name: str) -> list[Fact]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a perf-db: the facts in the file's name, then every row.
+    """Read a perf-db (MIOpen's database of tuned parameters): the facts in its name, then every row.
 
     Rows of batch normalisations are counted as foreign.
     """
@@ -95,7 +98,7 @@ def accepts(override: Override) -> bool:
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the key under which MIOpen's perf-db holds a convolution.
+    """Return the key under which MIOpen's perf-db (its database of tuned parameters) holds a convolution.
 
     Returns None if the problem is not a convolution, or if a field that the key needs is unknown.
     """
@@ -103,11 +106,11 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Write the user perf-db that goes with a user find-db, so that tunable solvers run with the parameters that were
-    measured.
+    """Write a user perf-db (MIOpen's database of tuned parameters), so that solvers run as they were measured.
 
-    Parameters are copied from measured rows and never invented.  If several overrides (chosen solutions) have the same
-    key and solver, the parameters of the fastest are written.
+    It goes with a user find-db, which chooses the solvers.  Parameters are copied from measured rows and never
+    invented.  If several overrides (chosen solutions) have the same key and solver, the parameters of the fastest are
+    written.
 
     Raises EmissionError in these cases:
 
@@ -145,7 +148,7 @@ def _with_fallback(override: Override) -> Sequence[Override]:
 
 
 def own_key(override: Override, target: Mapping[str, str]) -> str | None:
-    """Return the perf-db key of an override (a chosen solution).
+    """Return the key of a chosen solution's convolution in MIOpen's database of tuned parameters (perf-db).
 
     If a file gave its find-db key, the perf-db key is made from this, because MIOpen itself wrote it.  Otherwise it is
     made from the convolution.

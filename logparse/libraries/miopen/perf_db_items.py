@@ -45,9 +45,10 @@ _NUMBER = re.compile(r"[ \t-\r]*[+-]?(?P<digits>\d+)", re.ASCII)
 
 
 def _field(column: str, forward: bool) -> str:
-    """Return the field of ``ConvProblem`` that a number of a perf-db key holds.
+    """Return the field of ``ConvProblem`` that a number in a key of MIOpen's perf-db stands for.
 
-    A key begins with the sizes of its first tensor.  In the directions B and W this is dy.
+    For example ``in_channels`` is ``c`` in the forward direction.  A key begins with the sizes of its first tensor.  In
+    the directions B and W this is dy, so ``in_channels`` is ``k`` there.
     """
     named = {"spatial_dim": "spatial", "batchsize": "n", "group_count": "groups"}
     named |= {"in_channels": "c", "out_channels": "k"} if forward else {"in_channels": "k", "out_channels": "c"}
@@ -61,9 +62,9 @@ _ROLES = {True: ("in", "weights", "out"), False: ("out", "weights", "in")}
 
 @lru_cache(maxsize=65536)
 def problem_from_perf_key(key: str) -> ConvProblem:
-    """Read a perf-db key as a convolution.  Only the fields that the key states are set.
+    """Read a key of MIOpen's perf-db (its database of tuned parameters) as a convolution.
 
-    Raises ValueError if the text is not a key.
+    Only the fields that the key states are set.  Raises ValueError if the text is not a key.
     """
     if KEY.fullmatch(key) is None:
         raise ValueError(f"{key[:80]!r} is not a perf-db key")
@@ -86,7 +87,7 @@ def problem_from_perf_key(key: str) -> ConvProblem:
 
 
 def perf_key_of(problem: ConvProblem) -> str | None:
-    """Return the perf-db key of a convolution.
+    """Return the key of a convolution in MIOpen's perf-db (its database of tuned parameters).
 
     Returns None if a field that the key needs is unknown, or if the convolution is transposed.
     """
@@ -118,10 +119,10 @@ def _no_parameters(item: Item, target: Facts) -> str | None:
 
 
 def _crash(item: Item, target: Facts) -> str | None:
-    """Return a message if MIOpen may divide by a parameter that it reads as 0.
+    """Return a message if tuned parameters may make MIOpen divide by 0.
 
-    MIOpen reads each cell into an int as ``strtol`` does, and stops at the first cell without a number.  If that cell
-    is not empty, its parameter becomes 0.
+    MIOpen reads each parameter into an int as ``strtol`` does, and stops at the first one without a number.  If that
+    text is not empty, the parameter becomes 0.
     """
     if not item.solver.endswith(_PADDED):
         return None
@@ -141,7 +142,7 @@ def _line_end(item: Item, target: Facts) -> str | None:
 
 
 def _split_k(item: Item, target: Facts) -> str | None:
-    """Return a message if the row's split-K reduction has too little workspace in the target's version.
+    """Return a message if MIOpen on the target machine gives a tuned split-K reduction too little workspace.
 
     Source: ROCm/rocm-libraries pull requests 1426 and 9427 (the backport to ROCm 7.0.2).
     """
@@ -186,7 +187,10 @@ def split(id: str, rest: str) -> tuple[str, Sequence[str]]:
 
 
 def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
-    """Read one line of a perf-db.  ``first`` is the line number of the first record with the same key."""
+    """Read one line of a perf-db (MIOpen's database of tuned parameters).
+
+    ``first`` is the line number of the first record with the same key.
+    """
 
     def items(key: str, payload: str, problem: ConvProblem) -> Iterator[Item]:
         return items_of(line, key, payload, first, problem, split)
@@ -195,10 +199,10 @@ def read_record(text: str, line: int = 1, first: int = 1) -> Outcome:
 
 
 def tuned(item: Item, problem: ConvProblem) -> Measurement | Reject:
-    """Return a perf-db entry as a measurement without a time.  The entry states that a solver is tuned, but not how
-    fast it is.
+    """Turn an entry of MIOpen's database of tuned parameters into a measurement without a time.
 
-    An entry that MIOpen does not use has the status ``skipped``.  An entry without a solver is a Reject.
+    The entry states that a solver is tuned, but not how fast it is.  An entry that MIOpen does not use has the status
+    ``skipped``.  An entry without a solver is a Reject.
     """
     why = why_unused(item, {}, RULES)
     if not item.solver:

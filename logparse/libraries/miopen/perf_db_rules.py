@@ -1,8 +1,9 @@
 """The rules of MIOpen's perf-db (its database of tuned parameters): what MIOpen uses, and what is wrong in a file.
 
-A perf-db chooses no solver.  Its rows hold the parameters with which a solver of the find-db runs.  MIOpen finds a
-user's perf-db, like a find-db, only by its file name.  A row here is one solver in a record.  Source: ROCm/MIOpen
-``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp`` (``VisitAll``).
+A perf-db chooses no solver.  Its rows hold the parameters with which a solver of the find-db (the database of the
+fastest solvers) runs.  MIOpen finds a user's perf-db, like a find-db, only by its file name.  A row here is one solver
+in a record.  Source: ROCm/MIOpen ``src/db_record.cpp``, ``src/ramdb.cpp``, ``src/conv/problem_description.cpp``
+(``VisitAll``).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _NAME = re.compile(r"gfx\w+?\.db\.txt")
 
 
 def _refusals(name: str, target: Facts) -> Iterator[Note]:
-    """Yield the reasons why MIOpen never opens a perf-db of this name."""
+    """Yield the reasons why MIOpen never opens a perf-db (database of tuned parameters) of this name."""
     if perf_db.of_batch_norms(name):
         return
     match = FILE_NAME.fullmatch(name)
@@ -47,7 +48,7 @@ def _refusals(name: str, target: Facts) -> Iterator[Note]:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
-    """Return the entries that MIOpen on the target machine takes from a perf-db.
+    """Return the entries that MIOpen on the target machine takes from a perf-db (its database of tuned parameters).
 
     If no fact about the target is known, any valid file name is accepted.  A file of batch normalisations gives no
     rows.
@@ -61,16 +62,19 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Sequence[Item]]:
 
 
 def _text(name: str, data: bytes) -> str:
-    """Return the text that MIOpen reads for convolutions from a perf-db.  A byte order mark is part of the first key.
+    """Return the text of a perf-db (database of tuned parameters) that MIOpen reads for convolutions.
 
-    It is empty for a file of batch normalisations.
+    A byte order mark is part of the first key.  The text is empty for a file of batch normalisations.
     """
     text, bom = text_of(b"" if perf_db.of_batch_norms(name) else data)
     return "\ufeff" * bom + text
 
 
 def remarks(name: str, data: bytes, reading: Reading[Sequence[Item]]) -> Iterator[Note]:
-    """Yield notes about a perf-db and its entries.  The reasons why MIOpen refuses the file are not among them."""
+    """Yield notes about a perf-db (MIOpen's database of tuned parameters) and its entries.
+
+    The reasons why MIOpen refuses the file are not among them.
+    """
     text = _text(name, data)
     split = enumerate((line.partition("=") for line in text.split("\n")), start=1)
     yield from line_notes(n for n, (key, equals, _) in split if (key.strip() or equals) and not (key and equals))

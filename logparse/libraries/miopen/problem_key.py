@@ -58,7 +58,7 @@ _KEY = regex(rf"(?P<sizes>{SIZES_2D}|{SIZES_3D})-(?P<tail>{TAIL})", re.ASCII)
 
 
 def is_key(text: str) -> bool:
-    """Return True if a text is a key of MIOpen's find-db."""
+    """Return True if a text is a key of MIOpen's solver database (find-db)."""
     return _KEY.fullmatch(text) is not None
 
 
@@ -68,9 +68,10 @@ PLAIN_LAYOUTS = ("NCHW", "NCDHW")
 
 
 def split_types(text: str) -> list[str]:
-    """Return the data types of the first tensor, the weights and the second tensor from a text in a find-db key.
+    """Return the three data types that a key of MIOpen's solver database states as one text.
 
-    Examples: ``INT8INT8FP32``, or ``FP16`` if all three are equal.
+    They are the types of the first tensor, the weights and the second tensor.  Examples: ``INT8INT8FP32``, or ``FP16``
+    if all three are equal.
     """
     three = _THREE_TYPES.fullmatch(text)
     return list(three.groups()) if three else [text] * 3
@@ -78,10 +79,10 @@ def split_types(text: str) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def read_tail(tail: str) -> dict[str, Any]:
-    """Read the end of a find-db key, for example ``0-NCHW-FP16-W_g32``.  It states all fields except the sizes.
+    """Read the end of a key of MIOpen's solver database, for example ``0-NCHW-FP16-W_g32``.
 
-    The fields are named by tensor (input, weights, output), whatever their order in the key.  Raises ValueError if the
-    text is not the end of a key.
+    It states all fields except the sizes.  The fields are named by tensor (input, weights, output), whatever their
+    order in the key.  Raises ValueError if the text is not the end of a key.
     """
     match = _TAIL.fullmatch(tail)
     if match is None:
@@ -100,7 +101,7 @@ def read_tail(tail: str) -> dict[str, Any]:
 
 @lru_cache
 def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str, Sequence[str]]]:
-    """Return the names of the sizes with which a find-db key begins, in groups, in their order.
+    """Return the names of the sizes with which a key of MIOpen's solver database begins, in groups and in order.
 
     Each group has the character that joins its numbers.  If ``short_pad`` is True, the pads lack the depth.
     """
@@ -113,7 +114,10 @@ def _columns(spatial: int, x_first: bool, short_pad: bool) -> Sequence[tuple[str
 
 
 def problem_from_key(key: str) -> ConvProblem:
-    """Read a find-db key as a convolution.  Raises ValueError if the text is not a key or the flops exceed 64 bits."""
+    """Read a key of MIOpen's solver database (find-db) as a convolution.
+
+    Raises ValueError if the text is not a key or the flops exceed 64 bits.
+    """
     match = _KEY.fullmatch(key)
     if match is None:
         raise ValueError(f"not a find-db key: {key[:80]!r}")
@@ -131,11 +135,11 @@ def problem_from_key(key: str) -> ConvProblem:
 
 
 def key_of(problem: ConvProblem) -> str | None:
-    """Return the key under which MIOpen's find-db holds a convolution, or None if a field that the key needs is
-    unknown.
+    """Return the key under which MIOpen's solver database (find-db) holds a convolution.
 
-    A transposed convolution gets the key of the convolution that MIOpen turns it into: F and B are swapped, and x and y
-    are swapped.  ``pad_d`` may be unknown, so that shipped 3D keys with a 2-number pad are written back as they were.
+    Returns None if a field that the key needs is unknown.  A transposed convolution gets the key of the convolution
+    that MIOpen turns it into: F and B are swapped, and x and y are swapped.  ``pad_d`` may be unknown, so that shipped
+    3D keys with a 2-number pad are written back as they were.
     """
     direction = key_direction(problem)
     if direction not in ("F", "B", "W"):
@@ -149,9 +153,9 @@ def key_of(problem: ConvProblem) -> str | None:
 
 
 def key_direction(problem: ConvProblem) -> str:
-    """Return the direction that a convolution's find-db key states.
+    """Return the direction that a convolution's key in MIOpen's solver database states.
 
-    F and B are swapped for a transposed convolution.
+    F (forward) and B (input gradient) are swapped for a transposed convolution.
     """
     swapped = {"F": "B", "B": "F"} if problem.mode == "transposed" else {}
     return swapped.get(problem.direction, problem.direction)

@@ -57,7 +57,7 @@ It returns the solver and the values, in the order of the format's newest versio
 
 
 def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> Iterator[Item]:
-    """Yield the entries of every record of a database, in the order of the file.
+    """Yield the entries of every record of a MIOpen database, in the order of the file.  An entry is one solver.
 
     Lines without a key or ``=`` are skipped.
     """
@@ -70,7 +70,7 @@ def items(text: str, problem_of: Callable[[str], ConvProblem], split: Split) -> 
 
 
 def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvProblem | None:
-    """Return the convolution that a database key describes, or None if the text is not a key."""
+    """Return the convolution that a key of a MIOpen database describes, or None if the text is not a key."""
     try:
         return problem_of(key)
     except ValueError:
@@ -80,7 +80,7 @@ def problem_or_none(problem_of: Callable[[str], ConvProblem], key: str) -> ConvP
 def items_of(
     number: int, key: str, payload: str, first: int, problem: ConvProblem | None, split: Split
 ) -> Iterator[Item]:
-    """Yield the entries of one record, one for each solver.
+    """Yield the entries of one record of a MIOpen database, one for each solver.
 
     ``first`` is the line number of the file's first record with the same key.
     """
@@ -100,7 +100,7 @@ def read_record(
     items: Callable[[str, str, ConvProblem], Iterable[Item]],
     measured: Callable[[Item, ConvProblem], Measurement | Reject],
 ) -> Outcome:
-    """Read one line of a database: a measurement for each entry, and a ``Reject`` for each text that cannot be read."""
+    """Read one line of a MIOpen database: a measurement for each solver, and a ``Reject`` for each unreadable text."""
     line = text.removesuffix("\r")
     if not line.strip():
         return Outcome("blank")
@@ -149,8 +149,7 @@ _HAS = "a MIOpen log of level 6 from the target lists the solvers that it has"
 
 
 def rules(about: str, shadowed: str, remedy: str, own: Sequence[Rule[Item, Facts]]) -> list[Rule[Item, Facts]]:
-    """Return the rules for a database's entries: the rules that all databases share, and ``own``, the rules of this
-    database.
+    """Return the rules for the entries of a MIOpen database: the shared rules, and ``own``, the rules of this database.
 
     The rules about reading come first, then ``own``, then the rules about solvers.
     """
@@ -190,13 +189,13 @@ def line_notes(keyless: Iterable[int]) -> Iterator[Note]:
 
 
 def lines(rows: Iterable[Row | Offer]) -> list[str]:
-    """Write rows as database lines: one line for each key, with its entries in the order of the rows."""
+    """Write rows as lines of a MIOpen database: one line for each key, with its solvers in the order of the rows."""
     records = in_groups(rows, lambda row: row.key)
     return [f"{key}={';'.join(row.text for row in held)}" for key, held in records.items()]
 
 
 def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Remove entries from a database.  ``keep`` tells for each entry whether it stays.
+    """Remove entries (solvers) from a MIOpen database.  ``keep`` tells for each entry whether it stays.
 
     If no entry of a record stays, the whole line is dropped.
     """
@@ -212,7 +211,7 @@ def cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
 
 
 def slot(row: Offer) -> str:
-    """Return the place of a row in a merged database, ``key=solver``.
+    """Return the place of a row in a merged MIOpen database, as ``key=solver``.
 
     Of several rows for one place only the best is kept.
     """
@@ -220,7 +219,7 @@ def slot(row: Offer) -> str:
 
 
 def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
-    """Explain why rows of one database file may not be copied into another.  Returns None if they may.
+    """Explain why rows of one MIOpen database may not be copied into another.  Returns None if they may.
 
     Files with different names are for different devices or builds.
     """
@@ -228,7 +227,7 @@ def keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
-    """Return a function that checks a database file before it is merged with others.
+    """Return a function that checks a MIOpen database before it is merged with others.
 
     It returns the file's name as ``[("name", name)]``, because databases are merged only if all names are equal.  It
     raises InputError if MIOpen looks for no user database of this ``kind`` under the name, or if the file is for fused
@@ -247,5 +246,5 @@ def header(kind: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
 
 
 def write(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: int) -> list[Emission]:
-    """Write the merged database under the name that all files have."""
+    """Write the merged MIOpen database under the name that all files have."""
     return [Emission(name, bytes_of(lines(rows)), Shell("export MIOPEN_USER_DB_PATH={folder}"))]

@@ -1,8 +1,8 @@
 """MIOpen's algorithms and solvers, and which solver belongs to which algorithm.
 
-A find-db item names the solver and the algorithm of its direction.  Both are needed to write an item.  MIOpen gets new
-solvers with every version.  If a solver is not in this registry, its algorithm family is guessed from the beginning of
-its name.  No rule rejects an item because of a guessed family.
+An entry of MIOpen's solver database (find-db) names the solver and the algorithm of its direction.  Both are needed to
+write an entry.  MIOpen gets new solvers with every version.  If a solver is not in this registry, its kind of algorithm
+is guessed from the beginning of its name.  No rule rejects an entry because of such a guess.
 
 Source: ROCm/rocm-libraries ``projects/miopen/src/solver.cpp`` (``SolverRegistrar``, commit 00a55ad9), and the registry
 of the real MIOpen 3.5.1 (``tests/conformance/test_miopen_registry.py``).
@@ -184,9 +184,9 @@ _JUDGED = {*SOLVERS.values(), "ConvHipConv", "ConvHipDirectFwd11x11", "ConvHipBw
 
 
 def is_registered(solver: str) -> bool:
-    """Return True if a convolution solver of exactly this name is known.  Then its direction and algorithm are known
-    too.
+    """Return True if a convolution solver of exactly this name is known.
 
-    ``ConvHipConv`` has no number here, because its place in the registry differs between the public versions.
+    Then its direction and algorithm are known too.  ``ConvHipConv`` has no number here, because its place in the
+    registry differs between the public versions.
     """
     return solver in _JUDGED

@@ -1,8 +1,7 @@
-"""Find elementwise operators that run right after a matrix product, on its whole result.  An epilogue could do their
-work.
+"""Find elementwise operators that run right after a matrix product, although an epilogue could do their work.
 
 An epilogue is a part of the GEMM kernel: cuBLASLt, hipBLASLt and ``aten::_addmm_activation`` apply a bias and ReLU or
-GELU while the result is still in registers.  A separate operator reads and writes the result once more.  The
+GELU while the result is still in registers.  A separate operator reads and writes the whole result once more.  The
 elementwise operators behind a product are called its tail.  The tails are found while the trace is read, because the
 store does not keep the order of kernels.
 

@@ -247,7 +247,10 @@ class TraceEvents:
 
 
 def _damaged(reason: str, offset: int, length: int) -> Outcome:
-    """Make a reject for a part of the file where an event should be but cannot be parsed."""
+    """Make a reject for a part of the file where an event should be but cannot be read.
+
+    A reject records the place of the part and the reason.
+    """
     return Outcome("reject", [Reject(reason, 0, length)], at=offset)
 
 

@@ -88,7 +88,7 @@ def read_events(source: Source) -> Iterator[Outcome]:
 
 
 def _taken(events: TraceEvents, reader: _Reader) -> Iterator[Outcome]:
-    """Let the reader take every event of the trace.  Yields a reject for each damaged event."""
+    """Let the reader read every event of the trace.  Yields a reject (with the reason) for each damaged event."""
     for batch in events.batches():
         reader.backend = reader.backend or _backend(events.header)
         yield from reader.take(batch)
@@ -116,7 +116,7 @@ class _Reader:
         self._on_device: dict[str, float] = {}
 
     def take(self, batch: Batch) -> Iterator[Outcome]:
-        """Read all events of one block of the trace.  Yields a reject for each damaged event."""
+        """Read all events of one block of the trace.  Yields a reject (with the reason) for each damaged event."""
         self._columns.graphs |= LAUNCHES_GRAPH in batch.block
         self._columns.captures |= CAPTURE in batch.block
         marked = _STEP in batch.block
@@ -406,7 +406,7 @@ def _value(text: bytes) -> object:
 
 
 def _facts(top: Mapping[str, Any], columns: Columns) -> list[Record]:
-    """Return the facts about the machine and the process that the trace's header states."""
+    """Return what the trace's header states about the machine and the process, for example the GPU's name."""
     devices, backend, untraced = top.get("deviceProperties"), _backend(top), top.get(UNTRACED_STEP)
     known = [x for x in devices if isinstance(x, dict)] if isinstance(devices, list) else []
     facts: list[Record] = [fact for device in known for fact in _device_facts(device)]

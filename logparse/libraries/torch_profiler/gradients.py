@@ -90,10 +90,10 @@ def split(kernels: Sequence[str]) -> Split | None:
 
 
 def _mains(roles: str, kernels: Sequence[str]) -> tuple[int, int] | None:
-    """Return the index of the last main kernel of the input gradient and of the first main kernel of the weight
-    gradient.
+    """Return where the kernels of the input gradient end and where the kernels of the weight gradient begin.
 
-    A main kernel is a kernel that computes the gradient, and not only prepares or converts data.
+    Only main kernels are regarded: they compute a gradient, and do not only prepare or convert data.  The result is the
+    index of the last main kernel of the input gradient, and of the first main kernel of the weight gradient.
     """
     mains = [i for i, role in enumerate(roles) if role in "BW?"]
     first = next((i for i in mains if roles[i] == "W"), None)

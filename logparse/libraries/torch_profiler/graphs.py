@@ -65,8 +65,9 @@ _NO_PRODUCT = regex(r"(?!.*(?:conv|gem[mv]|dot|depthwise)).*\bat::native::", re.
 compute neither.
 """
 _NAMED = regex(r"capture_\d|graph_?capture", re.IGNORECASE)
-"""A regular expression for the annotations around captures in vLLM and SGLang: ``capture_32_FULL``,
-``capture_32_DECODE``.
+"""A regular expression for the annotations around captures in vLLM and SGLang.
+
+Examples: ``capture_32_FULL`` and ``capture_32_DECODE``.
 """
 _RANK = regex(rb'"rank"\s*:\s*(\d+)')
 _MOST_BESIDE = 256
@@ -158,10 +159,10 @@ class _Captures:
         self._agreed: dict[tuple[Capture, tuple[int, ...]], bool] = {}
 
     def of(self, names: tuple[int, ...], mark: str | None) -> Capture | None:
-        """Return the captured graph that a replay launched, found by its kernels' names or by its note in the header
-        (``mark``).
+        """Return the captured graph that a replay launched, found by the names of its kernels.
 
-        Returns None if there is no match, or if several graphs fit and differ.
+        If the trace's header notes which graph it was (``mark``), only this graph can be the result.  Returns None if
+        there is no match, or if several graphs fit and differ.
         """
         while mark is not None and mark not in self._marked and self._read():
             pass

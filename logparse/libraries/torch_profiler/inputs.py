@@ -30,10 +30,10 @@ class Operation:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The sizes, strides, C++ type and value of each input of an operator.  The value is a text, and empty for a
-    tensor.
+    """The inputs of an operator: the sizes, strides, C++ type and value of each.
 
-    ``backend`` is the library that computes convolutions on the trace's device, or None if the trace does not name it.
+    A value is a text, and empty for a tensor.  ``backend`` is the library that computes convolutions on the trace's
+    device, or None if the trace does not name it.
     """
 
     dims: Sequence[Any]

@@ -360,7 +360,8 @@ class Records:
     def identities(self) -> tuple[Ints, list[KernelIdentity]]:
         """Return what is known about each kernel: its operator, problem and name.
 
-        Equal ones are kept once.  The result is the index for each kernel, in the order of the file, and the list.
+        Kernels that agree in all three share one entry.  The result is the index of each kernel's entry, in the order
+        of the file, and the list of entries.
         """
         names, kinds, operators = self._columns.names, self._columns.kinds, self._columns.operators
         of_op = self._op_kind[self._op] if len(self._op_kind) else np.zeros(len(self._op), dtype=np.int64)
@@ -393,7 +394,10 @@ class Records:
         return found, int(np.count_nonzero((last - first > 1) & (mine >= 0)))
 
     def _walk(self) -> None:
-        """Record every matrix product and convolution that launched kernels, also if its inputs could not be read."""
+        """Record every matrix product and convolution that launched kernels.
+
+        It is also recorded if its inputs could not be read.
+        """
         asked = np.array([op is not None or unread for _, op, unread in self._columns.kinds], dtype=bool)
         if not len(asked) or not len(self._op):
             return
@@ -416,8 +420,9 @@ class Records:
                     self._operator(operation, own)
 
     def _find_searches(self, calls: Sequence[Ints]) -> None:
-        """Mark the kernels that ran because a library searched for a solver, and leave out the idle times of the
-        searches.
+        """Find the kernels that ran only because a library searched for a solver, and mark them.
+
+        Idle time during a search is left out.
         """
         of_kind: dict[tuple[int, int], list[Ints]] = defaultdict(list)
         for kernels in calls:
@@ -486,9 +491,7 @@ class Records:
         )
 
     def _tails(self) -> list[Fact]:
-        """Return the facts about elementwise operators behind matrix products, and about written-out gradients of
-        GELUs.
-        """
+        """Return facts about elementwise operators behind matrix products, and about written-out gradients of GELU."""
         steps = self._columns.steps
         index = np.full(len(self._columns.kinds) + 1, -1, dtype=np.int64)
         index[list(steps)] = np.arange(len(steps))

@@ -78,9 +78,9 @@ def product(at: Product) -> Reader:
 
 
 def _plain(x: Inputs, at: Product) -> Operation:
-    """Return the product with sizes as ``linear`` would have them, from the sizes of X and W.
+    """Return the matrix product of an inference engine's operator as if PyTorch's ``linear`` had computed it.
 
-    All matrices have one type.
+    It has the sizes of X and W, and one type for all matrices.
     """
     dims, strides = x.tensor(at.x)
     w_dims, w_strides = x.tensor(at.w)
@@ -109,8 +109,9 @@ def _out_type(x: Inputs, at: Product) -> str | None:
 
 
 def _scale(x: Inputs, at: int | None, rows: int, k: int) -> str | None:
-    """Return the scale mode of a matrix of ``rows`` by ``k`` values, for example ``row`` if each row has its own scale
-    factor.
+    """Return the scale mode of a matrix of ``rows`` by ``k`` values, from the sizes of its scale factors.
+
+    Example: ``row`` if each row has a factor of its own.
     """
     dims = x.dims[at] if at is not None and at < len(x.dims) else None
     if not isinstance(dims, list) or not all(isinstance(size, int) and size > 0 for size in dims):

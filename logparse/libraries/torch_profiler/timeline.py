@@ -185,8 +185,9 @@ def timeline(
 
 
 def _works(columns: Columns, places: Ints) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
-    """Return the work of the device (kernels, copies and fills), in the order of the file, and the groups of
-    collectives.
+    """Return the work of the device (kernels, copies and fills), and the rank groups of collectives.
+
+    The work is in the order of the file.
     """
     start, us = np.array(columns.kernel_start), np.array(columns.kernel_us)
     talks = np.array([COMMUNICATION.search(name) is not None for name in columns.names], dtype=bool)
@@ -261,10 +262,10 @@ def _timed(start: Floats, us: Floats) -> npt.NDArray[np.bool_]:
 def _marks(
     columns: Columns,
 ) -> tuple[dict[str, tuple[float, float]], list[tuple[float, float, int, int]], int | None]:
-    """Find the marked events.  Returns the steps by their numbers, the loaded batches, and the thread that marks the
-    steps.
+    """Find the events that mark steps and batches.
 
-    A batch is listed only if a thread waited for it or loaded it itself.
+    Returns the steps by their numbers, the loaded batches, and the thread that marks the steps.  A batch is listed only
+    if a thread waited for it or loaded it itself.
     """
     steps: dict[str, tuple[float, float]] = {}
     loads: list[tuple[float, float, int, int]] = []
@@ -348,7 +349,10 @@ def call_kind(name: str) -> int:
 
 
 def _listed(rows: Sequence[tuple[Any, ...]] | Mapping[str, npt.NDArray[Any]], type: pa.DataType) -> pa.Array:
-    """Make an Arrow column with a single row, whose value is the list of all ``rows``.  These are tuples or columns."""
+    """Make an Arrow column with a single value, the list of all ``rows``.
+
+    ``rows`` are tuples, or columns by name.
+    """
     fields = [*type.value_type]
     columns: list[Any] = [rows[x.name] for x in fields] if isinstance(rows, Mapping) else [*zip(*rows, strict=True)]
     columns = columns or [()] * len(fields)

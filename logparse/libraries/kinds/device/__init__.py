@@ -1,1 +1,1 @@
-"""A device as replay uses it: buffers, clocks, operands."""
+"""The device on which replay times problems: its memory, its clock, and the problems' inputs and outputs."""

@@ -68,10 +68,10 @@ class DeviceBackend:
         return OperatorOperands(self._device, problem, conditions)
 
     def _reserve(self, need_bytes: int) -> Tensor:
-        """Return a workspace of at least ``need_bytes`` bytes.  All solutions share it, because they never run at the
-        same time.
+        """Return a workspace of at least ``need_bytes`` bytes.
 
-        Raises OutOfMemoryError if it does not fit into the device's memory.
+        All solutions share it, because they never run at the same time.  Raises OutOfMemoryError if it does not fit
+        into the device's memory.
         """
         if self._workspace is None or self._workspace.numel() < need_bytes:
             torch = self._device.torch

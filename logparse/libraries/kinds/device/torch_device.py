@@ -197,8 +197,7 @@ class TorchDevice:
         raise HostBoundError(f"limited by the host in {_TRIES} tries: {time_us:.1f} µs including the host's time")
 
     def _events_us(self, call: Call, first: int, count: int) -> tuple[float, bool]:
-        """Time ``count`` executions with two device events.  Returns the time per execution in µs, and True if it is
-        valid.
+        """Time ``count`` executions with two device events.  Returns the time per execution in µs, and if it is valid.
 
         The time is valid if the host launched each execution before the device needed it.  To make this possible, a
         kernel that only waits runs before the first event.  It holds the device until everything is launched.
