@@ -187,7 +187,8 @@ def read_table(
 ) -> Iterator[Outcome]:
     """Read a table and yield the outcome of every line.  The arguments are explained at ``TableFormat``.
 
-    If ``begin`` raises ValueError, the header is rejected with this reason, and all other lines are foreign.
+    If ``begin`` raises ValueError, the header is rejected with this reason.  All other lines are then counted as
+    foreign (not of this format).
     """
     reader: TableReader | None = None
     columns: Sequence[str] = ()

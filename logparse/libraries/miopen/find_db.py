@@ -62,7 +62,7 @@ def read(source: Source) -> Iterator[Outcome]:
     """Read a find-db (MIOpen's database of the fastest solvers): the facts in its name, then every line.
 
     The lines become columns, a few MB at a time.  In a find-db of fused operations (fusion plans) every line is counted
-    as foreign.
+    as foreign (it has no convolution).
     """
     # Imported here, because the import is slow and only databases need it.
     from logparse.libraries.miopen.find_db_columns import read_columns

@@ -160,8 +160,8 @@ class Columns:
     def ids_suffice(self) -> bool:
         """True if every kernel has the id of the operator that launched it.
 
-        Kernels of a replayed graph do not: they have no id, the id of an annotation, or the id of the operator around
-        the replay.
+        Kernels of a replayed graph do not have it: they have no id, the id of an annotation, or the id of the operator
+        around the replay.
         """
         return not self.graphs and not self.without_id and bool(np.isin(self.kernel_id, self.op_id).all())
 
