@@ -4,7 +4,7 @@ import gc
 
 
 def program() -> None:
-    """Run the program and end its process."""
+    """Run the command line program, then end the process with its exit code."""
     # Imports make 100,000 objects that are never freed.  The garbage collector would search them again and again, which
     # takes longer than all the rest of ``--help``.
     gc.set_threshold(200_000)

@@ -48,7 +48,10 @@ if TYPE_CHECKING:
     from logparse.ingest import Ingested
 
 Location: TypeAlias = Store | str | os.PathLike[str] | None
-"""A store, its folder or its URL.  The default is as for ``open``."""
+"""Argument that names a store: an open store, its folder or its URL.
+
+Without a value the store is found as by ``open``.
+"""
 
 __all__ = [
     "OpenStore",
@@ -68,7 +71,7 @@ __all__ = [
 
 
 def open(location: str | os.PathLike[str] | None = None) -> OpenStore:
-    """Open the store at a folder or URL.  Return it.
+    """Open the store (the folder with everything that logparse has read) at a folder or URL.
 
     The default location is ``$LOGPARSE_STORE``, or ``logparse-store`` if that variable is not set.  Raises
     logparse.errors.StoreError if there is no store, or if another schema version wrote it.
@@ -80,14 +83,17 @@ def open(location: str | os.PathLike[str] | None = None) -> OpenStore:
 
 
 class OpenStore(Store):
-    """Store with its runs, for notebooks and scripts.  Its other methods are views, as DataFrames."""
+    """A store for notebooks and scripts.
+
+    ``run`` returns one of its runs.  Its SQL views are methods that return DataFrames, for example ``calls()``.
+    """
 
     def run(self, label: str | None = None) -> Run:
-        """Return a run by its label (default the latest).  Raises StoreError if it does not exist."""
+        """Return the run with this label, or the latest run.  Raises StoreError if it does not exist."""
         return Run(self, self.latest_run(label))
 
     def _repr_html_(self) -> str:
-        """Return the contents of the store as HTML, which a notebook shows."""
+        """Return what the store holds as an HTML table, which a notebook shows."""
         return f"<p>{html_text(repr(self))}</p>{status(self).table.to_html(index=False)}"
 
     def __dir__(self) -> list[str]:
@@ -106,12 +112,14 @@ def ingest(
 ) -> list[Ingested]:
     """Read files, folders, globs and URLs into a store.  Return one result per input.
 
-    A result of an input that could not be read has the state ``failed`` and the reason in ``error``.
+    If an input cannot be read, its result has the state ``failed`` and the reason in ``error``.
 
-    * ``store``: a store, its folder or its URL. The default is as for ``open``.  A store that does not exist is made.
-    * ``run``: the label of the inputs.  The default is the time of this call.
-    * ``format``: the name of the inputs' format.  Without a name each format is recognised.
-    * ``jobs``: the number of processes of ``engine`` that read at once.  0 means one per core.
+    * ``store``: an open store, its folder or its URL.  The default is the same as in ``open``.  A store that does not
+      exist is made.
+    * ``run``: the label under which the inputs are kept.  The default is the time of this call.
+    * ``format``: the name of the inputs' format.  By default the format of each input is recognised.
+    * ``jobs``: the number of processes that read at once.  0 means one per core.
+    * ``engine``: how these processes are started, for example ``local``.
 
     Raises UsageError if the format or the engine does not exist.  Raises StoreError as ``open`` does.
     """
@@ -135,12 +143,17 @@ def recommend(
     gpus: int = 1,
     own: Sequence[str] = (),
 ) -> Recommendation:
-    """Rank what is worth changing in a run.  Keep the findings in the store, as the view ``findings``.
+    """Find what to change in a run, and rank the changes by the time that they save.
 
-    The default run is the latest one.  If ``out`` is given, the override files and ``report.md`` are written into that
-    folder.  The files are for targets with ``gpus`` devices per process.  ``own`` names override files that the job
-    reads now; their other rows are written as well.  Raises StoreError if the store or the run does not exist.  Raises
-    OSError if ``out`` cannot be written.
+    The findings are kept in the store, as the view ``findings``.
+
+    * ``run``: the label of the run.  The default is the latest run.
+    * ``out``: a folder into which the override files (the solutions that the libraries should use) and ``report.md``
+      are written.  By default no file is written.
+    * ``gpus``: the number of GPUs that each process of the job sees.
+    * ``own``: override files that the job reads now.  Their other rows are copied into the new files.
+
+    Raises StoreError if the store or the run does not exist.  Raises OSError if ``out`` cannot be written.
     """
     from analyzers.evidence.tables import Settings
     from analyzers.recommend.verb import advise, write
@@ -166,10 +179,11 @@ def _opened(store: Location) -> Store:
 
 
 def diff(a: str, b: str, store: Location = None, *, fail_on: float = 0.03) -> Result:
-    """Compare two runs as ``logparse diff`` does.
+    """Compare two runs and return which matrix products and convolutions became slower or faster.
 
-    ``a`` and ``b`` are labels of runs, stores (their latest run), ``STORE#RUN``, or log files.  A problem is slower if
-    a call takes longer by more than the share ``fail_on``.  Raises InputError if a word names no run.
+    It does what ``logparse diff`` does.  ``a`` and ``b`` are labels of runs, stores (their latest run), ``STORE#RUN``,
+    or log files.  A problem is slower if its calls take more than ``fail_on`` longer (0.03 is 3 %).  Raises InputError
+    if ``a`` or ``b`` names no run.
     """
     from analyzers.compare import render
 
@@ -180,8 +194,8 @@ def diff(a: str, b: str, store: Location = None, *, fail_on: float = 0.03) -> Re
 def verify(before: str, after: str, files: Sequence[str | os.PathLike[str]], store: Location = None) -> Result:
     """Check whether override files took effect and how much time they saved, as ``logparse verify`` does.
 
-    ``before`` names the run without the files, ``after`` the run with the files.  Both are named as in ``diff``.
-    Raises InputError if a word names no run.
+    ``before`` names the run without the files and ``after`` the run with them, in the same forms as for ``diff``.
+    Raises InputError if a name matches no run.
     """
     from analyzers.compare import verify as overrides
     from analyzers.compare.diff import FAIL_ON
@@ -191,9 +205,9 @@ def verify(before: str, after: str, files: Sequence[str | os.PathLike[str]], sto
 
 
 def lint(files: Sequence[str | os.PathLike[str]], *, target: Mapping[str, str] | None = None) -> Result:
-    """Check per row whether the library will read, match and honour it, as ``logparse lint`` does.
+    """Check for each row of override files whether the library will read and use it, as ``logparse lint`` does.
 
-    ``target``: facts of the machine that will read the files, such as ``{"arch": "gfx942"}``.
+    ``target`` holds facts of the machine that will read the files, such as ``{"arch": "gfx942"}``.
     """
     from analyzers.overrides.lint import answer, lint_files
 
@@ -201,9 +215,9 @@ def lint(files: Sequence[str | os.PathLike[str]], *, target: Mapping[str, str] |
 
 
 def coverage(files: Sequence[str | os.PathLike[str]], run: str | None = None, store: Location = None) -> Result:
-    """Return what override files cover of a run's calls, as ``logparse coverage`` does.
+    """Return which calls of a run have a row in the override files, as ``logparse coverage`` does.
 
-    The default run is the latest one.  Raises StoreError for a store or run that does not exist.
+    The default run is the latest one.  Raises StoreError if the store or the run does not exist.
     """
     from analyzers.evidence.runs import tables_to_check
     from analyzers.overrides.coverage import answer
@@ -214,9 +228,10 @@ def coverage(files: Sequence[str | os.PathLike[str]], run: str | None = None, st
 
 
 def show(text: str, store: Location = None) -> Result:
-    """Return all that is known of the problem in a line of any format, or of the problem that a table names.
+    """Return all that is known of one problem, for example of one matrix product.
 
-    Raises InputError if the text holds no problem and names no problem of the store.
+    ``text`` is a log line of any format that contains the problem, or the problem's name in a table of logparse.
+    Raises InputError if the text contains no problem and names no problem of the store.
     """
     from logparse import lookup
 
@@ -226,14 +241,14 @@ def show(text: str, store: Location = None) -> Result:
 
 
 def status(store: Location = None) -> Result:
-    """Return what the store holds: one row per run and format."""
+    """Return a table of the store's contents, with one row per run and file format."""
     from logparse import lookup
 
     return Result(Answer(table=lookup.holdings(_opened(store)), of="status"))
 
 
 class Result:
-    """Answer of a verb: ``lines`` as the terminal shows them, and ``table`` with all its columns.
+    """The answer of a command: ``lines`` holds its sentences, and ``table`` holds its rows with all columns.
 
     >>> status(folder)
     1 row: run, format, files, lines, call_lines, measurement_lines, message_lines, rejects, foreign_lines, bytes
@@ -262,7 +277,7 @@ class Result:
         return "\n".join([*self.lines[:1], columns])
 
     def _repr_html_(self) -> str:
-        """Return the sentences and the tables of the terminal as HTML, which a notebook shows."""
+        """Return the sentences and the tables of the answer as HTML, which a notebook shows."""
         errors = "".join(f"<p>{html_text(line)}</p>" for line in self._answer.errors)
         return "".join(map(_html, self._blocks)) + errors
 
@@ -279,7 +294,7 @@ def _html(block: str | Block) -> str:
 
 
 class Run:
-    """Run of a store, for notebooks: what to do about it, its views and its figures.
+    """One run of a job, for notebooks: the changes worth making, its SQL views and its figures.
 
     Each of them is computed when it is first asked for.
 
@@ -295,21 +310,22 @@ class Run:
 
     @cached_property
     def recommendation(self) -> Recommendation:
-        """The answer of ``recommend`` with its usual settings."""
+        """The result of ``recommend`` with its default settings."""
         return recommend(self.store, self.label)
 
     @property
     def headline(self) -> str:
-        """The first line of ``recommend``."""
+        """The sentence that sums up what to do about this run: the first line that ``logparse recommend`` prints."""
         from analyzers.recommend.verdict import verdict
 
         return verdict(self.recommendation).headline
 
     @property
     def todo(self) -> pd.DataFrame:
-        """Things worth doing, the best first.  Times are µs of a ``unit``: a step, the run, or one call.
+        """The changes that are worth making, the best first, as a table.
 
-        ``saves_us`` is the most that can be saved if ``certainty`` is ``unknown``.
+        Times are µs per ``unit``, which is a step, the run, or one call.  If ``certainty`` is ``unknown``, ``saves_us``
+        is the most that the change can save.
         """
         from analyzers.recommend.verdict import verdict
 
@@ -319,44 +335,50 @@ class Run:
 
     @property
     def findings(self) -> pd.DataFrame:
-        """One row per finding, with the columns of ``recommend --format csv``."""
+        """All findings as a table, one row each, with the columns of ``recommend --format csv``."""
         from analyzers.recommend.render import rows
 
         return rows(self.recommendation)
 
     def top(self, n: int = 20, by: str = "calls") -> pd.DataFrame:
-        """The ``n`` problems with the most calls, or with the most time (``by="time"``)."""
+        """Return the ``n`` problems with the most calls, or with the most time if ``by`` is ``"time"``."""
         from logparse.lookup import ranked
 
         frame: pd.DataFrame = ranked(self.store, by=by, kind=None, n=n, run=self.label).rows.to_pandas()
         return frame
 
     def view(self, name: str) -> pd.DataFrame:
-        """A SQL view (docs/sql.md), limited to this run."""
+        """Return one of the SQL views (docs/sql.md) as a table, with the rows of this run only."""
         with self.store.connect(self.label) as con:
             return con.execute(f"select * from {name}").df()
 
     @cached_property
     def points(self) -> pd.DataFrame:
-        """Problems of the run in the form that the figures take."""
+        """The run's problems with their times, as the table from which the figures are drawn."""
         return explore.store_points(self.store, self.label)
 
     def roofline(self) -> Figure:
-        """Draw each problem by arithmetic intensity (flop/byte) and achieved TFLOP/s."""
+        """Draw each problem as a point: its arithmetic intensity (flop/byte) and its achieved TFLOP/s."""
         return explore.roofline(self.points)
 
     def regret(self) -> Figure:
-        """Draw how much slower the picks are than the best known solutions, and what the first N rows save."""
+        """Draw how much slower the solutions that ran are than the best known ones.
+
+        A curve shows how much time the first N override rows would save.
+        """
         return explore.regret(self.points)
 
     def backward_weights(self) -> Figure:
-        """Draw the time of wgrad against the slower one of forward and dgrad of the same layer."""
+        """Draw how long the weight gradient (wgrad) of each convolution takes, compared with its other passes.
+
+        The other time is the slower one of the forward pass and dgrad of the same layer.
+        """
         return explore.backward_weights(self.points)
 
     def solutions(self, label: str) -> Figure:
-        """Draw every solution of a problem, which ``points`` names in its column ``label``.
+        """Draw the times of all measured solutions for one problem.
 
-        Raises InputError if the run has no such problem.
+        ``label`` is a value from the column ``label`` of ``points``.  Raises InputError if the run has no such problem.
         """
         rows = self.points[self.points["label"] == label]
         if not len(rows):
@@ -368,7 +390,7 @@ class Run:
         return f"Run({self.label!r}: {self.headline})"
 
     def _repr_html_(self) -> str:
-        """Return the headline and the list as HTML, which a notebook shows."""
+        """Return the headline and the table of changes as HTML, which a notebook shows."""
         return f"<p>{html_text(self.headline)}</p>{self.todo.to_html(index=False)}"
 
     def __dir__(self) -> list[str]:

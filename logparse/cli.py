@@ -35,7 +35,10 @@ BACKENDS = "logparse.libraries.all_backends:BACKENDS"
 OVERRIDES = "logparse.libraries.override_formats:OVERRIDE_FORMATS"
 TARGETS = "analyzers.overrides.convert:TARGETS"
 EXPORTS = "analyzers.overrides.export:NAMES"
-"""Lists that hold the allowed values of options, as ``module:LIST``."""
+"""Where the allowed values of some options are listed, as ``module:LIST``.
+
+The lists are imported only if such an option is given or its help is printed.
+"""
 
 
 def _print_version(asked: bool) -> None:

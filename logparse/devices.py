@@ -1,7 +1,6 @@
-"""Peak rates of devices, and the least time that a device allows a problem (roofline).
+"""Peak compute and memory rates of GPUs, and the least time that a GPU needs for a problem (roofline).
 
-``devices.csv`` states the peaks and their sources.  A device that is not in this file is unknown, and callers report
-that.
+``devices.csv`` lists the peaks with their sources.  For a GPU that is not in this file, the functions return None.
 """
 
 from __future__ import annotations
@@ -22,18 +21,20 @@ PEAK_COLUMN: Mapping[str, str] = {
     **dict.fromkeys(("FP8", "BF8", "f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r"), "tf_fp8"),
     **dict.fromkeys(("INT8", "i8_r"), "tf_int8"),
 }
-"""Column of ``devices.csv`` with the matrix peak of an input type.
+"""Input type → column of ``devices.csv`` that holds the peak rate of matrix products of this type.
 
-The keys are types of GEMMs (``f16_r``) and of convolutions (``FP16``).
+Types of GEMMs (``f16_r``) and of convolutions (``FP16``) are both keys.
 """
 
 
 @dataclass(frozen=True)
 class Device:
-    """One row of ``devices.csv``.
+    """A GPU model: one row of ``devices.csv``.
 
-    ``peaks`` holds TFLOP/s by column.  ``hbm_gbs`` is in 10^9 bytes/s.  ``cu_count`` is the number that HIP counts
-    (``logparse.target.hip_count``): WGPs on RDNA.
+    * ``peaks`` holds TFLOP/s by column.
+    * ``hbm_gbs`` is the memory bandwidth in 10^9 bytes/s.
+    * ``cu_count`` is the number of compute units that HIP reports.  On RDNA GPUs HIP counts WGPs instead (see
+      ``logparse.target.hip_count``).
     """
 
     name: str
@@ -45,18 +46,21 @@ class Device:
     source: str
 
     def peak_tflops(self, dtype: str) -> float | None:
-        """Return the dense matrix peak of an input type, TFLOP/s.  Return None if the data sheet gives none.
+        """Return the peak rate of dense matrix products of an input type, in TFLOP/s.
 
-        On NVIDIA GPUs a convolution of type ``FP32`` gets the peak of TF32, because PyTorch allows TF32 there by
-        default.  The GEMM type ``f32_r`` gets the peak of full single precision.
+        Returns None if the data sheet states no such rate.  On NVIDIA GPUs a convolution of type ``FP32`` gets the peak
+        of TF32, because PyTorch allows TF32 there by default.  The GEMM type ``f32_r`` gets the peak of full single
+        precision.
         """
         short = dtype == "FP32" and self.arch.startswith("sm_")
         return self.peaks.get("tf_xf32" if short else PEAK_COLUMN.get(dtype, ""))
 
     def least_us(self, flops: float, least_bytes: float, dtype: str) -> float | None:
-        """Return the roofline, µs: the larger time of computing ``flops`` and moving ``least_bytes`` through HBM.
+        """Return the least time in µs that this GPU needs for ``flops`` operations and ``least_bytes`` of memory
+        traffic.
 
-        Return None if the peak of ``dtype`` is unknown.
+        It is the roofline: the longer one of the time to compute and the time to move the bytes.  Returns None if the
+        peak for ``dtype`` is unknown.
         """
         peak = self.peak_tflops(dtype)
         return None if peak is None else max(flops / (peak * 1e6), least_bytes / (self.hbm_gbs * 1e3))
@@ -64,7 +68,7 @@ class Device:
 
 @cache
 def devices() -> tuple[Device, ...]:
-    """Return every device whose peaks are known, in the order of the file."""
+    """Return every GPU whose peak rates are known, in the order of ``devices.csv``."""
     text = (files("logparse") / "devices.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return tuple(
@@ -82,10 +86,10 @@ def devices() -> tuple[Device, ...]:
 
 
 def device_of(facts: Mapping[str, str]) -> Device | None:
-    """Return the device that ``facts`` name.  Return None if it is unknown.
+    """Return the GPU model that a machine's facts describe, or None if it is not in ``devices.csv``.
 
-    The marketing name decides first, then arch and CU count.  If a marketing name contains several known names, the
-    longest name decides: "RX 9070 XT" is not read as "RX 9070".
+    The marketing name in the fact ``device`` decides first, then the arch and the number of compute units.  If several
+    known names fit, the longest decides: "RX 9070 XT" is not read as "RX 9070".
     """
     name, arch, cus = facts.get("device", ""), facts.get("arch", "").partition(":")[0], facts.get("cu_count", "")
     words = f" {' '.join(name.replace('-', ' ').replace('_', ' ').split())} "
@@ -95,27 +99,27 @@ def device_of(facts: Mapping[str, str]) -> Device | None:
 
 
 def is_nvidia(facts: Mapping[str, str]) -> bool:
-    """Return True if the arch, the backend or the device that ``facts`` name is NVIDIA's."""
+    """Return True if a machine's facts (arch, backend or device name) describe an NVIDIA GPU."""
     known = device_of(facts)
     arch = facts.get("arch") or (known.arch if known else "")
     return arch.startswith("sm_") or (not arch and facts.get("backend") == "CUDA")
 
 
 _FOUR_BIT = frozenset({"gfx950", "sm_100", "sm_103", "sm_120", "sm_121"})
-"""Archs whose matrix units multiply 4-bit types, at twice the rate of 8-bit types."""
+"""GPU archs that multiply 4-bit types twice as fast as 8-bit types."""
 _CLOCKS, _LATER = 1.1, 4
-"""Largest rate that is believed, as a multiple of a peak of the data sheets.
+"""How far a measured rate may exceed the peak of the data sheets before it is taken for an error.
 
-The first is for a known device or arch.  The second is for an unknown one and multiplies the largest of all known
-peaks.
+The first factor is for a known GPU or arch.  The second is for an unknown GPU, whose rate is compared with the largest
+of all known peaks.
 """
 
 
 def too_fast(flops: float | None, time_us: float | None, facts: Mapping[str, str]) -> str:
-    """Tell why a time (µs) of a matrix product cannot be true.  Return an empty text if it can be.
+    """Explain why a matrix product cannot have taken so little time.  Return an empty text if the time is possible.
 
-    A time cannot be true if its rate (``flops`` / time) is above what the device that ``facts`` name reaches in any
-    precision.  The text is empty as well if the number of operations or the time is unknown.
+    A time is impossible if the rate (``flops`` divided by the time in µs) exceeds what the GPU reaches in any
+    precision. ``facts`` describe the GPU.  The text is also empty if the number of operations or the time is unknown.
     """
     if not flops or time_us is None or not time_us > 0:
         return ""

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 
 class LogparseError(Exception):
-    """Base of all errors that the user can mend.
+    """Base of all errors that the user can correct.
 
     The program prints the message without a traceback and exits with 1.
     """
 
 
 class InputError(LogparseError):
-    """Error if a file, folder or URL cannot be read, or is refused."""
+    """A file, folder or URL cannot be read, or logparse refuses to read it."""
 
 
 class UsageError(InputError):
-    """Error if an option or argument has an impossible value. The program exits with 2."""
+    """An option or argument has an impossible value.  The program exits with 2."""
 
 
 class StoreError(LogparseError):
-    """Error if a store is missing, damaged, or of another schema version."""
+    """The store is missing or damaged, or has another schema version."""
 
 
 class QueryError(LogparseError):
-    """Error if the SQL is wrong, not allowed or too slow."""
+    """The user's SQL query is wrong, not allowed or too slow."""
 
 
 class EmissionError(LogparseError):
-    """Error if an override must not be written, because a field that the library checks is unknown."""
+    """An override file (a library's list of solutions to use) cannot be written.
+
+    The reason is that a value that the library compares is unknown.
+    """

@@ -10,7 +10,10 @@ T = TypeVar("T")
 
 
 def in_groups(members: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Return lists of the members by key. Keys and members keep the order in which they come."""
+    """Sort items into lists by a key.  Return a dictionary from each key to its list.
+
+    Keys and items keep the order in which they come.
+    """
     out: dict[K, list[T]] = {}
     for x in members:
         out.setdefault(key(x), []).append(x)

@@ -24,10 +24,10 @@ __all__ = ["ds", "duckdb", "members", "pa", "pd", "pq"]
 
 
 class Module(ModuleType):
-    """Object that stands for a module.  The module is imported when one of its attributes is first read.
+    """Placeholder for a module, which is imported only when one of its attributes is first read.
 
-    The object keeps no attribute itself.  So if an attribute is replaced in the module, this object gives the new
-    value.
+    Every attribute is read from the real module each time.  So if a test replaces an attribute there, the placeholder
+    returns the new value.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -46,11 +46,11 @@ if not TYPE_CHECKING:
 
 
 def members(package: str, places: Mapping[str, str | Callable[[], object]]) -> Callable[[str], object]:
-    """Make the ``__getattr__`` of a package.
+    """Make the ``__getattr__`` of a package, so that its members are imported only when they are first used.
 
-    ``places`` maps a name to the module that holds the object of this name, or to a function that makes the object.
-    Each object is looked up once and is then set as an attribute of the package.  The function that is returned raises
-    AttributeError for every other name.
+    ``places`` maps each name to the module that holds the object, or to a function that makes the object.  Each object
+    is looked up once and then set as an attribute of the package.  For any other name the returned function raises
+    AttributeError.
     """
 
     def find(name: str) -> object:

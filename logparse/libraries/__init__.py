@@ -1,6 +1,6 @@
-"""Everything that only one library knows, in one folder per library.
+"""Everything that is specific to one math library, in one folder per library.
 
-``all_formats`` finds the formats in these folders.  ``FORMATS`` is its list, imported at the first use.
+``FORMATS`` lists the file formats that these folders offer (see ``all_formats``).  It is imported at its first use.
 """
 
 from __future__ import annotations

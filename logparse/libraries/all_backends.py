@@ -1,6 +1,7 @@
-"""List of all backends, found in the folders of the libraries: ``BACKEND`` of a module.
+"""List of all libraries that can time solutions (replay backends).
 
-The default comes first, then the others by name.
+They are found in the folders of the libraries, as the object ``BACKEND`` of a module.  The default comes first, then
+the others by name.
 """
 
 from __future__ import annotations

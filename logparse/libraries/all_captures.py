@@ -1,4 +1,7 @@
-"""List of the libraries' settings for ``logparse capture``, found in their folders: ``CAPTURE`` of a module."""
+"""List of the settings that switch on the libraries' logs for ``logparse capture``.
+
+They are found in the folders of the libraries, as the object ``CAPTURE`` of a module.
+"""
 
 from __future__ import annotations
 
@@ -10,4 +13,7 @@ _PLATFORMS = ("rocm", "cuda")
 CAPTURES: tuple[Capture, ...] = tuple(
     sorted(offered("CAPTURE"), key=lambda x: (len(x.platforms), _PLATFORMS.index(x.platforms[0]), x.library))
 )
-"""All settings, in the order in which they are printed: libraries of ROCm, libraries of CUDA, libraries of both."""
+"""Log settings of all libraries, in the order in which they are printed.
+
+Libraries of ROCm come first, then libraries of CUDA, then libraries of both.
+"""

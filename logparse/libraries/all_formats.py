@@ -1,10 +1,8 @@
-"""List of all formats, found in the folders of the libraries.
+"""List of all file formats that logparse reads, found in the folders of the libraries.
 
-A new format is one new file.  No list has to name it.  A module offers its format as ``FORMAT``, or several formats as
-``FORMATS``.  The assignment must be at the start of a line.
-
-Only modules with such a line are imported, so that backends and override rules are not.  Importing these as well would
-take half as long again (0.13 s of CPU in each process that reads files).
+To add a format, add one file.  A module offers its format as ``FORMAT``, or several formats as ``FORMATS``.  The
+assignment must be at the start of a line, because only modules with such a line are imported.  Importing all modules
+would take half as long again (0.13 s of CPU in each process that reads files).
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ from logparse.libraries.found import offering
 from logparse.libraries.kinds.format import Format
 
 OFFERS = ("FORMAT", "FORMATS")
-"""Names under which a module offers its formats."""
+"""Names under which a module offers the file formats that it reads."""
 
 
 def offered(module: ModuleType) -> tuple[Format, ...]:
-    """Return the formats that a module offers."""
+    """Return the file formats that a module offers as ``FORMAT`` or ``FORMATS``."""
     several: tuple[Format, ...] | None = getattr(module, "FORMATS", None)
     return (module.FORMAT,) if several is None else several
 
@@ -32,9 +30,9 @@ def _found() -> Iterator[Format]:
 
 
 FORMATS: tuple[Format, ...] = tuple(sorted(_found(), key=lambda format: format.asked_late != ""))
-"""Every format that can be read, in the order in which the formats are asked.
+"""Every file format that can be read, in the order in which they are tried on a file.
 
 * The first whole-file format that recognises a file reads the file.
-* If the beginnings of two line formats match a line, the first of them reads the line.
-* A format that states a reason in ``asked_late`` comes after all others.
+* If two line formats recognise the beginning of a line, the first of them reads the line.
+* A format that gives a reason in ``asked_late`` comes after all others.
 """

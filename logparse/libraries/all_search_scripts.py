@@ -1,4 +1,7 @@
-"""List of the scripts with which libraries search, found in the libraries' folders: ``SEARCH_SCRIPT`` of a module."""
+"""List of the shell scripts that search for faster solutions with a library's own tool.
+
+They are found in the folders of the libraries, as the object ``SEARCH_SCRIPT`` of a module.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Compare library builds: the target's build, and the build that a measurement was made with.
+"""Compare the build of a library on the target machine with the build on the machine that measured.
 
-A time from another build may rank findings, but never becomes an override.
+A time from another build may help to rank findings, but never becomes an override.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ from logparse.target import Facts, arch, same_device
 BUILDS: Mapping[str, Build] = {
     build.library: build for build in sorted(offered("BUILD"), key=lambda build: (build.by_name, build.library))
 }
-"""Statements of the rooms about the builds of their libraries (``BUILD``), by the library's name.
+"""Which facts identify the build of each library, by the library's name.
 
-Libraries whose ids depend on the build come first.
+Libraries whose solution ids depend on the build come first.
 """
 
 
 def facts_of_build(library: str) -> tuple[str, ...]:
-    """Return the facts that identify a build of the library.  The result is empty if the library's room names none."""
+    """Return the names of the facts that identify a build of the library, such as its version.
+
+    The result is empty for a library that states none.
+    """
     return BUILDS[library].facts if library in BUILDS else ()
 
 
 def ids_are_names(library: str) -> bool:
-    """Tell whether solution ids of the library are names, which mean the same in every build."""
+    """Tell whether the library's solution ids are names, which mean the same in every build."""
     return library in BUILDS and BUILDS[library].by_name
 
 
 def same_build(one: Facts, other: Facts, library: str) -> bool | None:
-    """Tell whether both machines have the same build of ``library``.  Return None if it is unknown.
+    """Tell whether two machines have the same build of ``library``.  Return None if this is unknown.
 
-    The revision may be empty on both sides (Debian's hipBLASLt).  Then it distinguishes nothing, so the version
-    decides.
+    The revision is empty in some builds (Debian's hipBLASLt).  If it is empty on both machines, the version decides.
     """
     for name in facts_of_build(library):
         if name in one and name in other and (one[name] or other[name]):
@@ -44,10 +46,9 @@ def same_build(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def comparable(one: Facts, other: Facts, library: str) -> bool | None:
-    """Tell whether a solution id of ``library`` means the same on both machines, and whether the machines have the same
-    device.
+    """Tell whether two machines have the same GPU model and a solution id means the same on both.
 
-    Return None if it is unknown.  The build does not matter for a library whose ids are names (``Build.by_name``).
+    Returns None if this is unknown.  The build of ``library`` does not matter if its ids are names (``Build.by_name``).
     """
     device = same_device(one, other)
     build = True if ids_are_names(library) else same_build(one, other, library)
@@ -57,16 +58,19 @@ def comparable(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def serves(measured: Facts, target: Facts, library: str) -> bool | None:
-    """Tell whether a time measured on one machine may become an override on the target.
+    """Tell whether a time measured on one machine may become an override on the target machine.
 
-    It may if the device is the same, and the library build is the same if both state it.  Return None if the device, or
-    the build that gives an index its meaning, is unknown on either side.
+    The GPU model must be the same, and so must the library's build if both machines state it.  Returns None if the GPU
+    model is unknown on either side, or if an index depends on a build that is unknown on either side.
     """
     return False if same_build(measured, target, library) is False else comparable(measured, target, library)
 
 
 def folder(facts: Facts) -> str:
-    """Return a folder name for a target, made of device and library builds: ``gfx942-304cu-hipblaslt-1201``."""
+    """Return a folder name for a target machine, for example ``gfx942-304cu-hipblaslt-1201``.
+
+    It consists of the arch, the number of compute units and the builds of the libraries.
+    """
     if not facts:
         return "no-target"
     words = [arch(facts) or "unknown-arch", f"{facts['cu_count']}cu" if "cu_count" in facts else ""]

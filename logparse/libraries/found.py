@@ -1,8 +1,8 @@
-"""Find the objects that the rooms of the libraries offer, so that no list has to name them.
+"""Find the objects that the libraries' folders offer, so that no list has to name them.
 
-A room is a folder in ``logparse/libraries/``.  A module of a room offers an object under a fixed name (``FORMAT``,
-``BUILD``, ``CAPTURE`` …).  The assignment must be at the start of a line, because only modules with such a line are
-imported.
+Each folder in ``logparse/libraries/`` is about one library.  A module there offers an object under a fixed name
+(``FORMAT``, ``BUILD``, ``CAPTURE`` …).  The assignment must be at the start of a line, because only modules with such a
+line are imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ _LIBRARIES = Path(__file__).parent
 
 
 def offering(*names: str, folder: Path = _LIBRARIES) -> Iterator[str]:
-    """Yield the modules that offer an object of one of the names, in alphabetical order of folder and file."""
+    """Yield the names of the modules that offer an object under one of the given names.
+
+    The order is alphabetical by folder and file.
+    """
     offer = re.compile(rf"^({'|'.join(names)})\b *[:=]".encode(), re.MULTILINE)
     for room in sorted(folder.iterdir()):
         for path in sorted(room.glob("*.py")) if (room / "__init__.py").is_file() else ():
@@ -27,6 +30,6 @@ def offering(*names: str, folder: Path = _LIBRARIES) -> Iterator[str]:
 
 
 def offered(name: str) -> Iterator[Any]:
-    """Yield the objects that the rooms offer under a name."""
+    """Import the modules that offer an object under this name, and yield these objects."""
     for module in offering(name):
         yield getattr(import_module(module), name)

@@ -45,12 +45,12 @@ from logparse.quoting import Shell, filled, shell_comment, shell_word
 
 CATEGORY = tables.CATEGORY
 TUNED, UNTUNED, DEFAULT, FUSED_MOE = "tuned", "untuned", "default", "fused_moe"
-"""Values of a message's ``function``.
+"""Values of a message's field ``function``: the event that a line of aiter's log reports.
 
-* ``tuned``: a look-up that found a row.
-* ``untuned``: a look-up that found no row.
-* ``default``: the solution that then ran.
-* ``fused_moe``: a line about fused MoE.
+* ``tuned``: aiter looked up a shape in a table of tuned kernels and found a row.
+* ``untuned``: it looked up a shape and found no row.
+* ``default``: the line names the solution that ran because there was no row.
+* ``fused_moe``: the line is about fused MoE.
 """
 
 _PREFIX = rf"(?:{WORKER} )?(?:\[\d{{4}}-\d\d-\d\d[^\]\n]*\] )?"
@@ -77,7 +77,12 @@ _BYTES_OF_MESSAGE = 2000
 
 
 def read(text: str) -> Outcome:
-    """Read one line: a look-up as a call and a message, a list of tables as a fact, any other line as a message."""
+    """Read one line of aiter's log and return its records.
+
+    * The look-up of a shape gives a call and a message.
+    * A list of tables gives a fact.
+    * Any other line of aiter gives a message.
+    """
     line = _LINE.match(text)
     body = line["body"] if line else text
     if re.match(_SHAPE, body):
@@ -96,7 +101,7 @@ def read(text: str) -> Outcome:
 
 
 def process(text: str) -> int | None:
-    """Return the number of the process that a line names, or None if it names none."""
+    """Return the process number in the prefix of a log line, or None if the line has none."""
     line = _LINE.match(text)
     number = (line["pid"] or line["own"]) if line else None
     return int(number) if number and len(number) < 19 else None
@@ -128,12 +133,12 @@ def _call(fields: str, table: str, solution: Solution | None) -> Call | Reject:
 
 
 class LookUp(NamedTuple):
-    """Look-up of a shape in a tuned table, as a log line reports it.
+    """One look-up of a shape in a table of tuned kernels, as a log line reports it.
 
-    * ``table``: file name of the table.
-    * ``values``: column name → value of the call.
-    * ``found``: True if the table has a row for the call.
-    * ``kernel``: kernel that the line names.  Empty if it names none.
+    * ``table`` is the table's file name.
+    * ``values`` holds the sizes and types of the call by column name.
+    * ``found`` is True if the table has a row for the call.
+    * ``kernel`` is the kernel that the line names, or an empty text.
     """
 
     table: str
@@ -143,7 +148,7 @@ class LookUp(NamedTuple):
 
 
 def looked_up(text: str) -> LookUp | None:
-    """Parse the text of a message of function ``tuned`` or ``untuned``.  Return None for any other text."""
+    """Parse a log line that reports a look-up in a table of tuned kernels.  Return None for any other text."""
     found = _LOOKUP.match(text)
     if found is None:
         return None
@@ -156,7 +161,7 @@ def _values(fields: str) -> dict[str, str]:
 
 
 def _solution(found: re.Match[str]) -> Solution | None:
-    """Return the solution that runs the call, or None if the line names neither solution nor library.
+    """Return the solution that runs the call, or None if the log line names neither a solution nor a library.
 
     If the table has a row for the call, the line names the row's kernel but not the kernel's number.
     """
@@ -183,14 +188,14 @@ _TUNERS = {
     "a8w8_blockscale_bpreshuffle": "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py --preshuffle -i",
     "a4w4_blockscale": "csrc/ck_gemm_a4w4_blockscale/gemm_a4w4_blockscale_tune.py -i",
 }
-"""Kind of table → path of its tuner in a clone of aiter, with the option that takes the untuned table.
+"""Kind of table → tuning program in a clone of aiter, with the option that takes the list of untuned shapes.
 
-Source: the READMEs beside the tuners.
+Source: the READMEs beside the programs.
 """
 
 
 def _use(table: str) -> Shell:
-    """Return shell comments that show the command of the tuner for a table's missing shapes."""
+    """Return shell comments that show the command with which aiter tunes the shapes that a table lacks."""
     tuner = _TUNERS.get(table.partition("_tuned_gemm")[0])
     if tuner is None:
         return Shell("# one of the tuners under <aiter>/csrc/ reads it\n")
@@ -203,19 +208,21 @@ _USE = Shell("# its tuner, in a clone of aiter:\n#   python3 <aiter>/@tuner@ {pa
 
 
 class Untuned(NamedTuple):
-    """CSVs of untuned shapes for aiter's tuners, and notes on shapes that are left out."""
+    """CSV files of shapes that aiter's tuning programs should tune, and notes on shapes that are left out."""
 
     files: list[Emission]
     notes: list[str]
 
 
 def untuned(lines: Iterable[str]) -> Untuned:
-    """Write CSVs of the shapes that the tuned tables lacked, so that aiter's tuners can tune them.
+    """Write the shapes for which aiter found no tuned kernel to CSV files, so that aiter can tune them.
 
-    ``lines`` are texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.  Each shape is written
-    once, in the order of the lines.  There is one CSV per table.  If rows of a table have different columns and the
-    missing ones cannot be filled in, there is one CSV per set of columns.  A bf16 shape is left out if no line states
-    its type, because the tuner could not read the row.
+    ``lines`` are the texts of messages of functions ``untuned``, ``default`` and ``fused_moe``.
+
+    * Each shape is written once, in the order of the lines.
+    * There is one CSV per table, or several if the shapes have different columns and no value is known for the missing
+      ones.
+    * A bf16 shape is left out if no line states its type, because aiter could not read such a row.
     """
     texts = list(lines)
     defaults = _defaults(texts)
@@ -242,19 +249,19 @@ _TABLE = regex(r"(\w+?)(_tuned)?_gemm\.csv")
 
 
 def _kind(table: str) -> str | None:
-    """Return the kind of a table by its file name: ``bf16`` for ``bf16_tuned_gemm.csv``.
+    """Return which kind of products a table is for, from its file name: ``bf16`` for ``bf16_tuned_gemm.csv``.
 
-    Return None if no tuner is known for such a name.
+    Returns None if no tuning program is known for such a table.
     """
     found = _TABLE.fullmatch(table)
     return found[1] if found and (found[2] or found[1] in _TUNERS) else None
 
 
 def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emission]:
-    """Yield one CSV per set of columns.
+    """Yield the CSV files of untuned shapes: one for each set of columns that the shapes have.
 
     Different versions of aiter print different columns.  A column that a version does not print is filled with the
-    value that its calls have, if that is known.
+    value that its calls have, if that value is known.
     """
     every = {name for row in rows for name in row}
     whole = [_completed(kind, row, every) for row in rows]
@@ -268,10 +275,10 @@ def _untuned_files(kind: str, rows: Sequence[Mapping[str, str]]) -> Iterator[Emi
 
 
 def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> dict[str, str]:
-    """Return a bf16 row with the ``columns`` filled in that its version of aiter does not print.
+    """Fill in the columns of a bf16 shape that an older version of aiter does not print.
 
-    Versions that do not print scaling and shuffle support neither, so both become False.  The result gets the type of
-    the inputs, because aiter's tuner takes that type if none is given.
+    A version that does not print scaling and shuffle supports neither, so both become False.  The result gets the type
+    of the inputs, because aiter's tuning program uses that type if none is given.
     """
     if kind != "bf16" or not {"bias", "dtype"} <= row.keys():
         return dict(row)
@@ -280,10 +287,10 @@ def _completed(kind: str, row: Mapping[str, str], columns: Collection[str]) -> d
 
 
 def _defaults(texts: Iterable[str]) -> dict[tuple[str, ...], list[dict[str, str]]]:
-    """Return (M, N, K) → rows of bf16 shapes that ``default`` messages name.
+    """Collect the bf16 shapes from lines that name the default solution, by their sizes (M, N, K).
 
-    The messages lack the type of the result.  The rows get the type of the inputs, because aiter's tuner takes that
-    type if none is given.
+    These lines lack the type of the result.  It becomes the type of the inputs, because aiter's tuning program uses
+    that type if none is given.
     """
     out: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for found in filter(None, map(_USING.match, texts)):
@@ -304,10 +311,10 @@ _MOE_KEY = regex(
     r"'(?P<dtype>[\w.]+)', '(?P<a>[\w.]+)', '(?P<w>[\w.]+)', '(?P<quant>QuantType\.\w+)', (?P<g1u1>True|False|0|1), "
     r"(?P<weight>True|False|0|1)"
 )
-"""Pattern of the key of a fused-MoE look-up: device, sizes, types.
+"""Pattern of the shape that a log line about fused MoE states: device, sizes and types.
 
-The device has two fields, CU count and arch, which were added in 0.1.5 and 0.1.10.  The activation is printed as a name
-or as pybind11 prints an enumeration.
+The device consists of the number of compute units (since aiter 0.1.5) and the arch (since 0.1.10).  The activation is
+printed as a plain name or in the form that pybind11 gives an enumeration.
 """
 _BITS = {"True": "1", "False": "0"}
 _UNTUNED_MOE = (
@@ -316,9 +323,10 @@ _UNTUNED_MOE = (
 
 
 def _untuned_moe(texts: Iterable[str]) -> list[Emission]:
-    """Return a CSV of the fused-MoE shapes that ran with default kernels, or an empty list if no shape did.
+    """Return a CSV file of the fused-MoE shapes that ran with default kernels, in a list.
 
-    The CSV has the form that aiter writes under ``AITER_ONLINE_TUNE=1``.
+    The list is empty if no shape did.  The file has the form that aiter itself writes if ``AITER_ONLINE_TUNE=1`` is
+    set.
     """
     rows: dict[str, None] = {}
     for found in filter(None, map(_MOE_DEFAULT.match, texts)):

@@ -20,19 +20,21 @@ from logparse.libraries.aiter import tables as aiter
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """Columns and values that one reader of aiter requires in its table.
+    """Description of a table of tuned kernels: its columns, and how aiter looks up a call in it.
 
-    * ``keys``: columns by which the reader looks up a call.  ``flags`` are True or False, ``words`` are texts, the
-      other keys are integers.
-    * ``types``: the ``words`` that name a torch type.
-    * ``late``: key that newer versions of aiter added → what the reader does if the column is missing.
-    * ``needed``: other columns that the reader needs.
-    * ``names``: columns that must hold a kernel's name in every row.
-    * ``backends_of``: stem of a table's name (see ``VARIABLES``) → backends that only this table may name.
-    * ``keeps_first``: True if the reader uses the first of several rows with one key.  If False, equal rows are
-      harmless, but different rows with one key make the reader raise.
-    * ``compiled``: True if aiter chooses the kernels of Composable Kernel when it builds its module from the table,
-      and not at the call.
+    * ``keys`` are the columns by which aiter looks up a call.  Columns in ``flags`` hold True or False, columns in
+      ``words`` hold texts, and the others hold integers.
+    * ``types`` are the columns in ``words`` that hold a torch type.
+    * ``late`` lists keys that newer versions of aiter added, each with a sentence about the effect if the column is
+      missing.
+    * ``needed`` are other columns that must exist.
+    * ``names`` are columns that must hold a kernel's name in every row.
+    * ``backends`` are the libraries that a row may name.  ``backends_of`` lists further ones that only a table with a
+      certain file name may name (see ``VARIABLES``).
+    * ``keeps_first`` is True if the first of several rows with the same key is used.  Otherwise different rows with the
+      same key raise an error, and equal rows do no harm.
+    * ``compiled`` is True if aiter chooses kernels of Composable Kernel when it builds its module from the table, not
+      at the call.
     """
 
     keys: tuple[str, ...]
@@ -53,16 +55,19 @@ class Lookup:
         return [x for x in self.keys if x not in self.flags | self.words]
 
     def has(self, backend: object, name: str) -> bool:
-        """Return True if the reader of the table with the file name ``name`` knows the backend.
+        """Return True if aiter accepts rows with this backend in the table with file name ``name``.
 
-        If the name contains no stem, the backends of all tables are accepted.
+        If the name is not one of aiter's own, the backends of all tables are accepted.
         """
         table = stem(name)
         own = self.backends_of.items()
         return backend in self.backends or any(backend in more for of, more in own if table in (of, None))
 
     def present(self, columns: Collection[str]) -> list[str]:
-        """Return the keys of a table with these columns.  Late keys are left out if the table lacks them."""
+        """Return the columns by which a call is looked up in a table with these columns.
+
+        A column that only newer versions of aiter have is left out if the table lacks it.
+        """
         return [x for x in self.keys if x in columns or x not in self.late]
 
 
@@ -115,10 +120,10 @@ _MXSCALE = Lookup(
     needed=("libtype", *_BY_ID),
     backends=frozenset({"opus"}),
 )
-"""Table of batched 8-bit GEMMs whose scales are powers of two.
+"""How aiter looks up batched 8-bit GEMMs whose scales are powers of two.
 
-``lookup_mxscale_bmm_config`` reads it (commit e4048607).  Later tables have a column ``w_scale_block``.  There are no
-rules for these.
+The function in aiter is ``lookup_mxscale_bmm_config`` (commit e4048607).  Later tables also have a column
+``w_scale_block``.  logparse has no rules for these.
 """
 _MOE_SIZES = ("token", "model_dim", "inter_dim", "expert", "topk")
 _MOE_TYPES = ("dtype", "q_dtype_a", "q_dtype_w")
@@ -131,11 +136,14 @@ FUSED_MOE = Lookup(
     names=("kernelName1",),
     keeps_first=True,
 )
-"""Table of fused MoE.  Before commit 446260d1 (May 2026) its reader raised if two rows had the same key."""
+"""How aiter looks up fused MoE.  Before commit 446260d1 (May 2026) two rows with the same key raised an error."""
 _OTHER_MOE = frozenset({"preshuffle", "hidden_pad", "intermediate_pad", "tile_m"})
-"""Columns that only other fused-MoE tables have, such as the grouped one.  ``FUSED_MOE`` does not fit such a table."""
+"""Columns that occur only in fused-MoE tables of another kind, such as the grouped one.
+
+A table with such a column is not read by the rules of ``FUSED_MOE``.
+"""
 PASSED_OVER = "flydsl_fallback"
-"""Value of ``_tag`` in rows that the reader of fused-MoE tables skips (aiter/fused_moe.py, ``get_cfg_2stages``)."""
+"""Value in the column ``_tag`` of fused-MoE rows that aiter skips (aiter/fused_moe.py, ``get_cfg_2stages``)."""
 
 VARIABLES: Mapping[str, str] = {
     "a8w8_blockscale_bpreshuffle_tuned_gemm": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE",
@@ -149,19 +157,19 @@ VARIABLES: Mapping[str, str] = {
     "bf16_tuned_gemm": "AITER_CONFIG_GEMM_BF16",
     "tuned_fmoe": "AITER_CONFIG_FMOE",
 }
-"""Stem of a table's file name → environment variable that holds the table's path.
+"""Name of an aiter table (without ``.csv``) → environment variable that holds the table's path.
 
-aiter itself identifies tables by these stems.
+aiter recognises its tables by these names.
 """
 
 
 def stem(name: str) -> str | None:
-    """Return the first stem in ``VARIABLES`` that the file name contains, or None if it contains none."""
+    """Return the first name in ``VARIABLES`` that a file name contains, or None if it contains none."""
     return next((x for x in VARIABLES if x in name), None)
 
 
 def table_of(columns: Sequence[str]) -> Lookup | None:
-    """Choose the look-up by the table's columns.  Return None if none fits."""
+    """Return how aiter looks up calls in a table with these columns.  Return None if aiter has no such table."""
     has = set(columns)
     if {"M", "N", "K", "libtype", "solidx"} <= has:
         return BF16

@@ -37,7 +37,7 @@ from logparse.target import Facts, arch
 Cell: TypeAlias = bool | int | float | str | None
 
 KERNELS = "aiter-kernels"
-"""Name of the format of all tables except the bf16 table."""
+"""Name of the file format for all aiter tables of tuned kernels except the bf16 table."""
 _INT = re.compile(r"\s*[+-]?\d{1,18}\s*", re.ASCII)
 _FLOAT = re.compile(r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)\s*", re.ASCII | re.IGNORECASE)
 _MISSING = frozenset(
@@ -52,13 +52,14 @@ _RETUNE = (
 
 @dataclass(frozen=True)
 class TunedRow:
-    """Row of a tuned table.
+    """One row of an aiter table of tuned kernels.
 
-    * ``cells``: column name → value with the type that pandas gives it.
-    * ``texts``: column name → text in the file.
-    * ``width``: number of cells in the line.
-    * ``looked_up``: how aiter looks up a call in such a table.
-    * ``file``: file name of the table.
+    * ``line`` is its line number.
+    * ``cells`` maps each column to its value, with the type that pandas gives it.
+    * ``texts`` maps each column to the text in the file.
+    * ``width`` is the number of values in the line.
+    * ``looked_up`` describes how aiter looks up a call in such a table.
+    * ``file`` is the file name of the table.
     """
 
     line: int
@@ -70,9 +71,10 @@ class TunedRow:
 
     @cached_property
     def key(self) -> str:
-        """Key of the row, in the form of ``tables.key``.  Empty if a column or a value is missing.
+        """Text by which aiter finds this row for a call, in the form that ``tables.key`` returns.
 
-        Columns that newer versions of aiter added to the key are left out if the table lacks them.
+        It is empty if a column or a value is missing.  Columns that only newer versions of aiter have are left out if
+        the table lacks them.
         """
         words = []
         for name in self.looked_up.present(self.cells):
@@ -120,12 +122,12 @@ class _Context:
     table: Lookup
     columns: Sequence[str]
     serves: bool
-    """True if at least one row is for the target's device.
+    """True if at least one row of the table is for the target's GPU.
 
-    A table may serve several devices, as aiter's own tables do.
+    A table may have rows for several GPUs, as aiter's own tables do.
     """
     used: Mapping[str, TunedRow]
-    """Key → row that aiter uses."""
+    """Row that aiter uses for each key."""
 
 
 # ------------------------------------------------------------------------------------------------ rules about rows
@@ -248,7 +250,10 @@ _RULES: tuple[Rule[TunedRow, _Context], ...] = (
 
 
 def recognise(head: Head) -> bool:
-    """Return True for a bf16 table: it has the columns M, N, K, ``libtype`` and ``solidx``."""
+    """Return True if a file is aiter's table of bf16 GEMMs.
+
+    Such a table has the columns M, N, K, ``libtype`` and ``solidx``.
+    """
     return _table(head) is BF16
 
 
@@ -258,9 +263,9 @@ def _table(head: Head) -> Lookup | None:
 
 
 def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]]:
-    """Return the columns, the rows with the types that pandas gives them, and notes.
+    """Parse a table as pandas does.  Return its columns, its rows and notes about problems.
 
-    A note of severity ``error`` states why pandas cannot read the file.
+    A note of severity ``error`` explains why pandas cannot read the file.
     """
     lines = list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
     rows = [(n, cells_of(line)) for n, line in lines if line.strip()]
@@ -290,7 +295,10 @@ def entries(name: str, text: str) -> tuple[list[str], list[TunedRow], list[Note]
 
 
 def _typed(texts: Sequence[str]) -> list[Cell]:
-    """Convert a column to the type that pandas gives it: int, float, bool or text.  A missing value becomes None."""
+    """Convert the texts of one column to the type that pandas gives the column: int, float, bool or text.
+
+    A missing value becomes None.
+    """
     known = [text for text in texts if text not in _MISSING]
     if known and all(_INT.fullmatch(text) for text in known):
         return [None if text in _MISSING else int(text) for text in texts]
@@ -334,7 +342,10 @@ def _file_notes(table: Lookup, columns: Sequence[str], found: Sequence[TunedRow]
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TunedRow, _Context]]:
-    """Read a table as aiter reads it.  It remains unknown if the table's indices fit the target's hipBLASLt."""
+    """Read a table of tuned kernels as aiter reads it, and check its rows for a target machine.
+
+    The table states no hipBLASLt version, so it stays unknown whether its solution indices are valid on the target.
+    """
     text, _ = text_of(data)
     columns, found, damage = entries(name, text)
     table = table_of(columns) or BF16
@@ -364,11 +375,16 @@ def _own_facts(found: Sequence[TunedRow]) -> dict[str, str]:
 
 
 def padded(key: str) -> list[str]:
-    """Return the keys that aiter tries next if no row has this key, with larger (padded) M.
+    """Return the keys that aiter tries next if no row has this key.
 
-    aiter rounds M up to a multiple of 16, 32, 64 or 128, and then to a power of two.  Newer versions first round M to a
-    power of two if M is below 16.  They pad M above 8192 to 8192 if N is above 4096.  The result has the keys of all
-    versions.  It is empty for tables without an arch and for batched GEMMs, because their padding is unknown.
+    In these keys M (the number of tokens) is rounded up:
+
+    * aiter rounds M up to a multiple of 16, 32, 64 or 128, and then to a power of two.
+    * Newer versions first round M to a power of two if M is below 16.
+    * Newer versions try 8192 if M is above 8192 and N is above 4096.
+
+    The result contains the keys of all versions.  It is empty for tables without an arch and for batched GEMMs, because
+    their rounding is unknown.
     """
     cells = key.split(",")
     if not cells[0].startswith("gfx") or (len(cells) == 6 and cells[5].isdigit()):
@@ -382,7 +398,10 @@ def padded(key: str) -> list[str]:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Return the look-ups in this table that a server's log reports, by the text of the problem."""
+    """Collect the look-ups in this table that a server's log reports.
+
+    Returns a dictionary from the text of each matrix product to its key and whether aiter found a row.
+    """
     operator, facts = stem(name), reading.key_facts
     device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}
     context = reading.parsed.context
@@ -402,7 +421,7 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the operator and the columns of a table, which must be equal in all files of a merge.
+    """Return the properties in which tables must agree before they are merged: the operator and the columns.
 
     Raises InputError if aiter cannot read the table, or if the columns and the file name do not tell the operator.
     """
@@ -429,10 +448,10 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Return the solution that an aiter table can name, or None if it can name none.
+    """Translate a solution into one that an aiter table can name.  Return None if there is no such solution.
 
-    Solutions of aiter's backends, hipBLASLt among them, are returned unchanged.  Any other solution is converted to one
-    of hipBLASLt if possible (``tuning_rules.takes``).
+    A solution of a library that aiter calls, such as hipBLASLt, is returned unchanged.  Any other solution is converted
+    to a hipBLASLt solution if possible (``tuning_rules.takes``).
     """
     return given if given.library in aiter.BACKENDS else hipblaslt_tuning.takes(given, rocblas_version)
 

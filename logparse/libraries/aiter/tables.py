@@ -61,7 +61,7 @@ CATEGORY = "aiter"
 ORIGIN = "aiter"
 _TABLED = frozenset({"bf16_r", "f16_r", "f32_r", "i8_r", "f8_fnuz_r", "f8_r", "bf8_fnuz_r", "bf8_r", "f4_r"})
 DTYPES: Mapping[str, str] = {x.python: x.blas for x in TORCH_TYPES if x.blas in _TABLED}
-"""Type name in aiter's tables (``torch.bfloat16``) → data type."""
+"""Data type by its name in aiter's tables, for example ``torch.bfloat16``."""
 _BOOLS: Mapping[str, bool] = {"true": True, "false": False, "1": True, "0": False}
 _TUNED = frozenset({"libtype", "solidx", "kernelId", "us", "soltimes"})
 _UNTUNED = frozenset({"scaleAB", "outdtype", "q_dtype_w"})
@@ -74,11 +74,10 @@ _BYTES_OF_MESSAGE = 4000
 
 
 def is_ours(header: Header) -> bool:
-    """Return True if the header is a table of aiter.
+    """Return True if a table's header shows that aiter wrote the table.
 
-    Such a header has M, N, K and a column that only aiter's tuners write, or the columns of fused MoE.  An untuned
-    table of 8- and 4-bit GEMMs has only sizes, like lists of other programs.  So it must have ``untuned`` in its file
-    name.
+    Such a header has the columns of fused MoE, or M, N, K and a column that only aiter's tuning programs write.  A list
+    of 8- or 4-bit shapes has only sizes, like lists of other programs.  So its file name must contain ``untuned``.
     """
     columns = set(header.columns)
     if set(_MOE) <= columns:
@@ -98,9 +97,10 @@ def _renamed(names: list[str]) -> list[str]:
 
 
 class _Table:
-    """Reader of a table.  An untuned row becomes a call, a tuned row a measurement, a row of fused MoE a message.
+    """Reader of one aiter table.
 
-    The reader also collects the devices that the rows name.
+    A shape to be tuned becomes a call, a tuned row becomes a measurement, and a row of fused MoE becomes a message.
+    The reader also collects the GPUs that the rows name.
     """
 
     def __init__(self, header: Header) -> None:
@@ -120,9 +120,9 @@ class _Table:
             raise ValueError(f"column {error} is missing") from error
 
     def close(self) -> Iterator[Outcome]:
-        """Yield the facts about the device for which the rows were tuned.
+        """Yield facts about the GPU for which the rows were tuned.
 
-        If the rows name several devices, the fact lists all of them, so that it equals no target's fact.
+        If the rows name several GPUs, the fact lists all of them, so it equals the fact of no single machine.
         """
         devices = self._devices
         facts = [Fact(ours, " ".join(sorted(devices[name]))) for name, ours in _DEVICE.items() if devices[name]]
@@ -139,9 +139,9 @@ def _values(row: Row) -> dict[str, str]:
 
 
 def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
-    """Return the call, measurement or message of a row.
+    """Convert one row of a table to a call, a measurement or a message.
 
-    Raises KeyError for a missing column, ValueError for a bad cell.
+    Raises KeyError for a missing column and ValueError for a bad value.
     """
     if "model_dim" in values:
         return [_fused_moe(values)]
@@ -160,7 +160,7 @@ def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
 
 
 def _fused_moe(values: Mapping[str, str]) -> Message:
-    """Return the message of a row of fused MoE.  Raises ValueError if the row lacks sizes or types."""
+    """Convert a row about fused MoE to a message.  Raises ValueError if the row lacks sizes or types."""
     # In a table of grouped fused MoE, topk is -1 in rows for expert parallelism.
     sizes = (values.get(name, "").removeprefix("-" if name == "topk" else "") for name in _MOE[:5])
     if not all(map(str.isdecimal, sizes)) or not all(x in values for x in _MOE):
@@ -174,16 +174,19 @@ _DEVICE = {"gfx": "arch", "cu_num": "cu_count"}
 
 
 def device_of_key(key_text: str, columns: Collection[str]) -> dict[str, str]:
-    """Return the arch and the CU count that a row's key names, as facts.
+    """Return the arch and the number of compute units that a table row states in its key.
 
-    ``columns`` are the columns of the row's table (fact ``columns``).
+    ``key_text`` holds the values that identify the row.  ``columns`` are the columns of its table.
     """
     cells = dict(zip((x for x in _KEY if x in columns), key_text.split(","), strict=False))
     return {ours: cells[theirs] for theirs, ours in _DEVICE.items() if cells.get(theirs)}
 
 
 def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
-    """Return the column-major call of a row.  Raises KeyError for a missing column, ValueError for a bad cell."""
+    """Return the matrix product that a table row is about, as the column-major call that the library gets.
+
+    Raises KeyError for a missing column and ValueError for a bad value.
+    """
     rows, columns, k = int(values["M"]), int(values["N"]), int(values["K"])
     weights = _type(values.get("q_dtype_w") or values.get("dtype"))
     inputs = _type(values.get("dtype"))
@@ -206,19 +209,20 @@ def problem_of_row(values: Mapping[str, str], file_name: str) -> GemmProblem:
 
 
 def _kind(file_name: str) -> str:
-    """Return the operator in a table's file name: ``a8w8_blockscale`` for ``a8w8_blockscale_tuned_gemm.csv``.
+    """Return the name of the operator that a table's file name contains.
 
-    Return an empty text if the name contains no operator.
+    For example, it is ``a8w8_blockscale`` for ``a8w8_blockscale_tuned_gemm.csv``.  Returns an empty text if the name
+    contains no operator.
     """
     found = re.search(r"(bf16|a\dw\d(?:_blockscale)?(?:_bpreshuffle)?)_(?:un)?tuned", file_name)
     return found[1] if found else ""
 
 
 def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
-    """Return ``swizzle_a``: True if the weights were shuffled.
+    """Tell whether the weights were shuffled in memory, as the GEMM field ``swizzle_a``.
 
-    The value comes from the column ``bpreshuffle`` or from the operator.  For 4-bit weights the value stays None,
-    because that operator takes weights with and without shuffle and its table does not tell which.
+    The answer comes from the column ``bpreshuffle`` or from the operator.  For 4-bit weights it is ``None``, because
+    that operator takes weights with and without shuffle and its table does not tell which.
     """
     stated = _BOOLS.get(values.get("bpreshuffle", "").lower())
     by_operator = None if not kind or kind.startswith("a4w4") else kind.endswith("_bpreshuffle")
@@ -226,9 +230,10 @@ def _weights(values: Mapping[str, str], kind: str) -> dict[str, bool | None]:
 
 
 def _scales(values: Mapping[str, str], kind: str) -> dict[str, str | None]:
-    """Return ``scale_a`` (weights) and ``scale_b`` (inputs), which follow from the operator.
+    """Return how the weights and the inputs are scaled, as the GEMM fields ``scale_a`` and ``scale_b``.
 
-    8-bit operands are scaled per row or in blocks of 128.  An unknown scale has the value None.
+    The operator decides: 8-bit operands, for example, are scaled per row or in blocks of 128.  An unknown scale is
+    None.
     """
     if kind == "bf16":
         scaled = _BOOLS.get(values.get("scaleAB", "false").lower())
@@ -248,9 +253,9 @@ def _type(name: str | None) -> str | None:
 
 
 def solution_of_row(values: Mapping[str, str]) -> Solution:
-    """Return the backend and its solution from a tuned row.
+    """Return the solution that a tuned row names: a library and its number for the kernel.
 
-    Raises KeyError for a missing column, ValueError for a bad cell.
+    Raises KeyError for a missing column and ValueError for a bad value.
     """
     library = values.get("libtype") or "aiter"
     number = int(values["solidx"] if "solidx" in values else values["kernelId"])
@@ -278,26 +283,36 @@ def _time(text: str) -> tuple[float | None, Status, str | None]:
 # ---------------------------------------------------------------------------------------------------- writing
 
 KEY_COLUMNS = ("gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle")
-"""Columns by which aiter looks up a bf16 GEMM.  A table must have all of them, because ``set_index`` needs them."""
+"""Columns by which aiter looks up a bf16 GEMM.
+
+A table must have all of them, because aiter passes them to ``set_index``.
+"""
 COLUMNS = (*KEY_COLUMNS, "libtype", "solidx", "splitK", "us", "kernelName", "err_ratio", "tflops", "bw")
-"""Columns of the newest bf16 header.  It has all columns that any version of aiter with ``cu_num`` needs.
+"""Columns of the newest bf16 table.  They contain all columns that any aiter version with ``cu_num`` needs.
 
 aiter 0.1.5 and 0.1.6 also compare ``kernelName`` of hipBLASLt's rows with the kernel's name in the library, and stop if
 the two differ.
 """
 BY_KERNEL_NAME = frozenset({"asm", "flydsl"})
-"""Backends for which aiter finds a kernel by its name, not by ``solidx``."""
+"""Libraries whose kernels aiter finds by name (column ``kernelName``), not by number (``solidx``)."""
 BACKENDS = BY_KERNEL_NAME | {"hipblaslt", "opus", "skinny", "triton", "torch"}
-"""``libtype`` texts of aiter's table ``solMap``.  Any other text raises a KeyError at the call."""
+"""Libraries that a row may name in the column ``libtype``.
+
+Any other text raises a KeyError at the call, because aiter's own list ``solMap`` lacks it.
+"""
 _NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return aiter's key of a call: ``gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle``.
+    """Return the text by which aiter looks up a matrix product in its bf16 table.
 
-    Return None if aiter never makes such a call (a layout other than TN, a batch, an epilogue, a β other than 0).
-    Return None if the device or a field is unknown.  Leading dimensions are not part of the key.  If no row has
-    the call's own M, a row with a larger, padded M serves the call.  The padding depends on aiter's version.
+    It has the form ``gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle``.  Leading dimensions are not part of
+    it. If no row has the exact M, aiter uses a row with a larger, rounded M, which depends on aiter's version.
+
+    Returns None in these cases:
+
+    * aiter never makes such a call (a layout other than TN, a batch, an epilogue, or a β other than 0).
+    * The GPU or a value of the key is unknown.
     """
     cells = _cells(problem, target)
     return None if None in cells.values() else ",".join(str(cell) for cell in cells.values())
@@ -321,10 +336,10 @@ def _cells(problem: Problem, target: Mapping[str, str]) -> dict[str, object]:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if aiter measured the override, or if only aiter has its kernel.
+    """Return True if aiter's bf16 table may hold this override (the user's choice of a solution for a product).
 
-    A solution of hipBLASLt or torch is accepted only if aiter measured it, because other programs run such solutions
-    too.
+    A solution of hipBLASLt or torch is accepted only if aiter itself measured it, because other programs run such
+    solutions too.  A kernel that only aiter has is always accepted.
     """
     if not isinstance(override.problem, GemmProblem) or override.solution.library not in BACKENDS:
         return False
@@ -333,14 +348,17 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Write ``bf16_tuned_gemm.csv`` with the newest header and the fastest override per key.
+    """Write the overrides as ``bf16_tuned_gemm.csv``, with one row for each key: the fastest.
 
-    If the backend finds kernels by name, ``kernelName`` is the override's ``parameters``.  ``us``, ``tflops`` and
-    ``bw`` follow from the override's time.  They are empty without a time.  ``err_ratio`` was not measured and stays
-    empty.
+    * The columns are the columns of the newest aiter version.
+    * If the library finds kernels by name, ``kernelName`` is the override's ``parameters``.
+    * ``us``, ``tflops`` and ``bw`` follow from the override's time.  Without a time they are empty.
+    * ``err_ratio`` stays empty, because it was not measured.
 
-    Raises EmissionError if the target's arch or CU count, a field of the key or a kernel's name is unknown.  Raises
-    EmissionError if two overrides of one key differ and one of them has no time.
+    Raises EmissionError in these cases:
+
+    * The target's arch or number of compute units, a value of the key, or a kernel's name is unknown.
+    * Two overrides have the same key and different solutions, and one of them has no time.
     """
 
     def key_of(override: Override) -> str:
@@ -359,7 +377,7 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 
 def _backend(override: Override) -> list[str]:
-    """Return ``libtype,solidx,splitK`` of the solution."""
+    """Return the values of the columns ``libtype,solidx,splitK`` for an override's solution."""
     given = override.solution
     if given.text == "Default":
         return ["torch", "0", "0"]
@@ -372,7 +390,10 @@ def _backend(override: Override) -> list[str]:
 
 
 def _speed(override: Override) -> list[str]:
-    """Return ``us,kernelName,err_ratio,tflops,bw``, as aiter's tuner computes them (10¹² operations/s, 10⁹ bytes/s)."""
+    """Return the values of the columns ``us,kernelName,err_ratio,tflops,bw`` for an override.
+
+    Rates are computed as by aiter's tuning program, in 10¹² operations/s and 10⁹ bytes/s.
+    """
     gemm, us, kernel = override.problem, override.time_us, override.parameters or ""
     assert isinstance(gemm, GemmProblem)
     if re.search(r'[,"\s]', kernel):

@@ -14,7 +14,10 @@ from logparse.libraries.kinds.capture import Asked, Capture, Setting, names_of
 
 _BITS, _LAUNCHES = 31, 32 | 64 | 128
 _CALLS = 1 | 2 | 4
-"""Bits that replace bench and profile, which cuBLASLt has not."""
+"""Bits of cuBLASLt's log mask that log the calls.
+
+They are set if the user asks for the categories bench or profile, which only hipBLASLt has.
+"""
 
 
 def _settings(asked: Asked) -> Iterator[Setting]:

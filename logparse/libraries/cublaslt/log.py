@@ -30,9 +30,9 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.model import Solution
 
 MATMUL = regex(r"cublasLt(?:[A-Z]{3})?Matmul\Z")
-"""Names of functions whose Trace lines are calls.
+"""Pattern of the functions whose Trace lines record a matrix product.
 
-They are cuBLASLt's public function, and the functions through which cuBLAS calls cuBLASLt.
+They are cuBLASLt's public function and the functions through which cuBLAS calls cuBLASLt.
 """
 
 KEYS: Mapping[str, str] = {
@@ -43,10 +43,10 @@ KEYS: Mapping[str, str] = {
     "biasDataType": "biasType",
     "auxDataType": "epilogueAuxDataType",
 }
-"""hipBLASLt's key by cuBLASLt's key of the same attribute."""
+"""Translation of cuBLASLt's attribute names in a log line to hipBLASLt's names."""
 
 DEFAULTS: Mapping[str, str] = {"transA": "OP_N", "transB": "OP_N", "epilogue": "EPILOGUE_DEFAULT"}
-"""Values of attributes that cuBLASLt does not print, because they are the defaults."""
+"""Attributes that cuBLASLt leaves out of a log line if they have their default value, with this value."""
 
 _SCALE_MODES: Mapping[str, str] = {
     "SCALAR_32F": "scalar",
@@ -56,16 +56,16 @@ _SCALE_MODES: Mapping[str, str] = {
     "VEC128_32F": "block128",
     "BLK128x128_32F": "block128x128",
 }
-"""Words for the values of ``aScaleMode`` and of the other matrices' modes.
+"""How a matrix is scaled, by the text that cuBLASLt logs for it (``aScaleMode`` and the like).
 
-The words are those in ``enums.SCALES``.  Blocks of 128 have the words that traces use.
+The words are the same as in ``enums.SCALES``, and for blocks of 128 the same as in traces.
 """
 
 
 def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
-    """Return how the matrices are scaled, as far as the descriptor states it.
+    """Return how each of the matrices A, B, C and D is scaled, according to a Trace line.
 
-    If a scale has a pointer but no mode, it is one factor.
+    If the line states a pointer to the scale but no mode, the scale is a single factor.
     """
     out: dict[str, str | None] = {}
     for x in "abcd":
@@ -76,9 +76,9 @@ def scales(desc: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def solution(text: str | None) -> Solution | None:
-    """Return ``cublaslt:id=66,tile=192x192,…`` from the ``algo=[…]`` group of a Trace line.
+    """Return the solution that the ``algo=[…]`` group of a Trace line names: ``cublaslt:id=66,tile=192x192,…``.
 
-    Return None if algo was NULL.
+    Returns None if the program passed no algorithm.
     """
     if not text or "=" not in text:
         return None

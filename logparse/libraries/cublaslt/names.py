@@ -39,9 +39,9 @@ _CLUSTERS = (
 
 
 def _tiles() -> Iterator[str]:
-    """Yield tile names in the enum's order.
+    """Yield the names of cuBLASLt's tile sizes, in the order of their numbers in the header file.
 
-    The header lists the historical names first.  Then it lists the names of two grids, without names that it has listed
+    The header lists the historical names first.  Then it lists two grids of sizes, without names that it has listed
     before.  The first grid has rows in steps of 8 and columns in steps of 64, up to 192·256 elements.  The second grid
     has rows in steps of 64 and columns in steps of 8, up to 256·256 elements.
     """
@@ -76,19 +76,20 @@ ATTRIBUTES: tuple[tuple[str, str, int | None, Mapping[int, str], str], ...] = (
     ("inner", "innerShape", 0, INNER_SHAPES, "MATMUL_INNER_SHAPE_"),
     ("cluster", "clusterShape", 0, CLUSTERS, "CLUSTER_SHAPE_"),
 )
-"""Attributes in the order of the canonical text.  Each item has:
+"""Attributes of a cuBLASLt algorithm, in the order in which logparse writes them.  Each item has:
 
-* our word for the attribute;
+* logparse's word for the attribute;
 * its key in a Trace line;
 * its default, which a Trace line does not print;
-* its names by number;
-* the text that a Trace line prints before a name.
+* the names of its values by number;
+* the text that a Trace line prints before such a name.
 """
 
 
 def algorithm_text(values: Mapping[str, int]) -> str:
-    """Return the canonical text of an algorithm given by numbers.  An attribute that is missing in ``values`` has its
-    default.
+    """Return the text that logparse writes for a cuBLASLt algorithm whose attributes are given as numbers.
+
+    An attribute that is missing in ``values`` has its default.
 
     >>> algorithm_text({"id": 66, "tile": 209, "stages": 35, "splitk": 1, "custom": 4, "cluster": 3})
     'id=66,tile=192x192,stages=64xAUTO,custom=4,cluster=2x1x1'
@@ -102,9 +103,9 @@ def algorithm_text(values: Mapping[str, int]) -> str:
 
 
 def algorithm_values(text: str) -> dict[str, int]:
-    """Return the numbers of a canonical text, with every attribute.  Raises ValueError if a word has no number.
+    """Parse the text of a cuBLASLt algorithm and return every attribute as a number.
 
-    It is the inverse of :func:`algorithm_text`.
+    It is the inverse of :func:`algorithm_text`.  Raises ValueError if a word has no number.
     """
     given = dict(word.partition("=")[::2] for word in text.split(","))
     out: dict[str, int] = {}

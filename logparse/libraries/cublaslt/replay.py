@@ -28,12 +28,14 @@ _CONFIG = (
     ("inner", "INNER_SHAPE_ID", 2),
     ("cluster", "CLUSTER_SHAPE_ID", 2),
 )
-"""Attributes of an algorithm: our word, the member of ``cublasLtMatmulAlgoConfigAttributes_t`` and its size in bytes.
+"""Attributes of a cuBLASLt algorithm: logparse's word, the name in the API and the size in bytes.
+
+The API's names are members of ``cublasLtMatmulAlgoConfigAttributes_t``.
 """
 _WORKSPACE = {9: 32 << 20}
-"""PyTorch's workspace in bytes, by compute capability (32 MiB on Hopper).
+"""Workspace in bytes that PyTorch gives cuBLASLt, by compute capability (32 MiB on Hopper).
 
-For a device that is not listed it is 1 MiB, which is the size in PyTorch's first versions with cuBLASLt.
+On any other GPU it is 1 MiB, as in PyTorch's first versions with cuBLASLt.
 """
 
 
@@ -47,11 +49,11 @@ class CublasLt(LtBackend):
         "f32_bf16_r": 75,
         "xf32_r": 77,
     }
-    """Numbers of cublasComputeType_t (cublas_api.h)."""
+    """cuBLASLt's number for each compute type (``cublasComputeType_t`` in cublas_api.h)."""
     operations = 0, 1
     pointers: ClassVar[Mapping[str, str]] = {"bias": "BIAS_POINTER"}
     result_bytes, workspace_at, state_at = 96, 64, 72
-    """Size and offsets in a cublasLtMatmulHeuristicResult_t, bytes."""
+    """Size of a ``cublasLtMatmulHeuristicResult_t`` and the offsets of two of its members, in bytes."""
     most = 200
 
     def __init__(self, place: Place) -> None:
@@ -82,9 +84,9 @@ class CublasLt(LtBackend):
         return _WORKSPACE.get(major, 1 << 20)
 
     def _gemm(self, problem: Problem) -> GemmProblem:
-        """Return the problem without its scale factors.
+        """Return the matrix product without its scale factors.
 
-        Scalar factors are 1, because the library uses 1 if there is no pointer.
+        Scalar factors do not change the kernel: without a pointer to a factor the library uses 1.
         """
         gemm = supported_gemm(problem, self.types, self.compute_types, (None, "none", "scalar"))
         return replace(gemm, scale_a=None, scale_b=None, scale_c=None, scale_d=None)

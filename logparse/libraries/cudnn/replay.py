@@ -24,7 +24,10 @@ _LAST = {"NCHW": "NHWC", "NCDHW": "NDHWC"}
 
 @dataclass(frozen=True)
 class _Graph:
-    """Problem as a cuDNN graph.  ``tensors`` are the first input, the second input and the output."""
+    """A convolution as a cuDNN graph, with its plans.
+
+    ``tensors`` are the first input, the second input and the output.
+    """
 
     graph: Any
     tensors: tuple[Any, Any, Any]
@@ -47,9 +50,9 @@ class Cudnn(DeviceBackend):
         return dict(self._device.facts) | {"cudnn_version": str(self._cudnn.backend_version())}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """Return plans in the problem's own layout, then plans of the other layout.
+        """List cuDNN's plans for a convolution, first in its own memory layout, then in channels_last layout.
 
-        Each layout gets half of the limit.
+        Each layout gets half of ``limit``, or more if the other layout has fewer plans.
         """
         conv = conv_of(problem, _TYPES)
         last = _channels_last(conv)
@@ -139,7 +142,7 @@ class Cudnn(DeviceBackend):
 
 
 def _channels_last(conv: ConvProblem) -> ConvProblem | None:
-    """Return the same problem with channels_last operands.  Return None if the problem has that layout already."""
+    """Return the same convolution with channels_last operands, or None if it already has them."""
     last = _LAST.get(conv.in_layout or "")
     return None if last is None else replace(conv, in_layout=last, weights_layout=last, out_layout=last)
 

@@ -42,11 +42,15 @@ _METADATA = "_metadata"
 recognise = begins(rb'\s*\{\s*"(?:\(\'[^\']+\', \'\w+\', \(|_metadata"\s*:\s*\{\s*"flashinfer_version")')
 _KEY = regex(r"\('(?P<op>[^' ]+)', '\w+', (?P<sizes>\(.*\))\)")
 _UNKNOWN = ("unknown", "None", "*")
-"""Values in ``_metadata`` that state no version."""
+"""Values in the file's ``_metadata`` that do not state a version."""
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield the metadata as facts, and each entry as a choice without a time.  An unreadable entry becomes a reject."""
+    """Read FlashInfer's file of chosen kernels.
+
+    Its metadata become facts, and each entry becomes a choice without a time.  An entry that cannot be read becomes a
+    reject.
+    """
     data = content(source)
     try:
         found = parsed(data)

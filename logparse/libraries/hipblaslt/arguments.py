@@ -23,7 +23,7 @@ WORDS: Mapping[str, Collection[str]] = {
     "activation_type": ("none", "relu", "gelu", "swish", "clamp", "sigmoid"),
     "bias_source": ("a", "b", "d"),
 }
-"""Argument → its allowed values, for arguments with a closed list of values."""
+"""Allowed values of each hipblaslt-bench argument that takes one of a fixed list of words."""
 SWITCHES: Mapping[str, bool] = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 SCALE_WORDS: Mapping[str, str] = {
     **enums.SCALES,
@@ -32,26 +32,29 @@ SCALE_WORDS: Mapping[str, str] = {
 
 
 ONLY_IN_BLOCKS = frozenset({"f4_r", "f6_r", "bf6_r"})
-"""Types whose products are always scaled in blocks.
+"""Data types whose products are always scaled in blocks.
 
-Nevertheless, builds of 2026 log ``--scaleA 0`` for these types (rocm-libraries issue 12024).  So a logged 0 means that
-the scale is unknown.
+Builds of 2026 wrongly log ``--scaleA 0`` for these types (rocm-libraries issue 12024).  So for them a logged 0 means
+that the scale is unknown.
 """
 
 
 def unlogged_scale(problem: Problem) -> bool:
-    """Return True if an operand must be scaled in blocks but its scale is unknown."""
+    """Return True if a product needs operands that are scaled in blocks, but the scale of A or B is unknown."""
     if not isinstance(problem, GemmProblem) or ONLY_IN_BLOCKS.isdisjoint((problem.a_type, problem.b_type)):
         return False
     return None in (problem.scale_a, problem.scale_b)
 
 
 def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absent: bool | None) -> GemmProblem:
-    """Return the GEMM that the arguments describe.  ``sizes`` are the fields for its sizes, or its ``members``.
+    """Return the matrix product that arguments of hipblaslt-bench describe.
 
-    * If an argument has no value or an invalid value, its field is unknown.
+    ``sizes`` holds the fields for its sizes, or the ``members`` of a grouped GEMM.
+
+    * If an argument has no value or an invalid value, its field is unknown (None).
     * If an argument is missing, its field is unknown too, except for switches, scales and the activation.
-    * For the exceptions ``absent`` decides.  False: a missing argument means not set.  None: it means unknown.
+    * If ``absent`` is False, a missing switch, scale or activation is taken as not set.  If it is ``None``, the field
+      is unknown.
 
     Raises ValueError if the text of a number is no number.
     """
@@ -97,9 +100,9 @@ def problem(values: Mapping[str, str | None], sizes: Mapping[str, Any], *, absen
 
 
 def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | None], side: str) -> str | None:
-    """Return the type to which an operand is converted.
+    """Return the type to which operand A or B is converted before the product.
 
-    Without the argument the operand is not converted, so its own type is returned.
+    Without the argument the operand is not converted, so the result is its own type.
     """
     given = values.get(f"compute_input_type{side}")
     if given is None:
@@ -108,13 +111,13 @@ def _computed_as(values: Mapping[str, str | None], types: Mapping[str, str | Non
 
 
 def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
-    """Return the arguments of a GEMM without its sizes, in the order in which the library logs them.
+    """Return the hipblaslt-bench arguments for a product, without its sizes.
 
-    An unknown epilogue or scale is written as none.  4- and 6-bit products have no solution without scales, so their
-    unknown scale is written as the scale of MX formats (blocks of 32).
+    They have the order in which the library logs them.  An unknown epilogue or scale is written as none.  4- and 6-bit
+    products have no solution without scales, so their unknown scale is written as blocks of 32 (MX formats).
 
-    Raises EmissionError if a transpose, the batch count or a type is unknown, because without it ``what`` (the output
-    that needs the arguments) would silently mean another problem.
+    ``what`` names the output that needs the arguments.  Raises EmissionError if a transpose, the batch count or a type
+    is unknown, because the output would then describe another product.
     """
     p = problem.normal
     known = {"transA": p.trans_a, "transB": p.trans_b, "batch_count": p.batch_count}
@@ -151,10 +154,10 @@ def arguments(problem: GemmProblem, what: str) -> dict[str, str | bool]:
 
 
 def sizes(size: Member | GemmProblem, problem: GemmProblem, what: str) -> dict[str, int]:
-    """Return ``m n k``, the leading dimensions and the strides of a GEMM or of a group's member.
+    """Return m, n, k, the leading dimensions and the strides of a GEMM, or of one member of a grouped GEMM.
 
-    Unknown leading dimensions and strides are written without gaps.  With a single batch an unknown stride is 0.
-    Raises EmissionError if m, n or k is unknown.
+    Unknown leading dimensions and strides are computed for matrices without gaps.  With a single batch an unknown
+    stride is 0.  Raises EmissionError if m, n or k is unknown.
     """
     if size.m is None or size.n is None or size.k is None:
         raise EmissionError(f"{what} needs m, n and k of {problem.label}, which are unknown")
@@ -176,20 +179,18 @@ _COLUMNS: Mapping[str, str] = {
     "swizzle_a": "swizzleA",
     "swizzle_b": "swizzleB",
 }
-"""Column name in lower case → argument with the same meaning.
+"""Argument of hipblaslt-bench that has the same meaning as a column of its results, by the column's name.
 
-``aux_type`` is printed even if there is no aux matrix.  Only ``use_e`` could tell, and no version prints it.  So
-``aux_type`` is not read.
+The column ``aux_type`` is left out.  It is printed even if there is no auxiliary matrix, and no version prints the
+argument ``use_e``, which would tell.
 """
 
 
 def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
-    """Return the GEMM of one row (column name → text).
+    """Return the matrix product of one row of results, given as column name → text.
 
-    Returns None for a grouped GEMM, because a row lacks its members.
-
-    A column that a version does not print leaves its field None.  Raises ValueError if the text of a number is no
-    number.
+    Returns None for a grouped GEMM, because a row does not list its members.  A column that this version does not print
+    leaves its field unknown.  Raises ValueError if the text of a number is no number.
     """
     low = {name.lower(): value.strip() for name, value in cells.items()}
     if low.get("grouped_gemm", "0") not in ("0", "false"):
@@ -202,7 +203,10 @@ def problem_of_row(cells: Mapping[str, str]) -> GemmProblem | None:
 
 
 def tight_strides(shape: GemmProblem, ld: Mapping[str, int]) -> dict[str, int]:
-    """Return each matrix's stride without gaps: leading dimension × columns.  Transposes and sizes must be known."""
+    """Return the stride from one matrix of a batch to the next, for matrices without gaps.
+
+    It is the leading dimension times the number of columns.  Transposes and sizes must be known.
+    """
     m, n, k = shape.m or 0, shape.n or 0, shape.k or 0
     columns = {"a": k if shape.trans_a == "N" else m, "b": n if shape.trans_b == "N" else k, "c": n, "d": n}
     return {f"stride_{x}": ld[f"ld{x}"] * count for x, count in columns.items()}

@@ -59,10 +59,10 @@ from logparse.quoting import Shell, shell_line
 
 
 class Flag(NamedTuple):
-    """Flag of the command line.
+    """A flag of the hipblaslt-bench command line.
 
-    * ``allows``: function that returns a true value if a text is a valid value of the flag.
-    * ``bare``: the value that the flag has if none is given.  ``None`` if the flag needs a value.
+    * ``allows`` is a function that returns a true value for a valid value of the flag.
+    * ``bare`` is the value that the flag has if no value follows it.  Without ``bare`` the flag needs a value.
     """
 
     allows: Callable[[str], object]
@@ -82,7 +82,10 @@ def _one_of(*words: str) -> Callable[[str], bool]:
 _SWITCH = _one_of("0", "1", "true", "false")
 
 SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd", "lde", *(f"stride_{x}" for x in "abcde"))
-"""Names of flags that a grouped GEMM repeats for each member.  ``-m -n -k`` have one dash, the others two."""
+"""Flags that a grouped GEMM repeats for each of its members.
+
+``-m``, ``-n`` and ``-k`` have one dash, the others two.
+"""
 
 LOGGED: Mapping[str, Flag] = {
     "--api_method": Flag(_one_of("c", "cpp", "mix")),
@@ -104,7 +107,7 @@ LOGGED: Mapping[str, Flag] = {
     "--activation_type": Flag(_one_of(*WORDS["activation_type"]), ""),
     **dict.fromkeys(("--rotating", "--cold_iters", "--iters"), Flag(_INT)),
 }
-"""Flags that the library writes, over all versions."""
+"""Flags that hipBLASLt writes into its log, in any version."""
 
 _TOOL_ONLY: Mapping[str, Flag] = {
     **dict.fromkeys(("--sizem", "--sizen", "--sizek", "-i", "-j", "--requested_solution", "--device"), Flag(_INT)),
@@ -118,13 +121,14 @@ _TOOL_ONLY: Mapping[str, Flag] = {
     **dict.fromkeys(("--amaxScaleA", "--amaxScaleB", "--amaxD", "--use_user_args"), Flag(_SWITCH, "1")),
     "--log_function_name": Flag(_SWITCH, "1"),
 }
-"""Flags that the library never logs.  If a line has such a flag, a person typed it."""
+"""Flags that hipBLASLt never logs.  A line with such a flag was typed by a person."""
 
 _ADAPTIVE = "--adaptive"
-"""Beginning of the tool's options of adaptive timing (2026: ``--adaptive``, ``--adaptive_noise 0.01`` …)."""
+"""Start of the options of hipblaslt-bench for adaptive timing (2026: ``--adaptive``, ``--adaptive_noise 0.01`` …)."""
 
 _OTHER_MODE = frozenset({"--yaml", "--data", "--help", "-h", "--version"})
-"""Flags for other modes of the tool (``--yaml``, ``--help`` …).  A line with such a flag names no problem."""
+"""Flags with which hipblaslt-bench does not run a product given on the command line, such as ``--yaml`` or ``--help``.
+"""
 
 FLAGS: Mapping[str, Flag] = {**LOGGED, **_TOOL_ONLY}
 _ALIASES = {"sizem": "m", "sizen": "n", "sizek": "k", "r": "precision", "i": "iters", "j": "cold_iters"}
@@ -135,11 +139,11 @@ _SPELLED: Mapping[str, Mapping[str, str]] = {
     **{_NAMES[token]: SHORT_TYPES for token, flag in FLAGS.items() if flag.allows is _TYPE},
     "compute_type": SHORT_COMPUTE_TYPES,
 }
-"""Flag → synonyms of its values.  Only typed lines have synonyms."""
+"""Other spellings of a flag's values, which only lines typed by a person contain."""
 
 ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
 _ALWAYS = ("transA", "transB", "batch_count", *TYPES, "compute_type")
-"""Flags that every version logs in every line.  If a line lacks such a flag, the line was cut."""
+"""Flags that every version logs in every line.  A logged line without such a flag was cut."""
 
 # ------------------------------------------------------------------------------------------- reading
 
@@ -153,18 +157,18 @@ _NAME = r"hipblaslt-bench(?:\.exe)?"
 _COMMAND = regex(
     rf"(?:\A[ \t]*(?P<shell>{_PROMPT}{_WRAPPERS}{_PATH})|(?P<path>(?<!\S){_PATH}))?{_NAME}(?P<rest>\s+-.*)?\s*\Z"
 )
-"""Pattern of the whole command.
+"""Pattern of a complete hipblaslt-bench command in a line.
 
 At the beginning of a line, a prompt, variables and wrappers may precede the command.  Elsewhere only its path may.
 """
 
 SCALE_NOT_LOGGED = "the log states no scale of"
-"""Beginning of a message's text.  The message accompanies a call of 4- or 6-bit types if the log lacks the scale."""
+"""Beginning of the message that is kept beside a call with 4- or 6-bit types if the log does not state the scale."""
 
 OBJECT = "hipblaslt_ext::Gemm"
-"""Value of a message's ``function``.  Such a message accompanies a call through the C++ object.
+"""Value of ``function`` in the message that is kept beside a call through hipBLASLt's C++ object.
 
-The message's text is the problem's text.
+The message's text is the text of the matrix product.
 """
 
 _LATER = re.compile(r"--[A-Za-z]\w*").fullmatch
@@ -173,11 +177,11 @@ _END_OF_COMMAND = frozenset({"|", "||", "&", "&&", ";", "#", ">", ">>", "<", "2>
 
 @dataclass
 class _Words:
-    """Flags of one command line.
+    """The flags of one hipblaslt-bench command line.
 
-    * ``values``: name without dashes → value.
-    * ``members``: sizes of each member of a grouped GEMM.
-    * ``tool``: True if a person typed the line.
+    * ``values`` maps the name of each flag, without dashes, to its value.
+    * ``members`` holds the sizes of the product, or of each member of a grouped GEMM.
+    * ``tool`` is True if a person typed the line.
     """
 
     values: dict[str, str] = field(default_factory=dict)
@@ -188,7 +192,7 @@ class _Words:
         return name in self.values
 
     def flag(self, name: str) -> bool:
-        """Tell whether a switch is set (``--flush``, ``--flush 1`` or ``--flush true``)."""
+        """Return True if a switch is set, for example by ``--flush``, ``--flush 1`` or ``--flush true``."""
         return SWITCHES[self.values.get(name, "0")]
 
     def number(self, name: str) -> int | None:
@@ -199,8 +203,10 @@ class _Words:
 def read(text: str) -> Outcome:
     """Read one line that contains ``hipblaslt-bench``.
 
-    The outcome is a call, a message (for ``--yaml FILE`` or ``--help``), a reject if the command is torn, or foreign if
-    the line only mentions the tool.
+    * A complete command gives a call.
+    * A command with ``--yaml FILE`` or ``--help`` gives a message.
+    * A command that is cut or damaged gives a reject.
+    * A line that only mentions the program is foreign.
     """
     match = _COMMAND.search(text)
     if match is None or match["rest"] is None:
@@ -274,10 +280,12 @@ def _words(tokens: Sequence[str]) -> _Words:
 
 
 def _may_be_missing(token: str, following: str, bare: str | None) -> None:
-    """Check that a flag may stand without a value.
+    """Check that a flag may occur without a value.
 
-    Raises ValueError if the flag ``token`` needs a value.  Raises ValueError if the next text is neither a valid value
-    nor another flag.
+    Raises ValueError in these cases:
+
+    * The flag ``token`` needs a value.
+    * The next text is neither a valid value nor another flag.
     """
     if following and following not in FLAGS and following not in _END_OF_COMMAND:
         raise ValueError(f"{token} cannot have the value {following[:60]!r}")
@@ -293,7 +301,7 @@ def _solution(words: _Words) -> Solution | None:
 
 
 def _logged_problem(words: _Words) -> GemmProblem:
-    """Return the problem of a line that the library wrote.
+    """Return the matrix product of a line that the library logged.
 
     Raises ValueError if the line lacks a flag that its version always writes, because such a line was cut or edited.
     """
@@ -316,7 +324,10 @@ def _logged_problem(words: _Words) -> GemmProblem:
 
 
 def _tool_problem(words: _Words) -> GemmProblem:
-    """Return the problem of a typed command, with the defaults that ``hipblaslt-bench --help`` documents."""
+    """Return the matrix product of a command that a person typed.
+
+    A missing flag has the default that ``hipblaslt-bench --help`` documents.
+    """
     types = dict.fromkeys(TYPES, words.values.get("precision", ""))
     defaults = {"transA": "N", "transB": "N", "batch_count": "1", "compute_type": "f32_r", "beta": "0"}
     words.values = {**types, **defaults, **words.values}
@@ -325,10 +336,10 @@ def _tool_problem(words: _Words) -> GemmProblem:
 
 
 def _with_default_layout(member: Mapping[str, int], words: _Words) -> dict[str, int]:
-    """Return the sizes with the leading dimensions and strides that the tool uses.
+    """Return a product's sizes with the leading dimensions and strides that hipblaslt-bench really uses.
 
-    The tool raises a leading dimension that is too small (``client.cpp``, ``run_bench_test``), so ``--lda 0`` gives the
-    least possible one.  It raises strides only without ``--any_stride``.
+    It raises a leading dimension that is too small (``client.cpp``, ``run_bench_test``).  So ``--lda 0`` gives the
+    smallest possible one.  It raises strides only without ``--any_stride``.
     """
     trans: Any = {f"trans_{x.lower()}": words.values[f"trans{x}"].upper() for x in "AB"}
     shape = GemmProblem(**trans, m=member["m"], n=member["n"], k=member["k"])
@@ -344,7 +355,7 @@ def _at_least(least: Mapping[str, int], given: Mapping[str, int]) -> dict[str, i
 
 
 def _sizes(words: _Words) -> dict[str, Any]:
-    """Return the sizes of the GEMM, or of the members of a grouped GEMM."""
+    """Return the sizes of the GEMM, or the list of members of a grouped GEMM."""
     found = [{name: value for name, value in member.items() if name in _OF_MEMBER} for member in words.members]
     if not words.flag("grouped_gemm"):
         return dict(found[0])
@@ -360,13 +371,13 @@ _OF_MEMBER = frozenset(f.name for f in fields(Member))
 
 
 def command(gemm: Problem, solution: Solution | None = None) -> Shell:
-    """Return the hipblaslt-bench command that runs this problem (flags of ROCm 6.4 and later).
+    """Return the hipblaslt-bench command that runs a matrix product (with the flags of ROCm 6.4 and later).
 
-    Unknown leading dimensions and strides are written without gaps.  An unknown epilogue or scale is left out, so the
-    tool uses none.
+    Unknown leading dimensions and strides are written for matrices without gaps.  An unknown epilogue or scale is left
+    out, so hipblaslt-bench uses none.  ``solution`` adds the index of the solution to run.
 
-    Raises EmissionError if a transpose, size, batch count or type is unknown, because the tool would silently take a
-    default.
+    Raises EmissionError if a transpose, a size, the batch count or a type is unknown, because hipblaslt-bench would
+    then use a default.
     """
     if not isinstance(gemm, GemmProblem):
         raise EmissionError(f"hipblaslt-bench cannot run a {gemm.kind}")

@@ -68,17 +68,17 @@ _TARGET = regex(r"Query device success: there are \d+ devices\.?(?: \(Target dev
 _REST = regex(r"with [\d.]+ GB memory|maxGridDimX \d|-{10,}\Z")
 _INDEX_COLUMNS = ("solution_index", "soulution_index")
 _PATIENCE = 20
-"""Maximum number of other programs' lines between a header and its row.
+"""How many lines of other programs may come between a header and its row.
 
-Such lines come from kernels that print and from standard error.
+Such lines are printed by kernels, or come from standard error.
 """
 
 
 @dataclass
 class _Row:
-    """Printed row.  The row is kept until its kernel info and the Winner block, which may add to it, have been read.
+    """One printed result, kept until the lines about its kernel and the Winner block have been read.
 
-    ``cells`` holds the texts by column in lower case.
+    Both may add to it.  ``cells`` holds the texts by column name in lower case.
     """
 
     problem: GemmProblem
@@ -96,7 +96,7 @@ class _Row:
 
     @property
     def _not_converged(self) -> list[str]:
-        """Status of adaptive timing if it is not ``converged``, as a list with one text.  Else an empty list."""
+        """List with one remark if adaptive timing did not end with the status ``converged``, else an empty list."""
         status = self.cells.get("status", "-")
         return [f"adaptive timing: {status}"] if status not in ("-", "", "converged") else []
 
@@ -122,7 +122,10 @@ class _Row:
 
 @dataclass
 class _Reader:
-    """Reader of one stream.  Its state: the rows of the current problem, and the header whose row must come next."""
+    """Reader of the output of hipblaslt-bench.
+
+    It keeps the rows of the current product, and the header whose row must come next.
+    """
 
     rows: list[_Row] = field(default_factory=list)
     # Row to which the next kernel info belongs.
@@ -175,9 +178,10 @@ class _Reader:
         return found
 
     def _preamble(self, text: str) -> Outcome | None:
-        """Read the build and the devices.  Only the target device, which the tool used, gives facts.
+        """Read a line about the library's build or the GPUs.  Return None for any other line.
 
-        A version line means that another run of the tool has begun, so the rows are complete.
+        Only the GPU that was used gives facts.  A version line shows that another run has begun, so the rows before it
+        are complete.
         """
         version = next((start for start in _VERSIONS if text.startswith(start)), None)
         if version is not None:
@@ -197,9 +201,9 @@ class _Reader:
         return Outcome("fact") if self.devices else None
 
     def _facts(self, *facts: Fact) -> Outcome:
-        """Return the facts that this stream has not stated yet.
+        """Return those facts that this output has not stated before.
 
-        A script may run the tool hundreds of times, and each run prints the same facts.
+        A script may run hipblaslt-bench hundreds of times, and each run prints the same facts.
         """
         new = [fact for fact in facts if fact.value and fact not in self.known]
         self.known.update(new)
@@ -244,10 +248,9 @@ class _Reader:
         return Outcome("measurement" if self._keep(new) else "fact")
 
     def _keep(self, new: _Row) -> bool:
-        """Keep a row and return True.
+        """Keep a row.  Return True unless the row only repeats a kept one.
 
-        If the Winner block repeats a kept row, its info is added to the kept row, and the result is False, because the
-        kept row was already counted.
+        The Winner block repeats a row.  What it adds, such as the solution index, is added to the kept row.
         """
         self.current = new
         if self.winner:

@@ -15,7 +15,7 @@ BENCH_TYPES = frozenset(
     {"f64_r", "f32_r", "xf32_r", "f16_r", "bf16_r", "i32_r", "i8_r", "u8_r", "f32_c", "f64_c"}
     | {"f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r", "f6_r", "bf6_r", "f4_r"}
 )
-"""Data types as hipblaslt-bench writes them."""
+"""Data types in the spelling of hipblaslt-bench."""
 
 BENCH_COMPUTE_TYPES = frozenset(
     {"f16_r", "f32_r", "xf32_r", "f64_r", "i32_r", "f32_f16_r", "f32_bf16_r"}
@@ -31,7 +31,7 @@ SHORT_TYPES: Mapping[str, str] = {
     "c": "f32_c",
     "z": "f64_c",
 }
-"""Synonym in hipblaslt-bench → data type (``string_to_hip_datatype``)."""
+"""Data type that hipblaslt-bench means by a short name such as ``h`` (``string_to_hip_datatype``)."""
 
 SHORT_COMPUTE_TYPES: Mapping[str, str] = {
     "s": "f32_r",
@@ -43,7 +43,10 @@ SHORT_COMPUTE_TYPES: Mapping[str, str] = {
     "z": "f64_r",
     "f64_c": "f64_r",
 }
-"""Synonym in hipblaslt-bench → compute type (``string_to_hipblas_computetype``, complex types since 2026)."""
+"""Compute type that hipblaslt-bench means by a short name such as ``s``.
+
+Its function is ``string_to_hipblas_computetype``, which knows complex types since 2026.
+"""
 
 DATA_TYPES: Mapping[str, str] = {
     "R_16F": "f16_r",
@@ -64,7 +67,7 @@ DATA_TYPES: Mapping[str, str] = {
     "C_32F": "f32_c",
     "C_64F": "f64_c",
 }
-"""Type text of prefixed lines → data type.
+"""Data type by its name in log lines with a prefix, for example ``R_16BF``.
 
 hipBLASLt prints ``Invalid`` for every other type, and for R_32I too.  Such a type is unknown.
 """
@@ -86,9 +89,9 @@ COMPUTE_TYPES: Mapping[str, str] = {
     "32F_FAST_16BF": "f32_bf16_r",
     "32F_FAST_TF32": "xf32_r",
 }
-"""Compute text without ``COMPUTE_`` → compute type.
+"""Compute type by its name in log lines, without ``COMPUTE_``.
 
-Pedantic variants have no bench word.  They get the compute type of the variant without ``_PEDANTIC``.
+hipblaslt-bench has no word for pedantic variants.  They get the compute type of the variant without ``_PEDANTIC``.
 """
 
 PROFILE_COMPUTE_TYPES: Mapping[str, str] = {
@@ -96,7 +99,7 @@ PROFILE_COMPUTE_TYPES: Mapping[str, str] = {
     "c_f32_fast_bf16_r": "f32_bf16_r",
     **{f"c_{word}": word for word in BENCH_COMPUTE_TYPES},
 }
-"""Compute text of profile records → compute type.  The client's YAML files have the same texts."""
+"""Compute type by its name in profile records and in YAML files for hipblaslt-bench, for example ``c_f32_r``."""
 
 
 def data_type(text: str | None) -> str | None:
@@ -108,7 +111,10 @@ def compute_type(text: str | None) -> str | None:
 
 
 class Epilogue(NamedTuple):
-    """Meaning of an epilogue's name.  ``GemmProblem`` has fields with the same names and meanings."""
+    """The operations that an epilogue name such as ``RELU_BIAS`` stands for.
+
+    The fields have the same names and meanings as in ``GemmProblem``.
+    """
 
     activation: str
     bias: bool = False
@@ -118,9 +124,9 @@ class Epilogue(NamedTuple):
 
 
 def _forward(word: str, *, aux: bool = False) -> dict[str, Epilogue]:
-    """Return the forward epilogues of an activation by name, with and without bias.
+    """Return the epilogues of an activation for the forward pass, by name, with and without bias.
 
-    If ``aux`` is True, add the variants that keep a matrix (aux) for the backward pass.
+    If ``aux`` is True, the result includes the variants that keep a matrix for the backward pass.
     """
     act = word.lower()
     out = {word: Epilogue(act), f"{word}_BIAS": Epilogue(act, True, bias_source="d")}
@@ -146,11 +152,11 @@ EPILOGUES: Mapping[str, Epilogue] = {
     "BGRADA": Epilogue("none", True, False, True, "a"),
     "BGRADB": Epilogue("none", True, False, True, "b"),
 }
-"""Epilogue name (no ``EPILOGUE_``, no ``_EXT``) → its meaning in bench flags."""
+"""Meaning of each epilogue, by its name without ``EPILOGUE_`` and ``_EXT``."""
 
 
 def epilogue(text: str | None) -> Epilogue | None:
-    """Return the meaning of an epilogue's text in a prefixed line, or None if the library could not name it."""
+    """Return the meaning of an epilogue that a log line names, or None if the library printed no known name."""
     name = (text or "").removeprefix("ROCBLASLT_").removeprefix("EPILOGUE_").replace("_EXT", "")
     return EPILOGUES.get(name)
 
@@ -169,19 +175,20 @@ SCALES: Mapping[str, str] = {
     "8": "block16_e5m3",
     "1001": "block32_preswizzled",
 }
-"""Code of ``--scaleA``/``--scaleB`` → scale.
+"""Kind of scaling, by the value of ``--scaleA`` or ``--scaleB``.
 
-ROCm 6.3 has the codes ``s`` and ``v``, 6.4 and later have numbers.  A vector scales the rows of op(A).
+ROCm 6.3 writes the letters ``s`` and ``v``, later versions write numbers.  A vector scales the rows of op(A).
 """
 
 SCALE_CODES: Mapping[str, str] = {word: code for code, word in SCALES.items() if code.isdigit()}
 
 
 def default_types(values: dict[str, Any]) -> dict[str, Any]:
-    """Fill in the bias type and the aux type if the call does not set them.  The library then uses D's type.
+    """Fill in the types of the bias and the auxiliary matrix if the call does not set them.
 
-    This holds for a D of 16 bits and more.  For a narrower D the default depends on the other types, so it stays
-    unknown (hipBLASLt API reference, ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and ``..._EPILOGUE_AUX_DATA_TYPE``).
+    The library then uses the type of D.  This is true if D has 16 bits or more.  For a narrower D the default depends
+    on the other types, so it stays unknown (hipBLASLt API reference, ``HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE`` and
+    ``..._EPILOGUE_AUX_DATA_TYPE``).
     """
     d_type = values.get("d_type")
     if d_type is not None and d_type not in NARROW:
@@ -192,10 +199,10 @@ def default_types(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def beta_of(*texts: str | None) -> Beta | None:
-    """Return "zero" or "nonzero" for the scalar β.  ``texts`` are the texts of its real and imaginary parts.
+    """Return "zero" or "nonzero" for the scalar β, given the texts of its real and imaginary parts.
 
-    Returns None if no text is given or a text is no number.  ``std::to_string`` prints six decimals.  So a β below 5e-7
-    reads as zero, and nothing in the line shows it.
+    Returns None if no text is given or a text is no number.  The library prints six decimals.  So a β below 5e-7 is
+    read as zero.
     """
     try:
         parts = [float(text) for text in texts if text is not None]
@@ -205,9 +212,9 @@ def beta_of(*texts: str | None) -> Beta | None:
 
 
 def tight_leading_dimensions(problem: GemmProblem) -> dict[str, int]:
-    """Return the least leading dimensions of a problem (hipblaslt-bench's defaults).
+    """Return the smallest leading dimensions that a product allows, which are hipblaslt-bench's defaults.
 
-    Transposes must be known.  Returns no dimensions if m, n or k is unknown.
+    Transposes must be known.  Returns an empty dictionary if m, n or k is unknown.
     """
     if problem.m is None or problem.n is None or problem.k is None:
         return {}

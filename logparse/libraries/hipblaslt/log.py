@@ -42,16 +42,19 @@ LAYERS: Mapping[str, str] = {
     "Info": "info",
     "Api": "api",
 }
-"""Layer name of the prefix → category in the store."""
+"""Category under which a log line is stored, by the level in its prefix, for example ``Hints``."""
 
 _NEEDED = ("Adesc", "Bdesc", "Cdesc", "Ddesc", "computeDesc", "workSpaceSizeInBytes", "stream")
-"""Keys that every Trace line has.  ``stream`` is the last key, so a line without it was cut."""
+"""Keys that every Trace line has.
+
+``stream`` is the last one, so a line without it was cut.
+"""
 
 
 def read(text: str) -> Outcome:
-    """Read a line whose time and process brackets are removed.
+    """Read a log line from which the time and process brackets were removed.
 
-    A Trace line of the matmul is a call.  Any other line is a message.
+    A Trace line of a matrix product gives a call.  Any other line gives a message.
     """
     line = text.strip()
     match = _PREFIX.match(line)
@@ -141,9 +144,10 @@ def _problem(groups: Mapping[str, Mapping[str, str]], values: Mapping[str, str],
 
 
 def _count(text: str) -> int | None:
-    """Parse a count printed with ``%d``.  Return None if it is negative or no number.
+    """Parse a count from a log line.  Return None if it is negative or no number.
 
-    A count that does not fit 32 bits wraps, so a negative count is known to be wrong.
+    The library prints counts with ``%d``.  A count that does not fit 32 bits may come out negative, which is certainly
+    wrong.
     """
     try:
         value = int(text)
@@ -154,7 +158,10 @@ def _count(text: str) -> int | None:
 
 _TRANS: Mapping[str, Trans] = {"OP_N": "N", "OP_T": "T", "OP_C": "C"}
 _BATCH_MODES = {"": "strided", "0": "strided", "1": "pointer"}
-"""Text of ``batch_mode`` → batch mode.  hipBLASLt prints it since 1.3.  In older versions all batches are strided."""
+"""How a batch is stored, by the text of ``batch_mode``.
+
+hipBLASLt prints it since 1.3.  In older versions all batches are strided.
+"""
 
 
 def _alpha_vector(values: Mapping[str, str], desc: Mapping[str, str]) -> bool | None:

@@ -49,7 +49,10 @@ _KNOWN = (frozenset(flag.lstrip("-") for flag in LOGGED) - {"m", "n", "k"}).unio
 
 
 def read(text: str) -> Outcome:
-    """Read one record as a call with its count, and the solution's names if the record states them."""
+    """Read one profile record as a call with its count.
+
+    If the record names the solution and its kernel, these names are returned as well.
+    """
     match = _OPEN.search(text)
     body = text[match.end() :].strip() if match else ""
     if match is None or body[:1] not in (",", ""):

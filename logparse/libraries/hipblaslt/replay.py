@@ -17,9 +17,15 @@ from logparse.libraries.kinds.blas_gemms import EPILOGUES, TYPES, Described, LtB
 from logparse.model import GemmProblem, Problem
 
 _OUTER_VECTOR = 3
-"""Number of HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F: one factor per row of op(A) or per column of op(B)."""
+"""hipBLASLt's number for a scale with one factor per row of op(A) or per column of op(B).
+
+Its name is HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F.
+"""
 _ALPHA_VECTOR = 4
-"""Number of HIPBLASLT_POINTER_MODE_ALPHA_DEVICE_VECTOR_BETA_HOST: alpha is a vector in device memory."""
+"""hipBLASLt's number for an alpha that is a vector in device memory.
+
+Its name is HIPBLASLT_POINTER_MODE_ALPHA_DEVICE_VECTOR_BETA_HOST.
+"""
 _ATTRIBUTES: Mapping[Described, tuple[str, str]] = {
     "matmul_desc": ("hipblasLtMatmulDescAttributes_t", "HIPBLASLT_MATMUL_DESC_"),
     "matrix_layout": ("hipblasLtMatrixLayoutAttribute_t", "HIPBLASLT_MATRIX_LAYOUT_"),
@@ -38,7 +44,7 @@ class HipblasLt(LtBackend):
         "xf32_r": 6,
         "f64_r": 7,
     }
-    """Compute type → hipblasComputeType_t (hipblas-common.h)."""
+    """hipBLASLt's number for each compute type (``hipblasComputeType_t`` in hipblas-common.h)."""
     epilogues: ClassVar[Mapping[str, int]] = EPILOGUES | {
         "RELU_AUX": 130,
         "RELU_AUX_BIAS": 134,
@@ -49,16 +55,16 @@ class HipblasLt(LtBackend):
         "BGRADA": 256,
         "BGRADB": 512,
     }
-    """Epilogue → hipblasLtEpilogue_t (hipblaslt.h).
+    """hipBLASLt's number for each epilogue (``hipblasLtEpilogue_t`` in hipblaslt.h).
 
-    In hipBLASLt the aux matrix of RELU_AUX holds values.  In cuBLASLt it holds bits.
+    The auxiliary matrix of RELU_AUX holds values in hipBLASLt, but bits in cuBLASLt.
     """
     operations = 111, 112
     pointers: ClassVar[Mapping[str, str]] = {"bias": "BIAS_POINTER", "aux": "EPILOGUE_AUX_POINTER"} | {
         f"scale_{x}": f"{x.upper()}_SCALE_POINTER" for x in "abcd"
     }
     result_bytes, workspace_at, state_at = 56, 24, 32
-    """Size of a hipblasLtMatmulHeuristicResult_t, and the offsets of its workspace and state, bytes."""
+    """Size of a hipblasLtMatmulHeuristicResult_t, and the offsets of its workspace and state, in bytes."""
     most = 20_000
 
     def __init__(self, place: Place) -> None:
@@ -76,7 +82,10 @@ class HipblasLt(LtBackend):
         return dict(self._device.facts) | facts | {"hipblaslt_version": str(self._ask("get_version", self._handle))}
 
     def _ask(self, function: str, *arguments: Any) -> Any:
-        """Call a function of the bindings.  Raises RuntimeError with the function and the status if it fails."""
+        """Call a function of hipBLASLt and return its results without the status.
+
+        Raises RuntimeError with the function's name and the status if the call fails.
+        """
         name = f"hipblasLt{function.title().replace('_', '')}"
         returned = getattr(self._lt, name)(*arguments)
         status, *values = returned if isinstance(returned, tuple) else (returned,)
@@ -92,7 +101,7 @@ class HipblasLt(LtBackend):
         return int(self._ask("matmul_algo_get_heuristic", *arguments))
 
     def _default_workspace_bytes(self) -> int:
-        """Return the default workspace of gfx94x, bytes.  PyTorch's logs show the same size."""
+        """Return the default workspace on gfx94x GPUs, in bytes.  PyTorch's logs show the same size."""
         return 76 << 20
 
     def _describe_more(self, operation: Any, gemm: GemmProblem) -> None:

@@ -1,4 +1,4 @@
-"""The script with which hipBLASLt searches for solutions: ``tune_hipblaslt.sh``."""
+"""Shell script that lets hipBLASLt search for faster solutions: ``tune_hipblaslt.sh``."""
 
 from __future__ import annotations
 

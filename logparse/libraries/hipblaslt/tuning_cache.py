@@ -32,7 +32,7 @@ from logparse.libraries.kinds.format import FOREIGN, LineFormat, Outcome
 from logparse.model import GemmProblem, Message
 
 SINCE = 100_500
-"""First hipBLASLt version whose reader of tuning files may read rows of the cache."""
+"""First hipBLASLt version that may read rows of the runtime tuning cache in a tuning file."""
 SCHEMA = "schema_version"
 
 _EPILOGUES = {
@@ -53,16 +53,19 @@ _EPILOGUES = {
     256: "BGRADA",
     512: "BGRADB",
 }
-"""Number of a ``hipblasLtEpilogue_t`` → epilogue."""
+"""Name of each epilogue by the library's number (``hipblasLtEpilogue_t``)."""
 
 
 def is_header(names: Sequence[str] | None) -> bool:
-    """Return True if the line is the header of a cache row."""
+    """Return True if these column names are the header of a row of the runtime tuning cache."""
     return names is not None and SCHEMA in {name.strip() for name in names}
 
 
 def problem(cells: Mapping[str, str]) -> GemmProblem:
-    """Return the GEMM of a cache row.  Raises ValueError if a number cannot be read or a column is missing."""
+    """Return the matrix product of a row of the runtime tuning cache, given as column name → text.
+
+    Raises ValueError if a number cannot be read or a column is missing.
+    """
     names = ("transA", "transB", "m", "n", "k", "batch_count", "lda", "ldb", "ldc", "ldd", "epilogue", "compute_type")
     missing = [x for x in (*names, "a_type", "b_type", "c_type", "d_type", "solution_index", "us") if not cells.get(x)]
     if missing:
@@ -86,10 +89,10 @@ _FALLEN_BACK = re.compile(r"\b(?:fellback|invalidated)=[1-9]")
 
 
 def read_line(text: str) -> Outcome:
-    """Read a line that the library prints about the cache as a message.
+    """Read a line that hipBLASLt prints about its runtime tuning cache, as a message.
 
-    If a summary counts calls that the cache did not serve, the message has the category ``info``.  Such messages lead
-    to a remark in reports.
+    If the line counts calls for which the cache was no help (``fellback=11``), the message has the category ``info``.
+    Such messages lead to a remark in reports.
     """
     text = text.strip()
     if not text.startswith("tuning-cache: "):
