@@ -1,7 +1,7 @@
-"""List of override formats: files from which a library reads the solutions it should use.
+"""List of override formats: files that tell a library which solutions (kernels) to use.
 
-Each format is imported at its first use.  Because a recommendation writes files of a few libraries, it needs only their
-rules.
+Each format is imported at its first use, because ``logparse recommend`` writes files for few libraries and needs only
+their rules.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ def _gemm(override: Override) -> bool:
 
 
 def _aiter(override: Override) -> bool:
-    """Return True if aiter's files can hold the override.
+    """Return True if aiter's tables can hold the override (the user's choice of a solution for a product).
 
-    A problem that aiter measured has a key of aiter's columns, with commas.  An override without such a key can be held
-    only if its solution is one of aiter's own kernels.
+    A product that aiter measured has the key of a table row, with commas.  Without such a key, the solution must be a
+    kernel that only aiter has.
     """
     own = "," in (override.key_text or "")
     return own or override.solution.library not in ("hipblaslt", "rocblas", "cublaslt", "torch", "miopen")
 
 
 class _Member(NamedTuple):
-    """Place of one override format.
+    """Where to import one override format, and which overrides it can hold.
 
-    * ``module``: path below ``logparse.libraries``.
-    * ``attribute``: the format's name in the module.
-    * ``writer``: name of the format's writer.
-    * ``takes``: a function of an override.  It returns False if the writer never accepts the override, True if it may.
+    * ``module`` is the module below ``logparse.libraries``.
+    * ``attribute`` is the format's name in the module.
+    * ``writer`` is the name of the format's writer.
+    * ``takes`` is a function of an override.  It returns False if the format can never hold the override, and True if
+      it may.
     """
 
     module: str
@@ -73,16 +74,16 @@ _MEMBERS = (
     _Member("moe.rules"),
     _Member("rocblas.rules", "rocblas", _of("rocblas")),
 )
-"""Every override format whose library's reader is known.
+"""Every override format that logparse knows.
 
 rocBLAS comes last, because its files are converted from the whole output of a tool.
 """
 
 
 def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
-    """Yield the writers that may accept some of the overrides.
+    """Yield the writers that may be able to write some of the overrides to files.
 
-    These are the writers of override files and the writer of the list from which TunableOp tunes.
+    They include the writer of TunableOp's list of products to tune.
     """
     given = list(overrides)
     for member in _MEMBERS:
@@ -93,7 +94,10 @@ def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
 
 
 def format_of(writer: Writer) -> OverrideFormat | None:
-    """Return the format of the files that a writer makes.  Return None for the list that a tuner reads."""
+    """Return the override format that a writer writes.
+
+    Returns None for a writer whose files are read by a tuning program and not by the library.
+    """
     return next((member.format for member in _MEMBERS if member.writer == writer.name), None)
 
 
@@ -104,7 +108,7 @@ def _untuned() -> Writer:
 
 
 def __getattr__(name: str) -> object:
-    """Build ``OVERRIDE_FORMATS`` (all formats) and ``WRITERS`` (the writers of ``recommend``) at their first use."""
+    """Build ``OVERRIDE_FORMATS`` (all override formats) and ``WRITERS`` (their writers) when they are first used."""
     if name not in ("OVERRIDE_FORMATS", "WRITERS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     formats = tuple(member.format for member in _MEMBERS)

@@ -53,14 +53,17 @@ TUNING_COLUMNS: tuple[str, ...] = (
     *("scaleA", "scaleB", "scaleC", "scaleD", "amaxD", "activation_type", "bias_vector", "bias_type"),
     *("rotating_buffer", "hipblaslt-Gflops", "hipblaslt-GB/s", "us", "solution_index", "gcnArchName", "CUs"),
 )
-"""The 37 columns of a ROCm 6.4 tuning row, with the names that hipblaslt-bench prints from 7.0 on."""
+"""The 37 columns of a tuning file row in ROCm 6.4, which writes no column names.
+
+The names are the names that hipblaslt-bench prints from ROCm 7.0 on.
+"""
 _NUMBERS = ("batch_count", "m", "n", "k")
 _TYPES = ("a_type", "b_type", "c_type")
 _WANTED = ("transA", "transB", *_NUMBERS, *_TYPES, "compute_type", INDEX)
 _PLACED_TYPES = frozenset({"f16_r", "bf16_r", "f32_r", "f64_r", "i8_r", "i32_r", "f8_r", "bf8_r"})
 _NAMED_TYPES = _PLACED_TYPES | frozenset(FNUZ.values())
 _NEWER_TYPES = _NAMED_TYPES | {"f6_r", "bf6_r", "f4_r"} | COMPLEX
-"""Data types that newer versions read.
+"""Data types that the newest hipBLASLt versions read in a tuning file.
 
 Source: ``string_to_hip_datatype`` in ROCm/rocm-libraries ``hipblaslt_type_strings.hpp`` (2026).
 """
@@ -70,17 +73,18 @@ Source: ``string_to_hip_datatype`` in ROCm/rocm-libraries ``hipblaslt_type_strin
 
 @dataclass(frozen=True)
 class TuningRow:
-    """Row of a tuning file: a line of values, and the header line before it if there is one.
+    """One row of a hipBLASLt tuning file: a line of values, with the line of column names before it if there is one.
 
-    * ``line``: line number, counted from 1.
-    * ``values``: the cells of the line.
-    * ``header``: the names in the header line, or None.
-    * ``index``: the solution index as the library reads it.
-    * ``taken``: column → text that the library reads for this column.
-    * ``key``: the key under which the library keeps the row.  Empty if the library drops the row.  The library prints
-      no message about dropped rows.
-    * ``rule`` and ``why``: the lint rule and the reason if the library drops the row.
-    * ``claim``: True if the row is a copy of a timed row with other sizes.  Nobody timed it, so its time is not used.
+    * ``line`` is the line number, counted from 1.
+    * ``values`` are the values in the line.
+    * ``header`` holds the names in the line before it, or None.
+    * ``index`` is the solution index as the library reads it.
+    * ``taken`` maps each column to the text that the library reads for it.
+    * ``key`` is the text under which the library keeps the row, and by which it finds the row for a call.  It is empty
+      if the library drops the row, about which the library prints no message.
+    * ``rule`` and ``why`` are the lint rule and the reason if the library drops the row.
+    * ``claim`` is True if somebody copied a timed row and changed its sizes.  The copy was never timed, so its time is
+      not used.
     """
 
     line: int
@@ -95,23 +99,32 @@ class TuningRow:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the row's columns.  A row without a header has the 37 columns of ROCm 6.4."""
+        """Names of the row's columns.
+
+        A row without a line of names has the 37 columns of ROCm 6.4.
+        """
         return TUNING_COLUMNS if self.header is None else self.header
 
     @cached_property
     def cells(self) -> dict[str, str]:
-        """Values by column.  Blanks around names and values are removed."""
+        """The row's values by column name, without blanks around names and values."""
         return {name.strip(BLANKS): x.strip(BLANKS) for name, x in zip(self.names, self.values, strict=False)}
 
     @property
     def time_us(self) -> float | None:
-        """Time of the row, µs.  None if the row has no time, or if it is a copy of another row (``claim``)."""
+        """Measured time of the row in µs.
+
+        It is ``None`` if the row has no time, or if the row is a copy of another row with changed sizes (``claim``).
+        """
         value = self._number("us")
         return value if 0 < value < math.inf and not self.claim else None
 
     @property
     def stated_flops(self) -> float:
-        """Operations of the timed call: the row's Gflop/s × its time.  0 if the rate or the time is missing."""
+        """Number of operations of the product that was timed: the row's Gflop/s times its time.
+
+        It is 0 if the rate or the time is missing.
+        """
         value = self._number("hipblaslt-Gflops") * self._number("us") * 1e3
         return value if 0 < value < math.inf else 0.0
 
@@ -123,7 +136,7 @@ class TuningRow:
 
     @property
     def text(self) -> str:
-        """Lines of the row as in a file: the header line, if there is one, and the values."""
+        """The row's lines as in a file: the column names, if it has a line of them, and the values."""
         lines = filter(None, (self.header, self.values))
         return "\n".join("    " + ",".join(words).rstrip("\r") for words in lines)
 
@@ -133,10 +146,11 @@ class TuningRow:
 
     @property
     def problem(self) -> GemmProblem | None:
-        """Problem of the row as the library reads it.
+        """The matrix product of the row as the library understands it.
 
-        The problem is never grouped.  Every transpose except N is read as T.  Numbers that are not part of the
-        library's key may have any value.
+        * It is never a grouped GEMM.
+        * Every transpose except N is read as T.
+        * Numbers by which the library does not find rows may have any value.
         """
         read = {name: "N" if self.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
         read |= {x: str(size) for x in (*_NUMBERS, INDEX) if (size := leading(self.taken.get(x, ""))) is not None}
@@ -152,7 +166,7 @@ class TuningRow:
 
 
 def split(line: str) -> tuple[str, ...]:
-    """Split a line into cells as ``std::getline`` does.  An empty last cell is dropped."""
+    """Split a line at its commas as the library does (``std::getline``): an empty last value is dropped."""
     cells = line.lstrip(BLANKS).split(",")
     return tuple(cells[:-1] if len(cells) > 1 and not cells[-1] else cells)
 
@@ -163,9 +177,10 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read each row as a measurement (µs).  The revision, the arch and the CU count become facts.
+    """Read each row of a tuning file as a measurement in µs.
 
-    If a row is a copy of another row (``claim``), it is read without its time.
+    The file's revision, the arch and the number of compute units become facts.  If somebody copied a row and changed
+    its sizes (``claim``), the copy is read without its time.
     """
     header: tuple[str, ...] | None = None
     lines: list[Line] = []
@@ -218,7 +233,7 @@ def _outcome(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
 
 
 def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
-    """Read a row of the runtime tuning cache.  The row itself names the build that measured it."""
+    """Read a row of hipBLASLt's runtime tuning cache, which states the library build that measured it."""
     try:
         gemm, index, time_us = tuning_cache.problem(row.cells), int(row.cells["solution_index"]), float(row.cells["us"])
     except ValueError as error:
@@ -250,7 +265,7 @@ def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
 
 
 DEVICE: Mapping[str, str] = {"arch": "gcnArchName", "cu_count": "CUs"}
-"""Fact about the row's device → column that states it."""
+"""Column that states each fact about the row's GPU."""
 
 
 def _reject(line: Line, reason: str) -> Outcome:
@@ -275,24 +290,25 @@ FORMAT = FileFormat(
 
 _KEY_FIELDS = ("trans_a", "trans_b", "batch_count", "m", "n", "k", "a_type", "b_type", "c_type", "compute_type")
 _PLACED_COMPUTES = frozenset({"f16_r", "f32_r", "f64_r", "i32_r"})
-"""Compute types that ROCm 6.4 reads.  It reads the column as a data type and drops rows with any other text."""
+"""Compute types that ROCm 6.4 reads in a tuning file.  It drops rows with any other text in this column."""
 BETWEEN = 1300
-"""First version that reads columns by place and may read ``xf32_r`` as ``f32_r``.
+"""First hipBLASLt version that finds columns by their place and may read ``xf32_r`` as ``f32_r``.
 
-Such a reader is in ROCm/hipBLASLt@00ed225c.  It is newer than ROCm 6.4's reader (0.12) and older than the reader by
-name (0.15, 7.0).  No release of ROCm has such a version.  6.4.0 to 6.4.2 drop such rows (issue ROCm/hipBLASLt#2010).
+This behaviour is in ROCm/hipBLASLt@00ed225c.  It is newer than ROCm 6.4 (0.12) and older than the versions that find
+columns by name (0.15, ROCm 7.0).  No release of ROCm has such a version.  6.4.0 to 6.4.2 drop such rows (issue
+ROCm/hipBLASLt#2010).
 """
 _COMPUTES = frozenset({"f32_r", "f64_r", "i32_r", "xf32_r"})
 _FAST_COMPUTES = frozenset({"f32_f16_r", "f32_bf16_r"})
 _OBJECT_COMPUTES = {"f16_r": "f32_f16_r", "bf16_r": "f32_bf16_r"}
 NO_ROW = "-"
-"""Text that stands for the compute type in a key that no row can have."""
+"""Text in a key, instead of the compute type, that shows that no row of a tuning file can serve the call."""
 _FOLDS_FAST = 100_203
-"""First version that may treat the fast compute types as f32_r in keys (rocm-libraries PR 6557)."""
+"""First hipBLASLt version that may look up the fast compute types as f32_r (rocm-libraries PR 6557)."""
 
 
 def version(target: Mapping[str, str]) -> int | None:
-    """Return ``hipblaslt_version`` as a number, for example 1201 or 100200.
+    """Return the target's ``hipblaslt_version`` as a number, for example 1201 or 100200.
 
     A text with dots is converted: 0.12.1 gives 1201.  Returns None if the text is no version.
     """
@@ -305,25 +321,30 @@ def version(target: Mapping[str, str]) -> int | None:
 
 
 def by_name(number: int | None) -> bool | None:
-    """Return True if this version reads columns by name, False if by place.
+    """Return True if this hipBLASLt version finds a tuning file's columns by name, False if by their place.
 
-    Return ``None`` for an unknown version, and for 0.15.x, because some builds of 0.15.x read by name and some by
-    place.
+    Returns ``None`` for an unknown version, and for 0.15.x, because some builds of 0.15.x read by name and some by
+    place. Callers then choose by the row's layout: by name if it has a line of column names.
 
     0.15 is the development version of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613).  It read by place
-    until ROCm/hipBLASLt pull request 1962 of May.  If the result is ``None``, callers choose the reader by the row's
-    layout: by name if the row has a header.
+    until ROCm/hipBLASLt pull request 1962 of May.
     """
     return None if number is None or 1500 <= number < 100_000 else number >= 100_000
 
 
 def folds_fast(number: int | None) -> bool | None:
-    """Return True if this version has f32_r in keys for fast compute types.  Return None for an unknown version."""
+    """Return True if this hipBLASLt version looks up products of a fast compute type under f32_r.
+
+    Returns None for an unknown version.
+    """
     return None if number is None else number >= _FOLDS_FAST
 
 
 def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
-    """Return the compute type that the library reads from a row's text, or None if the library drops the row."""
+    """Return the compute type that the library reads from a row's text, or None if it drops the row.
+
+    ``number`` is the library's version.  ``named`` tells whether it finds columns by name.
+    """
     if not named:
         if text == "xf32_r" and number is not None and number >= BETWEEN:
             return "f32_r"
@@ -332,17 +353,19 @@ def compute_as_read(text: str, number: int | None, named: bool) -> str | None:
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return ``transA,transB,batch,m,n,k,a,b,c,compute``, the key by which the library matches a row.
+    """Return the text by which hipBLASLt finds the row of a tuning file for a product.
+
+    It has the form ``transA,transB,batch,m,n,k,a,b,c,compute``.  Leading dimensions, strides, scalars, the epilogue,
+    scales and swizzle are not part of it.  Products that differ only in them use the same row.
+
+    8-bit floats have their name on the target's arch.  On ROCm 6.4 (``hipblaslt_version`` below 1500) both families of
+    8-bit floats have the same name.
 
     Returns None in these cases:
 
     * The GEMM is grouped or complex.
     * A field of the key is unknown.
-    * The target's reader drops the compute type or reads it as another.
-
-    The key does not hold leading dimensions, strides, scalars, the epilogue, scales and swizzle.  Problems that differ
-    only in such fields share a row.  8-bit floats are named for the target's arch.  A 6.4 target (``hipblaslt_version``
-    below 1500) has one name for both families of 8-bit floats.
+    * The target's library drops rows of this compute type, or reads another compute type from them.
     """
     if not isinstance(problem, GemmProblem) or problem.members or problem.a_type in COMPLEX:
         return None
@@ -365,21 +388,23 @@ def _key_values(problem: GemmProblem, target: Mapping[str, str]) -> dict[str, ob
 
 
 def _data_type(name: str | None, target: Mapping[str, str]) -> str | None:
-    """Return a call's data type as the target's tuning file names it."""
+    """Return the name that the target's tuning file has for a data type."""
     number = version(target)
     older = number is not None and number < BETWEEN
     return OCP.get(name or "", name) if older else on_arch(name, target.get("arch"))
 
 
 def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the key of a call through the C++ object (``hipblaslt_ext::Gemm``, which rocBLAS uses).
+    """Return the text by which a tuning file's row is found for a call through hipBLASLt's C++ object.
 
-    The key differs from ``key`` up to version 1.2.2.  An unknown version is treated like 1.2.2.  In later
-    versions the two keys are equal.
+    rocBLAS makes such calls (``hipblaslt_ext::Gemm``).  Up to version 1.2.2 the text differs from the result of
+    ``key``:
 
     * If A has 16 bits, the compute type follows A: ``f32_f16_r`` or ``f32_bf16_r``.  So no row of ``f32_r`` serves the
       call.  ROCm 6.4 keeps no row with such a compute type, so there the call finds no row.
-    * Compute types ``f64_r`` and ``i32_r`` find no row.
+    * Calls of compute types ``f64_r`` and ``i32_r`` find no row.
+
+    An unknown version is treated like 1.2.2.  In later versions the two texts are equal.
 
     Source: ROCm/rocm-libraries pull request 6557.  Version 1.2.2 was tried in
     ``tests/conformance/test_hipblaslt_files.py``.
@@ -398,14 +423,14 @@ def object_key(problem: Problem, target: Mapping[str, str]) -> str | None:
 
 
 class _DroppedError(Exception):
-    """Raised if the library drops a row.  ``args`` are the lint rule and the reason."""
+    """The library drops a row of the tuning file.  ``args`` are the lint rule and the reason."""
 
 
 def rows_of(text: str, number: int | None) -> list[TuningRow]:
-    """Parse the rows of a file as this version of the library reads them.
+    """Parse the rows of a tuning file as this version of the library reads them.
 
-    If the version is unknown, a row with a header is read by name, and a row without a header by place (as ROCm 6.4
-    does).
+    If the version is unknown, a row with a line of column names is read by name, and any other row by place, as in ROCm
+    6.4.
     """
     out: list[TuningRow] = []
     header: tuple[str, ...] | None = None
@@ -422,11 +447,11 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
 
 
 def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
-    """Return the rows with ``claim`` set for each row that is a copy of a timed row.
+    """Find rows that somebody copied from a timed row and whose sizes he changed.  Set ``claim`` in these copies.
 
     hipblaslt-bench computes a row's Gflop/s from its sizes and its time.  An epilogue adds some operations per element
-    of D.  If rows of several sizes have the same solution, time and rate, one row was timed: the row whose sizes fit
-    the rate best.  The other rows are copies of it.
+    of D.  If rows of several sizes have the same solution, time and rate, only the row whose sizes fit the rate best
+    was timed.  The other rows are copies of it.
     """
     timed = [(row, _timing(row), *_operations(row), row.stated_flops) for row in rows]
     best: dict[tuple[str, ...], tuple[float, int]] = {}
@@ -443,9 +468,10 @@ def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
 
 
 _EPILOGUE, _ROUNDED = 10, 0.02
-"""Maximum number of operations per element of D that hipblaslt-bench adds for an epilogue.
+"""Tolerances for comparing a row's Gflop/s with its sizes.
 
-The second value is the relative error of rounding.
+The first is the largest number of operations per element of D that hipblaslt-bench adds for an epilogue.  The second is
+the relative error of rounding.
 """
 
 
@@ -454,13 +480,19 @@ def _timing(row: TuningRow) -> tuple[str, ...]:
 
 
 def _operations(row: TuningRow) -> tuple[int, int]:
-    """Return the row's operations without an epilogue and with the costliest one.  0 if a size is no number."""
+    """Return how many operations the row's product needs without an epilogue, and with the costliest epilogue.
+
+    Both are 0 if a size is no number.
+    """
     m, n, k, batch = (leading(row.taken.get(x, "")) or 0 for x in ("m", "n", "k", "batch_count"))
     return 2 * m * n * k * batch, (2 * k + _EPILOGUE) * m * n * batch
 
 
 def row_of(line: int, values: tuple[str, ...], header: tuple[str, ...] | None, number: int | None) -> TuningRow:
-    """Return one row as this version reads it.  For an unknown version the row's layout decides (see ``rows_of``)."""
+    """Read one row as this version of the library reads it.
+
+    For an unknown version the row's layout decides, as in ``rows_of``.
+    """
     row = TuningRow(line, values, header)
     try:
         sure = by_name(number)
@@ -536,9 +568,9 @@ def _key(cells: Mapping[str, str], number: int | None, named: bool) -> str:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if this writer can write the override: a hipBLASLt index above 0 for a single GEMM.
+    """Return True if a tuning file can hold the override (the user's choice of a solution for a product).
 
-    The library refuses the index 0.
+    It must name a hipBLASLt solution for a single GEMM.  The library refuses the index 0.
     """
     index = override.solution.id
     gemm = isinstance(override.problem, GemmProblem) and not override.problem.members
@@ -546,23 +578,23 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Write one tuning file.
+    """Write the overrides as a hipBLASLt tuning file.
 
-    A target with ``hipblaslt_version`` below 1500 gets the 6.4 layout.  Any other target gets a header line and a line
-    of values per row, with the 37 columns of 6.4.  Because a 6.4 reader skips the header lines and takes the values, a
-    target of unknown version gets this layout too.
-
-    A cell that the library ignores holds the problem's own value if it is known.  Else it holds the value of a product
-    without epilogue, scales and gaps.  Gflops, GB/s and µs are 0 if the time is unknown.
+    * A target with ``hipblaslt_version`` below 1500 gets the layout of ROCm 6.4: only lines of values.
+    * Any other target gets a line of column names before each line of values.  A target of unknown version gets this
+      layout too, because ROCm 6.4 skips the names and reads the values.
+    * A column that the library ignores holds the product's own value if it is known, else the value of a product
+      without epilogue, scales and gaps.
+    * Gflops, GB/s and µs are 0 if the time is unknown.
 
     Raises EmissionError in these cases:
 
     * The target lacks ``hipblaslt_revision``, which the library compares.  It may be empty, as in some builds.
     * The target lacks ``arch``.  An index means another kernel on another arch.
-    * A field of the key is unknown.
-    * The target's reader has no entry for the compute type.
-    * No entry can name the solution (see ``accepts``).
-    * Two overrides of one key have different solutions.
+    * A field by which the library finds the row is unknown.
+    * The target's library reads no rows of this compute type.
+    * A row cannot name the solution (see ``accepts``).
+    * Two overrides with the same key have different solutions.
     """
     for fact, why in (
         ("hipblaslt_revision", "the library compares it"),

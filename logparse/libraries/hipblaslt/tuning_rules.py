@@ -66,7 +66,7 @@ _CACHE = (
 
 @dataclass(frozen=True)
 class Context:
-    """Context of a rule: facts of the target, its library's version (``number``), and the file's kept rows by key."""
+    """The target's facts, its hipBLASLt version (``number``) and the file's rows by key, which lint rules need."""
 
     facts: Facts
     number: int | None
@@ -77,9 +77,9 @@ class Context:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Context]]:
-    """Return the rows that the target's library takes from the file.
+    """Read a tuning file as the target's hipBLASLt reads it, and return its rows with remarks.
 
-    If the version is unknown, a row with a header is read by name, and a row without a header by place.
+    If the version is unknown, a row with a line of column names is read by name, and any other row by place.
     """
     text, _ = text_of(data)
     number, certain = tuning_file.version(target), target.get("hipblaslt_revision") is not None
@@ -102,16 +102,20 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[TuningRow, Cont
 
 
 def _revision(text: str) -> str | None:
-    """Return the revision in the file's first line: the text behind ``Git Version: ``, blanks included.
+    """Return the library revision that the file's first line states after ``Git Version: ``, blanks included.
 
-    The library compares this text with its own revision.  Return None if the line has another form.
+    The library compares this text with its own revision.  Returns None if the line has another form.
     """
     _, found, revision = text.partition("\n")[0].partition(tuning_file.FIRST)
     return revision if found else None
 
 
 def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
-    """Return the revision, and arch and CU count if the rows do not contradict each other."""
+    """Return the facts that the file states about its origin: the library revision, the arch and the number of compute
+    units.
+
+    A value is left out if the rows contradict each other.
+    """
     revision = _revision(text)
     out = {} if revision is None else {"hipblaslt_revision": revision.rstrip("\r")}
     for name, column in tuning_file.DEVICE.items():
@@ -122,7 +126,10 @@ def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
 
 
 def _refusals(text: str, target: Facts) -> Iterator[Note]:
-    """Yield the reason why the library ignores the file: the first line does not state the library's exact revision."""
+    """Explain why the library ignores the whole file, if it does.
+
+    The reason is that the first line does not state exactly the revision of the target's library.
+    """
     mine, theirs = _revision(text), target.get("hipblaslt_revision")
     if mine is None:
         message = (
@@ -142,12 +149,18 @@ def _refusals(text: str, target: Facts) -> Iterator[Note]:
 
 
 def probe_order(rows: Sequence[Row], facts: Facts) -> Sequence[Row]:
-    """Return the rows of one key in the order in which the library tries them.  ROCm 6.4 tries the latest first."""
+    """Return rows with the same key in the order in which the library tries them.
+
+    ROCm 6.4 tries the latest row first, later versions the first row.
+    """
     return rows[::-1] if by_name(tuning_file.version(facts)) is False else rows
 
 
 def recognise(head: Head) -> bool:
-    """Return True for a tuning file, also if its first line is missing or has text in front."""
+    """Return True if a file is a hipBLASLt tuning file.
+
+    Its first line may be missing or have text in front.
+    """
     data = head.data.removeprefix(b"\xef\xbb\xbf").lstrip(tuning_file.BLANKS.encode())
     return data.startswith(tuning_file.FIRST.encode()) or b"transA,transB,grouped_gemm,batch_count" in data
 
@@ -156,7 +169,7 @@ def recognise(head: Head) -> bool:
 
 
 def _dropped(name: str, remedy: str) -> Rule[TuningRow, Context]:
-    """Return the lint rule ``name`` for rows that the library drops, with its remedy."""
+    """Make the lint rule ``name`` for rows that the library drops, with the sentence about what to do."""
     return Rule(name, "error", "read", lambda row, context: row.why if row.rule == name else None, remedy)
 
 
@@ -211,10 +224,10 @@ def _copied(row: TuningRow, context: Context) -> str | None:
 
 
 def product_of(problem: Problem | None) -> dict[str, str | None]:
-    """Return what a product requires of its kernel beyond the library's key.
+    """Return the special properties of a product that its kernel must support but the tuning file's key lacks.
 
     The result has the keys ``swizzle``, ``scale`` and ``input`` (the type that operands are converted to).  A value is
-    empty if the product has no such requirement.  An unknown requirement has the value None.
+    empty if the product has no such property, and None if this is unknown.
     """
     if not isinstance(problem, GemmProblem):
         return {}
@@ -232,10 +245,10 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
 
 
 def other_product(row: Problem | None, call: Problem) -> str:
-    """Return why the solution of a row cannot run a call although the keys are equal.  Return an empty text if it can.
+    """Explain why the solution in a row cannot run a call that finds the row.  Return an empty text if it can.
 
-    The solution cannot run the call if the two differ in a requirement of ``product_of``.  A requirement that is
-    unknown for the row or the call is ignored.
+    The row's product and the call may differ in a property that their common key lacks (see ``product_of``).  A
+    property that is unknown on either side is ignored.
     """
     mine, theirs = product_of(row), product_of(call)
     for word, needed in theirs.items():
@@ -250,9 +263,10 @@ def _product_text(problem: Problem | None) -> str:
 
 
 def work_of(problem: Problem | None) -> str:
-    """Return a text about the properties of a call that cost time but are not part of the library's key.
+    """Describe the properties of a product that change its time although they are not part of the tuning file's key.
 
-    The text has the requirements of ``product_of`` in brackets, then β, then the epilogue.
+    For example, two rows for the same sizes may have different epilogues.  The text contains the properties of
+    ``product_of`` in brackets, then β, then the epilogue.
     """
     if not isinstance(problem, GemmProblem):
         return ""
@@ -262,9 +276,10 @@ def work_of(problem: Problem | None) -> str:
 
 
 def _slot(offer: Offer) -> str:
-    """Return the row's key and product.  When files are merged, only rows with the same text compete.
+    """Return a text that two rows share if only one of them may be kept in a merge of files.
 
-    Rows with one key and different products are both kept, because neither solution can run the calls of the other.
+    It consists of the key and the properties of ``product_of``.  Rows with one key and different properties are both
+    kept, because neither solution can run the calls of the other.
     """
     product = offer.work.partition("]")[0] if offer.work.startswith("[") else ""
     return f"{offer.key} {product}"
@@ -292,7 +307,7 @@ def _shared(row: TuningRow, context: Context) -> str | None:
 
 
 def _rivals(row: TuningRow, context: Context) -> list[TuningRow]:
-    """Return the rows with the same key and another solution."""
+    """Return the other rows of the file that have the same key but another solution."""
     return [x for x in context.same_key.get(row.key, ()) if x.index != row.index]
 
 
@@ -337,16 +352,20 @@ _RULES: tuple[Rule[TuningRow, Context], ...] = (
 
 
 def _object_compute(problem: Problem, facts: Facts) -> str | None:
-    """Return the compute type that a row must have if it shall serve a call through the C++ object.
+    """Return the compute type that a row needs to serve this product if it is called through hipBLASLt's C++ object.
 
-    Returns None if the row for the C functions serves the call too, or if the call has no key.
+    Returns None if the row for the C functions serves it too, or if the call has no key.
     """
     own, other = tuning_file.key(problem, facts), tuning_file.object_key(problem, facts)
     return None if other is None or own == other else other.rpartition(",")[2]
 
 
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Return a report, by problem text, for each call whose key differs because it goes through the C++ object."""
+    """Find the products of a run for which ordinary rows do not help, because it calls them through hipBLASLt's C++
+    object.
+
+    Returns, by the product's text, a report with the key of a row that would help and the reason.
+    """
     out = {}
     for call in object_calls(messages):
         if compute := _object_compute(call, reading.key_facts):
@@ -358,19 +377,20 @@ def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str,
 
 
 def object_calls(messages: Iterable[tuple[str, str]]) -> list[Problem]:
-    """Return the problems that a run called through the C++ object, according to its logs.
+    """Return the products that a run called through hipBLASLt's C++ object.
 
-    ``messages`` are pairs of function and text, as ``bench`` writes them beside such calls.
+    ``messages`` are pairs of function and text from the run's logs.  The reader of bench lines makes them for such
+    calls.
     """
     return [problem_from_text(text) for function, text in messages if function == bench.OBJECT]
 
 
 def with_objects(overrides: Sequence[Override], called: Sequence[Problem], target: Mapping[str, str]) -> list[Override]:
-    """Return the overrides, with extra overrides so that they also serve calls through the C++ object.
+    """Add overrides so that calls through hipBLASLt's C++ object use the same solutions as other calls.
 
-    ``called`` are the problems called through the C++ object.  If an override serves such a problem, an extra override
-    with the key of the call follows it.  No override is added if the two keys are equal, or if no row can have the
-    call's key.
+    ``called`` are the products that the job calls through that object.  If an override is for such a product, a second
+    one with the key of this call follows it.  No override is added if the two keys are equal, or if no row can serve
+    the call.
     """
     keys = {tuning_file.key(call, target) for call in called} - {None}
     out = []
@@ -383,12 +403,13 @@ def with_objects(overrides: Sequence[Override], called: Sequence[Problem], targe
 
 
 def kernels(problem: Problem) -> str | None:
-    """Return the kind of kernels that a call needs, as text.  Return None if the kind is unknown.
+    """Describe which special kernels a product needs.  Return None if this is unknown.
 
-    The text is empty if the call needs no special kernels.  A solution index has kernels of one kind and serves no call
-    of another kind.  Bias, activation, β, scales of whole matrices, leading dimensions and strides do not matter.
-    Evidence: version 1.2.2 offered 11,808 indices for products without such requirements on gfx90a, and 5,972 on
-    gfx1201.  No such index was offered for another kind.
+    The text is empty if the product needs no special kernel.  A solution index serves only products of the same
+    description.  Bias, activation, β, scales of whole matrices, leading dimensions and strides do not matter.
+
+    This was measured: version 1.2.2 offered 11,808 indices for products without special needs on gfx90a, and 5,972 on
+    gfx1201.  It offered none of these indices for any other product.
     """
     if not isinstance(problem, GemmProblem) or problem.aux is None:
         return None
@@ -409,7 +430,7 @@ def kernels(problem: Problem) -> str | None:
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the revision, the device and the layouts, which must be equal in all files of a merge.
+    """Return the properties in which tuning files must agree before they are merged: revision, GPU and layout.
 
     Raises InputError if the file has no revision.
     """
@@ -437,9 +458,9 @@ def _keep_refusal(own: OverrideFile, emitted: OverrideFile) -> str | None:
 
 
 def takes(given: Solution, rocblas_version: str) -> Solution | None:
-    """Return the solution with its index in hipBLASLt, or None if hipBLASLt has no such solution.
+    """Translate a solution into a hipBLASLt solution.  Return None if hipBLASLt has no such solution.
 
-    If the solution has a rocBLAS index that stands for a hipBLASLt solution, the index is translated.
+    Some rocBLAS indices stand for hipBLASLt solutions.  Such an index is translated.
     """
     if given.library == "rocblas" and given.id.lstrip("-").isdigit():
         index = hipblaslt_index(given, rocblas_version)

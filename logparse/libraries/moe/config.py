@@ -35,14 +35,15 @@ from logparse.model import Message
 
 CATEGORY = "moe-config"
 MISSING, FALLBACK, FOUND = "not found", "fallback", "found"
-"""Texts of messages.
+"""Texts of messages about a server's search for a fused-MoE table.
 
 * ``not found``: the server found no table.
 * ``fallback``: the server used a table of another Triton version.
-* ``found``: the server used the table."""
+* ``found``: the server used the table.
+"""
 
 NAME = regex(r"(?:E=\d+,)?N=\d+,(?:K=\d+,)?device_name=[^/\s'\"]+?(?=\.json)")
-"""Pattern of a table's name without ``.json``.
+"""Pattern of the file name of a fused-MoE table, without ``.json``.
 
 SGLang's ``block_shape=[128, 128]`` has a blank, which ``_names`` removes first.
 """
@@ -54,9 +55,9 @@ _PID = regex(WORKER)
 
 
 def recognise(head: Head) -> bool:
-    """Return True if the file begins as a JSON object of token counts, each with its tile sizes.
+    """Return True if a file is a fused-MoE table: a JSON object with kernel settings for several numbers of tokens.
 
-    The tile sizes may be for Triton, or for FlyDSL, which vLLM 0.25 reads.
+    The settings may be for Triton, or for FlyDSL, which vLLM 0.25 reads.
     """
     return _TABLE.match(head.data) is not None and (b'"BLOCK_SIZE_M"' in head.data or b'"tile_m"' in head.data)
 
@@ -65,9 +66,9 @@ def recognise(head: Head) -> bool:
 
 
 def read_line(text: str) -> Outcome:
-    """Read one line as one message per table that it names.
+    """Read a server's log line about fused-MoE tables.  Return one message per table that it names.
 
-    A warning about a default configuration that names no table also becomes a message.
+    A warning that the default configuration is used also becomes a message, even if it names no table.
     """
     names = _names(text)
     if not names:
@@ -81,23 +82,23 @@ def read_line(text: str) -> Outcome:
 
 
 def fields(name: str) -> dict[str, str]:
-    """Return the fields of a table's name by field name: E, N, K, device_name, dtype, block_shape."""
+    """Split the name of a fused-MoE table into its fields: E, N, K, device_name, dtype and block_shape."""
     return dict(_FIELD.findall(name))
 
 
 def is_name(text: str) -> bool:
-    """Return True if the text has the form of a table's name (without ``.json``)."""
+    """Return True if the text has the form of a fused-MoE table's name (without ``.json``)."""
     match = NAME.match(f"{text}.json")
     return match is not None and match.end() == len(text)
 
 
 def _names(text: str) -> list[str]:
-    """Return the names of tables in a text, each once.  The blank in SGLang's names is removed."""
+    """Return the fused-MoE tables that a text names, each once, without the blank in SGLang's names."""
     return list(dict.fromkeys(NAME.findall(_SPACED.sub(r"\1,\2", text))))
 
 
 def process(text: str) -> int | None:
-    """Return the process number in the engine's prefix, or None if the line has no such prefix."""
+    """Return the process number in the prefix of a server's log line, or None if the line has no such prefix."""
     match = _PID.match(text)
     return int(match["pid"]) if match else None
 

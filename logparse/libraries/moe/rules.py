@@ -42,20 +42,23 @@ _AMD = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
 _KNOWN = {*_BLOCKS, "GROUP_SIZE_M", "SPLIT_K", "num_warps", "num_stages", "num_ctas", "USE_TMA", *_AMD}
 _BLOCK = re.compile(r"\[\d+,(\d{1,9})\]")
 _INTEGER = re.compile(r"\s*[+-]?\d{1,18}(?:_\d{1,18})*\s*\Z", re.ASCII)
-"""Pattern of the texts that ``int()`` accepts."""
+"""Pattern of the texts that Python's ``int()`` accepts."""
 _MEMBER = re.compile(r'"((?:[^"\\\n]|\\.)*)"\s*:\s*(?=[\[{])')
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]')
 
 Pairs = list[tuple[str, object]]
-"""JSON object as a list of its members, in order.  If a name occurs twice, both members are in the list."""
+"""The members of a JSON object as a list, in order.
+
+If a name occurs twice, the list contains both members.
+"""
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Entry of a table: the tile sizes for a number of tokens.
+    """One entry of a fused-MoE table: the kernel settings for a number of tokens.
 
-    * ``key``: name of the table.
-    * ``words``: the entry's members.  None if the entry is no JSON object.
+    * ``key`` is the table's name.
+    * ``words`` holds the settings by name.  It is ``None`` if the entry is no JSON object.
     """
 
     key: str
@@ -81,17 +84,20 @@ class Tile:
 @dataclass(frozen=True)
 class _Context:
     name: str
-    """Name of the table."""
+    """Name of the fused-MoE table, without ``.json``."""
     version: str
     last: Mapping[int, Tile]
-    """Number of tokens → entry that the server uses: the last one with this number."""
+    """The entry that the server uses for each number of tokens, which is the last one in the file."""
 
     def field(self, name: str) -> str:
         return moe_config.fields(self.name).get(name, "")
 
     @property
     def scaled(self) -> int | None:
-        """Length of a scale's block along K.  None if the table is not for block-scaled products."""
+        """Number of elements along K that have the same scale, for a table of block-scaled products.
+
+        It is ``None`` for any other table.
+        """
         block = None if _has_experts(self.name) else _BLOCK.fullmatch(self.field("block_shape"))
         return int(block[1]) if block else None
 
@@ -170,7 +176,7 @@ _RULES: tuple[Rule[Tile, _Context], ...] = (
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]]:
-    """Read the table as a server reads it."""
+    """Read a fused-MoE table as a server reads it, and return its entries with remarks."""
     # SGLang writes ``block_shape=[128, 128]`` with a blank behind the comma.
     table = name.removesuffix(".json").replace(", ", ",")
     refusals, members = _members(data)
@@ -193,10 +199,10 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[Tile, _Context]
 
 
 def _members(data: bytes) -> tuple[list[Note], list[tuple[int, str, object]]]:
-    """Return errors, and the members of the file with their line numbers.
+    """Parse the JSON of a table.  Return errors, and the members with their line numbers.
 
-    There is an error if the file is no JSON object.  A byte order mark or bytes that are not UTF-8 are errors, because
-    a server's ``open`` and ``json.load`` raise on them too.
+    It is an error if the file is no JSON object, has a byte order mark, or is not UTF-8.  A server's ``open`` and
+    ``json.load`` raise on them too.
     """
     try:
         text = data.decode()
@@ -238,7 +244,10 @@ def _facts(table: str) -> dict[str, str]:
 
 
 def _of_device(table: str, target: Facts) -> list[Note]:
-    """Return an error note if the target is certainly not the device in the file's name."""
+    """Return an error note if the table's name is for another GPU than the target's.
+
+    If the target's GPU is not known, there is no note.
+    """
     own = _facts(table)
     if not own or not ("device" in target or arch(target)):
         return []
@@ -257,7 +266,10 @@ def _of_device(table: str, target: Facts) -> list[Note]:
 
 
 def _plain(device: str) -> str:
-    """Return a device's name in the form that table names contain.  All H200 variants have one name in vLLM."""
+    """Return a GPU's name in the form that file names of tables contain.
+
+    vLLM has the same name for all H200 variants.
+    """
     words = device.replace(" ", "_")
     return "NVIDIA_H200" if "H200" in words.split("_") else words
 
@@ -281,11 +293,10 @@ def _notes(table: str, version: str, target: Facts) -> Iterator[Note]:
 
 
 def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
-    """Yield notes about gaps between the entries' numbers of tokens, and about entries that are copies.
+    """Yield notes about wide gaps between the table's numbers of tokens, and about entries that were only copied.
 
-    A gap is harmful because a server takes the nearest entry, even if it is far, and never the default.  Example: a
-    table had only entries for 8 tokens and fewer.  It made a prefill of 2,048 tokens 2.35 % slower
-    (vllm-project/vllm#52192).
+    A server takes the nearest entry, even if it is far, and never the default.  For example, a table had only entries
+    for 8 tokens and fewer.  It made a prefill of 2,048 tokens 2.35 % slower (vllm-project/vllm#52192).
     """
     held = sorted({x.tokens: x for x in entries if x.tokens > 0}.items())
     sizes = [1, *(tokens for tokens, _ in held), _PREFILL]
@@ -303,12 +314,12 @@ def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
 
 
 _FAR = 16
-"""Ratio of two neighbouring numbers of tokens above which a note reports a gap.
+"""Largest ratio of two neighbouring numbers of tokens in a table about which no note is made.
 
-In the lists of the tuners themselves the ratio is at most 2.
+In the lists that the tuning programs use, the ratio is at most 2.
 """
 _PREFILL = 8192
-"""Number of tokens in a prefill batch: vLLM's default of ``max_num_batched_tokens`` on large GPUs."""
+"""Typical number of tokens in a prefill batch: vLLM's default of ``max_num_batched_tokens`` on large GPUs."""
 
 
 def _entry(table: str, line: int, key: str, value: object) -> Tile:
@@ -317,15 +328,19 @@ def _entry(table: str, line: int, key: str, value: object) -> Tile:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the table's name for a fused-MoE problem: the problem's name.  Return None for other problems."""
+    """Return the name of the table in which a server looks for a fused-MoE problem.
+
+    It is the problem's name.  Returns None for any other problem.
+    """
     named = isinstance(problem, OperatorProblem) and moe_config.is_name(problem.name)
     return problem.name if named and isinstance(problem, OperatorProblem) else None
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Return the tables that the servers of a run looked up, by problem text, and whether each was found.
+    """Return which tables the servers of a run looked for, and whether they found them.
 
-    Source are the messages that ``moe.config`` makes of log lines.
+    ``messages`` are pairs of function and text from the run's logs (see ``moe.config``).  The result has the problem's
+    text as the key.
     """
     out: dict[str, Report] = {}
     for table, text in messages:
@@ -336,9 +351,9 @@ def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str
 
 
 def recognise(head: Head) -> bool:
-    """Return True if the file is a table for Triton.
+    """Return True if a file is a fused-MoE table for Triton.
 
-    Tables for FlyDSL give False, because there are no rules for them.
+    A table for FlyDSL gives False, because logparse has no rules for it.
     """
     return moe_config.recognise(head) and b'"BLOCK_SIZE_M"' in head.data
 
@@ -347,7 +362,7 @@ def recognise(head: Head) -> bool:
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the table's name and the Triton version, which must be equal in all files of a merge.
+    """Return the properties in which tables must agree before they are merged: the name and the Triton version.
 
     Raises InputError if no server reads the file.
     """
@@ -373,7 +388,10 @@ def _tokens(row: Offer) -> int:
 
 
 def _cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Return the table with only the entries that ``keep`` accepts.  Members that are no entries stay."""
+    """Remove the entries that ``keep`` does not accept from a table.
+
+    Other members, such as the Triton version, stay.
+    """
     text, lines, depth, ends = data.decode(), (row.line for row in rows), 0, list[int]()
     for token in _TOKEN.finditer(text):
         depth += (token[0] in "{[") - (token[0] in "}]")

@@ -1,4 +1,6 @@
-"""Marks by which the processes of a job report what they applied: files in the folder of ``LOGPARSE_APPLIED``.
+"""Read the files in which the processes of a job report which settings and files they applied.
+
+They are in the folder that the variable ``LOGPARSE_APPLIED`` names:
 
 * ``applied_PID.json`` is written by ``apply.settings()`` and ``apply.model(model)`` of the generated ``apply.py``.
 * ``applied_sh_PID`` is written by ``apply.sh``, with a line per script.
@@ -12,14 +14,13 @@
     {"logparse_applied": 1, "asked": {"settings": ["cudnn_benchmark"], "scripts": ["gfx942-304"]}}
 
 Each object is one line of its file.  ``changed`` is the number of modules that the action changed (type, parameters'
-sizes and strides, hooks).  Facts:
+sizes and strides, hooks).  The lines become facts:
 
 =====================  ================================================================================================
-``applied:NAME``       an action; its value is ``{"setting": true, "models": […]}``
-``exported:NAME``      a variable that ``apply.sh`` exported; its value is the number of scripts that exported it
-``applied_file:NAME``  a file that ``apply.sh`` applied
-``applied_asked``      the object of ``asked.json``
-=====================  ================================================================================================
+``applied:NAME``       an action; its value is ``{"setting": true, "models": […]}`` ``exported:NAME``      a variable
+that ``apply.sh`` exported; its value is the number of scripts that exported it ``applied_file:NAME``  a file that
+``apply.sh`` applied ``applied_asked``      the object of ``asked.json`` =====================
+================================================================================================
 """
 
 from __future__ import annotations
@@ -32,12 +33,18 @@ from logparse.libraries.kinds.format import FileFormat, Outcome, Source, begins,
 from logparse.model import Fact, Reject
 
 APPLIED, EXPORTED, FILE, ASKED = "applied:", "exported:", "applied_file:", "applied_asked"
-"""Names of facts, or their beginnings."""
+"""Names of the facts about applied settings and files.
+
+Each of the first three is followed by the name of the action, variable or file.
+"""
 recognise = begins(rb'\s*\{\s*"logparse_applied"\s*:')
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield one fact per action, variable and file.  If the file is not a file of marks, yield one reject."""
+    """Read a file in which a process reports what it applied.
+
+    Yields one fact per action, variable and file, or one reject if the file is not such a report.
+    """
     data = content(source)
     try:
         yield Outcome("fact", facts(data))
@@ -46,7 +53,10 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def facts(data: bytes) -> list[Fact]:
-    """Return the facts of one file.  Raises ValueError if the content is not the content of such a file."""
+    """Return the facts that a report about applied settings and files contains.
+
+    Raises ValueError if ``data`` is not such a report.
+    """
     actions: dict[str, dict[str, Any]] = {}
     variables: dict[str, int] = {}
     files: dict[str, int] = {}
@@ -71,7 +81,7 @@ def facts(data: bytes) -> list[Fact]:
 
 
 def _marks(data: bytes) -> Iterator[Mapping[str, Any]]:
-    """Yield every object of the file, one per line."""
+    """Yield the JSON objects of a report, one per line."""
     for line in data.decode("utf-8").splitlines():
         if line.strip():
             try:

@@ -38,21 +38,24 @@ from logparse.model import (
 
 VERSION = 1
 RECORD = "record-"
-"""Beginning of the names of records."""
+"""Start of the file names of measurements that ``logparse export --as bundle`` writes."""
 PRIVATE = frozenset({"pid", "kernels_of"})
-"""Facts of one process of one job, which are never exported."""
+"""Facts that are never exported, because they concern one process of one job."""
 _REPLAY = frozenset({"environment", "confirmation", "pick", "threads"})
 _PREFIXES = ("replay_", "validator:")
-"""Names of facts of a replay, or beginnings of their names.
+"""Names of facts that are exported with the times of a replay, or the beginnings of their names.
 
-These facts identify times that can be compared, and how the times were measured.
+They tell which times can be compared, and how the times were measured.
 """
 _ROW = tuple(x.name for x in fields(Measurement) if x.name not in ("problem", "solution", "key_text"))
 recognise = begins(rb'\s*\{\s*"logparse_bundle"\s*:')
 
 
 def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[str, int | None]) -> tuple[str, bytes]:
-    """Return the name of a record's file and its content.  Facts that others should not see are left out."""
+    """Return the file name and the content of an exported record: times, calls and the facts of the machine.
+
+    Facts that others should not see are left out.
+    """
     import hashlib  # imported here, because every ingest imports this module
 
     public = {*FACTS, *_REPLAY} - PRIVATE
@@ -68,7 +71,10 @@ def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield facts, times and calls of one file.  An item that cannot be read is a counted reject."""
+    """Yield the facts, times and calls of an exported file.
+
+    An item that cannot be read becomes a reject, which is counted.
+    """
     data = content(source)
     try:
         found = parsed(data)
@@ -112,9 +118,10 @@ def _call(text: str, count: Any) -> Record:
 
 
 def _problem(text: str) -> Problem:
-    """Return the problem of a text.  Raises ValueError if the text is not exactly the problem's own text.
+    """Return the problem that a text describes.
 
-    The comparison is needed because a damaged text may be readable and still have fields of a wrong type.
+    Raises ValueError unless the problem's own text is exactly the same, because a damaged text may be readable but give
+    fields of a wrong type.
     """
     problem = problem_from_text(text)
     if problem.text != text:

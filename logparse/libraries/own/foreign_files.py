@@ -1,8 +1,7 @@
-"""Recognise files of known tools that logparse does not read.  Advise what to capture instead.
+"""Recognise files of other known tools that logparse does not read, and advise the user what to capture instead.
 
 A file is recognised by its head: the columns of a table, the first member of an object, the magic of a database, or
-lines that no other tool writes.  The file stays foreign and is counted as foreign.  The only difference is that the
-user gets a remark about the file.
+lines that no other tool writes.  Nothing of the file is read, and the user gets a remark about it.
 
 Sources: ROCm/rocprofiler ``bin/tblextr.py`` (columns of rocprof v1), ROCm/rocprofiler-sdk ``source/lib/output/
 generateJSON.cpp``, NVIDIA's cuDNN API log (``CUDNN_LOGINFO_DBG``, ``CUDNN_LOGLEVEL_DBG``), pytorch/pytorch
@@ -71,9 +70,9 @@ _TABLE = tuple((regex(name), regex(data), why) for name, data, why in _KINDS)
 
 
 def advice(head: Head) -> str | None:
-    """Return a sentence that names the tool that wrote a file, and what to capture instead.
+    """Return a sentence about a file that logparse cannot read: which tool wrote it, and what to capture instead.
 
-    Return None if the tool is unknown.
+    Returns None if the tool is unknown.
     """
     for name, data, why in _TABLE:
         if name.search(head.name) and data.match(head.data):
