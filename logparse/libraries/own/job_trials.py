@@ -31,19 +31,21 @@ from logparse.model import Fact, Reject, is_time, is_whole
 from logparse.quoting import printable
 
 TRIAL = "trial:"
-"""Beginning of the name of a fact."""
+"""Start of the names of facts about a tried action.  The action's name follows."""
 recognise = begins(rb'\s*\{\s*"logparse_try"\s*:')
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The results of one process about one action.
+    """The results of one process about one action (a setting or a change of the model) that was tried in the running
+    job.
 
-    * ``ended``: how its trial ended.
-    * ``pairs``: triples (log ratio, µs without the action, µs with the action).
-    * ``control``: log ratios of the pairs in which the action did not act.
-    * ``same``: deviation of its result, the deviation that rounding allows, and a description of the comparison.  None:
-      the result was not compared.
+    * ``ended`` tells how the trial ended, for example ``decided``.
+    * ``pairs`` holds one triple per comparison: the logarithm of the time ratio, the µs without the action, and the µs
+      with it.
+    * ``control`` holds the logarithms for comparisons in which the action was never applied, so they show the noise.
+    * ``same`` holds the deviation of the job's result, the deviation that rounding allows, and a description of the
+      comparison.  It is ``None`` if the results were not compared.
     """
 
     name: str
@@ -59,11 +61,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Record:
-    """One process of a job.
+    """The results of one process of a job, in which actions were tried.
 
-    * ``sort``: its unit of work.  ``units``: number of units.
-    * ``on``: the action that was on at its last write.
-    * ``seen``: the actions that it tried.
+    * ``sort`` names what was timed, for example ``optimizer``: the steps of the optimizer.
+    * ``units`` is the number of these steps.
+    * ``on`` is the action that was on when the file was written.
+    * ``seen`` holds the results for each action that was tried.
     """
 
     sort: str
@@ -76,7 +79,10 @@ class Record:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield one fact per action.  If the file is not such a file, yield one reject."""
+    """Read the file in which a process reports the actions that it tried, as one fact per action.
+
+    If it is no such file, the result is one reject.
+    """
     data = content(source)
     try:
         yield Outcome("fact", facts(record(data)))
@@ -85,7 +91,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def record(data: bytes) -> Record:
-    """Return the content of one file.  Raises ValueError if it is no such file."""
+    """Parse the file in which a process reports the actions that it tried.  Raises ValueError if it is no such file."""
     found = parsed(data)
     actions = found.get("actions") if isinstance(found, dict) else None
     if not isinstance(actions, list) or not is_whole(found.get("units")):
@@ -102,9 +108,9 @@ def record(data: bytes) -> Record:
 
 
 def seen_of(found: Any) -> Seen:
-    """Return the results about one action from its object in a file or a fact.
+    """Parse the results about one action from the JSON object of a file or a fact.
 
-    Raises ValueError if it is not such an object.
+    Raises ValueError if ``found`` is no such object.
     """
     if not isinstance(found, Mapping) or not isinstance(found.get("name"), str):
         raise ValueError("an action has no name")
@@ -141,18 +147,21 @@ def _is_number(found: Any) -> TypeGuard[float]:
 
 
 def _deviation(same: Mapping[str, Any]) -> float:
-    """Return the deviation of a result.  Return infinity for NaN and for any value that is not a number."""
+    """Return how far the result with the action deviates from the result without it.
+
+    It is infinite for NaN and for any value that is no number.
+    """
     found = same.get("deviation")
     return float(found) if _is_number(found) else math.inf
 
 
 def facts(found: Record) -> list[Fact]:
-    """Return one fact per action."""
+    """Return one fact for each action that the process tried."""
     return [Fact(TRIAL + x.name, json.dumps(_plain(x, found.sort))) for x in found.seen]
 
 
 def _plain(x: Seen, sort: str) -> dict[str, Any]:
-    """Return the object for a fact about one action.  ``seen_of`` can read this object."""
+    """Convert the results about one action to a JSON object, which ``seen_of`` can read."""
     made: dict[str, Any] = {**vars(x), "control": [[log, 0.0, 0.0] for log in x.control], "unit": sort}
     if x.same is None:
         return {name: value for name, value in made.items() if name != "same"}
@@ -161,7 +170,7 @@ def _plain(x: Seen, sort: str) -> dict[str, Any]:
 
 
 def dump(found: Record) -> bytes:
-    """Return the record as a file of this format."""
+    """Return the content of the file in which a process reports the actions that it tried."""
     made = {**vars(found), "unit": found.sort, "actions": [_plain(x, found.sort) for x in found.seen]}
     kept = {name: value for name, value in made.items() if name not in ("seen", "sort")}
     return json.dumps({"logparse_try": 1, **kept}).encode()

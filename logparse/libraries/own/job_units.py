@@ -29,7 +29,10 @@ from logparse.quoting import printable
 
 UNIT, TRACING, ALONE, SETTINGS, KIND = "unit", "unit_tracing", "unit_alone", "job_settings", "unit:"
 NOTE = "unit_note"
-"""Names of facts.  ``KIND`` is the beginning of the name of the fact about a kind of unit."""
+"""Names of the facts about the steps of a job.
+
+``KIND`` is only the beginning of a name: the description of a kind of step follows.
+"""
 UNITS_EACH = """
     with held as (
         select source_id, any_value(value) filter (name = 'unit') as sort, bool_or(name = 'unit_alone') as alone,
@@ -38,15 +41,18 @@ UNITS_EACH = """
         from facts where run = $run group by source_id)
     select coalesce((select sum(units) from held where units > 0 group by alone, sort order by alone, 1 desc limit 1)
                     / (select nullif(sum(n), 0) from held), 1) as each"""
-"""SQL for the number of units that run ``$run`` did, divided by the number of units in its traces.
+"""SQL query for how many steps of run ``$run`` there are for each traced step.
 
-It is 1 if this is unknown.
+It is the number of all steps divided by the number of steps in the traces, or 1 if this is unknown.
 """
 recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield one fact per member and kind.  If the file is not such a file, yield one reject."""
+    """Read the file in which a process lists its steps, as facts.
+
+    If it is no such file, the result is one reject.
+    """
     data = content(source)
     try:
         yield Outcome("fact", facts(data))
@@ -55,7 +61,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def facts(data: bytes) -> list[Fact]:
-    """Return the facts of one file.  Raises ValueError if the content is not the content of such a file."""
+    """Parse the file in which a process lists its steps.  Raises ValueError if it is no such file."""
     found = parsed(data)
     kinds = found.get("kinds") if isinstance(found, dict) else None
     if not isinstance(kinds, dict) or not all(map(_is_kind, kinds.values())):

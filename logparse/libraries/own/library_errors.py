@@ -134,19 +134,22 @@ MEANINGS: Sequence[tuple[Sequence[str], str]] = (
         "split it",
     ),
 )
-"""Parts of texts of messages, each with its meaning.  The first match counts.
+"""Explanations of messages that libraries print, each with the texts by which a message is recognised.
 
-Some texts also occur in logs of MIOpen, TunableOp and hipBLASLt.
+The first entry that fits is used.  Some of the texts also occur in logs of MIOpen, TunableOp and hipBLASLt.
 """
 
 
 def meaning(text: str) -> str | None:
-    """Return the meaning of a message, or None if it is not known."""
+    """Explain a message that a library printed.  Return None if its meaning is not known."""
     return next((why for parts, why in MEANINGS if any(part in text for part in parts)), None)
 
 
 def read(text: str) -> Outcome:
-    """Return the outcome of one line: a message."""
+    """Read a line that a library printed on standard error, as a message.
+
+    A line of any other form is foreign.
+    """
     text = text.strip()
     shown = text[:_BYTES_OF_MESSAGE]
     if text.startswith(_ONCE):

@@ -28,10 +28,10 @@ _BEGIN = regex(rb'(?:\xef\xbb\xbf)?\s*\{\s*(?:\}|"(?P<name>[\w:.-]+)"\s*:\s*["\d
 
 
 def recognise(head: Head) -> bool:
-    """Tell whether a file is a facts file.
+    """Return True if a file holds facts about a machine, as ``logparse capture`` writes them.
 
-    A facts file holds a flat object whose first member has the name of a fact.  Any object in a file named
-    ``facts.json`` is accepted, too.
+    It must be a flat JSON object whose first member has the name of a fact.  Any JSON object in a file named
+    ``facts.json`` is accepted too.
     """
     begin = _BEGIN.match(head.data)
     if begin is None or (b"{" in head.data[begin.end() :] and head.name != FILE_NAME):
@@ -41,7 +41,10 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield every member as a fact or a reject.  A file that is not such an object is one reject."""
+    """Read each member of a facts file as a fact, or as a reject if it is no text.
+
+    A file that is no JSON object gives one reject.
+    """
     data = content(source)
     try:
         values = json.loads(data.decode("utf-8-sig"), object_pairs_hook=list)
@@ -61,7 +64,10 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def dump(facts: Mapping[str, str]) -> str:
-    """Return the text of a facts file, in the order of ``FACTS`` with the validators last."""
+    """Return the content of a facts file.
+
+    The facts are in the order of ``FACTS``.  The values that PyTorch compares (``validator:…``) come last.
+    """
     order = {name: number for number, name in enumerate(FACTS)}
     names = sorted(facts, key=lambda name: (order.get(name, len(order)), name))
     return json.dumps({name: facts[name] for name in names}, indent=1) + "\n"

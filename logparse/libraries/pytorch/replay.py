@@ -55,7 +55,10 @@ class Torch(DeviceBackend):
 
 
 def _operator(o: OperatorOperands) -> Call:
-    """Return the call as the trace recorded it.  The results of other solutions are compared with its result."""
+    """Return a function that calls an operator exactly as the trace recorded it.
+
+    Its result is the reference with which the results of other solutions are compared.
+    """
 
     def call(i: int) -> object:
         values, named_values = o.arguments[i]

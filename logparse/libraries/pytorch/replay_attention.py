@@ -21,14 +21,15 @@ from logparse.libraries.kinds.patterns import regex
 from logparse.libraries.pytorch.replay_ways import Way, named
 
 _REFUSED = regex(r".*(?:No available kernel|No viable backend|No valid execution plans|not support).*", re.DOTALL)
-"""Beginnings of the messages by which PyTorch and cuDNN refuse operands."""
+"""Pattern of the messages with which PyTorch and cuDNN refuse inputs of an attention."""
 _NO_REASON = regex(r".*kernel not used because.*|.*(?:been )?runtime disabled.*", re.DOTALL)
 
 
 def attention_ways(device: TorchDevice, attention: Attention) -> list[Way]:
-    """Return the ways to compute an attention, the default first.
+    """Return the ways in which PyTorch can compute an attention, the default first.
 
-    A backend that does not take the operands refuses them only when the call is made.
+    Each backend (flash, math …) is one way.  If a backend does not support the inputs, it refuses them only when it is
+    called.
     """
     offered = [x for x in BACKENDS if x not in ELSEWHERE.get(device.facts["backend"], ())]
     solutions = [(named(), attention.backend), *((named(f"sdpa={x}"), x) for x in offered)]
@@ -48,9 +49,9 @@ def _on(device: TorchDevice, backend: str, *, training: bool) -> Iterator[None]:
 
 
 def _call(device: TorchDevice, around: Around, o: AttentionOperands) -> Call:
-    """Return the call of a backend.
+    """Return a function that computes the attention with one of PyTorch's backends.
 
-    Raises UnsupportedError with PyTorch's reason if the backend refuses the operands.
+    Raises UnsupportedError with PyTorch's reason if the backend does not support the inputs.
     """
     torch, of = device.torch, o.attention
     more: dict[str, Any] = {"dropout_p": of.dropout, "is_causal": of.causal, "scale": of.scale}
@@ -80,9 +81,10 @@ def _call(device: TorchDevice, around: Around, o: AttentionOperands) -> Call:
 
 
 def _reason(error: RuntimeError, said: list[str]) -> str:
-    """Return why PyTorch refused the operands: its warnings, without warnings about backends that are off here.
+    """Return why PyTorch refused the inputs of an attention.
 
-    Return the error's text if there are no warnings.
+    The reason is in PyTorch's warnings, of which warnings about backends that are switched off here are left out.
+    Without a warning it is the error's text.
     """
     reasons = [x.partition(" (Triggered internally")[0].splitlines()[0] for x in said if not _NO_REASON.match(x)]
     return " ".join(dict.fromkeys(reasons)) or str(error).splitlines()[0]

@@ -19,13 +19,13 @@ from logparse.model import ConvProblem
 
 _OTHER = {"NCHW": "NHWC", "NHWC": "NCHW", "NCDHW": "NDHWC", "NDHWC": "NCDHW"}
 _SEARCHED = "benchmark"
-"""Name of the thread on which all calls in benchmark mode run."""
+"""Name of the thread that makes all calls with ``torch.backends.cudnn.benchmark`` switched on."""
 
 
 def conv_ways(device: TorchDevice, problem: ConvProblem, place: Place) -> list[Way]:
-    """Return the ways to compute a convolution, the default first.
+    """Return the ways in which PyTorch can compute a convolution, the default first.
 
-    Raises UnsupportedError if PyTorch does not run it.
+    Raises UnsupportedError if PyTorch cannot run this convolution.
     """
     conv_shapes(problem)
     dtype_of(device, problem.in_type)
@@ -53,7 +53,7 @@ def _default(device: TorchDevice, o: ConvOperands) -> Call:
 
 
 def _other_layout(device: TorchDevice, o: ConvOperands, *, stored: bool = False) -> Call:
-    """Return the call in the other layout.
+    """Return a function that computes the convolution in the other memory layout (NCHW or NHWC).
 
     The time includes the transposes of the inputs and of the result unless ``stored`` is True.
     """
@@ -80,16 +80,16 @@ def _other_layout(device: TorchDevice, o: ConvOperands, *, stored: bool = False)
 
 
 def _is_gemm(problem: ConvProblem) -> bool:
-    """Tell whether a convolution is a matrix product: a 1×1 window at stride 1 without padding or groups."""
+    """Return True if a convolution is just a matrix product: a 1×1 window, stride 1, no padding and no groups."""
     stride, pad, _ = geometry(problem)
     window = (problem.filter_d, problem.filter_h, problem.filter_w)
     return problem.groups == 1 and set(window) == {1} and set(stride) == {1} and set(pad) == {0}
 
 
 def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
-    """Return the call that computes a 1×1 convolution as matrix products over the pixels of each image.
+    """Return a function that computes a 1×1 convolution as matrix products, one for each image.
 
-    For direction W the products of all images are summed.
+    For the gradient of the weights (direction W) it is one product over all images.
     """
     torch, p = device.torch, o.problem
     k, c = int(p.k or 0), int(p.c or 0)
@@ -112,9 +112,9 @@ def _gemm(device: TorchDevice, o: ConvOperands) -> Call:
 
 
 def _settings(device: TorchDevice, place: Place, *, benchmark: bool = False) -> Around:
-    """Return the context that sets ``torch.backends.cudnn`` (MIOpen on ROCm) as the user would set it.
+    """Return a context manager that sets ``torch.backends.cudnn`` as the user would set it.
 
-    Benchmark mode tries every plan.
+    On ROCm these settings apply to MIOpen.  With ``benchmark`` every plan is tried.
     """
     search = {"benchmark": benchmark, "benchmark_limit": 0 if benchmark else 10}
     flags = device.torch.backends.cudnn.flags

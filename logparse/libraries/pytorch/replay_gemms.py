@@ -20,17 +20,17 @@ from logparse.model import GemmProblem
 
 _PADS = (8, 64)
 _BLAS = {False: ("cublas", "cublaslt"), True: ("cublas", "cublaslt", "ck")}
-"""torch's words for BLAS libraries, by ``is_rocm``.
+"""PyTorch's names of the BLAS libraries to choose from, without ROCm and with it.
 
-On ROCm ``cublas`` means rocBLAS (hipBLAS), ``cublaslt`` hipBLASLt.
+On ROCm ``cublas`` means rocBLAS (hipBLAS), and ``cublaslt`` means hipBLASLt.
 """
 _ROCM_BLAS = {"cublas": "rocblas", "cublaslt": "hipblaslt", "ck": "ck"}
 
 
 def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[Way]:
-    """Return the ways to compute a GEMM, the default first.
+    """Return the ways in which PyTorch can compute a matrix product, the default first.
 
-    Raises UnsupportedError if PyTorch has no ordinary call for the problem.
+    Raises UnsupportedError if PyTorch has no ordinary call for the product.
     """
     _refuse(device, problem)
     short, default = problem.compute_type == "xf32_r" or place.tf32, partial(_default, device)
@@ -58,10 +58,10 @@ def gemm_ways(device: TorchDevice, problem: GemmProblem, place: Place) -> list[W
 
 
 def _epilogue_ways(device: TorchDevice, problem: GemmProblem, around: Around) -> list[Way]:
-    """Return ways with bias and activation in the epilogue, and ways with other forms of GELU.
+    """Return the ways that differ in the epilogue: bias and activation fused into the product, and other forms of GELU.
 
-    A program may contain the other forms of GELU.  They compute something else than the default, so they are timed only
-    if they are asked for.
+    The other forms of GELU give another result than the default.  They are timed only if the user asks for them,
+    because a program may contain them.
     """
     ways = []
     if problem.activation in ("relu", "gelu"):
@@ -109,10 +109,9 @@ def _product(device: TorchDevice, o: GemmOperands) -> Call:
 def _activation(
     device: TorchDevice, name: str | None, gelu: str | None = None
 ) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """Return a function that computes an activation in place as a separate kernel.  Return None if there is no
-    activation.
+    """Return a function that applies an activation in a separate kernel, or None if there is no activation.
 
-    ``gelu=erf`` is one kernel.  ``gelu=written`` is the formula written out, which takes several kernels.
+    With ``gelu=erf`` it is one kernel.  With ``gelu=written`` the formula is written out, which takes several kernels.
     """
     if name == "relu":
         return lambda value, out: value.relu_()
@@ -125,15 +124,15 @@ def _activation(
 
 
 def _written_gelu(torch: Any, x: Tensor) -> Tensor:
-    """Return ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) as programs write it."""
+    """Compute GELU by its formula ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), as some programs write it."""
     return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3))))
 
 
 def _fused(device: TorchDevice, o: GemmOperands) -> Call:
-    """Return a call with bias and activation in the epilogue of the product.
+    """Return a function that computes the product with bias and activation in one kernel.
 
-    It uses a private function of torch, which torch's compiler uses too.  The function has no form without a bias, so a
-    product without a bias gets zeros.
+    It uses a private function of torch, which torch's compiler uses too.  That function needs a bias, so a product
+    without a bias gets zeros.
     """
     gelu = o.problem.activation == "gelu"
     bias = o.bias or [o.d[0].new_zeros(o.d[0].shape[-1])] * o.sets
@@ -141,7 +140,7 @@ def _fused(device: TorchDevice, o: GemmOperands) -> Call:
 
 
 def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> Call:
-    """Return a call that runs product, bias and activation one after another."""
+    """Return a function that runs product, bias and activation one after another, in separate kernels."""
     torch, activate = device.torch, _activation(device, o.problem.activation, gelu)
 
     def call(i: int) -> Tensor:
@@ -155,9 +154,9 @@ def _unfused(device: TorchDevice, o: GemmOperands, gelu: str | None = None) -> C
 
 
 def _padded(device: TorchDevice, o: GemmOperands, *, pad: int, stored: bool = False) -> Call:
-    """Return a call with m, n and k rounded up to a multiple of ``pad``.
+    """Return a function that computes the product with m, n and k rounded up to a multiple of ``pad``.
 
-    The time includes copying the operands, unless they are ``stored`` in padded form.
+    The time includes copying the operands into larger matrices, unless ``stored`` is True.
     """
     torch = device.torch
     product = torch.bmm if o.batch > 1 else torch.mm
@@ -175,7 +174,10 @@ def _padded(device: TorchDevice, o: GemmOperands, *, pad: int, stored: bool = Fa
 
 @contextlib.contextmanager
 def _precision(device: TorchDevice, *, short: bool) -> Iterator[None]:
-    """Set whether single precision runs in full precision, or in TF32 if ``short`` is True."""
+    """Let matrix products in single precision run in full precision, or in TF32 if ``short`` is True.
+
+    The setting is restored when the context ends.
+    """
     before = device.torch.get_float32_matmul_precision()
     device.torch.set_float32_matmul_precision("high" if short else "highest")
     try:

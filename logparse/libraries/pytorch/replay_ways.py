@@ -1,4 +1,6 @@
-"""A way of solving a problem in PyTorch: a solution, the function that makes its call, and the settings around it."""
+"""A way in which PyTorch can solve a problem: its name, the function that prepares the call, and the settings around
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,13 @@ from logparse.model import DEFAULT, Solution
 
 @dataclass(frozen=True)
 class Way:
-    """One way of solving a problem.
+    """One way in which PyTorch can solve a problem, for example with another memory layout.
 
-    * ``make``: takes the problem's operands and returns the call, which runs within ``around``.
-    * ``thread``: name of a thread of its own.  The first call of a thread decides some settings for all later calls of
-      the thread.  PyTorch keeps cuDNN's plan of a problem per thread, whatever ``benchmark`` is set to later
-      (``ATen/native/cudnn/Conv_v8.cpp``).
-    * ``raced``: False for a way that computes something else (for example in lower precision).  It is timed only if it
-      is asked for.
+    * ``make`` takes the operands and returns the function to time, which runs within the context ``around``.
+    * ``thread`` is the name of a separate thread for the calls.  PyTorch keeps cuDNN's plan of a problem per thread, so
+      a later change of ``benchmark`` has no effect in a thread (``ATen/native/cudnn/Conv_v8.cpp``).
+    * ``raced`` is False for a way that computes something else, for example in lower precision.  It is timed only if
+      the user asks for it.
     """
 
     solution: Solution
@@ -32,13 +33,16 @@ class Way:
 
 
 def named(*words: str) -> Solution:
-    """Return the solution ``torch:word,word``.  Without words return ``Default``."""
+    """Return the solution with the name ``torch:word,word``, or PyTorch's default if no words are given."""
     return Solution("torch", ",".join(words)) if words else DEFAULT
 
 
 @contextlib.contextmanager
 def without_mkldnn(device: TorchDevice) -> Iterator[None]:
-    """Turn oneDNN off in this context.  On a CPU this is the other way to compute the same result."""
+    """Switch oneDNN off within this context.
+
+    On a CPU this is another way to compute the same result.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns about its own switch for Intel GPUs
         with device.torch.backends.mkldnn.flags(enabled=False):

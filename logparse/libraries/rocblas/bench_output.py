@@ -25,11 +25,11 @@ from logparse.model import Measurement, Message, Record, Reject, Solution
 _HEADER = regex(r"\s*([A-Za-z][\w,-]*,rocblas-Gflops,\S*)\s*\Z")
 _ROW = regex(r"\s*[\w.+-]+(?:\s*,\s*[\w.+-]+){5,}\s*\Z")
 _PATIENCE = 20
-"""Maximum number of other programs' lines between a header and its rows."""
+"""How many lines of other programs may come between a header and its rows."""
 
 
 class _Reader:
-    """Reader of the rows under the last header."""
+    """Reader of the output of rocblas-bench.  It keeps the columns of the last header."""
 
     def __init__(self) -> None:
         self._columns: tuple[str, ...] = ()

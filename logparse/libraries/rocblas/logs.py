@@ -68,20 +68,20 @@ from logparse.model import (
 from logparse.quoting import Shell
 
 RESERVED = 10
-"""Number of indices that rocBLAS reserves: ``Tensile index = -own index - RESERVED``.
+"""Number of solution indices that rocBLAS reserves: ``Tensile index = -own index - RESERVED``.
 
-rocBLAS's name for it is ``c_rocblas_solutions_reserved``.
+Its name in rocBLAS is ``c_rocblas_solutions_reserved``.
 """
 
 PLAIN = "rocblas_gemm"
-"""Value of a message's ``function``.  Such a message accompanies a call of ``rocblas_sgemm`` and the like.
+"""Marks a call of ``rocblas_sgemm`` or a similar function: the field ``function`` of a message beside the call.
 
-The message's text is the problem's text.  The message is needed because these calls match other rows of an override
-file than calls of ``rocblas_gemm_ex``.
+The message's text is the text of the product.  It is needed because such calls match other rows of an override file
+than calls of ``rocblas_gemm_ex``.
 """
 
 BATCH_OF_ONE = "rocblas_gemm_batch"
-"""Value of a message's ``function``.  Such a message accompanies a call of a batched function for a batch of one.
+"""Marks a call of a batched function for a batch of one: the field ``function`` of a message beside the call.
 
 Such a call matches no row that logparse writes.
 """
@@ -104,15 +104,15 @@ _OF_THE_TOOL = frozenset(
     {"-i", "--iters", "-j", "--cold_iters", "-v", "--verify", "-z", "--log_datatype", "--log_function_name", "--device"}
     | {"--initialization", "--workspace", "--flush_batch_count", "--flush_memory_size", "--any_stride", "--outofplace"}
 )
-"""Flags that rocBLAS never logs.  So if a line has such a flag, a person typed it."""
+"""Flags that rocBLAS never logs.  A line with such a flag was typed by a person."""
 _PAIR = regex(r"""['"]?(\w+)['"]?: *(?:"([^"]*)"|'([^']*)'|(\[[^\]]*\]|\([^)]*\)|[^,{}]*?))\s*(?=[,}])""")
 _RECORD = regex(r"\s*(?:- )?\{.*\}\s*\Z")
 
 
 def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
-    """Return the GEMM that a record describes (field name → text).
+    """Return the matrix product that a record of rocBLAS's log describes, given as field name → text.
 
-    Return None if the record's function is no GEMM.  Raises ValueError if a value is no number.
+    Returns None if the record's function is no GEMM.  Raises ValueError if a value is no number.
     """
     match = FUNCTION.match(given.get("rocblas_function", ""))
     if match is None:
@@ -142,15 +142,15 @@ def problem_of(given: Mapping[str, str]) -> GemmProblem | None:
 
 
 def _type(name: str | None) -> str | None:
-    """Return logparse's name of a type, for example ``f32_r``.
+    """Return logparse's name of a data type, for example ``f32_r``.
 
-    rocblas-bench also accepts a letter (``s``), and the logs of rocBLAS 5.2 misspell ``i32_r``.
+    rocblas-bench also accepts a letter (``s``), and rocBLAS 5.2 misspells ``i32_r`` in its logs.
     """
     return _SPELLED.get(name or "", name)
 
 
 def _beta(text: str) -> Beta | None:
-    """Return ``zero`` or ``nonzero`` for the text of a scalar.  Return None if the text is empty or nan.
+    """Return ``zero`` or ``nonzero`` for the text of the scalar β.  Return None if the text is empty or nan.
 
     rocBLAS prints nan if it got no pointer to the scalar, or if it does not read the pointer.
     """
@@ -160,9 +160,9 @@ def _beta(text: str) -> Beta | None:
 
 
 def call_of(given: Mapping[str, str], category: str, text: str, count: int | None, *, by_tool: bool = False) -> Outcome:
-    """Return the outcome of a record: a call if its function is a GEMM, a message for any other function.
+    """Convert a record of rocBLAS's log to a call, or to a message if its function is no GEMM.
 
-    Return a reject if a value is no number.
+    If a value is no number, the result is a reject.
     """
     try:
         problem = problem_of(given)
@@ -185,9 +185,9 @@ def call_of(given: Mapping[str, str], category: str, text: str, count: int | Non
 
 
 def _other_rows(function: str, problem: GemmProblem) -> str:
-    """Return ``PLAIN`` or ``BATCH_OF_ONE`` if the call matches other override rows than a call of ``rocblas_gemm_ex``.
+    """Tell whether a call needs other rows of an override file than a call of ``rocblas_gemm_ex``.
 
-    Return an empty text if it matches the same rows.
+    Returns ``PLAIN`` or ``BATCH_OF_ONE`` if it does, or an empty text if it needs the same rows.
     """
     match = FUNCTION.match(function)
     if match is None or problem.batch_count != 1:
@@ -197,7 +197,7 @@ def _other_rows(function: str, problem: GemmProblem) -> str:
 
 
 def read_bench(text: str) -> Outcome:
-    """Read one ``rocblas-bench`` line of the log as one call."""
+    """Read one ``rocblas-bench`` line of rocBLAS's log, as one call."""
     command, _, comment = text.partition(" # ")
     try:
         given, by_tool = _flags(shlex.split(command)[1:])
@@ -210,7 +210,7 @@ def read_bench(text: str) -> Outcome:
 def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
     """Add the kernel that the line's comment names to the call, as the solution that ran.
 
-    If the command in the line already states a solution, the call keeps that solution.
+    If the command itself names a solution, the call keeps it.
     """
     kernel = comment.get("kernel", "")
     if comment.get("source") != "tensile" or not kernel:
@@ -221,9 +221,9 @@ def _with_kernel(made: Outcome, comment: Mapping[str, str]) -> Outcome:
 
 
 def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
-    """Return the values under the names that a profile record uses, and True if a person typed the line.
+    """Parse the flags of a rocblas-bench line, under the names that a profile record uses.
 
-    Raises ValueError if the line is torn.
+    The second result is True if a person typed the line.  Raises ValueError if the line is damaged.
     """
     given: dict[str, str] = {}
     left = iter(words)
@@ -242,9 +242,9 @@ def _flags(words: Sequence[str]) -> tuple[dict[str, str], bool]:
 
 
 def read_profile(text: str) -> Outcome:
-    """Read one record of the profile log as one call that ran ``call_count`` times.
+    """Read one record of rocBLAS's profile log, as a call that ran ``call_count`` times.
 
-    A record without ``call_count`` is a line of a tuning list, so its count stays unknown.
+    A record without ``call_count`` is a line of a list of products to tune, so its count stays unknown.
     """
     if not _RECORD.match(text):
         return Outcome("reject", [Reject("torn profile record", 0, len(text.encode()))])
@@ -289,7 +289,10 @@ _ROW = regex(r"[NTC], ?[NTC], ?\d+, ?\d+, ?\d+, ?\d+,")
 
 
 class _Table:
-    """Reader of the rows behind a header line.  The table ends at the first line that is no row."""
+    """Reader of the rows that rocblas-gemm-tune prints under a header line.
+
+    The table ends at the first line that is no row.
+    """
 
     def __init__(self) -> None:
         self._columns: list[str] = []
@@ -318,7 +321,7 @@ class _Table:
 
 
 def solution_of(index: int) -> Solution:
-    """Return the solution for the index in a row.
+    """Return the solution that an index in a row of rocblas-gemm-tune names.
 
     A positive index is Tensile's, counted from 1.  A negative index is rocBLAS's own.
     """
@@ -326,7 +329,7 @@ def solution_of(index: int) -> Solution:
 
 
 def row(text: str) -> Problem | None:
-    """Return the problem of a row.  Return None if the text is no row."""
+    """Return the matrix product of a row of rocblas-gemm-tune, or None if the text is no such row."""
     measured = _measured(text)
     return None if measured is None else measured.problem
 
@@ -373,9 +376,9 @@ FORMATS = (BENCH, PROFILE, TUNE)
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return the row for a problem without the index (cells joined by commas).
+    """Return an override file's row for a product, without the solution index (values joined by commas).
 
-    Return None if a field that Tensile compares is unknown.
+    Returns None if a value that Tensile compares is unknown.
     """
     return None if not isinstance(problem, GemmProblem) or _unknown(problem) else _key(problem)
 
@@ -399,9 +402,9 @@ def _key(gemm: GemmProblem) -> str:
 
 
 def plain_key(gemm: GemmProblem) -> str | None:
-    """Return the row, without the index, that a call of ``rocblas_sgemm`` and the like matches: its strides are 0.
+    """Return the row, without the index, that serves calls of ``rocblas_sgemm`` and similar functions.
 
-    Return None if no such function exists for the types.
+    Its strides are 0.  Returns None if there is no such function for the types.
     """
     if gemm.batch_count != 1 or {gemm.b_type, gemm.d_type, gemm.compute_type} != {gemm.a_type}:
         return None
@@ -412,7 +415,10 @@ def plain_key(gemm: GemmProblem) -> str | None:
 
 
 def accepts(override: Override) -> bool:
-    """Return True if the override is a GEMM without epilogue and its solution is one of rocBLAS's Tensile kernels."""
+    """Return True if rocBLAS's override file can hold the override (the user's choice of a solution for a product).
+
+    The product must be a GEMM without epilogue, and the solution one of rocBLAS's Tensile kernels.
+    """
     gemm, solution = override.problem, override.solution
     if not isinstance(gemm, GemmProblem) or gemm.members or gemm.bias or gemm.activation not in (None, "none"):
         return False
@@ -421,15 +427,16 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Write the override file.
+    """Write the overrides as a rocBLAS override file.
 
-    If ``rocblas_sgemm`` and the like can also compute a product, the product gets a second row (``plain_key``).
-
+    If ``rocblas_sgemm`` or a similar function can compute a product too, a second row serves its calls (``plain_key``).
     Alpha is written as 1, because Tensile does not compare it.
 
-    Raises EmissionError if the target's rocBLAS is not known to be version 5 or later, because earlier versions number
-    solutions differently.  Raises EmissionError if a field that Tensile compares is unknown.  A beta other than 0
-    is always unknown, because the problem states only that it is not 0.
+    Raises EmissionError in these cases:
+
+    * The target's rocBLAS is not known to be version 5 or later.  Earlier versions number solutions differently.
+    * A value that Tensile compares is unknown.  This is always true if beta is not 0, because logparse knows only that
+      it is not 0.
     """
     major = re.match(r"(\d+)\.", target.get("rocblas_version", ""))
     if major is None or int(major[1]) < 5:

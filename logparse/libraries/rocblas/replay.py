@@ -23,7 +23,7 @@ from logparse.libraries.kinds.device.torch_device import Tensor, TorchRunnable
 from logparse.model import DEFAULT, GemmProblem, Problem, Solution
 
 _TYPES = {"f16_r": 150, "f32_r": 151, "f64_r": 152, "bf16_r": 168}
-"""Data type of the operands → number of ``rocblas_datatype``."""
+"""rocBLAS's number for each data type of the operands (``rocblas_datatype``)."""
 _COMPUTE = ("f16_r", "f32_r", "f64_r")
 _OPERATIONS = {"N": 111, "T": 112, "C": 113}
 _STANDARD, _BY_INDEX, _NO_FLAGS = 0, 1, 0
@@ -32,7 +32,7 @@ _NAMES = ("librocblas.so.5", "librocblas.so.4", "librocblas.so")
 
 
 class RocBlas(DeviceBackend):
-    """Replay backend for rocBLAS.  Raises OSError if rocBLAS is not installed."""
+    """Times matrix products with the solutions of rocBLAS.  Raises OSError if rocBLAS is not installed."""
 
     def __init__(self, place: Place) -> None:
         # Called first, because it loads torch, and with torch its own copy of rocBLAS.
@@ -48,9 +48,9 @@ class RocBlas(DeviceBackend):
         return dict(self._device.facts) | {"rocblas_version": text.value.decode("ascii", "replace")}
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
-        """Return the library's own choice (``Default``), then the solutions that rocBLAS lists for the problem.
+        """List the solutions for a product: rocBLAS's own choice (``Default``), then all that rocBLAS offers.
 
-        At most ``limit`` solutions are returned.  With ``exhaustive`` all listed solutions are returned.
+        At most ``limit`` solutions are returned, or all of them if the user asked for an exhaustive search.
         """
         gemm = _gemm(problem)
         unread = dict.fromkeys("abcd", self._reserve(1).data_ptr())  # rocBLAS does not read the operands here.
@@ -63,7 +63,10 @@ class RocBlas(DeviceBackend):
         return [DEFAULT, *(listed if self._place.exhaustive else listed[: limit - 1])]
 
     def prepare(self, problem: Problem, solution: Solution, conditions: Conditions) -> TorchRunnable:
-        """Prepare a call with this solution.  rocBLAS itself checks that the solution fits the problem."""
+        """Prepare a call with this solution.
+
+        rocBLAS itself checks later whether the solution fits the product.
+        """
         gemm = _gemm(problem)
         operands = self.operands(gemm, conditions)
         assert isinstance(operands, GemmOperands)
@@ -81,10 +84,10 @@ class RocBlas(DeviceBackend):
         return TorchRunnable(self._device, operands, call)
 
     def _ask(self, function: str, *arguments: Any) -> None:
-        """Call a function of the library.
+        """Call a function of rocBLAS.
 
-        Raises UnsupportedError if the status is ``not implemented``.  Raises RuntimeError with the function and the
-        status for any other error.
+        Raises UnsupportedError if rocBLAS answers ``not implemented``.  For any other error, raises RuntimeError with
+        the function and the status.
         """
         # getattr is used, because ctypes caches attributes but not items (``library[name]``).
         status = getattr(self._library, function)(*arguments)
@@ -98,7 +101,7 @@ def _function(gemm: GemmProblem) -> str:
 
 
 def _arguments(handle: ctypes.c_void_p, gemm: GemmProblem, memory: Mapping[str, int]) -> list[Any]:
-    """Return the arguments of the gemm function, from the handle to the compute type."""
+    """Return the arguments for rocBLAS's gemm function, from the handle to the compute type."""
     batched = (gemm.batch_count or 1) > 1
     operands: dict[str, list[Any]] = {}
     for name, matrix in matrices(gemm).items():
@@ -114,7 +117,7 @@ def _arguments(handle: ctypes.c_void_p, gemm: GemmProblem, memory: Mapping[str, 
 
 
 def _gemm(problem: Problem) -> GemmProblem:
-    """Return the problem as a GEMM.  Raises UnsupportedError if rocBLAS cannot run it."""
+    """Return the problem if it is a matrix product that rocBLAS can run.  Raises UnsupportedError otherwise."""
     gemm = supported_gemm(problem, _TYPES, _COMPUTE, (None, "none"))
     if epilogue(gemm) != "DEFAULT":
         raise UnsupportedError(f"epilogue {gemm.epilogue}")

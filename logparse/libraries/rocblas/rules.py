@@ -38,7 +38,7 @@ _BYTES: Mapping[str, int] = {
     **dict(zip(("i8_r", "i32_r", "bf16_r", "f16_r", "f32_r", "f64_r", "f32_c", "f64_c"), _WIDTHS, strict=True)),
     **dict(zip("hsdcz", _WIDTHS[3:], strict=True)),
 }
-"""Size in bytes of each type that Tensile's parser knows, from Tensile's own table.
+"""Size in bytes of each data type that Tensile reads in an override file, from Tensile's own table.
 
 Tensile compares these sizes to find out whether a compute type is wider than a type of the data.
 """
@@ -47,9 +47,10 @@ _REWRITE = "let `logparse recommend --target` or rocblas-gemm-tune write the row
 
 @dataclass(frozen=True)
 class OverrideRow:
-    """Line of an override file, except headings.  ``cells`` are split as ``std::getline`` splits them.
+    """One row of a rocBLAS override file.
 
-    ``native`` is True if the target's rocBLAS accepts its own negative indices, and None if this is unknown.
+    ``cells`` are its values, split at the commas as Tensile does (``std::getline``).  ``native`` is True if the
+    target's rocBLAS accepts its own negative solution indices, and None if this is unknown.
     """
 
     line: int
@@ -59,7 +60,10 @@ class OverrideRow:
 
     @cached_property
     def key(self) -> str:
-        """Fields that Tensile compares, in the form of ``key``.  Empty if Tensile does not read the row."""
+        """The values that Tensile compares with a call, in the form that the function ``key`` returns.
+
+        It is empty if Tensile does not read the row.
+        """
         if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
             return ""
         n = {name: value or 0 for name, value in self.numbers.items()}
@@ -87,7 +91,8 @@ class OverrideRow:
 
     @cached_property
     def numbers(self) -> dict[str, int | None]:
-        """Sizes, leading dimensions, strides and index, by name.  A cell that is no number becomes None."""
+        """Sizes, leading dimensions, strides and the solution index, by name.  A value that is no number becomes None.
+        """
         c = self.cells
         out = {name: leading(x) for name, x in zip((*_SIZES, "lda", "ldb", "ldc"), (*c[2:6], *c[8:11]), strict=True)}
         if len(c) == _COUNTS[1]:
@@ -106,7 +111,7 @@ class OverrideRow:
 
     @property
     def whole(self) -> bool:
-        """True if the line has 15 or 18 cells."""
+        """True if the line has 15 or 18 values.  Tensile skips any other line."""
         return len(self.cells) in _COUNTS
 
 
@@ -156,7 +161,10 @@ def _own(index: int) -> str:
 
 
 def reads_native(target: Facts) -> bool | None:
-    """Return True if the target's rocBLAS reads its own negative indices.  Return None if its version is unknown."""
+    """Return True if the target's rocBLAS reads its own negative solution indices in an override file.
+
+    Returns None if its version is unknown.
+    """
     match = re.match(r"(\d+)\.(\d+)", target.get("rocblas_version", ""))
     return (int(match[1]), int(match[2])) > (5, 2) if match else None
 
@@ -220,7 +228,10 @@ _RULES: tuple[Rule[OverrideRow, _Context], ...] = (
 
 
 def recognise(head: Head) -> bool:
-    """Return True if the file begins with the heading of rocblas-gemm-tune, or with a row."""
+    """Return True if a file is a rocBLAS override file.
+
+    It must begin with the heading of rocblas-gemm-tune, or with a row.
+    """
     text, _ = text_of(head.data)
     first = next((line for line in text.split("\n") if line.strip()), "")
     return first.startswith("transA,transB,M,N,batch_count,K,") or _is_row(first)
@@ -232,7 +243,7 @@ def _is_row(line: str) -> bool:
 
 
 def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
-    """Yield an ``OverrideRow`` for each line with a comma, except headings."""
+    """Yield the rows of an override file: each line with a comma, except headings."""
     for number, line in enumerate(text.split("\n"), start=1):
         if "," in line and _HEADING not in line:
             cells = line.split(",")
@@ -240,9 +251,10 @@ def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the key of a call: the fields that Tensile compares with a row.
+    """Return the text by which a product finds its row in an override file.
 
-    Return None if a field is unknown, or if rocBLAS cannot run the problem.
+    It consists of the values that Tensile compares.  Returns None if a value is unknown, or if rocBLAS cannot run the
+    problem.
     """
     if not isinstance(problem, GemmProblem) or problem.bias or problem.activation not in (None, "none"):
         return None
@@ -259,9 +271,10 @@ def key(problem: Problem, target: Facts) -> str | None:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Return, by problem, the keys of calls that a run made through functions other than ``rocblas_gemm_ex``.
+    """Find the products of a run that need other rows because of the function that was called.
 
-    These functions pass other strides for a single product, so their calls match other rows.
+    Functions other than ``rocblas_gemm_ex`` pass other strides for a single product.  The result has, by the product's
+    text, a report with the key of the row that such a call needs.
     """
     out = {}
     for function, call in messages:
@@ -283,9 +296,10 @@ _FOUND: Mapping[str, tuple[Sequence[str], str]] = {
         "a batched call finds no row that logparse writes, even if the batch has one product",
     ),
 }
-"""Function of the message beside a call → strides that a matching row must have, and the reason.
+"""Strides that a row must have to serve calls of certain functions, with the reason.
 
-``-`` matches no row.
+It is looked up by the field ``function`` of the message beside a call.  A stride of ``-`` means that no row serves the
+call.
 """
 
 
@@ -298,7 +312,10 @@ def _text(
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[OverrideRow, _Context]]:
-    """Read the file as Tensile reads it.  It remains unknown if the indices fit the target's build."""
+    """Read an override file as Tensile reads it, and return its rows with remarks.
+
+    The file states no library build, so it stays unknown whether its solution indices are valid on the target.
+    """
     text, bom = text_of(data)
     found = tuple(entries("\ufeff" * bom + text, reads_native(target)))
     table = Table(found, _Context(bom, with_key(found)), _RULES, [_BUILD if found else _EMPTY])
@@ -324,7 +341,10 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _records(file: Source) -> Iterator[tuple[int, Record]]:
-    """Yield each row of the table with its line number.  rocblas-gemm-tune prints rows among other lines."""
+    """Yield the rows in the output of rocblas-gemm-tune with their line numbers.
+
+    The program prints rows among other lines.
+    """
     reader = rocblas.TUNE.begin()
     for number, line in enumerate(file.lines(), start=1):
         outcome = reader.take(line)
