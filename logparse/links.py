@@ -1,9 +1,10 @@
-"""Links between problems of different formats that may be the same call.
+"""Find problems of different files that may be the same call, for example a call in a log and a time in a tuning file.
 
-A link is a relation: problems are never merged.  Two problems are linked if their shapes are equal and no field that
-both know differs.  There is one exception: a number of compute units that a library is told to plan for may be the
-number of all units of the device.  So a call with a number may be a call without one.  ``linked`` compares two
-problems, and ``links_sql`` compares two tables.  A test checks that both give equal results.
+Files state different fields of a problem, so such problems are only linked and never merged.  Two problems are linked
+if their shapes are equal and no field that both know differs.  There is one exception: the number of compute units that
+a library is told to use may be the number of all units of the device.  So a call with such a number may be a call
+without one.  ``linked`` compares two problems, and ``links_sql`` compares two tables.  A test checks that both give
+equal results.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ _CONV_LAYOUT_KNOWN = tuple(f"{{t}}.{name} is not null" for name in CONV_LAYOUT)
 
 
 def linked(one: Problem, other: Problem) -> Level | None:
-    """Return the level at which two problems are linked, or None.
+    """Tell whether two problems may be the same call, and how much of them is known to be equal.
 
-    The relation is symmetric.  Every GEMM or convolution is linked to itself.
+    Returns ``exact`` (all fields), ``layout`` (all fields that describe the memory layout) or ``shape``.  Returns None
+    if they are different calls.  The order of the two problems does not matter.
     """
     if isinstance(one, GemmProblem) and isinstance(other, GemmProblem):
         names, one, other = GEMM_FIELDS, one.normal, other.normal
@@ -48,9 +50,9 @@ def linked(one: Problem, other: Problem) -> Level | None:
 
 
 def _folded(value: object) -> object:
-    """Return a value in the form in which links compare it: FNUZ fp8 types become OCP fp8 types.
+    """Return a field's value with the FNUZ fp8 types replaced by the OCP types.
 
-    Both kinds of types have the same text in bench lines, so the difference must not keep two problems apart.
+    In bench lines both have the same text, so the difference must not keep two problems apart.
     """
     return value.replace("_fnuz", "") if isinstance(value, str) else value
 
@@ -63,16 +65,16 @@ def _layout_known(problem: GemmProblem | ConvProblem) -> bool:
 
 
 def links_sql(gemms: str, convs: str) -> dict[str, str]:
-    """Return the SQL of the views ``links(problem, other, level, fan)`` and ``open_links``, by name.
+    """Return SQL for two views that list which problems may be the same call: ``links`` and ``open_links``.
 
-    ``gemms`` and ``convs`` name the two tables.  A row of the tables is a problem with its shape and fields.  A problem
-    may have several rows.  ``open_links`` leaves out the links of full problems (without ``?``) to themselves, because
-    there may be hundreds of thousands of them.
+    Both have the columns ``problem``, ``other``, ``level`` and ``fan``.  ``gemms`` and ``convs`` name the tables of
+    problems, in which a problem may have several rows.  ``open_links`` lacks the links of fully known problems (without
+    ``?``) to themselves, because there may be hundreds of thousands of them.
 
-    ``fan`` of a full problem is 1.  ``fan`` of a partial problem is the number of full problems that it links to.  If
-    it links to no full problem, ``fan`` is the number of linked problems with more known fields, and at least 1.
-    Times and other values per call are taken over every link.  Numbers that are summed (calls) are taken only over
-    links with ``fan`` = 1, so that nothing is summed twice.
+    ``fan`` prevents that calls are summed twice.  It is 1 for a fully known problem.  For a partly known problem it is
+    the number of fully known problems that it may be.  If there is no such problem, ``fan`` is the number of linked
+    problems with more known fields, and at least 1.  Calls are summed only over links with ``fan`` = 1.  Times are
+    taken over all links.
     """
     pairs = (
         f"{_pairs(gemms, GEMM_FIELDS, _GEMM_LAYOUT_KNOWN)} union all {_pairs(convs, CONV_FIELDS, _CONV_LAYOUT_KNOWN)}"
@@ -93,9 +95,9 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
 
 
 def full_links_sql(problems: str) -> str:
-    """Return SQL of the links of full problems to themselves.
+    """Return SQL for the links of fully known problems (without ``?``) to themselves.
 
-    ``problems`` is SQL of the problems.  It may repeat a problem.
+    ``problems`` is SQL for the problems.  It may list a problem several times.
     """
     return f"""
         select distinct problem, problem as other, 'exact' as level, cast(1 as integer) as fan
@@ -103,12 +105,11 @@ def full_links_sql(problems: str) -> str:
 
 
 def open_sql(rows: str) -> str:
-    """Return SQL of the rows whose problem is open, so that it may have a link to another problem.
+    """Return SQL for the rows whose problem may be the same call as another problem.
 
-    Every link has at least one open problem.  A problem is open if a field is unknown, if a type has a second spelling
-    (``_fnuz``), or if the text has a number of compute units.  Two problems that are not open and have different texts
-    differ in a field that both know.  So they need no comparison, which saves much: a find-db holds hundreds of
-    thousands of such texts.
+    These are problems with an unknown field, with a type that has a second spelling (``_fnuz``), or with a number of
+    compute units.  Any other two problems with different texts differ in a known field, so they need no comparison.
+    This saves much, because a find-db holds hundreds of thousands of such texts.
     """
     return f"from {rows} where contains(problem, '?') or contains(problem, '_fnuz') or contains(problem, ' sms=')"
 
@@ -121,9 +122,9 @@ def _equal(name: str) -> str:
 
 
 def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
-    """Return SQL of every link except the links of full problems to themselves.
+    """Return SQL for all links except the links of fully known problems to themselves.
 
-    Only open problems (``open_sql``) are compared, each with the problems of its shape.  Each problem is compared once,
+    Only the problems of ``open_sql`` are compared, each with the problems of its shape.  Each problem is compared once,
     because thousands of small files may hold one problem thousands of times.
     """
     agree = " and ".join(f"({_equal(name).format(name=name)})" for name in names)
@@ -143,7 +144,8 @@ def _pairs(table: str, names: tuple[str, ...], layout: tuple[str, ...]) -> str:
 
 
 def may_be(row: Problem | None, problem: Problem) -> bool:
-    """Tell whether an override row may be for ``problem``: no field that the row knows differs from the problem's
-    field.
+    """Tell whether an override row may be for ``problem``.
+
+    It may be if no known field of the row's problem differs from the field of ``problem``.
     """
     return isinstance(row, (GemmProblem, ConvProblem)) and linked(row, problem) is not None

@@ -45,23 +45,26 @@ import pyarrow.fs as pafs
 from logparse.errors import InputError
 
 META = "logparse-store.json"
-"""Name of the file that marks a folder as a store."""
+"""Name of the file that shows that a folder is a store."""
 
 PutIfAbsent: TypeAlias = Callable[[str, bytes], bool]
-"""Function that creates a path of one file system with these bytes, in one step that cannot be half done.
+"""Type of functions that create a file with the given bytes, but only if its path does not exist.
 
-It returns False if the path exists already.
+The file is created in one step that cannot be half done.  The function returns False if the path exists already.
 """
 
 OBJECT_STORES = frozenset({"s3", "gcs"})
-"""``type_name`` of the file systems that have no folders."""
+"""File systems that have no folders, by pyarrow's ``type_name``."""
 
 # A `?` in the path of a URL may be a wildcard.  It begins a query only if options follow.
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<place>[^/?]*)(?P<path>.*?)(?P<query>\?\w+=[^&]*(?:&\w+=[^&]*)*)?\Z", re.DOTALL
 )
 _GS_SECONDS = 30
-"""Seconds for which a request to Google's storage is retried.  The library's default is a quarter of an hour."""
+"""How long a request to Google's storage is repeated if it fails, in seconds.
+
+The library's own default is a quarter of an hour.
+"""
 _UNQUOTED = "/=+:@,~"
 _DISK = pafs.LocalFileSystem()
 _THERE_ALREADY, _IN_FLIGHT, _NOT_OFFERED = 412, 409, 501
@@ -75,8 +78,8 @@ _FEW = 4  # Threads flush more paths than this.  Fewer paths are flushed in turn
 def split_url(url: str) -> tuple[str, str, str]:
     """Split a URL into ``scheme://place``, its path, and its query.
 
-    The percent codes of the path are resolved.  The query begins with ``?`` or is empty.  Raises InputError if the text
-    is not a URL.
+    Percent codes in the path are decoded.  The query begins with ``?`` or is empty.  Raises InputError if the text is
+    not a URL.
     """
     match = _URL.match(url)
     if match is None:
@@ -91,15 +94,15 @@ def join_url(place: str, path: str, query: str) -> str:
 
 
 def absolute(url: str) -> str:
-    """Return the same folder or file as an absolute path, for a process with another working directory.
+    """Return an absolute path to the same folder or file, for a process with another working directory.
 
-    A URL stays as it is.
+    A URL is returned unchanged.
     """
     return url if "://" in url else os.path.abspath(url)
 
 
 def resolve(url: str) -> tuple[pafs.FileSystem, str]:
-    """Return the file system and path of a folder, file or URL.
+    """Return the pyarrow file system and the path in it for a folder, file or URL.
 
     Raises InputError in these cases:
 
@@ -139,9 +142,9 @@ def resolve(url: str) -> tuple[pafs.FileSystem, str]:
 
 @contextlib.contextmanager
 def explained(url: str, what: type[Exception]) -> Iterator[None]:
-    """Raise each OSError of the file system as an error of type ``what`` that names the URL.
+    """Turn each OSError of a file system into an error of type ``what`` that names the URL.
 
-    Examples are a bucket that does not exist, a missing permission, or no network.
+    Examples are a bucket that does not exist, a missing permission, or no network.  Use it in a ``with`` statement.
     """
     try:
         yield
@@ -150,9 +153,9 @@ def explained(url: str, what: type[Exception]) -> Iterator[None]:
 
 
 def make_folder(filesystem: pafs.FileSystem, path: str) -> None:
-    """Create a folder if the file system has folders.
+    """Create a folder, unless the file system has no folders.
 
-    An object store has no folders, so nothing is done there: it would get an empty object instead.
+    An object store (S3) has none.  It would get an empty object instead.
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         os.makedirs(path, exist_ok=True)
@@ -161,7 +164,10 @@ def make_folder(filesystem: pafs.FileSystem, path: str) -> None:
 
 
 def write_file(filesystem: pafs.FileSystem, path: str, data: Any) -> None:
-    """Create a file from ``data`` (any buffer).  On a disk it survives a power cut only after ``flush``."""
+    """Create a file with the bytes of ``data`` (any buffer).
+
+    On a disk it survives a power cut only after ``flush``.
+    """
     if isinstance(filesystem, pafs.LocalFileSystem):
         left = memoryview(data).cast("B")
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -184,10 +190,10 @@ def delete_file(filesystem: pafs.FileSystem, path: str) -> None:
 
 
 def flush(filesystem: pafs.FileSystem, root: str, files: Iterable[str] = (), folders: Iterable[str] = ()) -> None:
-    """Flush files and folders to the disk, so that a power cut leaves them.
+    """Make sure that files and folders survive a power cut.
 
-    Flushed are ``files``, ``folders``, ``root``, and every folder between ``root`` and these paths.  A file that no
-    longer exists is passed over.  If the file system is not a local disk, the function does nothing.
+    It flushes ``files``, ``folders``, ``root``, and every folder between ``root`` and these paths.  A file that no
+    longer exists is skipped.  If the file system is not a local disk, nothing is done.
     """
     if not isinstance(filesystem, pafs.LocalFileSystem):
         return
@@ -221,9 +227,9 @@ def _flush(path: str) -> None:
 
 
 def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
-    """Return the put-if-absent of the file system that ``url`` names.
+    """Return the function that creates a file only if its path does not exist, for the file system of ``url``.
 
-    The module's docstring states where it is exact.
+    The module's docstring tells on which file systems two processes can never both succeed.
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         return _link_new
@@ -234,7 +240,10 @@ def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
 
 
 def replace_file(filesystem: pafs.FileSystem, path: str, data: bytes) -> None:
-    """Create or replace ``path``.  Readers see the old bytes or the new bytes, and so does a disk after a power cut."""
+    """Create or replace a file in one step.
+
+    Readers see either the old bytes or the new bytes, and so does a disk after a power cut.
+    """
     if filesystem.type_name in OBJECT_STORES:
         # An object appears when its stream is closed.  All its bytes are in memory by then, so only a request can fail,
         # and a request that fails makes closing fail as well.  (`move` would be a copy and a deletion.)
@@ -284,7 +293,10 @@ def _look_then_write(filesystem: pafs.FileSystem, path: str, data: bytes) -> boo
 
 
 def _conditional_put(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
-    """Return S3's own put-if-absent, which pyarrow does not offer.  Raises ImportError without boto3."""
+    """Return a function that creates an S3 object only if its key does not exist.
+
+    It uses S3's own check, which pyarrow does not offer.  Raises ImportError without boto3.
+    """
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -311,7 +323,7 @@ def _conditional_put(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
 
 
 def _client_options(url: str) -> dict[str, Any]:
-    """Return the options of a pyarrow URL under boto3's names.
+    """Translate the options in a pyarrow URL into options of boto3.
 
     Both libraries read all other options from the environment.
     """

@@ -37,8 +37,9 @@ recognise = begins(rb'\s*\{\s*"logparse_try"\s*:')
 
 @dataclass(frozen=True)
 class Seen:
-    """The results of one process about one action (a setting or a change of the model) that was tried in the running
-    job.
+    """The results of one process about one action that was tried in the running job.
+
+    An action is a setting or a change of the model.
 
     * ``ended`` tells how the trial ended, for example ``decided``.
     * ``pairs`` holds one triple per comparison: the logarithm of the time ratio, the µs without the action, and the µs
@@ -63,8 +64,8 @@ class Seen:
 class Record:
     """The results of one process of a job, in which actions were tried.
 
-    * ``sort`` names what was timed, for example ``optimizer``: the steps of the optimizer.
-    * ``units`` is the number of these steps.
+    * ``sort`` names the kind of step that was timed, for example ``optimizer``.
+    * ``units`` is the number of steps.
     * ``on`` is the action that was on when the file was written.
     * ``seen`` holds the results for each action that was tried.
     """

@@ -91,7 +91,9 @@ class OverrideRow:
 
     @cached_property
     def numbers(self) -> dict[str, int | None]:
-        """Sizes, leading dimensions, strides and the solution index, by name.  A value that is no number becomes None.
+        """Sizes, leading dimensions, strides and the solution index, by name.
+
+        A value that is no number becomes None.
         """
         c = self.cells
         out = {name: leading(x) for name, x in zip((*_SIZES, "lda", "ldb", "ldc"), (*c[2:6], *c[8:11]), strict=True)}

@@ -53,7 +53,10 @@ _COLUMNS = {
     "info_process": "pid",
     "info_category": "id name",
 }
-"""Columns that are read, by table.  Schema 4 keeps time stamps, threads and agents in tables of their own."""
+"""Columns that are read, by the name of the table.
+
+In schema 4, time stamps, threads and agents are in separate tables.
+"""
 _TABLE = regex(rf"rocpd_({'|'.join(_COLUMNS)})((?:_[0-9A-Fa-f-]+)*)\Z")
 _REGIONS = """
     select coalesce(r."start", s.value) as begins, coalesce(r."end", f.value) as ends, coalesce(r.tid, t.tid) as thread,
@@ -73,18 +76,19 @@ _BATCH = 100_000
 
 
 def recognise(head: Head) -> bool:
-    """Tell whether a file is an sqlite file with tables of rocpd in its schema, or with rocpd's file name.
+    """Return True if a file is a database that rocprofv3 wrote (rocpd).
 
-    The name is needed for a merged file, because its schema may begin behind the first bytes.
+    It must be an sqlite file with tables of rocpd in its schema, or with the file name that rocprofv3 uses.  The name
+    is needed for a merged file, because its schema may not be among the first bytes.
     """
     named = head.name.endswith("_results.db")
     return head.data.startswith(b"SQLite format 3\0") and (b"rocpd_" in head.data or named)
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield every row of every table, without writing to the file or beside it.
+    """Read every row of every table of a rocprofv3 database.
 
-    Yield a reject if SQLite cannot read on.
+    Nothing is written to the file or beside it.  If SQLite cannot read on, the last outcome is a reject.
     """
     import sqlite3
 
@@ -123,9 +127,9 @@ def _count(database: sqlite3.Connection, table: str) -> int:
 
 
 class _Part:
-    """Tables of one process, as views that have the same columns in every release.
+    """The tables of one process in a rocprofv3 database, as views that have the same columns in every release.
 
-    A missing column is null, a missing table is empty.
+    A column that is missing is null, and a table that is missing is empty.
     """
 
     def __init__(self, database: sqlite3.Connection, tables: dict[str, str]) -> None:
@@ -164,7 +168,7 @@ class _Part:
         return ranges
 
     def _kernels(self, ranges: Ranges) -> tuple[KernelTotals, int]:
-        """Return the totals of the kernels, and the number of rows without a name or times."""
+        """Sum up the times of the kernels, and count the rows that lack a name or times."""
         totals, bad = KernelTotals(), 0
         self._db.execute("drop table if exists temp.launches")
         calls = f"from ({self._regions}) where category like 'HIP%' group by stack" if ranges.names else "limit 0"
@@ -200,7 +204,7 @@ class _Part:
 
 
 def _member(data: object, name: str) -> object:
-    """Return a member of a JSON object, or None."""
+    """Return one member of the JSON object in a text, or None if there is no such member."""
     try:
         found = json.loads(data) if isinstance(data, str) else None
     except (ValueError, RecursionError):
@@ -209,7 +213,7 @@ def _member(data: object, name: str) -> object:
 
 
 def _message(data: str) -> str:
-    """Return the text of a roctx range.  The range's event holds it."""
+    """Return the text of a roctx range, which is in the data of the range's event."""
     text = _member(data, "message")
     return text if isinstance(text, str) else ""
 

@@ -62,7 +62,10 @@ _MARKERS = ("Domain", "Function", "Start_Timestamp", "End_Timestamp")
 _OF_KERNELS = ("kernel_stats.csv", "kernels_summary.csv", "kernels_summary_by_rank.csv")
 _LAYOUTS = (_COUNTERS, _TRACE, _STATS, _MARKERS, _AGENTS)
 _NO_KERNEL = regex(r"(?:__)?hip[A-Z]\w*\Z|hsa_\w+\Z|[A-Z][A-Z0-9_]+\Z")
-"""Names in statistics that are not kernels: calls, copies (``MEMORY_COPY_…``) and domains (``KERNEL_DISPATCH``)."""
+"""Pattern of names in rocprofv3's statistics that are no kernels.
+
+They are calls of HIP or HSA, copies (``MEMORY_COPY_…``) and kinds of events (``KERNEL_DISPATCH``).
+"""
 
 
 def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
@@ -70,9 +73,9 @@ def _layout(columns: Sequence[str]) -> tuple[str, ...] | None:
 
 
 class _Table:
-    """Reader of a table.  It keeps totals, ranges and facts of the rows so far.
+    """Reader of one CSV file of rocprofv3.  It collects total times per kernel, ranges and facts.
 
-    Totals suffice because millions of rows contain few different kernels.
+    Totals are enough, because millions of rows contain few different kernels.
     """
 
     def __init__(self, header: Header) -> None:
@@ -146,7 +149,7 @@ class _Table:
         return "fact"
 
     def close(self) -> Iterator[Outcome]:
-        """Yield the records of the lines."""
+        """Yield the collected totals, ranges and facts, after the last row."""
         units = self._units
         yield Outcome("measurement", list(self._totals.records()), lines=units["measurement"])
         messages = [Message(category=CATEGORY, text=text, count=n) for text, n in self._ranges.items()]
@@ -156,7 +159,7 @@ class _Table:
 
 
 def _nanoseconds(begin: str, end: str) -> float:
-    """Return the time from ``begin`` to ``end``, ns.  Raises ValueError if a timestamp is no number.
+    """Return the time between two timestamps, in ns.  Raises ValueError if a timestamp is no number.
 
     Integers are subtracted as integers, because the number of nanoseconds since 1970 exceeds the precision of a float.
     """

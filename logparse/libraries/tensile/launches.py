@@ -60,17 +60,18 @@ _TYPES: Mapping[str, str] = {
     "B8N": "bf8_fnuz_r",
 }
 _TRIPLE = regex(r"(I8|F8N?|B8N?|[HBS])(I8|F8N?|B8N?|[SDCZHBI])([SI])\Z")
-"""Words for three types: input, output and compute type.
+"""Pattern of three data types in a kernel's name: input, output and compute type, for example ``BBS``.
 
-A name without these words begins with one word, which is all three types.
+A name that does not match has one type for all three.
 """
 _ONE_TYPE = regex(r"I8|F8N?|B8N?|[SDCZHB]")
 
 
 class _Reader:
-    """Reader of a launch's arguments.
+    """Reader of the lines that Tensile prints about kernel launches.
 
-    If K is split, it keeps the product until the kernel that adds up the slices follows.
+    If a product is split along K, it takes two kernels.  Then the reader keeps the product until the kernel follows
+    that adds up the slices.
     """
 
     def __init__(self) -> None:
@@ -100,13 +101,13 @@ class _Reader:
         return Outcome("message") if call is None else Outcome("call", [call])
 
     def close(self) -> Iterable[Record]:
-        """Yield a message for a launch that is cut off."""
+        """Yield a message if the output ends within the arguments of a launch."""
         if self._name and not self._complete:
             yield Message(category=CATEGORY, text=f"Kernel {self._name} (its arguments are cut off)")
         self._name = ""
 
     def _call(self) -> Call | None:
-        """Return the call once its last argument was read.  Return None before."""
+        """Return the call as soon as its last argument was read.  Return None before that."""
         arguments = self._arguments
         adds_up = _ADDS_UP in self._name
         if not arguments.keys() >= (_OUTPUTS if adds_up else _PRODUCT):
@@ -122,7 +123,7 @@ class _Reader:
 
 
 def _of_name(name: str) -> dict[str, Any]:
-    """Return the transposes and types of a problem, as the kernel's name states them."""
+    """Return the transposes and data types that a kernel's name states, as fields of a GEMM."""
     found = _NAME.match(name)
     if found is None:
         return {}
@@ -143,7 +144,10 @@ def _of_name(name: str) -> dict[str, Any]:
 
 
 def _call(name: str, arguments: Mapping[str, str]) -> Call | None:
-    """Return the call with these arguments.  Return None if an argument that must be a number is not a number."""
+    """Return the call of a kernel with these arguments.
+
+    Returns None if an argument is not the number that it must be.
+    """
     try:
         m, n, batch, k = (int(arguments[x]) for x in _SIZES)
         strides = {x: int(arguments[x]) for x in _STRIDES}

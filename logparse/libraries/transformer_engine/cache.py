@@ -49,9 +49,12 @@ HEADERS: Mapping[str, str] = {
     "21": f"{_FIRST},lda,ldb,ldd,fp8_scale,epi,comp,scale,{_LAST}",
     "22": f"{_FIRST},aux_type,lda,ldb,ldd,scale_mode,epi,comp,scale_type,{_LAST}",
 }
-"""Number of columns → header line of the builds with so many columns."""
+"""Header line of TransformerEngine's cache file, by its number of columns.
+
+The number depends on the build of TransformerEngine.
+"""
 COLUMNS = "transformer_engine_columns"
-"""Name of the fact with the number of columns in a build's header: 20, 21 or 22."""
+"""Name of the fact that states how many columns a build's cache file has: 20, 21 or 22."""
 _RENAMED = {"fp8_scale": "scale_mode", "scale": "scale_type"}
 _NUMBERS = ("dev_cap", "m", "n", "k", "lda", "ldb", "ldd", "scale_mode", "ws_min", "ws_max", "algo_id", "aidx")
 KEY = (
@@ -69,23 +72,25 @@ _EPILOGUES: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "dgelubgrad": ("DGELU_BGRAD", {"activation": "gelu", "gradient": True, "aux": True, "bias": True}),
     "bgradb": ("BGRADB", {"gradient": True, "bias": True, "bias_source": "b"}),
 }
-"""TransformerEngine's name of an epilogue → hipBLASLt's name, and the epilogue as fields of ``GemmProblem``."""
+"""Meaning of each epilogue that TransformerEngine names: hipBLASLt's name, and the fields of ``GemmProblem``."""
 _PLAIN = {"activation": "none", "gradient": False, "aux": False, "bias": False}
 ARCHES = {904: "gfx942", 905: "gfx950"}
 _INTEGER = regex(r"[ \t-\r]*[+-]?[0-9]{1,18}[ \t-\r]*\Z")
 _FROM_ANY = 1 << 40
-"""Value of ``ws_max`` in written rows, bytes.  It is so large that a row serves calls with any workspace.
+"""Value of ``ws_max`` in the rows that logparse writes, in bytes.
 
-A row serves a call only if the call's workspace lies between ``ws_min`` and ``ws_max``.
+A row serves a call only if the call's workspace lies between ``ws_min`` and ``ws_max``.  This value is so large that a
+row serves calls with any workspace.
 """
 
 
 @dataclass(frozen=True)
 class CacheRow:
-    """Row of a cache file.  ``line`` is its line number, counted from 1.
+    """One row of TransformerEngine's cache file.
 
-    ``cells`` has all of the 22 columns.  If the file's header lacks a column, the cell has the value that all calls of
-    such a build have.  ``complete`` is False if the row has fewer values than the header.
+    * ``line`` is its line number, counted from 1.
+    * ``cells`` has all 22 columns.  If the file lacks a column, it holds the value that all calls of such a build have.
+    * ``complete`` is False if the row has fewer values than the header has names.
     """
 
     line: int
@@ -95,18 +100,21 @@ class CacheRow:
     time_us: float | None = field(default=None, init=False)
 
     def number(self, name: str) -> int:
-        """Return the integer in a column, or −1 if its text is not an integer."""
+        """Return the integer in a column, or −1 if its text is no integer."""
         text = self.cells.get(name, "")
         return int(text) if _INTEGER.match(text) else -1
 
     @property
     def workspaces(self) -> tuple[int, int]:
-        """Smallest and largest workspace that a call may have if the row serves the call, bytes."""
+        """Smallest and largest workspace of a call that this row serves, in bytes."""
         return self.number("ws_min"), self.number("ws_max")
 
     @cached_property
     def wrong(self) -> str:
-        """Names and values of the cells for which the library's parser raises.  Empty if there are no such cells."""
+        """The values that TransformerEngine cannot read and for which it raises an error.
+
+        It is empty if there are no such values.
+        """
         bad = [name for name in _NUMBERS if not _INTEGER.match(self.cells.get(name, ""))]
         words = {
             **dict.fromkeys(("type_a", "type_b", "type_d", "scale_type"), _TYPES),
@@ -132,7 +140,10 @@ class CacheRow:
 
 
 def _problem(cells: Mapping[str, str]) -> GemmProblem:
-    """Return the GEMM of a row.  TransformerEngine passes D as C.  β stays unknown, because a row does not state it."""
+    """Return the matrix product that a row is for.
+
+    TransformerEngine passes D as C.  β stays unknown, because a row does not state it.
+    """
     device = ARCHES.get(int(cells["dev_cap"]))
     types = {f"{x}_type": on_arch(_TYPES[cells[f"type_{x}"]], device) for x in "abd"}
     epilogue = {**_PLAIN, **_EPILOGUES[cells["epi"]][1]}
@@ -157,22 +168,26 @@ def _problem(cells: Mapping[str, str]) -> GemmProblem:
 
 
 def device_cap(facts: Facts) -> int | None:
-    """Return ``dev_cap`` of an arch: HIP's major · 100 + minor, for example 904 for gfx942.
+    """Return the number by which TransformerEngine's cache names a GPU arch, for example 904 for gfx942.
 
-    The stepping (the last digit of the arch) is not part of it.  Return None if the arch is unknown.
+    It is HIP's major version · 100 + minor version.  The last digit of the arch is not part of it.  Returns None if the
+    arch is unknown.
     """
     name = (arch(facts) or "").removeprefix("gfx")
     return int(name[:-2]) * 100 + int(name[-2], 16) if len(name) > 2 and name[:-2].isdigit() else None
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the key of a call: the fields that ``find_`` compares, in the order of the columns.
+    """Return the text by which TransformerEngine finds the row of its cache for a product.
 
-    The key does not contain the range of workspaces, which ``find_`` checks separately.  The bias type is part of the
-    key only for 8-bit operands.  If such a call has no bias, its bias type is float32.
+    It consists of the values that ``find_`` compares, in the order of the columns.  The workspace is checked
+    separately. The bias type is part of the key only for 8-bit operands.  If such a call has no bias, its bias type is
+    float32.
 
-    Return None for products that TransformerEngine does not run (batched and grouped).  Return None if a field or the
-    target's arch is unknown.
+    Returns None in these cases:
+
+    * TransformerEngine does not run such products (batched and grouped).
+    * A field of the key or the target's arch is unknown.
     """
     if not isinstance(problem, GemmProblem) or problem.members or problem.batch_count != 1:
         return None
@@ -199,21 +214,20 @@ def _name(data_type: str | None) -> str | None:
 
 
 def is_ours(header: Header) -> bool:
-    """Return True if the first columns of the header have the expected names.
+    """Return True if a file's header begins like the header of TransformerEngine's cache.
 
-    The rest of the header may differ from every known header.  The rules then report why no build reads the
-    file.
+    The rest may differ from every known header.  Lint then reports why no build reads the file.
     """
     return header.text.startswith("dev_cap,m,n,k,trans_a,trans_b,type_a")
 
 
 def columns_of(header: str) -> list[str]:
-    """Return the names of a file's columns.  Renamed columns get the names of the 22-column header."""
+    """Return the column names in a header, with the names of the newest header for renamed columns."""
     return [_RENAMED.get(x, x) for x in header.strip("\ufeff\r\n ").split(",")]
 
 
 def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
-    """Return the row of a line, or None for a blank line or a comment."""
+    """Parse one line of the cache file.  Return None for a blank line or a comment."""
     text = line.strip(" \t\n\r\f\v")
     if not text or text.startswith("#"):
         return None
@@ -223,9 +237,9 @@ def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
 
 
 class _Table:
-    """Reader of a cache file.  Each row becomes a measurement without a time.
+    """Reader of TransformerEngine's cache file.  Each row becomes a measurement without a time.
 
-    The reader also collects the devices that the rows name.
+    The reader also collects the GPUs that the rows name.
     """
 
     def __init__(self, header: Header) -> None:
@@ -271,7 +285,7 @@ _PHRASES = ("autotune results", "algo storage legend", "entry in algo cache", "c
 
 
 def read_line(text: str) -> Outcome:
-    """Read a line that TransformerEngine prints about its cache as a message."""
+    """Read a line that TransformerEngine prints about its cache, as a message."""
     if not any(words in text for words in _PHRASES):
         return FOREIGN
     return Outcome("message", [Message(category="transformer-engine", text=text)])
@@ -293,14 +307,17 @@ FORMATS = (FORMAT, LOG)
 
 
 def accepts(override: Override) -> bool:
-    """Return True if the solution is a hipBLASLt index and the target states the header of its TransformerEngine."""
+    """Return True if the cache file can hold the override (the user's choice of a solution for a product).
+
+    The solution must be a hipBLASLt index, and the target must state the header of its TransformerEngine build.
+    """
     return override.solution.library == "hipblaslt" and COLUMNS in override.target
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> Sequence[Emission]:
-    """Write one file with the header of the target's build (fact ``transformer_engine_columns``).
+    """Write the overrides as a cache file with the header of the target's TransformerEngine build.
 
-    Raises EmissionError if this fact or a field of the key is unknown.
+    Raises EmissionError if the fact ``transformer_engine_columns`` or a value of a row's key is unknown.
     """
     header = HEADERS.get(target.get(COLUMNS, ""))
     if header is None:

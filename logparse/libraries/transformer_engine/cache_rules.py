@@ -1,4 +1,4 @@
-"""Override format of TransformerEngine's cache of hipBLASLt solutions.
+"""Rules for TransformerEngine's cache of hipBLASLt solutions: which rows a build reads and uses.
 
 The rules follow the code of ``GemmAlgoCache::load_``.
 
@@ -24,10 +24,10 @@ from logparse.target import Facts
 @dataclass(frozen=True)
 class _Context:
     device: int | None
-    """Target's value of the column ``dev_cap``, or None if the target's arch is unknown."""
+    """Number of the target's GPU arch in the column ``dev_cap``, or None if the arch is unknown."""
     keys: Mapping[str, Sequence[CacheRow]]
     serves: bool
-    """True if at least one row is for the target's device.  A file may serve several devices."""
+    """True if at least one row is for the target's GPU.  A file may have rows for several GPUs."""
 
 
 def _other_device(row: CacheRow, context: _Context) -> str | None:
@@ -91,7 +91,7 @@ _RULES: tuple[Rule[CacheRow, _Context], ...] = (
 
 
 def reader(name: str, data: bytes, target: Facts) -> Reading[Table[CacheRow, _Context]]:
-    """Read a file as ``load_`` of TransformerEngine reads it on the target."""
+    """Read a cache file as TransformerEngine reads it on the target, and return its rows with remarks."""
     header, *lines = data.decode("utf-8", "surrogateescape").split("\n")
     names = cache.columns_of(header)
     rows = [row for number, line in enumerate(lines, start=2) if (row := cache.row_of(names, number, line))]
@@ -136,7 +136,7 @@ def _refusals(header: str, columns: str | None, rows: Iterable[CacheRow], target
 
 
 def _header(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the header line, which must be equal in all files of a merge.
+    """Return the property in which cache files must agree before they are merged: the header line.
 
     Raises InputError if no known build reads the file.
     """
@@ -152,9 +152,9 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _without_aux(key: str) -> Sequence[str]:
-    """Return the key without the type of the auxiliary matrix, as a second key to try.
+    """Return the key without the type of the auxiliary matrix, under which a row may be found as well.
 
-    Builds with fewer than 22 columns do not compare this type.  If the key has no such type, return no key.
+    Builds with fewer than 22 columns do not compare this type.  The result is empty if the key has no such type.
     """
     cells = key.split(",")
     place = cache.KEY.index("aux_type")

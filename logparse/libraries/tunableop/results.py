@@ -58,11 +58,12 @@ _BLAS_PARAMS = "BLAS_PARAMS:"
 
 @dataclass(frozen=True)
 class ResultsRow:
-    """One row of a results file, split as PyTorch splits it.
+    """One row of a TunableOp results file, split as PyTorch splits it.
 
-    ``problem`` is ``None`` if no call can have this key; ``error`` then gives the reason.  ``winner`` is the earlier
-    row with the same key, which PyTorch uses instead of this row.  ``glued`` is True if the row stands behind another
-    row in the same line.  PyTorch does not read a glued row.
+    * ``problem`` is ``None`` if no call can have this key.  ``error`` then gives the reason.
+    * ``winner`` is an earlier row with the same key, which PyTorch uses instead of this row.
+    * ``glued`` is True if the line end before the row is missing, so it follows another row in the same line.  PyTorch
+      does not read it.
     """
 
     line: int
@@ -86,7 +87,10 @@ class ResultsRow:
 
     @cached_property
     def time_ms(self) -> float:
-        """Time as C's ``atof`` reads it, ms: the longest number at the start of the field, 0 if there is no number."""
+        """Time in ms as C's ``atof`` reads it from the text.
+
+        It is the longest number at the start of the text, or 0 if there is no number.
+        """
         match = _NUMBER.match(self.time)
         return float(match[1]) if match else 0.0
 
@@ -96,16 +100,16 @@ class ResultsRow:
 
 
 def fields(text: str) -> list[str]:
-    """Split a line into its first four fields and the rest, as ``std::getline`` does.
+    """Split a line into its first four values and the rest, as PyTorch does (``std::getline``).
 
-    An empty last field is dropped.
+    An empty last value is dropped.
     """
     parts = text.split(",", 4)
     return parts[:-1] if len(parts) > 1 and not parts[-1] else parts
 
 
 def pieces(line: str) -> Iterator[tuple[int, str]]:
-    """Split a line where a further row follows a time without a line end.
+    """Split a line in which two rows are joined because a line end is missing.
 
     Yields each piece with its position in the line (characters).
     """
@@ -117,12 +121,12 @@ def pieces(line: str) -> Iterator[tuple[int, str]]:
 
 @dataclass
 class ResultsFile:
-    """Content of a results file, split as PyTorch splits it.
+    """Content of a TunableOp results file, split as PyTorch splits it.
 
-    * ``validators``: validator → its last value.
-    * ``rows``: all rows, in the order of the file.
-    * ``ignored``: the numbers of the lines that PyTorch ignores.
-    * ``first``: key → row that PyTorch uses.
+    * ``validators`` maps each validator (a version or device that must match) to its last value.
+    * ``rows`` holds all rows, in the order of the file.
+    * ``ignored`` holds the numbers of the lines that PyTorch ignores.
+    * ``first`` maps each key to the row that PyTorch uses.
     """
 
     validators: dict[str, str] = field(default_factory=dict)
@@ -131,9 +135,9 @@ class ResultsFile:
     first: dict[str, ResultsRow] = field(default_factory=dict)
 
     def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
-        """Yield each row of a line with its position (characters) and its text.
+        """Add a line of the file.  Yield each of its rows with the position (characters) and the text.
 
-        The row is ``None`` if the piece has fewer than three fields.  A validator line yields nothing.
+        The row is ``None`` if the text has fewer than three values.  A validator line yields nothing.
         """
         cells = fields(line)
         if cells[0] == "Validator" and len(cells) > 2:
@@ -152,7 +156,7 @@ class ResultsFile:
 
 
 def row(text: str, line: int, glued: bool = False) -> ResultsRow | None:
-    """Parse one row.  Return None if it has fewer than three fields.
+    """Parse one row.  Return None if it has fewer than three values.
 
     ``winner`` stays empty, because the row that PyTorch uses for a key depends on the whole file.
     """
@@ -175,13 +179,16 @@ def row(text: str, line: int, glued: bool = False) -> ResultsRow | None:
 
 
 def recognise(head: Head) -> bool:
-    """Return True if the file begins with a validator or a row, or is empty and has a name that TunableOp uses."""
+    """Return True if a file is a TunableOp results file.
+
+    It begins with a validator or a row, or it is empty and has a file name that TunableOp uses.
+    """
     text = head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")
     return bool(_BEGIN.match(text) if text else _EMPTY_NAME.match(head.name))
 
 
 def lines_of(source: Source) -> Iterator[tuple[int, str]]:
-    """Yield each line with its byte offset, without a byte order mark and without carriage returns."""
+    """Yield each line of a file with its byte offset, without byte order mark and carriage returns."""
     for number, line in enumerate(source.lines()):
         text = line.text.removesuffix("\r")
         bom = number == 0 and text.startswith(BOM)
@@ -189,9 +196,10 @@ def lines_of(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read every line as a fact (validator), a measurement (row), a reject or a blank.
+    """Read a TunableOp results file.
 
-    The facts of the file come last.
+    A validator line gives a fact, and a row gives a measurement.  Other lines become rejects or blanks.  The facts come
+    last.
     """
     file = ResultsFile()
     for number, (at, text) in enumerate(lines_of(source), start=1):
@@ -221,10 +229,7 @@ def _outcome(text: str, row: ResultsRow | None) -> Outcome:
 
 
 def measurement(row: ResultsRow) -> Measurement:
-    """Return the time of a row as a measurement.
-
-    ``error`` gives the reason if PyTorch would not use the row.
-    """
+    """Convert a row to a measurement.  Its ``error`` gives the reason if PyTorch would not use the row."""
     assert row.problem is not None
     status: Status = "ok" if row.time_us else "no_time"
     error = None if row.time_us else f"time {row.time!r}" if row.time else "no time in the row"
@@ -285,26 +290,29 @@ export PYTORCH_TUNABLEOP_FILENAME={folder}/{generic}
 
 
 def accepts(override: Override) -> bool:
-    """Return True if the solution is PyTorch's default or TunableOp lists it as a candidate for the GEMM."""
+    """Return True if a results file can hold the override (the user's choice of a solution for a product).
+
+    The solution must be PyTorch's default, or TunableOp must try it for this product.
+    """
     gemm = override.problem
     has_op = isinstance(gemm, GemmProblem) and signature.has_op(gemm)
     return has_op and why_no_candidate(override.solution, gemm) is None
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Write one results file per GPU of the target (fact ``gpus``, default 1), all with the same rows.
+    """Write the overrides as TunableOp results files, one per GPU of the target (fact ``gpus``, default 1).
 
-    The validators are copied from the target's ``validator:*`` facts.  A row holds the key, the solution and the time
-    in milliseconds (0 if unknown).  PyTorch never uses the time.  If several overrides have the same key, the fastest
-    is written.
+    * All files have the same rows.  If several overrides have the same key, the fastest is written.
+    * The validators are copied from the target's ``validator:*`` facts.
+    * A row holds the key, the solution and the time in milliseconds (0 if unknown).  PyTorch never uses the time.
 
     Raises EmissionError in these cases:
 
     * The target's PyTorch is a CUDA build before 2.14 and a solution is not ``Default``.
-    * The target's validators or its dialect are unknown.
+    * The target's validators or its PyTorch version are unknown.
     * A field of the key is unknown.
-    * The solution has no known name in the target's dialect.
-    * Two overrides of one key differ and one of them has no time.
+    * The solution has no known name in the target's PyTorch version.
+    * Two overrides with the same key have different solutions, and one of them has no time.
     """
     if any(override.solution.text != "Default" for override in overrides):
         signature.refuse_untunable(target)
@@ -322,9 +330,9 @@ def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emis
 
 
 def key_of(override: Override, target: Mapping[str, str]) -> str:
-    """Return the key that the target's PyTorch makes of the override's problem.
+    """Return the text by which the target's PyTorch looks up the override's product.
 
-    Raises EmissionError, which names the unknown fields, if the key is unknown.
+    Raises EmissionError, which names the unknown fields, if this text is unknown.
     """
     how = signature.dialect(target)
     if how is None:
@@ -355,7 +363,7 @@ def _fits(key_text: str, how: signature.Dialect) -> bool:
 
 
 def _milliseconds(time_us: float | None) -> str:
-    """Format a time in ms as C++ streams do (six significant digits), but without an exponent.  0 if unknown."""
+    """Format a time in ms with six significant digits and without an exponent.  An unknown time gives 0."""
     if time_us is None or not math.isfinite(time_us) or time_us <= 0:
         return "0"
     text = f"{time_us / 1000:.6g}"

@@ -35,7 +35,7 @@ _RETUNE = "tune again on the target, or let `logparse recommend --target` write 
 
 @dataclass(frozen=True)
 class Context:
-    """Context of a rule: facts about the PyTorch that reads the file."""
+    """Facts about the PyTorch that reads the file, for the lint rules."""
 
     facts: Facts
 
@@ -159,7 +159,7 @@ _RULES: tuple[Rule[ResultsRow, Context], ...] = (
 
 
 def split(data: bytes) -> ResultsFile:
-    """Split a file into lines at LF only, and each line into fields at every comma."""
+    """Split a results file into lines and values as PyTorch does: at LF only, and at every comma."""
     file = ResultsFile()
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), start=1):
         for _ in file.take(number, line):
@@ -168,7 +168,7 @@ def split(data: bytes) -> ResultsFile:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Context]]:
-    """Return the rows that PyTorch takes from the file.
+    """Read a results file as PyTorch reads it, and return its rows with remarks.
 
     If ``target`` states no PyTorch version, the rules assume the PyTorch that wrote the file.
     """
@@ -183,7 +183,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Con
 
 
 def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
-    """Yield an error note if PyTorch rejects the file."""
+    """Yield an error note if PyTorch rejects the whole file."""
     given = file.validators
     odd = [key for key, value in given.items() if value != value.strip()]
     if not data:
@@ -200,7 +200,10 @@ def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
 
 
 def _notes(name: str, data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
-    """Yield notes that are no rejection: byte order mark, ignored lines, missing line end, file name."""
+    """Yield notes about faults for which PyTorch does not reject the whole file.
+
+    They are a byte order mark, ignored lines, a missing line end and a wrong file name.
+    """
     if data.startswith(BOM.encode()):
         message = "a byte order mark before the first line, which PyTorch then does not read as a validator"
         yield Note(1, "error", "byte-order-mark", message, "save it without a byte order mark")
@@ -231,7 +234,10 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
 
 
 def not_in_this_build(key: str, facts: Facts) -> str | None:
-    """Return why this PyTorch never makes such a key (leading dimensions, spelling), or None if it may."""
+    """Explain why this PyTorch never looks up such a key, or return None if it may.
+
+    For example, PyTorch before 2.7 writes no leading dimensions into a key.
+    """
     row, context = results.row(f"{key},Default", 0), Context(facts)
     return None if row is None else _leading_dims(row, context) or _other_spelling(row, context)
 
@@ -240,10 +246,10 @@ def not_in_this_build(key: str, facts: Facts) -> str | None:
 
 
 def _validator_pairs(name: str, data: bytes) -> list[tuple[str, str]]:
-    """Return the validators as pairs, and one more pair with all their names.  These must be equal in all merged files.
+    """Return the properties in which results files must agree before they are merged: their validators.
 
-    The names are compared too, because PyTorch compares whole sets of validators.  Raises InputError if the file has no
-    validators.
+    One more pair holds the names of all validators, because PyTorch compares whole sets of them.  Raises InputError if
+    the file has no validators.
     """
     found = split(data).validators
     if not found:

@@ -55,7 +55,7 @@ from logparse.model import COMPLEX, NARROW, GemmProblem, Problem, with_plain
 
 OP_TEXT = r"(?:ScaledGemm|Gemm(?:StridedBatched|AndBias)?)TunableOp_"
 OP = regex(OP_TEXT)
-"""Pattern of the beginning of an op signature."""
+"""Pattern of the beginning of a TunableOp key, for example ``GemmTunableOp_``."""
 
 _BIASES = ("Half", "BFloat16", "Float", "Double")
 _OP_COMPUTE = {"f64_r": "f64_r", **dict.fromkeys(("f32_r", "bf16_r", *NARROW), "f32_r")}
@@ -68,16 +68,22 @@ _OP_TYPES: Mapping[str, tuple[str, str | None]] = {
     "tf32": ("f32_r", "xf32_r"),
     "bfx9": ("f32_r", "bf16x9"),
 }
-"""PyTorch's type name in an op signature → data type and compute type.  None if the key does not guarantee it."""
+"""Data type and compute type by PyTorch's name in the first part of a key, for example ``BFloat16``.
+
+The compute type is None if the key does not guarantee it.
+"""
 
 _OP_NAMES: Mapping[str, str] = {data: name for name, (data, _) in _OP_TYPES.items() if name not in ("tf32", "bfx9")}
 _BIAS_TYPES: Mapping[str, str] = {x.scalar: x.blas for x in TORCH_TYPES if x.scalar in _BIASES}
-"""Type name after ``_bias_`` → data type.  It has a capital F (``Float``), unlike the op signature's ``float``."""
+"""Data type by PyTorch's name after ``_bias_`` in a key.
+
+It has a capital F (``Float``), but in the first part of the key it is ``float``.
+"""
 
 _SCALINGS: Mapping[str, str] = {"0": "scalar", "1": "row", "2": "block16", "3": "block32"}
-"""ATen's ScalingType number (BlasBackend.h) → scaling.
+"""Kind of scaling by ATen's number (``ScalingType`` in BlasBackend.h).
 
-The 128-wide block scalings are missing, because the model has no name for them.  They stay unknown.
+The block scalings of width 128 are missing, because ``GemmProblem`` has no name for them.  They stay unknown.
 """
 
 _SCALE_TYPES: Mapping[str, str] = {"f64_r": "f64_r", "bf16_r": "f32_r", "f32_r": "f32_r"}
@@ -97,7 +103,10 @@ _SIZES = ("m", "n", "k", "batch_count", "lda", "ldb", "ldc")
 
 
 class SignatureError(ValueError):
-    """Raised for text that is not a TunableOp key.  ``part`` is 0 for the op signature, 1 for the parameters."""
+    """The text is not a TunableOp key.
+
+    ``part`` is 0 if the part before the comma is wrong, and 1 if the part after it is.
+    """
 
     def __init__(self, part: int, message: str) -> None:
         super().__init__(message)
@@ -106,13 +115,13 @@ class SignatureError(ValueError):
 
 @dataclass(frozen=True)
 class Dialect:
-    """Spelling of keys in one version of PyTorch.
+    """How one version of PyTorch writes TunableOp keys.
 
-    * ``leading_dims``: keys hold leading dimensions (2.7 and later).
-    * ``tf32``: ``tf32`` is a type of its own (2.8 and later).
-    * ``swizzle``: a scaled key may end in ``_swz_`` (2.15 and later).
-    * ``scaled``: there is a scaled op whose key this module can write.  A CUDA build has no scaled op before 2.15, and
-      its scaled keys from 2.15 on look different.
+    * ``leading_dims`` is True if keys hold leading dimensions (2.7 and later).
+    * ``tf32`` is True if ``tf32`` is a type of its own (2.8 and later).
+    * ``swizzle`` is True if the key of a scaled product may end in ``_swz_`` (2.15 and later).
+    * ``scaled`` is True if logparse can write keys of scaled products.  It cannot for CUDA builds: before 2.15 they
+      have no such keys, and from 2.15 on their keys look different.
     """
 
     leading_dims: bool
@@ -122,7 +131,10 @@ class Dialect:
 
 
 def problem(op_sig: str, param_sig: str) -> GemmProblem:
-    """Parse a key to a problem.  Raises SignatureError if the text is not a key."""
+    """Parse a TunableOp key and return its matrix product.  Raises SignatureError if the text is not a key.
+
+    ``op_sig`` is the part before the comma, and ``param_sig`` is the part after it.
+    """
     op = _PLAIN.match(op_sig) or _SCALED.match(op_sig)
     if op is None:
         raise SignatureError(0, f"not an op signature of TunableOp: {op_sig[:80]!r}")
@@ -201,15 +213,15 @@ _YAML_PAIR = regex(r"(\w+): (\([^)]*\)|[^,}]*?)\s*(?=[,}])")
 
 
 def with_blas_params(known: GemmProblem, field: str) -> GemmProblem:
-    """Return the problem with the fields that ``BLAS_PARAMS: - { function: matmul, … }`` adds to its key.
+    """Add to a product the fields that PyTorch writes beside its key: ``BLAS_PARAMS: - { function: matmul, … }``.
 
-    PyTorch writes some fields without meaning.  They are not taken:
+    Some of these fields have no meaning and are not used:
 
-    * strides of unbatched calls (always 0)
-    * the bias type of ops without bias (repeats the compute type)
-    * the data types of complex ops (one size too small)
-    * the compute type of complex ops
-    * ``xf32_r`` as a scale type
+    * The strides of calls without a batch are always 0.
+    * The bias type of calls without a bias repeats the compute type.
+    * The data types of complex products are one size too small.
+    * The compute type of complex products is not reliable.
+    * ``xf32_r`` is no scale type.
     """
     given = dict(_YAML_PAIR.findall(field))
     values: dict[str, Any] = {}
@@ -231,26 +243,29 @@ def with_blas_params(known: GemmProblem, field: str) -> GemmProblem:
 
 
 def version(text: str) -> tuple[int, int] | None:
-    """Parse a version: ``2.9.1`` gives (2, 9).  Return None if the text does not begin with a version."""
+    """Parse a version: ``2.9.1`` gives (2, 9).  Returns None if the text does not begin with a version."""
     match = re.match(r"(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def torch_version(facts: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return the target's PyTorch version (major, minor), from its validator or from the fact ``pytorch_version``."""
+    """Return the target's PyTorch version as (major, minor).  Return None if it is unknown.
+
+    It comes from the validator ``PT_VERSION`` or from the fact ``pytorch_version``.
+    """
     return version(facts.get("validator:PT_VERSION") or facts.get("pytorch_version") or "")
 
 
 def refuse_untunable(facts: Mapping[str, str]) -> None:
-    """Raise EmissionError if the target's TunableOp has no candidate except ``Default`` (see :func:`untunable`)."""
+    """Raise EmissionError if TunableOp has nothing to choose from on the target (see :func:`untunable`)."""
     if why := untunable(facts):
         raise EmissionError(why)
 
 
 def untunable(facts: Mapping[str, str]) -> str | None:
-    """Return why the target's TunableOp has no candidate except ``Default``, or None if it has others.
+    """Explain why TunableOp has nothing to choose from on the target.  Return None if it has.
 
-    CUDA builds before PyTorch 2.14 have only ``Default``.
+    CUDA builds before PyTorch 2.14 offer only ``Default``.
     """
     torch = torch_version(facts)
     if facts.get("backend") != "CUDA" or torch is None or torch >= (2, 14):
@@ -262,10 +277,10 @@ def untunable(facts: Mapping[str, str]) -> str | None:
 
 
 def dialect(facts: Mapping[str, str]) -> Dialect | None:
-    """Return the target's dialect, or None if it is unknown.
+    """Return how the target's PyTorch writes TunableOp keys, or None if this is unknown.
 
-    A file from the target shows whether keys hold leading dimensions (fact ``tunableop_keys``).  If the fact and
-    PyTorch's version disagree, the fact is used, because ROCm's own builds have backported features.
+    A file from the target shows whether keys hold leading dimensions (fact ``tunableop_keys``).  If this contradicts
+    PyTorch's version, the file decides, because ROCm's own builds contain features of later versions.
     """
     torch = torch_version(facts)
     leading_dims = {"ld": True, "no-ld": False}.get(facts.get("tunableop_keys", ""))
@@ -282,9 +297,10 @@ def dialect(facts: Mapping[str, str]) -> Dialect | None:
 
 
 def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
-    """Write a problem's key ``op_sig,param_sig`` in the dialect of the target, with the 8-bit float types of its arch.
+    """Return the text by which the target's PyTorch looks up a product: ``op_sig,param_sig``.
 
-    Returns None if PyTorch has no such key, or if the dialect or a field of the key is unknown (see :func:`missing`).
+    8-bit float types are those of the target's arch.  Returns None if PyTorch has no such key, or if its spelling on
+    the target or a field of it is unknown (see :func:`missing`).
     """
     how = dialect(facts)
     if how is None or missing(gemm, how) or not isinstance(gemm, GemmProblem):
@@ -309,9 +325,9 @@ def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
 
 
 def missing(gemm: Problem, how: Dialect) -> tuple[str, ...]:
-    """Return the fields that the key needs and the problem lacks.
+    """Return the names of the fields that a TunableOp key needs and that are unknown in the product.
 
-    Returns ``("kind",)`` for a call that PyTorch has no TunableOp for.
+    Returns ``("kind",)`` for a call that TunableOp does not handle.
     """
     if not isinstance(gemm, GemmProblem) or not has_op(gemm) or (_is_scaled(gemm) and not how.scaled):
         return ("kind",)
@@ -327,9 +343,9 @@ def missing(gemm: Problem, how: Dialect) -> tuple[str, ...]:
 
 
 def has_op(gemm: GemmProblem) -> bool:
-    """Return True if TunableOp may have an op for the call.
+    """Return True if TunableOp may handle such a product.
 
-    Unknown fields are taken as suitable.  Return False only if a known field rules out every op.
+    The result is False only if a known field makes it impossible.  Unknown fields are assumed to fit.
     """
     if gemm.members or gemm.gradient or gemm.aux or gemm.batch_mode == "pointer":
         return False

@@ -32,9 +32,9 @@ _CUBLASLT = regex(
 
 
 def solution(name: str) -> Solution:
-    """Parse a solution's name.
+    """Parse the name that TunableOp has for a solution, for example ``Gemm_Hipblaslt_477479``.
 
-    If the backend is unknown, the solution's library is ``torch``, because PyTorch loads any name.
+    A name of unknown form becomes a solution of library ``torch``, because PyTorch loads any name.
     """
     if name == "Default":
         return DEFAULT
@@ -49,7 +49,10 @@ def solution(name: str) -> Solution:
 
 
 def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
-    """Return a solution's name in the target's dialect.  Raises ValueError if the target's PyTorch has no such name."""
+    """Return the name that the target's TunableOp has for a solution.
+
+    Raises ValueError if the target's PyTorch has no such name.
+    """
     torch = torch_version(facts)
     if given.text == "Default":
         return "Default"
@@ -70,9 +73,10 @@ def name(given: Solution, problem: Problem, facts: Mapping[str, str]) -> str:
 
 
 def why_no_candidate(given: Solution, problem: Problem) -> str | None:
-    """Return why no version of PyTorch has this solution as a candidate for this op, or None if some version may.
+    """Explain why no version of TunableOp tries this solution for this product.  Return None if some version may.
 
-    GemmAndBias and ScaledGemm have no rocBLAS candidates.  Complex ops have no hipBLASLt candidates.
+    For example, it tries no rocBLAS solution for a product with bias or with scaled operands, and no hipBLASLt solution
+    for complex types.
     """
     if not isinstance(problem, GemmProblem):
         return "not a GEMM"
@@ -92,9 +96,10 @@ def why_no_candidate(given: Solution, problem: Problem) -> str | None:
 def hipblaslt_index(given: Solution, rocblas_version: str) -> int | None:
     """Return the hipBLASLt index that a rocBLAS index stands for.
 
-    Return None if it stands for no hipBLASLt solution, or if this is unknown.  rocBLAS 5 (ROCm 7) maps a positive index
-    r to hipBLASLt's solution r - 1.  rocBLAS 4 gives positive indices to its own Tensile kernels too, so its indices
-    are not translated.  Source: ROCm/rocm-libraries projects/rocblas/library/src/{tensile_host,hipblaslt_host}.cpp.
+    Returns None if it stands for no hipBLASLt solution, or if this is unknown.  In rocBLAS 5 (ROCm 7) a positive index
+    r stands for hipBLASLt's solution r - 1.  rocBLAS 4 gives positive indices to its own Tensile kernels too, so its
+    indices are not translated.  Source: ROCm/rocm-libraries
+    projects/rocblas/library/src/{tensile_host,hipblaslt_host}.cpp.
     """
     major = re.match(r"(\d+)\.", rocblas_version)
     if given.library != "rocblas" or major is None or int(major[1]) < 5 or int(given.id) <= 0:

@@ -29,12 +29,15 @@ _BEGIN = regex(rf"{signature.OP_TEXT}[^,\n]*,[^,\n]*(?:,BLAS_PARAMS:.*)?\r?(?:\n
 
 
 def recognise(head: Head) -> bool:
-    """Return True if the file begins with a key that ends the line or is followed by ``BLAS_PARAMS``."""
+    """Return True if a file is TunableOp's list of products without a tuned row.
+
+    Its first line is a key, alone or followed by ``BLAS_PARAMS``.
+    """
     return _BEGIN.match(head.data.decode("utf-8", "replace").removeprefix(BOM).lstrip("\r\n")) is not None
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read every line as a call, a reject or a blank."""
+    """Read each line of TunableOp's list of untuned products as a call, a reject or a blank."""
     for at, text in lines_of(source):
         record = row(text)
         if not text:
@@ -44,7 +47,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def row(text: str) -> Call | Reject:
-    """Parse one line of an untuned file, given without its line end."""
+    """Parse one line of TunableOp's list of untuned products, given without its line end."""
     op, comma, rest = text.partition(",")
     params, _, extra = rest.partition(",")
     if not comma:
@@ -136,18 +139,21 @@ cd {folder} && python tune_tunableop.py
 
 
 def accepts(override: Override) -> bool:
-    """Return True if PyTorch has a TunableOp for the override's GEMM.  The override's solution does not matter."""
+    """Return True if TunableOp handles the product of the override.  The override's solution does not matter."""
     gemm = override.problem
     return isinstance(gemm, GemmProblem) and gemm.kind == "gemm" and signature.has_op(gemm)
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Write the keys, and a script that tunes them offline.
+    """Write the products to TunableOp's list of untuned products, and a script that tunes them without the job.
 
     Each key is written once, in the order of the overrides (most valuable first).
 
-    Raises EmissionError if the target's dialect or a field of a key is unknown, if PyTorch is older than 2.6, or if
-    the target's TunableOp has no candidate except ``Default`` (CUDA before 2.14).
+    Raises EmissionError in these cases:
+
+    * The spelling of keys on the target or a field of a key is unknown.
+    * PyTorch is older than 2.6.
+    * TunableOp has nothing to choose from except ``Default`` on the target (CUDA before 2.14).
     """
     signature.refuse_untunable(target)
     torch = signature.torch_version(target)

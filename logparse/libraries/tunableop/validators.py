@@ -26,7 +26,7 @@ from logparse.target import same_value
 
 PREFIX = "validator:"
 ORDER = ("PT_VERSION", "ROCM_VERSION", "HIP_VERSION", "HIPBLASLT_VERSION", "GCN_ARCH_NAME", "ROCBLAS_VERSION")
-"""Usual order of the validators in a file.  PyTorch itself takes any order."""
+"""Usual order of the validators in a TunableOp results file.  PyTorch accepts any order."""
 
 _CANONICAL: Mapping[str, str] = {
     "PT_VERSION": "pytorch_version",
@@ -36,17 +36,17 @@ _CANONICAL: Mapping[str, str] = {
     "ROCBLAS_VERSION": "rocblas_version",
 }
 _COMPARED = frozenset({*_CANONICAL.values(), "hipblaslt_version", "hipblaslt_revision"})
-"""Names of the facts that can be compared with a validator."""
+"""Names of the facts that can be compared with a validator (a version or device in a results file)."""
 
 
 def facts(validators: Mapping[str, str], libraries: Collection[str] | None = None) -> list[Fact]:
-    """Return the facts that validators state.
+    """Return the facts that the validators of a results file state.
 
-    Each validator gives the raw fact ``validator:KEY``.  Most also give a fact under the name that other formats use,
-    for example ``pytorch_version`` for ``PT_VERSION``.
+    Each validator gives the fact ``validator:KEY``.  Most also give a fact under the name that other formats use, for
+    example ``pytorch_version`` for ``PT_VERSION``.
 
-    ``libraries`` holds the libraries of the solutions in the rows of the same file.  If PT_VERSION is the only
-    validator and no row has a hipBLASLt or rocBLAS solution, a CUDA build wrote the file.
+    ``libraries`` holds the libraries of the solutions in the same file.  If PT_VERSION is the only validator and no
+    solution is from hipBLASLt or rocBLAS, a CUDA build wrote the file.
     """
     out = [Fact(PREFIX + key, value) for key, value in validators.items()]
     out += [Fact(_CANONICAL[key], value) for key, value in validators.items() if key in _CANONICAL]
@@ -64,17 +64,16 @@ def facts(validators: Mapping[str, str], libraries: Collection[str] | None = Non
 
 
 def of_target(target: Mapping[str, str]) -> dict[str, str]:
-    """Return the validators of a target's PyTorch, taken from its ``validator:*`` facts."""
+    """Return the validators of the target's PyTorch, which are its facts ``validator:*``."""
     return {name[len(PREFIX) :]: value for name, value in target.items() if name.startswith(PREFIX)}
 
 
 def refusal(given: Mapping[str, str], target: Mapping[str, str]) -> str | None:
-    """Return why a PyTorch with the facts ``target`` rejects a file with the validators ``given``.
+    """Explain why a PyTorch with the facts ``target`` rejects a file with the validators ``given``.
 
-    Returns None if the PyTorch accepts the file, or if no known fact contradicts the file.
-
-    If all validators of the target are known, they are compared as PyTorch compares them.  Else each known fact is
-    compared with the validator that states it.
+    Returns None if it accepts the file, or if no known fact contradicts the file.  If all validators of the target are
+    known, they are compared as PyTorch compares them.  Otherwise each known fact is compared with the validator that
+    states it.
     """
     running = of_target(target)
     if complete(target):
@@ -94,7 +93,7 @@ def _missing(name: str) -> str:
 
 
 def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iterator[str]:
-    """Yield a text for each fact of the target that contradicts a validator."""
+    """Yield a sentence for each fact of the target that contradicts a validator of the file."""
     device = target.get("backend") or _BACKENDS.get(target.get("arch", "")[:3])
     if device == "CUDA" and set(given) & set(ORDER[1:]):
         yield f"validator {min(set(given) & set(ORDER[1:]))} is not used by a PyTorch for CUDA"
@@ -109,17 +108,17 @@ def _contradictions(given: Mapping[str, str], target: Mapping[str, str]) -> Iter
 
 
 _BACKENDS: Mapping[str, str] = {"gfx": "HIP", "sm_": "CUDA"}
-"""First three letters of the device's name → PyTorch's backend."""
+"""PyTorch's backend (HIP or CUDA) by the first three letters of the GPU's arch."""
 
 
 def complete(target: Mapping[str, str]) -> bool:
-    """Return True if the target's facts include all validators of its PyTorch."""
+    """Return True if all validators of the target's PyTorch are known."""
     known = of_target(target)
     return "PT_VERSION" in known and not _lacking(known, target)
 
 
 def lines(target: Mapping[str, str]) -> list[str]:
-    """Return the validator lines for a target, in the usual order.
+    """Return the validator lines for a results file that the target's PyTorch will accept.
 
     Raises EmissionError in these cases:
 

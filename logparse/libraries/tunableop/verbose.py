@@ -58,9 +58,10 @@ _CANDIDATE = rf"{_ID}, {_KEY} (?P<sol>\S+)"
 
 @dataclass
 class _Block:
-    """State of the tuning of one key, between its lines ``finding fastest`` and ``found fastest``.
+    """A tuning that is under way in the log: one product, from its line ``finding fastest`` to its line ``found
+    fastest``.
 
-    ``timed`` holds the solutions that have a time.
+    ``timed`` holds the names of the solutions that have a time.
     """
 
     key: str
@@ -69,7 +70,7 @@ class _Block:
 
 
 class _Reader:
-    """Reader of one stream.  The reader keeps the unfinished tunings by key."""
+    """Reader of TunableOp's verbose log.  It keeps the tunings that are under way, by the product's key."""
 
     def __init__(self) -> None:
         self._open: dict[str, _Block] = {}
@@ -123,7 +124,7 @@ class _Reader:
         return _counted(records)
 
     def found(self, match: re.Match[str]) -> Outcome:
-        """Read ``found better|slower instance``: the time of a candidate."""
+        """Read the line ``found better|slower instance``, which states the time of a solution."""
         waiting = self._pending.get((match["id"], match["sol"]), [])
         if len({block.key for block in waiting}) != 1:
             why = "that two tunings under way could own" if waiting else "without its candidate's line"
@@ -137,7 +138,7 @@ class _Reader:
         return _counted([_measured(block, match["sol"], status, None, time_us, **more)])
 
     def screened(self, match: re.Match[str]) -> Outcome:
-        """Read a line about a candidate that PyTorch gave up before it measured a time."""
+        """Read a line about a solution that PyTorch gave up before it measured a time."""
         block, (status, why) = self._block(match), _SCREENED[match["why"]]
         records = self._without_time(block)
         return _counted([*records, _measured(block, match["sol"], status, why)])
@@ -154,9 +155,9 @@ class _Reader:
         return Outcome("message")
 
     def winner(self, match: re.Match[str]) -> Outcome:
-        """Read ``op(params) -> solution,ms``: a row loaded from a file, or the winner of a tuning.
+        """Read the line ``op(params) -> solution,ms``: the fastest solution of a product, or a row loaded from a file.
 
-        If the log above has a time of the winner, this line gives no second measurement.
+        If the log above has a time of this solution, the line gives no second measurement.
         """
         problem, key = _problem(match)
         if match["sol"] in self._done.get(key, ()):
@@ -186,11 +187,14 @@ class _Reader:
         return Outcome("message")
 
     def running(self, match: re.Match[str]) -> Outcome:
-        """Read ``KEY validation: expect FILE to match RUNNING``.  The running value is a fact of this log."""
+        """Read the line ``KEY validation: expect FILE to match RUNNING``.
+
+        The second value is a fact about the PyTorch that runs.
+        """
         return Outcome("fact", validators.facts({match["key"]: match["running"]}))
 
     def reported(self, match: re.Match[str]) -> Outcome:
-        """Read a line in which PyTorch reports that it did not use a file or a row."""
+        """Read a line in which PyTorch reports that it did not use a file or a row of it."""
         self._loading = False
         return Outcome("message", [Message(category=CATEGORY, text=match[0].strip())])
 
@@ -205,7 +209,7 @@ class _Reader:
     def _without_time(
         self, block: _Block, why: str = "timed, but not faster than the best so far"
     ) -> list[Measurement]:
-        """Return the candidates of this tuning whose timing began but gave no time."""
+        """Return the solutions of this tuning that PyTorch began to time but for which it printed no time."""
         out = []
         for (_, name), blocks in self._pending.items():
             if block in blocks:
@@ -214,7 +218,10 @@ class _Reader:
         return out
 
     def _cut(self, block: _Block, how: str) -> Iterable[Record]:
-        """Return the results of a tuning whose end is missing.  Its last candidate may have crashed the process."""
+        """Return the results of a tuning whose end is missing in the log.
+
+        The solution that was being timed may have crashed the process.
+        """
         yield Message(category="partial", text=f"tuning of {block.key} {how}")
         yield from self._without_time(block, "the log ends while the candidate is timed")
 
@@ -248,7 +255,7 @@ def _us(text: str | None) -> float | None:
 
 
 def _problem(match: re.Match[str]) -> tuple[GemmProblem, str]:
-    """Return the problem that a line names, and the problem's key.  Raises SignatureError if the text is not a key."""
+    """Return the product that a line names, and the product's key.  Raises SignatureError if the text is not a key."""
     return signature.problem(match["op"], match["params"]), f"{match['op']},{match['params']}"
 
 

@@ -58,9 +58,10 @@ _CONV_NEEDS = frozenset({"direction", "n", "c", "h", "w", "k"})
 
 
 def recognise(head: Head) -> bool:
-    """Return True for a first line with problem columns and a time or calls.
+    """Return True if a file is a user's own table of times or calls.
 
-    A Parquet file is recognised by magic and name.
+    Its first line must name columns that describe a problem, and a time or a number of calls.  A Parquet file is
+    recognised by its first bytes and its name.
     """
     if head.data.startswith(b"PAR1"):
         return head.name.endswith((".parquet", ".pq"))
@@ -74,14 +75,20 @@ def _is_ours(columns: Sequence[str]) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield each row as a measurement, a call or a reject, and the columns as a fact."""
+    """Read each row of a user's table as a measurement, a call or a reject.
+
+    Columns that are ignored become a fact.
+    """
     with source.open() as stream:
         parquet = stream.read(4) == b"PAR1"
     yield from _read_parquet(source) if parquet else read_table(source, _Table, fit="fewer")
 
 
 class _Table:
-    """Reader of a table.  It keeps the facts of the rows so far, because every further row must have the same facts."""
+    """Reader of a user's table.
+
+    It keeps the facts about the machine, because all rows of a file must be from one machine.
+    """
 
     def __init__(self, header: Header) -> None:
         self._columns, self._machine = header.columns, dict[str, str]()
@@ -94,7 +101,10 @@ class _Table:
         return self.records(row.cells)
 
     def records(self, cells: Mapping[str, str]) -> Sequence[Record]:
-        """Return the records of a row.  Raises ValueError if the row cannot be read or belongs to another machine."""
+        """Return the measurement, the call or both of one row.
+
+        Raises ValueError if the row cannot be read, or if it is from another machine than the rows before it.
+        """
         records, machine = _records(cells), self._machine
         told = {name: cells[name] for name in FACTS if cells.get(name)}
         told |= {name: str(_integer(told[name])) for name in ("cu_count", "gpus") if name in told}
@@ -188,7 +198,7 @@ _GEMM_TYPES, _CONV_TYPES = get_type_hints(GemmProblem), get_type_hints(ConvProbl
 
 
 def _fields(row: Mapping[str, str], names: Iterable[str], types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a problem's fields from the cells of a row, converted to the types of the fields."""
+    """Return the fields of a problem from the cells of a row, converted to their types."""
     return {name: _field(name, row[name], types[name]) for name in names if row.get(name)}
 
 
@@ -219,7 +229,10 @@ def _number(row: Mapping[str, str], name: str) -> float | None:
 
 
 def _integer(cell: str) -> int | None:
-    """Return an integer.  Spreadsheets write it as ``128.0``.  Raises ValueError for any other text."""
+    """Parse an integer.  ``128.0`` is accepted, because spreadsheets write it.  Raises ValueError for any other text.
+
+    An empty text gives None.
+    """
     if not cell:
         return None
     value = float(cell)
