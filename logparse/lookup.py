@@ -1,4 +1,4 @@
-"""Answers to a user's questions to a store: problems that ran most, facts about one problem, contents of the store."""
+"""Answer a user's questions to a store: which problems ran most, what is known of one problem, what the store holds."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ from logparse.store.rules import DEFAULTS, counted_as_sql, main_picks_sql, trace
 from logparse.text import counted, duration, printable, shortened
 
 _PART = "array_to_string(string_split(key_text, ',')[:gfx::int + cu::int], ',')"
-"""SQL of the first cells of an aiter key.  If a table holds several devices, these cells name the device of a row."""
+"""SQL expression for the first values of an aiter key, which name the GPU.
+
+It is needed if a table holds rows for several GPUs.
+"""
 _FILES = "measurements m join files using (source_id)"
 _PARTS = f"""
     (from measurements left join mixed using (source_id)) m
     join files f on f.source_id = m.source_id and f.part = case when gfx is null then '' else {_PART} end"""
-"""SQL of the measurements with their files.
+"""SQL for the measurements with the files that they come from.
 
-A file may hold several devices.  Then only the facts of the measurement's own device are joined.
+If a file holds rows for several GPUs, each measurement is joined only with the facts of its own GPU.
 """
 _ROWS = """
     select {problem} as problem, kind, own and time_us > 0 as own, device, run, origin, solution,
@@ -41,10 +44,10 @@ _ROWS = """
            case when status = 'ok' and time_us > 0 and origin <> 'trace' then time_us end as us,
            {subject} as subject
     from {rows} {linked}"""
-"""SQL of the rows of times.  ``us`` is empty for two kinds of rows:
+"""SQL for the rows with times of solutions.  The time ``us`` is empty for two kinds of rows:
 
-* A solution that could not be run: it has no time, but its problem is a problem of the run.
-* A call of the job itself (origin ``trace``): its time is not the time of a candidate.
+* The solution could not be run.  The row has no time, but its problem belongs to the run.
+* The row is a call of the job itself (origin ``trace``), which is not the time of a solution measured alone.
 """
 _SUBJECT = "own and kind <> 'family' and (kind = 'conv') not in (from called)"
 _OF_ITSELF = _ROWS.format(problem="problem", linked="", rows="{rows}", subject=_SUBJECT)
@@ -53,7 +56,7 @@ _OF_LINKED = _ROWS.format(problem="o.problem", linked=_OTHER, rows="{rows}", sub
 _OPEN = f"select exists ({open_sql('gemm_rows')}) or exists ({open_sql('conv_rows')})"
 _LINKED = "select problem, other, level from open_links where problem <> other"
 _TIMED = f"{_OF_ITSELF} union all {_OF_LINKED}"
-"""SQL of the times that may belong to a problem: its own times and the times of linked problems.
+"""SQL for the times that may belong to a problem: its own times, and the times of problems that may be the same call.
 
 The SQL scans the table twice, because a common table expression would hold all texts in memory.
 """
@@ -98,10 +101,10 @@ _STAGES: Mapping[str, str] = {
         where d.arch is null or not exists (from here)
            or exists (from here h where h.arch = d.arch and coalesce(h.cu = d.cu, true))""",
 }
-"""Tables that ``_RANKED`` reads, by name.
+"""SQL for the temporary tables from which the ranking is made, by name.
 
-The SQL of each table reads the tables before it.  The tables are not common table expressions, because DuckDB would
-compute such an expression again wherever it is named.  That took longer than all of the reading.
+Each table may read the tables before it.  They are not common table expressions, because DuckDB would compute such an
+expression again wherever it is named.  That took longer than all of the reading.
 """
 _RANKED = """
 create temp table ranked as
@@ -139,12 +142,13 @@ select calls, {key} / nullif((select sum({key}) from ranked), 0) as share, probl
 from shown left join best using (problem) order by {key} desc nulls last, {other} desc nulls last, problem
 """
 _SUMS = "select count(*), sum(calls), count(total_us), sum(total_us), sum(saves_us) from ranked"
-"""SQL of the rows of ``top``.
+"""SQL for the sums over all ranked problems.
 
-Before any join, millions of times are reduced to one row per problem, device, run and origin.  Then one such row
-is chosen for each problem, by these criteria in this order:
-* It is a row of this run.
-* It has a time of the pick.
+The ranking (``_RANKED``) first reduces millions of times to one row per problem, GPU, run and origin.  Then it chooses
+one such row for each problem, by these criteria in this order:
+
+* The row is from this run.
+* It has a time of the library's own choice.
 * It comes from a confirmation.
 * It has the most times.
 
@@ -155,23 +159,24 @@ The solution is read only for the problems that are shown.
 def top(
     store: Store, *, by: str = "calls", kind: str | None = None, n: int = 20, run: str | None = None
 ) -> pd.DataFrame:
-    """Return the run's problems, sorted by calls or by time.
+    """Return the run's matrix products and convolutions, those with the most calls or the most time first.
 
-    The time is calls × time per call.  The time per call is the first known time in this list:
+    The time of a problem is its calls × the time per call.  The time per call is the first one known in this list:
 
     * the average in the run's traces,
-    * the pick's time,
+    * the time of the solution that ran,
     * the best known time.
 
-    If a run has logs and traces, traced calls are scaled from the traced units of work to all units of the run.
+    If a run has logs and traces, the calls in the traces are scaled from the traced steps to all steps of the run.
 
-    A log may name the pick for one text of a problem, and another log may count the calls for another text.  So the
-    calls of a text without a pick count for the one linked text that has a pick, as in ``analyzers``
-    (``picks_vs_best``).  ``pick_us`` and ``best_us`` come from one run, origin and device.  They never come from a
-    device that is known to be another one than the run's.
+    One log may state which solution ran for a call, while another log counts the calls but states fewer fields.  If the
+    second text can be only one problem of the first kind, its calls are added there (as in ``picks_vs_best`` of
+    ``analyzers``).  ``pick_us`` and ``best_us`` come from one run, origin and GPU, and never from a GPU that is known
+    to be another one than the run's.
 
-    Columns: calls, share (of all calls, or of all known time), problem (short), pick, pick_us, best, best_us, saves_us
-    (calls × the time by which the pick is slower), total_us, kind, calls_from, text.
+    The columns are calls, share (of all calls, or of all known time), problem (short name), pick (the solution that
+    ran), pick_us, best, best_us, saves_us (calls × the difference of the two times), total_us, kind, calls_from and
+    text.
     """
     frame: pd.DataFrame = ranked(store, by=by, kind=kind, n=n, run=run).rows.to_pandas()
     return frame
@@ -179,12 +184,12 @@ def top(
 
 @dataclass(frozen=True)
 class Ranking:
-    """First problems of a run, and the sums over all of them.
+    """The first problems of a run by calls or time, and the sums over all problems.
 
-    * ``rows``: a table with the columns of ``top``.
-    * ``problems``, ``calls``: number of all problems of the kind, and of their calls.
-    * ``timed``, ``total_us``: number of problems whose time is known, and the sum of ``total_us``.
-    * ``saves_us``: what the best known solutions save, by the times of both.  None if no problem has both times.
+    * ``rows`` is a table with the columns of ``top``.
+    * ``problems`` and ``calls`` are the number of all problems and of all calls.
+    * ``timed`` is the number of problems whose time is known, and ``total_us`` is the sum of their times.
+    * ``saves_us`` is the time that the best known solutions would save.  It is ``None`` if no problem has both times.
     """
 
     rows: pa.Table
@@ -196,7 +201,7 @@ class Ranking:
 
     @property
     def total(self) -> str:
-        """Line with the sums."""
+        """The line that ``logparse top`` prints with the sums."""
         out = f"total: {counted(self.problems, 'problem')}"
         out += f", {counted(self.calls, 'call')}" if self.calls is not None else ""
         out += f"; {duration(self.total_us)} by the times of {self.timed:,} of them" if self.timed else ""
@@ -212,9 +217,9 @@ def ranked(
     run: str | None = None,
     texts: Sequence[str] | None = None,
 ) -> Ranking:
-    """Rank as ``top`` does, without pandas, because importing pandas takes longer than most answers.
+    """Do the same as ``top``, but return an Arrow table and the sums.
 
-    ``texts``: if given, only these problems.
+    It does not import pandas, which takes longer than most answers.  ``texts`` restricts the result to these problems.
     """
     key, other = ("total_us", "calls") if by == "time" else ("calls", "total_us")
     of = {"run": store.latest_run(run)}
@@ -242,7 +247,7 @@ _LINK = pa.schema([(name, pa.string()) for name in ("problem", "other", "level")
 
 
 def no_problem(store: Store, run: str, kind: str | None) -> str:
-    """Return the sentence that ``top`` prints for a run without a problem of that kind."""
+    """Return the sentence that ``logparse top`` prints for a run without a problem of this kind."""
     what = {None: "problem", "gemm": "GEMM", "grouped": "grouped GEMM", "conv": "convolution"}[kind]
     sql = "select count(distinct kernel) from kernels where calls > 0"
     with store.reading(sql, run) as con:
@@ -255,7 +260,10 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
 
 @dataclass(frozen=True)
 class Known:
-    """Knowledge of the store about one problem: rows of calls and measurements, each with the level of its link."""
+    """All that the store knows of one problem: its calls and its measured times.
+
+    Each row states how surely it is about the same problem (``level``).
+    """
 
     problem: Problem
     calls: pa.Table
@@ -263,7 +271,10 @@ class Known:
 
 
 def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
-    """Yield the knowledge about problems: per name a sentence on its pick, and a table with a row per time."""
+    """Yield what ``logparse show`` prints about problems.
+
+    For each name there is a sentence about the solution that ran, and a table with one row per time.
+    """
     for label in dict.fromkeys(entry.problem.label for entry in known):
         same = [entry for entry in known if entry.problem.label == label]
         calls = _distinct(entry.calls.to_pylist() for entry in same)
@@ -281,14 +292,17 @@ def known_lines(store: Store, known: Sequence[Known]) -> Iterator[str | Rows]:
 
 
 def _differing(texts: Sequence[str]) -> list[str]:
-    """Return the words of each text that not all texts have."""
+    """Return for each text its words that do not occur in all of the texts."""
     words = [text.split(" ") for text in texts]
     common = set(words[0]).intersection(*words)
     return [" ".join(word for word in x if word not in common) for x in words]
 
 
 def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
-    """Return the rows of several tables, each row once.  The level of a row's link does not count."""
+    """Join the rows of several tables and keep equal rows once.
+
+    Rows that differ only in ``level`` are equal.
+    """
     rows = {
         tuple(str(value) for name, value in row.items() if name != "level"): row for table in several for row in table
     }
@@ -296,10 +310,10 @@ def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[st
 
 
 def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None], int]:
-    """Return the number of calls per run and solution.
+    """Return the number of calls for each run and solution.
 
-    Several logs of one process may count the same calls, so the log with the most calls counts.  Calls of a tool do not
-    count.
+    Several logs of one process may record the same calls, so only the log with the most calls is used.  Calls of a
+    benchmark tool are left out.
     """
     logs: dict[tuple[str, int | None], dict[str, Counter[str | None]]] = {}
     for row in calls:
@@ -314,10 +328,11 @@ def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None
 
 
 def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, Any]]) -> Rows:
-    """Return one row per time, the fastest first, each with the number of calls of its run and solution.
+    """Return a table with one row per time, the fastest first, and with the number of calls of the same run and
+    solution.
 
-    Calls of a solution without a time follow.  ``slower`` is the time as a multiple of the fastest time of the same run
-    and origin.
+    Then come rows for calls of solutions without a time.  The column ``slower`` compares a time with the fastest time
+    of the same run and origin.
     """
     left: dict[tuple[str, str | None], int | None] = dict(_called(calls))
     fastest: dict[tuple[str, str], float] = {}
@@ -350,7 +365,7 @@ def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, 
 
 
 def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[Mapping[str, Any]]) -> str:
-    """Return what the runs pick, and by how much that is slower than the fastest known solution."""
+    """Return a sentence about which solution the runs use, and how much slower it is than the fastest known one."""
     texts = sorted({str(row["problem"]) for row in (*calls, *times)})
     if not texts:
         return "the store holds no call and no time of it"
@@ -369,7 +384,7 @@ _RUNS = 3  # maximum number of runs in the sentence of ``show``
 
 
 def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the clause about one run, from its row of ``top``."""
+    """Return the part of the sentence that is about one run, from its row of ``top``."""
     row = rows[0] if rows else dict.fromkeys(("calls", "pick", "best", "pick_us", "best_us", "total_us"))
     pick, best, pick_us, best_us = (row[x] for x in ("pick", "best", "pick_us", "best_us"))
     named = f"run {run} picks {pick}" if pick else f"the pick of run {run} is not logged"
@@ -387,9 +402,9 @@ def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def found_about(store: Store, known: Sequence[Known]) -> list[str]:
-    """Return messages of the last ``recommend`` about how long these problems, or linked problems, should take.
+    """Return what the last ``logparse recommend`` found out about how long these problems should take.
 
-    Each message is one line.
+    Each text is one line.  Findings about problems that may be the same call are included.
     """
     sql = (
         "select distinct message || coalesce('; compared with ' || comparable, '') from findings"
@@ -402,7 +417,7 @@ def found_about(store: Store, known: Sequence[Known]) -> list[str]:
 
 
 def known_table(known: Sequence[Known]) -> pa.Table:
-    """Return the knowledge as one table.  Its column ``what`` is ``call`` or ``time``."""
+    """Return all calls and times of the problems as one table.  Its column ``what`` is ``call`` or ``time``."""
     tables = [
         rows.append_column("what", column([what] * len(rows), pa.string()))
         for k in known
@@ -422,17 +437,17 @@ _KNOWN_TIMES = """
     select level, run, origin, solution, status, time_us, workspace_bytes, error, key_text, problem
     from measurements join levels using (problem) where origin <> 'replay-host'
     order by time_us nulls last, solution, origin, run, problem, key_text"""
-"""SQL of the measurements of a problem.
+"""SQL for the measured times of a problem.
 
-It leaves out the host's time to enqueue a call, because the call's own time is the device's time.
+The time that the host needs to start a call is left out, because a call's time is the time on the GPU.
 """
 
 
 def show(store: Store, text: str) -> list[Known]:
-    """Return all that the store knows of the problems in a pasted text.
+    """Return all that the store knows of the problems that a pasted text names.
 
-    The text is a line of any format, or the name of a problem as tables show it.  Raises InputError if it holds no
-    problem and names no problem of the store.
+    The text is a line of any format, or the name of a problem in a table of logparse.  Raises InputError if it contains
+    no problem and names no problem of the store.
     """
     from logparse.links import linked
 
@@ -452,7 +467,7 @@ def show(store: Store, text: str) -> list[Known]:
 
 
 def _labelled(store: Store, text: str) -> list[Problem]:
-    """Return the store's problems whose label, as tables show it, is ``text``.  Sizes may be joined by × or x."""
+    """Return the store's problems that have this name in tables.  Sizes in the name may be joined by × or x."""
     text = " ".join(re.sub(r"(?<=\d)x(?=\d)", "×", text).split())
     sizes = _LABELLED_SIZES.match(text)
     if not sizes:
@@ -466,13 +481,14 @@ def _labelled(store: Store, text: str) -> list[Problem]:
 
 
 _LABELLED_SIZES = regex(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)×")
-"""Start of the label of a GEMM or of a convolution (``logparse.model``)."""
+"""Pattern for the start of the name that a GEMM or a convolution has in tables, for example ``TN 4096×512×1024``."""
 
 
 def _sizes(problem: Problem) -> str:
-    """Return words of the problem's text that the text of every linked problem contains as well.
+    """Return a part of the problem's text that every text of the same call contains, for example `` mnk=4096,512,1024
+    ``.
 
-    Only the texts with these words have to be parsed.
+    Only texts with this part have to be parsed.
     """
     if isinstance(problem, GemmProblem) and not problem.members:
         return f" mnk={problem.m},{problem.n},{problem.k} "
@@ -501,9 +517,9 @@ def problems_in(text: str) -> list[Problem]:
 
 
 def _named(text: str) -> Iterator[Problem]:
-    """Yield the problems that the text names.
+    """Yield the problems that a pasted text names.
 
-    The text is read in three ways: as a line of a log, as a file, and as the key of a find-db row.
+    The text is read in three ways: as a line of a log, as a whole file, and as the key of a find-db row.
     """
     from logparse.ingest.input_file import InputFile
     from logparse.ingest.lines import LineReader
@@ -528,13 +544,11 @@ def _named(text: str) -> Iterator[Problem]:
 
 _WIDTH = 80
 MANY_FILES = 2_000
-"""Number of row files at which opening a store begins to take seconds."""
+"""Number of small files from which opening a store takes seconds."""
 
 
 def hints(store: Store) -> list[str]:
-    """Return advice about a store that is empty, slow to read because of many files, or has rows that cannot be
-    read.
-    """
+    """Return advice about a store that is empty, slow because of many small files, or has rows that cannot be read."""
     if not store.runs():
         return [store.empty]
     count, out = store.unmerged, list[str]()
@@ -558,7 +572,7 @@ _HOLDINGS = """
 
 
 def holdings(store: Store) -> pa.Table:
-    """Return the contents of the store: one row per run and format.
+    """Return a table of the store's contents, with one row per run and format.
 
     The columns are the number of files, their bytes, and the number of lines of each kind (calls, rejects …).
     """

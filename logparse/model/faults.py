@@ -1,8 +1,7 @@
-"""Reasons why a problem or a solution cannot be stored.
+"""Find out why a problem or a solution cannot be stored.
 
-The store keeps a problem or a solution as its text, and reads it back from this text.  A blank in a type, or a
-comma in a
-layout, would make a text that no verb can read.  A number outside of its range cannot be stored either.
+The store keeps a problem or a solution as a text, and parses this text later.  A blank in a type, or a comma in a
+layout, would make a text that cannot be parsed.  A number outside of its range cannot be stored either.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _SHOWN = 80
 
 
 def problem_fault(problem: Problem) -> str | None:
-    """Tell why this problem cannot be stored.  Return None if its text gives the same problem again."""
+    """Explain why this problem cannot be stored.  Return None if parsing its text gives the same problem again."""
     if isinstance(problem, OperatorProblem):
         return _operator_fault(problem)
     of, values = _fields_of(type(problem).__name__), vars(problem)
@@ -45,7 +44,7 @@ def _number_fault(name: str, value: object, least: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
-    """Return the reason why a problem cannot be stored, if it lies in a field that is not a number.
+    """Explain why a problem cannot be stored if the reason is a field that is no number, else return None.
 
     Results are cached, because files hold few combinations of such fields.
     """
@@ -84,8 +83,7 @@ def _operator_fault(problem: OperatorProblem) -> str | None:
 
 @dataclass(frozen=True)
 class _Fields:
-    """Fields of a class of problems: the numbers with their least values, and the other fields with the values that are
-    allowed.
+    """The fields of a class of problems: numbers with their least values, and other fields with their allowed values.
     """
 
     numbers: Sequence[str]
@@ -117,13 +115,13 @@ _FROM_ZERO: Mapping[str, tuple[str, ...]] = {
     "GemmProblem": ("ld", "stride_", "sm_count"),
     "ConvProblem": ("pad_", "bias"),
 }
-"""Prefixes of the names of numbers that may be 0, by class."""
+"""Beginnings of the names of number fields that may be 0, by class."""
 
 
 def _allowed(type_: Any) -> Sequence[object]:
-    """Return the values that a field may have, if its type contains a Literal or a bool.
+    """Return the values that a field may have, if its type is a Literal or a bool.
 
-    Return an empty list for other types.
+    The result is empty for any other type.
     """
     options = (type_, *get_args(type_))
     literals = [x for option in options if get_origin(option) is Literal for x in get_args(option)]
@@ -131,7 +129,7 @@ def _allowed(type_: Any) -> Sequence[object]:
 
 
 def solution_fault(solution: Solution) -> str | None:
-    """Tell why this solution cannot be stored.  Return None if its text gives the same solution again."""
+    """Explain why this solution cannot be stored.  Return None if parsing its text gives the same solution again."""
     if solution_from_text(solution.text) == solution:
         return None
     named = f"solution {shown(solution.id)} of library {shown(solution.library)}"
@@ -139,7 +137,7 @@ def solution_fault(solution: Solution) -> str | None:
 
 
 def shown(value: object) -> str:
-    """Write a value from a file for a message, shortened.
+    """Format a value from a file for a message, and shorten it if it is long.
 
     A huge number is only described, because Python prints no number of more than 4,300 digits.
     """

@@ -51,13 +51,13 @@ VALUE = re.compile(r"[\w .:+,()/@~=-]*", re.ASCII)
 WORD = re.compile(r"[\w?]+", re.ASCII)
 VALIDATOR = "validator:"
 KERNEL = "kernel"
-"""Library name of solutions that are kernels.  Their ids are the kernels' signatures."""
+"""Library name of solutions that are plain kernels.  Their id is the kernel's full name."""
 
 Test: TypeAlias = Callable[[str], bool]
 
 
 def line(text: str) -> bool:
-    """Tell whether a text is one printable line.
+    """Return True if a text is one printable line.
 
     Halves of surrogate pairs are allowed, because the store keeps them as escapes.
     """
@@ -65,14 +65,13 @@ def line(text: str) -> bool:
 
 
 Wrong: TypeAlias = Iterable[tuple[str, str]]
-"""Names of the fields that cannot hold their text, each with this text."""
+"""Fields whose text is not allowed, as pairs of the field's name and the text."""
 
 
 def fault(noun: Record | Problem | Solution) -> str | None:
-    """Tell why a record, problem or solution cannot be kept.  Return None if all of its fields are fine.
+    """Explain why a record, problem or solution cannot be kept.  Return None if all of its fields are fine.
 
-    The result names the first field whose text is not of the field's kind.  A text in a field of a number is such a
-    fault, too.
+    The result names the first field whose text is not allowed.  A text in a field for a number is not allowed either.
     """
     check = _CHECKS.get(type(noun))
     for name, text in check(noun) if check is not None else ():
@@ -137,9 +136,9 @@ def _texts(rows: Iterable[tuple[str, str | None, Test]]) -> Wrong:
 # ------------------------------------------------------------------------------------- products and convolutions
 
 _fine: set[tuple[type, tuple[object, ...]]] = set()
-"""Combinations of texts in problems' fields that passed the tests.
+"""Combinations of texts in the fields of problems that have passed the tests.
 
-Hundreds of thousands of problems hold only a few different combinations.
+Hundreds of thousands of problems have only a few different combinations, so each is tested once.
 """
 _FINE = 4096
 
@@ -165,7 +164,7 @@ def _is_wrong(value: object, holds: Test | None) -> bool:
 
 
 def _getters_of(kind: Any) -> tuple[Getter, Getter]:
-    """Return two functions that read a problem's fields: the first reads texts, the second reads numbers."""
+    """Return two functions that read a problem's fields: the first returns the texts, the second the numbers."""
     tests = _tests(kind)
     texts, numbers = ([name for name, test in tests.items() if (test is None) == bare] for bare in (False, True))
     return itemgetter(*texts), itemgetter(*numbers)
@@ -175,7 +174,10 @@ Getter: TypeAlias = Callable[[Mapping[str, Any]], tuple[object, ...]]
 
 
 def _tests_of(kind: Any) -> Mapping[str, Test | None]:
-    """Return the test of each field of a problem by the field's name.  The test is None if the field holds no text."""
+    """Return the function that tests the text of each field of a problem, by the field's name.
+
+    It is ``None`` for a field that holds no text.
+    """
     types = get_type_hints(kind)
     return {x.name: _test(x.name, types[x.name]) for x in fields(kind) if x.name != "members"}
 
@@ -191,7 +193,7 @@ def _test(name: str, kind: Any) -> Test | None:
 
 
 def _remembered(pattern: re.Pattern[str]) -> Test:
-    """Return a function that tests a text with this pattern and caches its answers.
+    """Return a function that tests whether a text matches this pattern, and caches its answers.
 
     The cache helps because the same few words occur in every record.
     """

@@ -1,8 +1,8 @@
-"""Problems: what a library is asked to compute, with their keys, work and names.
+"""Problems: matrix products, convolutions and other operators that a library is asked to compute.
 
-GEMM fields have the names of hipblaslt-bench's flags.  Data types of GEMMs are hipblaslt-bench's type texts
-(``f16_r``, ``bf16_r``, ``f8_r`` …).  Data types of convolutions are MIOpen's (``FP16``, ``BF16`` …).  ``None`` in any
-field means *the format does not state it*.  Sizes are numbers of elements.
+GEMM fields have the names of hipblaslt-bench's flags.  Data types of GEMMs have hipblaslt-bench's names (``f16_r``,
+``bf16_r``, ``f8_r`` …).  Data types of convolutions have MIOpen's names (``FP16``, ``BF16`` …).  ``None`` in any field
+means that the file does not state the value.  Sizes are numbers of elements.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ Beta = Literal["zero", "nonzero"]
 
 REAL_8BIT = frozenset({"f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r", "i8_r", "u8_r"})
 NARROW = REAL_8BIT | {"f6_r", "bf6_r", "f4_r"}
-"""Types of matrices that a matmul may scale.  A scale pointer that a log omits matters only for these types."""
+"""Data types of at most 8 bits, whose matrices are usually scaled.
+
+If a log does not state a scale, the scale is unknown only for these types.
+"""
 
 COMPLEX = frozenset({"f32_c", "f64_c"})
 
@@ -39,7 +42,7 @@ TYPE_BYTES: Mapping[str, float] = {
     **dict.fromkeys(("FP64", "INT64"), 8.0),
     **dict.fromkeys(("INT8", "FP8", "BF8"), 1.0),
 }
-"""Bytes of one element, for GEMM and convolution types."""
+"""Size of one element in bytes, by the data type of a GEMM or a convolution."""
 
 _FOLDED = {"f8_fnuz_r": "f8_r", "bf8_fnuz_r": "bf8_r", "xf32_r": "f32_r"}
 
@@ -47,10 +50,10 @@ T = TypeVar("T")
 
 
 def of_fields(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Make a frozen object from the values of all its fields, without its constructor, as copy and pickle do.
+    """Make a frozen dataclass object from the values of all its fields, without calling its constructor.
 
-    The constructor makes a call for each of a problem's 38 fields, which takes half of the time to read a problem's
-    text.
+    Copy and pickle do the same.  The constructor makes a call for each of a problem's 38 fields, which takes half of
+    the time to read a problem's text.
     """
     made = object.__new__(kind)
     vars(made).update(values)
@@ -59,7 +62,7 @@ def of_fields(kind: type[T], values: Mapping[str, Any]) -> T:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One GEMM of a grouped GEMM: its sizes, leading dimensions and batch strides (elements)."""
+    """One of the matrix products in a grouped GEMM: its sizes, leading dimensions and batch strides (elements)."""
 
     m: int
     n: int
@@ -80,11 +83,11 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class GemmProblem:
-    """Column-major BLAS call D = act(alpha · op(A) · op(B) + beta · C + bias).  op(A) is m×k, op(B) k×n, D m×n.
+    """A matrix product D = act(alpha · op(A) · op(B) + beta · C + bias), as a column-major BLAS call.
 
-    ``members`` holds the sizes of a grouped GEMM.  Then m, n, k, ld* and stride_* have no value (None).  The fields
-    keep the values that were given.  ``normal`` is the same call in normal form.  ``text`` and ``shape`` are made from
-    the normal form.
+    op(A) is m×k, op(B) is k×n and D is m×n.  For a grouped GEMM, ``members`` holds the sizes, and the fields for sizes
+    are None.  ``normal`` is the same call with equal calls written alike.  ``text`` and ``shape`` are made from
+    ``normal``.
     """
 
     trans_a: Trans | None = None
@@ -135,14 +138,17 @@ class GemmProblem:
 
     @property
     def gemms(self) -> tuple[GemmProblem, ...]:
-        """Single GEMMs that a grouped GEMM computes, as separate problems.  Any other problem contains only itself."""
+        """The single products that a grouped GEMM computes, as separate problems.
+
+        For any other product it contains only the product itself.
+        """
         return tuple(replace(self, members=(), **vars(member)) for member in self.members) or (self,)
 
     @cached_property
     def irrelevant(self) -> frozenset[str]:
-        """Names of the fields that make no difference for this call.
+        """Names of the fields that make no difference for this call, for example the type of C if beta is zero.
 
-        Normal form sets them to None.  In text they are ``-``.
+        ``normal`` sets them to None.  In ``text`` they are ``-``.
         """
         out: set[str] = set()
         if self.batch_count == 1:
@@ -161,10 +167,10 @@ class GemmProblem:
 
     @cached_property
     def plain(self) -> frozenset[str]:
-        """Names of the fields that have their usual value: the value in a call without special requests.
+        """Names of the fields that have their usual value, which is the value in a call without special requests.
 
-        They are ``-`` in text.  The usual values are: no scale for a matrix of a wide type, no swizzle, operands
-        multiplied in their own types, all compute units.
+        In ``text`` they are ``-``.  The usual values are no scale for a matrix of a wide type, no swizzle, operands
+        multiplied in their own types, and all compute units.
         """
         values = vars(self)
         out = {f"scale_{x}" for x in "abcd" if values[f"scale_{x}"] == "none" and values[f"{x}_type"] not in NARROW}
@@ -179,15 +185,16 @@ class GemmProblem:
 
     @property
     def normal(self) -> GemmProblem:
-        """The same call in normal form:
+        """The same call, written so that equal calls have equal fields.
 
-        C ≡ T for real types, strides 0 at batch 1, and no value for irrelevant fields.
+        A conjugate transpose becomes a transpose for real types, strides become 0 for a batch of one, and fields that
+        make no difference become None.
         """
         return self._normalised or self  # if this problem cached itself, that would be a reference cycle
 
     @cached_property
     def _normalised(self) -> GemmProblem | None:
-        """Normal form of this problem, or None if the problem already is in normal form."""
+        """The problem that ``normal`` returns, or None if it is this problem itself."""
         change: dict[str, Any] = {}
         if self.trans_a == "C" and self.a_type not in COMPLEX:
             change["trans_a"] = "T"
@@ -204,10 +211,10 @@ class GemmProblem:
 
     @cached_property
     def text(self) -> str:
-        """The canonical key: every field in a fixed order.
+        """The product as one text that identifies it, with every field in a fixed order.
 
-        ``?`` stands for an unknown value.  ``-`` stands for a field that cannot matter or has its usual value.  The
-        words ``input=`` and ``sms=`` were added later, so they stand in the text only if a value is not the usual one.
+        ``?`` is an unknown value.  ``-`` is a field that makes no difference or has its usual value.  The words
+        ``input=`` and ``sms=`` were added later, so they are in the text only if a value is not the usual one.
         """
         mine, irrelevant, plain = vars(self.normal), self.irrelevant, self.plain
         cells: list[object] = []  # This runs for each distinct line of a log.  So it is one loop without calls.
@@ -228,9 +235,9 @@ class GemmProblem:
 
     @cached_property
     def shape(self) -> str | None:
-        """The key with few fields, which every format can form.
+        """A short text with only those fields that every file format states: sizes, batch and type.
 
-        Variants of fp8 become one type.  None if a size is unknown.
+        All variants of fp8 have the same name in it.  It is ``None`` if a size is unknown.
         """
         if self.members:
             return self.text
@@ -241,9 +248,9 @@ class GemmProblem:
 
     @property
     def epilogue(self) -> str | None:
-        """The libraries' epilogue name (DEFAULT, RELU_BIAS, DGELU_BGRAD …), derived from the fields.
+        """The name that the libraries have for the epilogue: DEFAULT, RELU_BIAS, DGELU_BGRAD …
 
-        None if it is unknown.
+        It is ``None`` if it is unknown.
         """
         if self.activation is None or self.bias is None:
             return None
@@ -256,9 +263,10 @@ class GemmProblem:
 
     @property
     def flops(self) -> int | None:
-        """2·m·n·k·batch (8·m·n·k·batch for complex types), summed over the members of a grouped GEMM.
+        """Number of floating point operations: 2·m·n·k·batch, or 8·m·n·k·batch for complex types.
 
-        The epilogue is not counted.  None if a size is unknown.
+        For a grouped GEMM it is the sum over the members.  The epilogue is not included.  It is ``None`` if a size is
+        unknown.
         """
         per = 8 if self.a_type in COMPLEX else 2
         if self.members:
@@ -269,10 +277,10 @@ class GemmProblem:
 
     @property
     def bytes(self) -> float | None:
-        """Minimum bytes to move: A, B and D once, and C once unless beta is zero or unknown.
+        """The least number of bytes to move: A, B and D once each, and C once if beta is not zero.
 
-        For a grouped GEMM it is the sum over the members.  None if a size or A's type is unknown.  An operand of stride
-        0 is one matrix for the whole batch.
+        For a grouped GEMM it is the sum over the members.  An operand of stride 0 is one matrix for the whole batch.
+        It is ``None`` if a size or the type of A is unknown.
         """
         if self.members:
             each = [one.bytes for one in self.gemms]
@@ -288,7 +296,10 @@ class GemmProblem:
 
     @property
     def label(self) -> str:
-        """A short name for tables: ``TN 4096×512×1024 bf16_r GELU_BIAS``.  ``β≠0`` follows if C is added."""
+        """A short name for tables, for example ``TN 4096×512×1024 bf16_r GELU_BIAS``.
+
+        ``β≠0`` is added if C is added to the product.
+        """
         size = "+".join(f"{x.m}×{x.n}×{x.k}" for x in self.members) or f"{self.m}×{self.n}×{self.k}"
         batch = f" b{self.batch_count}" if self.batch_count not in (None, 1) else ""
         epilogue = f" {self.epilogue}" if self.epilogue not in (None, "DEFAULT") else ""
@@ -298,13 +309,15 @@ class GemmProblem:
 
     @property
     def converted(self) -> tuple[str, ...]:
-        """Types into which A or B is converted before the product.  Empty if A and B keep their own types."""
+        """Types to which A or B is converted before the product.  It is empty if both keep their own types."""
         both = ((self.compute_input_a_type, self.a_type), (self.compute_input_b_type, self.b_type))
         return tuple(dict.fromkeys(to for to, own in both if to is not None and to != own))
 
     @property
     def _unusual(self) -> str:
-        """Words that the label adds if a GEMM needs a special kernel: ``swizzled A``, ``block32 scales``."""
+        """Words that are added to the name of a product that needs a special kernel: ``swizzled A``, ``block32
+        scales``.
+        """
         swizzled = "".join(x.upper() for x in "ab" if getattr(self, f"swizzle_{x}"))
         scales = sorted({x for x in (self.scale_a, self.scale_b) if x not in (None, "none", "scalar", "row")})
         words = [f"swizzled {swizzled}"] * bool(swizzled) + [f"{'/'.join(scales)} scales"] * bool(scales)
@@ -332,32 +345,35 @@ GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sms", ("sm_count",)),
 )
 GEMM_LATER = frozenset({"input", "sms"})
-"""Words that a problem's text contains only if one of their fields is unknown or has an unusual value.
+"""Words that a product's text contains only if one of their fields is unknown or has an unusual value.
 
-Older texts lack these words.  So an older text is the text of a call with the usual values.
+They were added later.  So a text without them, which an older version wrote, means the usual values.
 """
 GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in GEMM_WORDS for name in names)
 GEMM_FLAGS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
 _GEMM_TEXT = " ".join(f"{word}=" + ",".join("%s" for _ in x) for word, x in GEMM_WORDS if word not in GEMM_LATER)
 _CONVERTED = (("compute_input_a_type", "a_type"), ("compute_input_b_type", "b_type"))
-"""Fields of the types to which operands are converted, each with the field of the operand's own type.
+"""Fields for the types to which A and B are converted, each with the field for the operand's own type.
 
-If both types are unknown, the text holds one ``?`` for both.
+If both are unknown, the text has one ``?`` for both.
 """
 _NO_STRIDES = {f"stride_{x}": 0 for x in "abcd"}
 GEMM_LAYOUT: tuple[str, ...] = (
     *("trans_a", "trans_b", "lda", "ldb", "ldc", "ldd"),
     *("stride_a", "stride_b", "stride_c", "stride_d"),
 )
-"""Fields that must be known (or not matter) on both sides for a link of level ``layout``."""
+"""Fields that describe how the matrices are stored in memory.
+
+Two products are known to have the same layout only if these fields are known in both (or make no difference).
+"""
 
 
 def with_plain(values: Mapping[str, Any], *, scaled: bool = False) -> dict[str, Any]:
-    """Return ``values`` with the usual value in each field that is missing and has one.
+    """Fill in the usual value of each missing field, for a library that does only what its caller requests.
 
-    It is for a library that does only what it is told.  The usual values are: no swizzle, operands in their own types,
-    all compute units, and no scales.  If ``scaled`` is True, the scales of matrices of narrow types (``NARROW``) or
-    unknown types stay open.  Such a library never scales a matrix of a wide type.
+    The usual values are: no swizzle, operands in their own types, all compute units, and no scales.  If ``scaled`` is
+    True, the library may scale matrices of narrow types (``NARROW``), so the scales of these and of unknown types stay
+    unknown.
     """
     given = {name: value for name, value in values.items() if value is not None}
     types = {x: given.get(f"{x}_type") for x in "abcd"}
@@ -369,10 +385,13 @@ def with_plain(values: Mapping[str, Any], *, scaled: bool = False) -> dict[str, 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvProblem:
-    """Convolution in terms of the forward problem (x is n×c×in, y is n×k×out), with the direction that ran.
+    """A convolution or one of its gradients, described by the sizes of the forward pass.
 
-    2D problems have d = filter_d = stride_d = dilation_d = out_d = 1 and pad_d = 0.  ``out_*`` comes from the file
-    and is not computed, because SAME padding and clamped sizes do not follow the formula.
+    The input x is n×c×in, and the output y is n×k×out.  ``direction`` states what ran: the forward pass (F), the
+    gradient of the input (B) or of the weights (W).
+
+    In 2D problems d, filter_d, stride_d, dilation_d and out_d are 1, and pad_d is 0.  ``out_*`` comes from the file and
+    is not computed, because SAME padding and clamped sizes do not follow the formula.
     """
 
     direction: Direction
@@ -419,7 +438,10 @@ class ConvProblem:
 
     @cached_property
     def layer(self) -> str:
-        """Text of the convolution without its direction.  The three passes of a layer (F, B, W) have the same text."""
+        """The text of the convolution without its direction.
+
+        So forward pass and both gradients of one layer have the same text.
+        """
         values = _OF_LAYER(vars(self))
         return _LAYER_TEXT % (tuple("?" if x is None else x for x in values) if None in values else values)
 
@@ -437,9 +459,9 @@ class ConvProblem:
 
     @property
     def flops(self) -> int | None:
-        """2·n·k·prod(out)·(c/groups)·prod(filter), the same for F, B and W.
+        """Number of operations: 2·n·k·prod(out)·(c/groups)·prod(filter), which is the same for F, B and W.
 
-        For ``B+W`` twice as much.  None if a size is unknown.
+        For ``B+W`` it is twice as much.  It is ``None`` if a size is unknown.
         """
         of_filter = (self.c, self.filter_d, self.filter_h, self.filter_w)
         product = _product(self.n, self.k, self.out_d, self.out_h, self.out_w, *of_filter)
@@ -447,12 +469,15 @@ class ConvProblem:
 
     @property
     def bytes(self) -> float | None:
-        """Minimum bytes to move: each of x, w and y once.  None if a size or type is unknown."""
+        """The least number of bytes to move: input, weights and output once each.
+
+        It is ``None`` if a size or type is unknown.
+        """
         return None if self.operand_bytes is None else sum(self.operand_bytes)
 
     @property
     def largest_tensor(self) -> int | None:
-        """Number of elements of the largest of x, w and y.  None if a size is unknown."""
+        """Number of elements of the largest one of input, weights and output.  None if a size is unknown."""
         x = _product(self.n, self.c, self.d, self.h, self.w)
         w = _product(self.k, self.c, self.filter_d, self.filter_h, self.filter_w)
         y = _product(self.n, self.k, self.out_d, self.out_h, self.out_w)
@@ -460,7 +485,7 @@ class ConvProblem:
 
     @property
     def operand_bytes(self) -> tuple[float, float, float] | None:
-        """Bytes of x, w and y.  None if a size or the input type is unknown."""
+        """Sizes of input, weights and output in bytes.  None if a size or the input type is unknown."""
         x = _product(self.n, self.c, self.d, self.h, self.w)
         w = _product(self.k, self.c, self.filter_d, self.filter_h, self.filter_w)
         y = _product(self.n, self.k, self.out_d, self.out_h, self.out_w)
@@ -471,7 +496,7 @@ class ConvProblem:
 
     @cached_property
     def label(self) -> str:
-        """A short name for tables: ``W 64×256×56×56 k256 3×3 s2 g32 FP16 NCHW``."""
+        """A short name for tables, for example ``W 64×256×56×56 k256 3×3 s2 g32 FP16 NCHW``."""
         three = self.spatial == 3
         spatial = [self.d, self.h, self.w][0 if three else 1 :]
         size = [self.filter_d, self.filter_h, self.filter_w][0 if three else 1 :]
@@ -509,9 +534,9 @@ CONV_LAYOUT: tuple[str, ...] = ("in_layout", "weights_layout", "out_layout")
 
 @dataclass(frozen=True)
 class Operand:
-    """Input tensor of an operator:
+    """An input tensor of an operator: PyTorch's name of its type, its sizes and its strides.
 
-    PyTorch's name of its type (``?`` if not recorded), sizes and strides.
+    The type is ``?`` if it was not recorded.
     """
 
     dtype: str
@@ -524,14 +549,16 @@ class Operand:
 
 
 Argument: TypeAlias = "Operand | tuple[Operand, ...] | str"
-"""A tensor, a list of tensors, or the text of any other value.  The text is empty if no value was given."""
+"""One argument of an operator: a tensor, a list of tensors, or any other value as text.
+
+The text is empty if no value was given.
+"""
 
 
 @dataclass(frozen=True)
 class OperatorProblem:
-    """Any other operator of a framework, with all of its inputs.
-
-    Example: ``aten::add_`` of two tensors and a number.
+    """Any other operator of a framework, with all of its inputs, for example ``aten::add_`` of two tensors and a
+    number.
     """
 
     name: str
@@ -551,18 +578,18 @@ class OperatorProblem:
 
     @property
     def tensors(self) -> tuple[Operand, ...]:
-        """All tensors among the inputs, in order.  Tensors within lists are included."""
+        """All tensors among the inputs, in order, including tensors within lists."""
         nested = (x if isinstance(x, tuple) else (x,) for x in self.inputs)
         return tuple(x for group in nested for x in group if isinstance(x, Operand))
 
     @property
     def bytes(self) -> float:
-        """Bytes of the input tensors.  The results are not recorded."""
+        """Total size of the input tensors in bytes.  The results are not recorded."""
         return sum((math.prod(x.sizes)) * _TENSOR_BYTES.get(x.dtype, 4.0) for x in self.tensors)
 
     @property
     def label(self) -> str:
-        """A short name for tables: ``aten::add_ 64×256×56×56 bfloat16``."""
+        """A short name for tables, for example ``aten::add_ 64×256×56×56 bfloat16``."""
         largest = max(self.tensors, key=lambda x: math.prod(x.sizes), default=None)
         return self.name if largest is None else f"{self.name} {'×'.join(map(str, largest.sizes))} {largest.dtype}"
 

@@ -13,29 +13,32 @@ from __future__ import annotations
 from typing import TypeGuard
 
 LIMIT = 1 << 63
-"""Smallest whole number that needs more than 64 bits (signed)."""
+"""Smallest positive number that does not fit into 64 bits (signed)."""
 MOST_US = 1e12
-"""Longest possible time of one call, µs: 11.6 days.  A clock that is read wrongly gives decades."""
-MOST_CALLS = 10**12
-"""Maximum number of calls of one record.
+"""Longest time of one call that is accepted, in µs: 11.6 days.
 
-At one call per µs they take 11.6 days.  Sums over millions of records fit 64 bits.
+A clock that is read wrongly gives decades.
+"""
+MOST_CALLS = 10**12
+"""Largest number of calls that one record may state.
+
+At one call per µs they take 11.6 days.  Sums over millions of records still fit 64 bits.
 """
 
 
 def is_time(value: object) -> TypeGuard[float]:
-    """Tell whether a value can be the time of one call in µs: a finite number from 0 to ``MOST_US``."""
+    """Return True if a value can be the time of one call in µs: a finite number from 0 to ``MOST_US``."""
     return type(value) in (int, float) and 0 <= value <= MOST_US  # type: ignore[operator]  # NaN compares as False
 
 
 def is_moment(value: object) -> TypeGuard[float]:
-    """Tell whether a value is a possible time stamp.
+    """Return True if a value can be a time stamp: a finite number of at most 64 bits.
 
-    It is if it is a finite number of at most 64 bits.  The clock and the unit (µs or ns) do not matter.
+    The clock and the unit (µs or ns) do not matter.
     """
     return type(value) in (int, float) and -LIMIT < value < LIMIT  # type: ignore[operator]
 
 
 def is_whole(value: object, least: int = 0, most: int = LIMIT - 1) -> TypeGuard[int]:
-    """Tell whether a value is a whole number from ``least`` to ``most``.  True and False are no numbers here."""
+    """Return True if a value is an integer from ``least`` to ``most``.  True and False are not accepted."""
     return type(value) is int and least <= value <= most

@@ -1,4 +1,7 @@
-"""Records: what files state about problems, and what analyzers conclude.  Names of times contain their unit."""
+"""Records: the facts, calls and times that files state, and the findings that analyzers make of them.
+
+Names of times contain their unit.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,17 @@ from logparse.model.remedies import Advise, Remedy, Sureness, UseRows
 
 Status = Literal["ok", "failed", "skipped", "unsupported", "wrong", "timeout", "out_of_memory", "no_time"]
 TRIED: frozenset[Status] = frozenset({"ok", "failed", "unsupported", "wrong", "timeout", "out_of_memory"})
-"""Statuses that prove that a solution was tried.  ``skipped`` and ``no_time`` prove nothing."""
+"""Statuses that prove that a solution was tried.
+
+``skipped`` and ``no_time`` do not prove it.
+"""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Kernel or algorithm of a library that computes a problem: ``hipblaslt:477479``, ``miopen:GemmWrwUniversal`` …
+    """A kernel or algorithm of a library that computes a problem, for example ``hipblaslt:477479``.
 
-    ``raw`` is the file's own spelling.  ``algorithm`` is MIOpen's algorithm string.  PyTorch's normal call is
+    ``raw`` is the spelling in the file.  ``algorithm`` is MIOpen's name of the algorithm.  PyTorch's normal call is
     ``Solution("torch", "Default")``, whose text is ``Default``.
     """
 
@@ -37,19 +43,21 @@ DEFAULT = Solution("torch", "Default", "Default")
 
 
 def solution_from_text(text: str) -> Solution:
-    """Return the solution with this canonical ``text``."""
+    """Parse the text of a solution, for example ``hipblaslt:477479``."""
     library, colon, id = text.partition(":")
     return Solution(library, id) if colon else Solution("torch", text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """Call of a problem that a log records.
+    """One or more calls of a problem that a log records.
 
-    * ``category``: the mask category (``trace``, ``bench``, ``profile`` …) or another library's word for it.
-    * ``count``: the number of calls; None if the format does not count.
-    * ``by_tool``: True for a line that a benchmark wrote.  Such a call is not a call of the job, so it is not counted.
-    * ``pid``: the process, if a block of lines states it.  Ingest adds the clock, and the process of other lines.
+    * ``category`` is the kind of log line: hipBLASLt's mask category (``trace``, ``bench``, ``profile`` …) or another
+      library's word for it.
+    * ``count`` is the number of calls, or None if the format does not count.
+    * ``by_tool`` is True if a benchmark made the call.  It is then no call of the job and is not counted.
+    * ``pid`` is the process, if the lines themselves state it.  For other lines it is added when the file is read, as
+      is the clock.
     """
 
     problem: Problem
@@ -64,10 +72,10 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """Time of one solution for one problem, from a file or a replay, or the reason why there is no time.
+    """The time of one solution for one problem, or the reason why there is no time.
 
-    ``origin`` names the tool that measured, as its format declares (``libraries.kinds.format.Origin``: ``find-db``,
-    ``tunableop``, ``trace`` …).  If an answer compares times of different origins, a label tells so.
+    ``origin`` is the tool that measured: ``find-db``, ``tunableop``, ``trace`` … (see
+    ``libraries.kinds.format.Origin``). If an answer compares times of different tools, it states this.
     """
 
     problem: Problem
@@ -86,7 +94,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Fact:
-    """Property of the machine on which a file or measurement was made: ``arch``, ``cu_count`` … (see ``FACTS``)."""
+    """A property of the machine on which a file or measurement was made, for example ``arch`` or ``cu_count``.
+
+    ``FACTS`` lists the usual names.
+    """
 
     name: str
     value: str
@@ -115,12 +126,15 @@ FACTS: Mapping[str, str] = {
     "backend": "HIP, OpenCL or CUDA",
     "pid": "process that wrote the file, where the file's name contains it",
 }
-"""Names of facts that more than one format gives.  A TunableOp validator is also kept raw, as ``validator:KEY``."""
+"""Names of the facts that more than one format states, with their meaning.
+
+A validator of TunableOp is also kept under its own name, as ``validator:KEY``.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """Line that a library wrote and that records no call.  Addresses in the line are replaced."""
+    """A line that a library wrote and that records no call.  Memory addresses in it are replaced."""
 
     category: str
     text: str
@@ -130,7 +144,10 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class SolutionName:
-    """Names that a library build gives to a solution, in bench output or an extended profile."""
+    """The names that a library build has for a solution and its kernel.
+
+    They come from the output of a benchmark or from an extended profile.
+    """
 
     solution: Solution
     name: str | None = None
@@ -139,12 +156,12 @@ class SolutionName:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """GPU kernels of one name that one operator launched, from a trace.
+    """The GPU kernels of one name that one operator launched, summed up from a trace.
 
-    * ``problem``: None if the operator is no problem of a math library.
-    * ``operator``: an operator that no math library computes, with its recorded inputs.
-    * ``min_us``, ``max_us``: None for statistics of rocprof v1, which states no extremes.
-    * ``unit``: the kind of the units of work in which the kernels ran, if the trace tells kinds apart.
+    * ``problem`` is None if the operator is no problem of a math library.
+    * ``operator`` is an operator that no math library computes, with its recorded inputs.
+    * ``min_us`` and ``max_us`` are None for statistics of rocprof v1, which lacks them.
+    * ``unit`` names the kind of step in which the kernels ran, if the trace distinguishes kinds.
     """
 
     op: str
@@ -161,13 +178,12 @@ class Kernel:
 
 @dataclass(frozen=True, kw_only=True)
 class Collective:
-    """One kernel of a collective on one rank, from a trace.
+    """One kernel of a collective operation on one rank, from a trace.
 
-    * ``ranks``: the ranks that take part, as PyTorch records them.
-    * ``us``: the kernel's time.  It contains the wait for the last rank.
-    * ``alone_us``: the exposed communication: the time within ``us`` during which no computing kernel ran on the
-      device.
-    * ``start_us``: on the trace's clock.  The calls of a group have the same order on each of its ranks.
+    * ``ranks`` are the ranks that take part, as PyTorch records them.
+    * ``us`` is the kernel's time, which contains the wait for the last rank.
+    * ``alone_us`` is the part of this time during which no computing kernel ran on the device.
+    * ``start_us`` is the start on the trace's clock.  The calls of a group have the same order on each of its ranks.
     """
 
     kernel: str
@@ -180,10 +196,10 @@ class Collective:
 
 @dataclass(frozen=True)
 class Reject:
-    """Line, or piece of a line, that has a format's marker but cannot be read.
+    """A line, or part of a line, that belongs to a format but cannot be read.
 
-    ``offset`` is in bytes from the start of the line that the reader got.  Ingest adds the line's place in the file.  A
-    ``length`` of 0 means the whole line.
+    ``offset`` is its position in bytes from the start of the line.  A ``length`` of 0 means the whole line.  The line's
+    place in the file is added later.
     """
 
     reason: str
@@ -196,15 +212,15 @@ Record: TypeAlias = Call | Measurement | Fact | Message | SolutionName | Kernel 
 
 @dataclass(frozen=True, kw_only=True)
 class Override:
-    """Instruction to use a solution for a problem on a target.
+    """The request that a library use a certain solution for a problem on a certain machine.
 
-    * ``target``: facts of the machine that will read the override.
-    * ``time_us``, ``workspace_bytes``: from the measurement that supports the override.
-    * ``key_text``: the library's own key, if a file gave it.
-    * ``parameters``: the solver's tuned parameters, verbatim (MIOpen's perf-db).  Without them a tunable solver is not
-      the solver that was measured.
-    * ``fallback``: the next best measured solution.  It is for a library that accepts a second solution for the case
-      that the first one does not apply.
+    * ``target`` holds facts of this machine.
+    * ``time_us`` and ``workspace_bytes`` come from the measurement that is the reason for the request.
+    * ``key_text`` is the text by which the library looks up the problem, if a file stated it.
+    * ``parameters`` are the solver's tuned parameters (MIOpen's perf-db).  Without them a tunable solver is not the
+      solver that was measured.
+    * ``fallback`` is the next best measured solution, for a library that accepts a second one in case the first does
+      not apply.
     """
 
     problem: Problem
@@ -220,50 +236,57 @@ class Override:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Evidence of a finding: the fields that ranking and confidence read, and details that are only shown.
+    """The data on which a finding is based.
 
-    Raises ValueError if a detail has the name of a field.
+    Ranking and confidence are computed from its fields.  ``details`` are only shown.  Raises ValueError if a detail has
+    the name of a field.
     """
 
     sureness: Sureness = "estimated"
-    """How the saving is known (see ``Sureness``).
+    """How surely the saving is known (see ``Sureness``).
 
-    ``measured alone`` means that ``now_us`` and the proposed time are both times of measured solutions.
+    ``measured alone`` means that ``now_us`` and the time of the proposed solution were both measured.
     """
     now_us: float | None = None
-    """Time that one call takes now, µs."""
+    """Time in µs that one call takes now."""
     pick: str | None = None
-    """Text of the solution that runs now."""
+    """The solution that runs now, as text."""
     best: str | None = None
-    """Text of the solution that is proposed."""
+    """The solution that is proposed, as text."""
     best_us: float | None = None
-    """Time of ``best``, µs.
+    """Time in µs of the proposed solution.
 
-    If no solution is proposed, it is the time of the fastest known solution, because even that solution is too slow.
+    If no solution is proposed, it is the time of the fastest known one, and the finding is that even this is too slow.
     """
     at_most_us: float | None = None
-    """Loss in the run's traces, µs.  It is set if the part of the loss that can be saved is unknown."""
-    waits_for: Literal["host", "communication"] | None = None
-    """Reason why the GPU waits during ``at_most_us``.
+    """Time in µs that the run loses according to its traces.
 
-    The simulated step bounds how much of that time can be saved.
+    It is set if it is unknown how much of it can be saved.
+    """
+    waits_for: Literal["host", "communication"] | None = None
+    """What the GPU waits for during the time ``at_most_us``: the host or communication.
+
+    A simulation of the step tells how much of that time can be saved at most.
     """
     noise_us: float | None = None
-    """Difference between two times of the pick in the same file, µs."""
+    """Difference in µs between two times of the current solution in the same file."""
     measured: str | None = None
-    """Text of the measured problem if the measured problem differs from the finding's own problem."""
+    """The problem that was measured, as text, if it is not exactly the finding's problem."""
     source_id: str | None = None
-    """Id of the source that the finding is about.  It holds the times of ``pick`` and ``best``."""
+    """Id of the file with the times of ``pick`` and ``best``."""
     origin: str | None = None
     level: str | None = None
-    """Level of the link between the finding's problem and the measured problem."""
+    """How surely the measured problem is the finding's problem: ``exact``, ``layout`` or ``shape``."""
     arch: str | None = None
     cu_count: str | None = None
     file: str | None = None
     versions: Mapping[str, str] | None = None
-    """Facts of the machine on which the file with the times was written.  ``file`` is the path of that source."""
+    """Facts of the machine on which the file with the times was written.
+
+    ``file`` is the path of this file.
+    """
     details: Mapping[str, object] = field(default_factory=dict)
-    """Other values that the analyzer shows.  Nothing is computed from them."""
+    """Other values to show.  Nothing is computed from them."""
 
     def __post_init__(self) -> None:
         if not self.details.keys().isdisjoint(self.__dataclass_fields__.keys()):
@@ -272,9 +295,9 @@ class Evidence:
 
     @cached_property
     def shown(self) -> Mapping[str, object]:
-        """The known fields and all ``details``.
+        """The known fields and all ``details``, as a dictionary to show.
 
-        ``sureness`` and ``now_us`` are left out, because they are columns of their own.
+        ``sureness`` and ``now_us`` are left out, because they have columns of their own.
         """
         own = vars(self).items()
         return {name: x for name, x in own if x is not None and name not in _NOT_SHOWN} | dict(self.details)
@@ -285,15 +308,15 @@ _NOT_SHOWN = frozenset({"sureness", "now_us", "details"})
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Result of an analyzer about one problem, or about the run (then ``problem`` has no value).
+    """What an analyzer found out about one problem, or about the run if ``problem`` is None.
 
-    * ``saving_us``: per run of the workload, µs.  ``saving_low_us`` and ``saving_high_us`` are set if an interval is
-      known.
-    * ``per_call_us``: the loss of one call, µs, with its own interval.
-    * ``interval_from``: the name of the data from which the interval was computed.
-    * ``p``: the p-value of a confirmation (``docs/findings.md``).
-    * ``remedy``: what a person does.  ``advice`` explains it in sentences.
-    * ``reasons``: the messages of findings about the same problem whose savings are contained in this finding's saving.
+    * ``saving_us`` is the time in µs that one run would save.  ``saving_low_us`` and ``saving_high_us`` are set if an
+      interval is known.
+    * ``per_call_us`` is the time in µs that one call loses, with its own interval.
+    * ``interval_from`` names the data from which the interval was computed.
+    * ``p`` is the p-value of a confirmation (``docs/findings.md``).
+    * ``remedy`` is what the user should do, and ``advice`` explains it.
+    * ``reasons`` are messages of other findings about the same problem, whose savings this finding includes.
 
     None means unknown, never zero.
     """
@@ -322,17 +345,17 @@ class Finding:
 
     @property
     def override(self) -> Override | None:
-        """The override of ``UseRows``.  None for any other remedy."""
+        """The solution that the library should use, if the remedy is ``UseRows``.  None for any other remedy."""
         return self.remedy.override if isinstance(self.remedy, UseRows) else None
 
     @property
     def confirmed(self) -> bool:
-        """True if paired samples in fresh processes showed the saving.  ``p`` is the p-value of that test."""
+        """True if the saving was measured again in fresh processes and passed a statistical test (``p``)."""
         return self.p is not None
 
     @property
     def sureness(self) -> Sureness:
-        """How the saving is known.
+        """How surely the saving is known.
 
         A finding with a confirmed saving is ``measured alone``.  For any other finding, the analyzer states it.
         """
@@ -343,10 +366,10 @@ R = TypeVar("R", Evidence, Finding)
 
 
 def fast_replace(record: R, **changes: object) -> R:
-    """Return a finding, or its evidence, with other values.
+    """Return a copy of a finding, or of its evidence, with some values changed.
 
-    ``dataclasses.replace`` does the same in ten times the time.  The speed matters because every finding of a large
-    store gets its rank and its reasons through this function.
+    ``dataclasses.replace`` does the same but takes ten times as long.  The speed matters, because this function sets
+    the rank and the reasons of every finding of a large store.
     """
     values = vars(record) | changes
     values.pop("shown", None)  # this cached value belongs to the old values

@@ -37,9 +37,9 @@ def _counted(count: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class UseRows:
-    """Remedy in which rows of override files make the library use a faster solution.
+    """Remedy: let the library read rows of override files, so that it uses a faster solution.
 
-    ``override`` is missing (None) for an action, because an action has the rows of many findings.
+    ``override`` is None if the remedy is for many findings at once.
     """
 
     override: Override | None = None
@@ -56,7 +56,7 @@ class UseRows:
 
 @dataclass(frozen=True)
 class Search:
-    """Remedy in which the library's own tool searches for faster solutions."""
+    """Remedy: let the library's own tool search for faster solutions."""
 
     name: ClassVar[str] = "search"
     changes: ClassVar[str] = "a search, then a file"
@@ -70,9 +70,10 @@ class Search:
 
 @dataclass(frozen=True)
 class Replay:
-    """Remedy in which ``logparse replay`` times the problem on the GPU.
+    """Remedy: time the problem on the GPU with ``logparse replay``.
 
-    ``on_target`` is True if a faster solution is known from another device or build than the target's.
+    ``on_target`` is True if a faster solution is known, but only from another GPU model or library build than the
+    target's.
     """
 
     on_target: bool = False
@@ -89,9 +90,9 @@ class Replay:
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting or layout of the whole program that makes the library use ``solution``.
+    """Remedy: change a setting or the memory layout of the whole program, so that the library uses ``solution``.
 
-    Actions that were replayed tell how much time this saves.
+    How much time this saves is measured by ``logparse replay --only actions``.
     """
 
     solution: str
@@ -108,7 +109,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class ChangeProgram:
-    """Change of the program by hand that makes the library use ``solution``.  ``change`` begins with a verb."""
+    """Remedy: change the program by hand, so that the library uses ``solution``.
+
+    ``change`` tells what to do and begins with a verb.
+    """
 
     solution: str
     change: str
@@ -128,9 +132,9 @@ class ChangeProgram:
 
 @dataclass(frozen=True)
 class Advise:
-    """Remedy in which a person reads the finding's advice.
+    """Remedy: follow the advice in the finding.
 
-    ``change`` begins with a verb and is the title.  It is empty if the finding has no short title.
+    ``change`` is a short title that begins with a verb.  It is empty if the finding has no short title.
     """
 
     change: str = ""
@@ -145,13 +149,13 @@ class Advise:
 Remedy: TypeAlias = UseRows | Search | Replay | Setting | ChangeProgram | Advise
 
 Sureness: TypeAlias = Literal["measured in the job", "measured alone", "estimated", "unknown"]
-"""Sureness of a saving, the surest first.
+"""How surely a saving is known, the surest first.
 
 =======================  ============================================================================================
-``measured in the job``  measured with and without the change, in the user's own program
-``measured alone``       both times of a call were measured, by a replay, by a tuner or in two files
-``estimated``            the time now is known; the other is expected, from a sibling, from neighbours or a roofline
-``unknown``              the saving has only one bound: it is at most the loss now
-=======================  ============================================================================================
+``measured in the job``  measured with and without the change, in the user's own program ``measured alone``       both
+times of a call were measured, by a replay, by a tuner or in two files ``estimated``            the time now is known;
+the other is expected, from similar calls or from a roofline ``unknown``              the saving has only one bound: it
+is at most the loss now =======================
+============================================================================================
 """
 SURENESS: tuple[Sureness, ...] = ("measured in the job", "measured alone", "estimated", "unknown")

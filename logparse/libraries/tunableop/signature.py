@@ -70,7 +70,7 @@ _OP_TYPES: Mapping[str, tuple[str, str | None]] = {
 }
 """Data type and compute type by PyTorch's name in the first part of a key, for example ``BFloat16``.
 
-The compute type is None if the key does not guarantee it.
+The compute type is left empty if the key does not guarantee it.
 """
 
 _OP_NAMES: Mapping[str, str] = {data: name for name, (data, _) in _OP_TYPES.items() if name not in ("tf32", "bfx9")}
@@ -215,7 +215,7 @@ _YAML_PAIR = regex(r"(\w+): (\([^)]*\)|[^,}]*?)\s*(?=[,}])")
 def with_blas_params(known: GemmProblem, field: str) -> GemmProblem:
     """Add to a product the fields that PyTorch writes beside its key: ``BLAS_PARAMS: - { function: matmul, … }``.
 
-    Some of these fields have no meaning and are not used:
+    Some fields have no meaning and are not used:
 
     * The strides of calls without a batch are always 0.
     * The bias type of calls without a bias repeats the compute type.
@@ -299,7 +299,7 @@ def dialect(facts: Mapping[str, str]) -> Dialect | None:
 def key(gemm: Problem, facts: Mapping[str, str]) -> str | None:
     """Return the text by which the target's PyTorch looks up a product: ``op_sig,param_sig``.
 
-    8-bit float types are those of the target's arch.  Returns None if PyTorch has no such key, or if its spelling on
+    8-bit float types are named for the target's arch.  Returns None if PyTorch has no such key, or if its spelling on
     the target or a field of it is unknown (see :func:`missing`).
     """
     how = dialect(facts)
