@@ -328,8 +328,7 @@ def _called(calls: Iterable[Mapping[str, Any]]) -> Mapping[tuple[str, str | None
 
 
 def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, Any]]) -> Rows:
-    """Return a table with one row per time, the fastest first, and with the number of calls of the same run and
-    solution.
+    """Return a table with one row per time, the fastest first, and the number of calls of that solution in that run.
 
     Then come rows for calls of solutions without a time.  The column ``slower`` compares a time with the fastest time
     of the same run and origin.
@@ -485,10 +484,9 @@ _LABELLED_SIZES = regex(r"[NTC?]{2} (\d+)×(\d+)×(\d+)[ +]|[FBW+]+ (\d+)×(\d+)
 
 
 def _sizes(problem: Problem) -> str:
-    """Return a part of the problem's text that every text of the same call contains, for example `` mnk=4096,512,1024
-    ``.
+    """Return a part of the problem's text that every text of the same call contains.
 
-    Only texts with this part have to be parsed.
+    For a GEMM it is `` mnk=4096,512,1024 ``, for example.  Only texts with this part have to be parsed.
     """
     if isinstance(problem, GemmProblem) and not problem.members:
         return f" mnk={problem.m},{problem.n},{problem.k} "

@@ -29,13 +29,13 @@ from typing import Protocol, TypeVar
 
 
 class Code(str):
-    """Base of texts in a language that a program may run."""
+    """Base class of texts that a program may interpret as code."""
 
     __slots__ = ()
 
     @property
     def data(self) -> bytes:
-        """The code's bytes in UTF-8.  Bytes of a path that is not UTF-8 stay as they are."""
+        """The code as bytes in UTF-8.  Bytes of a path that is not UTF-8 are kept."""
         try:
             return self.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # half of a surrogate pair: no path contains it
@@ -43,19 +43,19 @@ class Code(str):
 
 
 class Shell(Code):
-    """Code of a POSIX shell."""
+    """Code for a POSIX shell."""
 
     __slots__ = ()
 
 
 class Python(Code):
-    """Code of Python."""
+    """Python code."""
 
     __slots__ = ()
 
 
 class Html(Code):
-    """HTML."""
+    """HTML code."""
 
     __slots__ = ()
 
@@ -64,31 +64,31 @@ C = TypeVar("C", bound=Code)
 
 
 class Asset(Protocol):
-    """File of this program, as ``importlib.resources`` gives it."""
+    """A file that is part of this program, as ``importlib.resources`` returns it."""
 
     def read_text(self, encoding: str) -> str: ...
 
 
 def asset(path: Asset) -> str:
-    """Return the text of a file of this program.  The text counts as code and is not escaped."""
+    """Return the text of a file that is part of this program.  It is trusted, so it is not escaped."""
     return path.read_text(encoding="utf-8")
 
 
 def joined(between: C, parts: Iterable[C]) -> C:
-    """Join pieces of code with other code between them."""
+    """Join pieces of code, with other code between them, as ``str.join`` does."""
     return type(between)(between.join(parts))
 
 
 def lines_of(code: C) -> list[C]:
-    """Split code into its lines."""
+    """Split code into its lines, which are code of the same language."""
     return [type(code)(line) for line in code.split("\n")]
 
 
 def filled(template: C, values: Mapping[str, C], marks: str = "@@") -> C:
-    """Fill a template: put code in the places of ``@name@``, or of a name between two other ``marks``.
+    """Fill a template: replace each ``@name@`` by the code of this name.
 
-    If a value contains such a mark, the mark in the value is not filled.  Raises TypeError if a value is not code of
-    the template's language.  Raises KeyError if a place has no value.
+    ``marks`` are the characters before and after a name.  A name within a value is not replaced.  Raises TypeError if a
+    value is not code of the template's language.  Raises KeyError if a name has no value.
     """
     kind = type(template)
     for name, value in values.items():
@@ -103,9 +103,10 @@ def filled(template: C, values: Mapping[str, C], marks: str = "@@") -> C:
 
 
 def shell_word(text: str | os.PathLike[str]) -> Shell:
-    """Quote a text as one word of a shell.  A word without special characters stays as it is.
+    """Quote a text so that a shell reads it as one word.  A word without special characters stays as it is.
 
-    Words that begin with ``=`` are quoted, too, unlike in ``shlex.quote``: zsh would replace such a word by a path.
+    Words that begin with ``=`` are quoted too, unlike in ``shlex.quote``, because zsh would replace such a word by a
+    path.
     """
     import shlex  # imported here and below, because every command imports this module
 
@@ -114,12 +115,12 @@ def shell_word(text: str | os.PathLike[str]) -> Shell:
 
 
 def shell_line(words: Iterable[str]) -> Shell:
-    """Quote each word and join the words into a command."""
+    """Quote each word and join the words into a shell command."""
     return joined(Shell(" "), map(shell_word, words))
 
 
 def shell_comment(text: str) -> Shell:
-    """Escape a text for a comment of a shell.
+    """Make a text safe for a shell comment.
 
     Line ends become visible characters, because a line end would end the comment.
     """
@@ -129,8 +130,8 @@ def shell_comment(text: str) -> Shell:
 def shell_data(lines: Iterable[tuple[str, str]]) -> Shell:
     """Make lines ``WORD TEXT`` for a quoted here-document, in which a shell interprets nothing.
 
-    No line can end the document, because each line begins with a word of ours and a blank.  Raises ValueError if a word
-    is not made of the letters a to z.
+    Each line begins with a word of logparse and a blank, so no line can end the document.  Raises ValueError if a word
+    does not consist of the letters a to z.
     """
     out = []
     for word, text in lines:
@@ -144,7 +145,10 @@ def shell_data(lines: Iterable[tuple[str, str]]) -> Shell:
 
 
 def python_literal(value: object) -> Python:
-    """Write a text, number, None, list, tuple or mapping as a Python literal.  Raises TypeError for any other value."""
+    """Write a value as a Python literal.
+
+    It may be a text, a number, None, a list, a tuple or a mapping.  Raises TypeError for any other value.
+    """
     return Python(repr(_plain(value)))
 
 
@@ -163,9 +167,9 @@ def _plain(value: object) -> object:
 
 
 def python_line(template: Python, *values: object) -> Python:
-    """Fill the places ``{}`` of a line of Python.
+    """Fill the places ``{}`` in a line of Python code.
 
-    A value that is code stays as it is.  Any other value becomes a literal.
+    A value that is code is inserted unchanged.  Any other value becomes a literal.
     """
     return Python(template.format(*(x if isinstance(x, Python) else python_literal(x) for x in values)))
 
@@ -174,27 +178,33 @@ def python_line(template: Python, *values: object) -> Python:
 
 
 def html_text(text: str) -> Html:
-    """Escape a text for a place between tags, or within the quotes of an attribute."""
+    """Escape a text so that it can be put between HTML tags or into a quoted attribute."""
     import html
 
     return Html(html.escape(printable(text)))
 
 
 def markup(text: str) -> str:
-    """Escape a text for a place that renders tags, such as a label of a plotly figure.  Quotes stay as they are."""
+    """Escape a text for a place that interprets tags, such as a label in a plotly figure.
+
+    Quotes stay as they are.
+    """
     import html
 
     return html.escape(text, quote=False)
 
 
 def html_list(tag: Html, items: Iterable[Html]) -> Html:
-    """Make a list (``ol``, ``ul``) of items.  Return empty HTML if there are no items."""
+    """Make an HTML list (``ol`` or ``ul``) of items.  Without items the result is empty."""
     held = "".join(f"<li>{item}</li>" for item in items)
     return Html(f"<{tag}>{held}</{tag}>" if held else "")
 
 
 def json_block(value: object) -> Html:
-    """Write a value as JSON for ``<script type="application/json">``.  No text in the value can end the block."""
+    """Write a value as JSON for ``<script type="application/json">``.
+
+    No text in the value can end the script element.
+    """
     import json
 
     block = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -209,9 +219,9 @@ _FENCE = re.compile(r"`{3,}|~{3,}")
 
 
 def markdown_text(text: str) -> str:
-    """Escape a text for a paragraph, list or table cell.
+    """Escape a text for a paragraph, list or table cell in Markdown.
 
-    The text cannot begin a line, cell, tag, link, image or block of code.
+    The text cannot start a new line, cell, tag, link, image or code block.
     """
     text = text if text.isprintable() else "".join(x if x.isprintable() else " " for x in text)
     text = text.replace("|", "\\|").replace("<", "&lt;").replace("](", "]\\(").replace("]:", "]\\:")
@@ -219,7 +229,10 @@ def markdown_text(text: str) -> str:
 
 
 def markdown_block(language: str, lines: Iterable[str]) -> list[str]:
-    """Fence lines as a block of code.  The fence has more backquotes than any of the lines holds."""
+    """Return the lines as a Markdown code block.
+
+    Its fence has more backquotes than any of the lines contains.
+    """
     shown = [printable(line) for line in lines]
     longest = max((len(x) for line in shown for x in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -230,33 +243,34 @@ def markdown_block(language: str, lines: Iterable[str]) -> list[str]:
 
 
 def sql_text(value: object) -> str:
-    """Write a text, such as a path, as a literal of SQL."""
+    """Write a text, such as a path, as an SQL literal."""
     return "'" + str(value).replace("'", "''") + "'"
 
 
 def sql_name(name: str) -> str:
-    """Quote a name of a table or column for SQL."""
+    """Quote the name of a table or column for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 _LONGEST_NAME = 255
-"""Maximum bytes of a file name in the usual file systems."""
+"""Longest file name that the usual file systems allow, in bytes."""
 
 
 def is_file_name(name: str) -> bool:
-    """Tell whether a text can be the name of a file in a folder.
+    """Return True if a text can be the name of a file in a folder.
 
-    A path or an option cannot, and neither can a text with characters that a terminal would interpret.
+    It is False for a path, an option, and a text with characters that a terminal would interpret.
     """
     plain = name.isprintable() and "/" not in name and "\\" not in name
     return plain and name not in ("", ".", "..") and name[0] != "-" and len(name.encode()) <= _LONGEST_NAME
 
 
 def file_name(text: str) -> str:
-    """Make a name of a file or folder from any text.
+    """Make a valid file name from any text.
 
-    Characters other than letters, digits and ``_.+-`` become ``_``.  A name that would be hidden, an option or a path
-    gets a ``_`` before it.  A long name is cut and ends in a hash of the text.
+    * Characters other than letters, digits and ``_.+-`` become ``_``.
+    * A name that would be hidden, an option or a path gets a ``_`` before it.
+    * A long name is cut, and ends in a hash of the text.
     """
     name = re.sub(r"[^\w.+-]+", "_", text)
     name = f"_{name}" if name[:1] in ("", ".", "-") else name
@@ -268,7 +282,7 @@ def file_name(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Make control, escape and direction characters of untrusted text visible, as escapes."""
+    r"""Replace control, escape and direction characters in untrusted text by visible escapes such as ``\x1b``."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

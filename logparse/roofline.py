@@ -1,8 +1,8 @@
-"""Roofline: the least time that a device allows a problem.
+"""Roofline: the least time that a GPU needs for a problem.
 
-All verbs use this roofline, which ``Device.least_us`` computes.  The roofline is the time of the direct algorithm with
-all operands in device memory, at the peaks of the data sheet (``devices.csv``).  Efficiency is stated relative to it.
-A device or type that is not in that table has no roofline.  The functions have no side effects.
+It is the time of the direct algorithm with all operands in device memory, at the peak rates of the data sheet
+(``devices.csv``).  All commands use this roofline, and state efficiency relative to it.  A GPU or type that is not in
+the data sheet has no roofline.  The functions have no side effects.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ Size: TypeAlias = Literal["m", "n", "k"]
 
 
 def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
-    """Return which sizes are the rows and the columns of A, B, C and D in memory.  The matrices are column-major."""
+    """Return for A, B, C and D which of the sizes m, n and k are its rows and its columns in memory.
+
+    The matrices are column-major.
+    """
     a: tuple[Size, Size] = ("m", "k") if problem.trans_a == "N" else ("k", "m")
     b: tuple[Size, Size] = ("k", "n") if problem.trans_b == "N" else ("n", "k")
     return {"a": a, "b": b, "c": ("m", "n"), "d": ("m", "n")}
 
 
 def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
-    """Return the problem with another value of ``size``.  A ``value`` of None leaves the size open.
+    """Return the product with another value for one of the sizes m, n and k.  None makes the size unknown.
 
-    Leading dimensions and batch strides change with the size if the matrix has no gap between its columns.  Otherwise
-    they stay as they are.
+    Leading dimensions and batch strides change with it if the matrix has no gap between its columns.  Otherwise they
+    stay as they are.
     """
     out: dict[str, Any] = {size: value}
     after = replace(problem, **out)
@@ -42,10 +45,10 @@ def resized(problem: GemmProblem, size: Size, value: int | None) -> GemmProblem:
 
 
 def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
-    """Return the type whose matrix peak bounds this problem.
+    """Return the data type whose peak rate limits this problem.
 
-    For single precision the result is the format in which the library may multiply instead.  The compute type, or the
-    settings of a replay (in ``facts``), tell whether TF32 is allowed.
+    For single precision it is the format in which the library may multiply instead, for example TF32.  The compute
+    type, or the settings of a replay (in ``facts``), tell whether TF32 is allowed.
     """
     if isinstance(problem, ConvProblem):
         return "f32_r" if problem.in_type == "FP32" and facts.get("replay_conv_tf32") == "0" else problem.in_type
@@ -58,14 +61,17 @@ def input_type(problem: Problem, facts: Mapping[str, str]) -> str | None:
 
 
 _ROUNDED = {"f32_f16_r": "f16_r", "f32_bf16_r": "bf16_r"}
-"""Compute types that round single-precision operands to a half-precision format (CUBLAS_COMPUTE_32F_FAST_16F)."""
+"""Half-precision format to which some compute types round single-precision operands.
+
+An example of such a compute type is CUBLAS_COMPUTE_32F_FAST_16F.
+"""
 
 
 def roofline_us(problem: Problem, facts: Mapping[str, str]) -> float | None:
-    """Return the roofline, µs: the larger of the time to compute the problem directly and the time to move its operands
-    once.
+    """Return the least time in µs that the GPU described by ``facts`` needs for a problem.
 
-    Return None if the roofline is unknown.
+    It is the longer one of two times: to compute the problem directly, and to move its operands once.  Returns None if
+    it is unknown.
     """
     device, dtype = device_of(facts), input_type(problem, facts)
     if device is None or dtype is None or problem.flops is None or not problem.bytes:

@@ -32,12 +32,12 @@ def query(
     max_rows: int = 1_000_000,
     waits: Callable[[float], None] = lambda seconds: None,
 ) -> pa.Table:
-    """Return the result of one SELECT over the views of a store.
+    """Run one SELECT over the views of a store and return its result.
 
     ``waits`` is called every second with the seconds that are left until the query is stopped.
 
     Raises QueryError if the SQL is wrong, is not a query, takes longer than ``timeout_s`` seconds or gives more than
-    ``max_rows`` rows. Raises StoreError if there is no store, or no run of this name.
+    ``max_rows`` rows.  Raises StoreError if there is no store, or no run with the label ``run``.
     """
     store = open_store(store_url)  # raises for a missing store or run before a process is started
     if run is not None:

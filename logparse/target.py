@@ -1,6 +1,6 @@
-"""Compare machines: the target (the machine that will read the overrides) and the machine of a measurement.
+"""Compare two machines: the target, which will read the override files, and the machine on which a time was measured.
 
-A time from another device is left out.  ``libraries/builds.py`` compares the builds of the libraries.
+A time from another GPU model is not used.  ``libraries/builds.py`` compares the builds of the libraries.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from logparse.model import FACTS
 
 Facts: TypeAlias = Mapping[str, str]
 Device: TypeAlias = str
-"""Text of arch and CU count from the facts of a file.  It is empty if the file states neither."""
+"""A GPU model as text: its arch and number of compute units.  It is empty if both are unknown."""
 
 
 def arch(facts: Facts) -> str | None:
-    """Return the arch without its features: ``gfx942`` for ``gfx942:sramecc+:xnack-``.  Return None if it is
-    unknown.
+    """Return the GPU arch without its features, for example ``gfx942`` for ``gfx942:sramecc+:xnack-``.
+
+    Returns None if it is unknown.
     """
     return facts.get("arch", "").partition(":")[0] or None
 
@@ -29,15 +30,15 @@ gfx1010 20, gfx1011 20, gfx1012 12, gfx1030 40, gfx1031 20, gfx1032 16, gfx1033 
 gfx1100 48, gfx1101 30, gfx1102 16, gfx1103 6, gfx1150 8, gfx1151 20, gfx1152 4, gfx1200 16, gfx1201 32
 """
 _MOST_WGPS: Mapping[str, int] = {name: int(count) for name, count in map(str.split, _LARGEST.split(","))}
-"""Workgroup processors (pairs of CUs) of the largest device of an RDNA arch, from AMD's specifications."""
+"""Number of workgroup processors (pairs of compute units) of the largest GPU of each RDNA arch, from AMD's data."""
 _COUNT = re.compile("[0-9]{1,9}")
 _PAIRS_CUS = re.compile(r"gfx1(?!2[5-9])\d{2}[0-9a-f]")
 
 
 def counts_wgps(arch: str) -> bool:
-    """Tell whether HIP counts workgroup processors (WGPs) on an arch.  A WGP has two CUs.
+    """Return True if HIP counts pairs of compute units (workgroup processors) on this arch.
 
-    HIP does from gfx10 on, except on gfx125x, unless ``GPU_ENABLE_WGP_MODE=0``.  Source: ROCm/clr
+    It does so from gfx10 on, except on gfx125x, unless ``GPU_ENABLE_WGP_MODE=0`` is set.  Source: ROCm/clr
     ``rocclr/device/rocm/rocsettings.cpp`` (``Settings::create``: ``enableWgpMode_``) and ``rocdevice.cpp``
     (``Device::populateOCLDeviceConstants``: ``maxComputeUnits_``).
     """
@@ -45,19 +46,20 @@ def counts_wgps(arch: str) -> bool:
 
 
 def hip_count(units: int, arch: str) -> int:
-    """Return HIP's count for ``units`` CUs.
+    """Return the number of compute units that HIP would report on this arch.
 
-    ``units`` is a count of the HSA runtime (rocminfo, rocprof, rocpd), which always counts CUs.
+    ``units`` is the number that the HSA runtime reports (rocminfo, rocprof, rocpd).  On RDNA, HIP reports half of it.
     """
     return units // 2 if counts_wgps(arch) else units
 
 
 def as_hip_counts(facts: Facts) -> dict[str, str]:
-    """Return the facts with ``cu_count`` as HIP counts.  A number that is too large for WGPs is halved.
+    """Return the facts with the number of compute units as HIP counts them.
 
-    A person reads the number from rocminfo or a data sheet, which count CUs (64 on gfx1201).  MIOpen, PyTorch and
-    hipBLASLt ask HIP, which counts WGPs (32 on gfx1201).  The two ranges never overlap on one arch, except for devices
-    that are cut down to half.  If ``wgp_mode`` is 0, HIP counts CUs there, so nothing is halved.
+    On RDNA, rocminfo and data sheets count compute units (64 on gfx1201), but HIP counts pairs of them (32 on gfx1201),
+    and so do MIOpen, PyTorch and hipBLASLt.  A number that is too large for pairs on this arch is halved.  If
+    ``wgp_mode`` is 0, HIP counts single units there, so nothing is halved.  The result can be wrong only for a GPU that
+    is cut down to half.
     """
     units, most = facts.get("cu_count", ""), _MOST_WGPS.get(arch(facts) or "")
     counts_cus = most is not None and _COUNT.fullmatch(units) and int(units) > most and facts.get("wgp_mode") != "0"
@@ -65,10 +67,10 @@ def as_hip_counts(facts: Facts) -> dict[str, str]:
 
 
 def same_value(name: str, one: str, other: str) -> bool:
-    """Tell whether two values of the fact ``name`` may mean the same: they are equal, or one of them gives more detail.
+    """Return True if two values of the fact ``name`` may mean the same: they are equal, or one gives more detail.
 
-    Examples: ``2.9.1`` and ``2.9.1+rocm7.0`` may mean the same, and so may ``gfx942`` and ``gfx942:sramecc+:xnack-``.
-    ``gfx942:xnack-`` and ``gfx942:xnack+`` do not.
+    ``2.9.1`` and ``2.9.1+rocm7.0`` may mean the same, and so may ``gfx942`` and ``gfx942:sramecc+:xnack-``.
+    ``gfx942:xnack-`` and ``gfx942:xnack+`` differ.
     """
     if name == "arch":
         (mine, *features), (theirs, *others) = one.split(":"), other.split(":")
@@ -79,16 +81,16 @@ def same_value(name: str, one: str, other: str) -> bool:
 
 
 _RUNTIME = 10_000_000
-"""Smallest number that is a version of the HIP runtime, major·10⁷ + minor·10⁵ + patch.
+"""Smallest number that is a version of the HIP runtime: major·10⁷ + minor·10⁵ + patch.
 
 A smaller number is major·100 + minor, as in PyTorch's validator.  MIOpen's logs write the version with dots.
 """
 
 
 def _spelled(name: str, text: str) -> str:
-    """Spell a version of HIP or hipBLASLt that is one number as ``major.minor`` or ``major.minor.patch``.
+    """Write a version of HIP or hipBLASLt that is a single number with dots: ``major.minor`` or ``major.minor.patch``.
 
-    Other texts stay.
+    Any other text is returned unchanged.
     """
     if not (text.isascii() and text.isdecimal()) or len(text) > 18:
         return text
@@ -102,9 +104,9 @@ def _spelled(name: str, text: str) -> str:
 
 
 def same_device(one: Facts, other: Facts) -> bool | None:
-    """Tell whether two machines have the same GPU arch and, if both state a CU count, the same CU count.
+    """Tell whether two machines have the same GPU arch and, if both state it, the same number of compute units.
 
-    Return None if an arch is unknown and the CU counts do not differ.
+    Returns None if an arch is unknown and the numbers do not differ.
     """
     if any(name in one and name in other and one[name] != other[name] for name in ("cu_count",)):
         return False
@@ -113,16 +115,16 @@ def same_device(one: Facts, other: Facts) -> bool | None:
 
 
 def device_of_file(facts: Facts) -> Device:
-    """Return the device that the facts of a file name, as one text (``Device``)."""
+    """Return the GPU model that the facts of a file state, as one text."""
     return " ".join(x for x in (arch(facts), facts.get("cu_count")) if x)
 
 
 def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
-    """Return the pairs (device of a log, device of a time) whose time must not be used for the log's calls.
+    """Return the pairs of GPU models (of a log, of a time) for which the time must not be used for the log's calls.
 
-    The two devices differ, or it is unknown whether they differ.  ``facts`` holds the facts of every source.  ``own``
-    names the sources of the run.  The result leaves out pairs of equal devices.  It is empty unless the run's sources
-    name two different devices.
+    In such a pair the two differ, or it is unknown whether they differ.  ``facts`` holds the facts of every file by its
+    id, and ``own`` names the files of the run.  The result is empty unless the run's files name two different GPU
+    models.
     """
     stated = {device_of_file(x): x for x in facts.values()}
     here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}
@@ -137,14 +139,15 @@ def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tup
 
 
 def machine(facts: Facts) -> dict[str, str]:
-    """Return the facts that identify a machine and its libraries.  Facts about one file or process are left out."""
+    """Return the facts that identify a machine and its libraries, without facts about one file or process."""
     return {name: x for name, x in facts.items() if name != "pid" and (name in FACTS or name.startswith("validator:"))}
 
 
 def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Return the facts of a machine on which all files agree, from rows (source, name, value).
+    """Return the facts on which all files of a machine agree.
 
-    Validators are kept only if all files with validators have the same set of validators.
+    ``facts`` are rows (file id, name, value).  Validators are kept only if all files with validators have the same set
+    of them.
     """
     values: dict[str, set[str]] = {}
     sets: dict[str, set[tuple[str, str]]] = {}
@@ -158,8 +161,8 @@ def machine_of_files(facts: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def seen_by(gpus: int, facts: Facts) -> dict[str, str]:
-    """Return the facts with ``gpus``, the number of devices that a process sees.
+    """Return the facts with ``gpus``, the number of GPUs that a process sees.
 
-    The number is the argument if it is above 1, else the number in the facts, else 1.
+    It is the argument if that is above 1, else the number in the facts, else 1.
     """
     return {"gpus": "1", **facts} | ({"gpus": str(gpus)} if gpus > 1 else {})

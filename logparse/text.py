@@ -1,4 +1,7 @@
-"""Texts that people read and write: control characters, durations, shares.  Imports neither pandas nor pyarrow."""
+"""Parse and format short texts for people: durations, percentages, shortened names.
+
+This module imports neither pandas nor pyarrow.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from logparse.quoting import sql_text as sql_text  # noqa: PLC0414
 
 
 def parse_share(text: str, option: str = "", most: float = math.inf) -> float:
-    """Parse ``3%`` or ``0.03`` as a share of at most ``most``.
+    """Parse a fraction that the user wrote as ``3%`` or ``0.03``.
 
-    Raises UsageError, which names the option, for anything else.  A number of 1 or more needs ``%``, because 3 may mean
-    3 % or 300 %.
+    Raises UsageError, which names the option, for any other text and for a fraction above ``most``.  A number of 1 or
+    more needs ``%``, because 3 may mean 3 % or 300 %.
     """
     number = text.strip().removesuffix("%")
     percent = text.strip().endswith("%")
@@ -33,13 +36,13 @@ def parse_share(text: str, option: str = "", most: float = math.inf) -> float:
 
 
 def is_object(name: str) -> bool:
-    """Tell whether a text names an object of a module: ``package.module:NAME``."""
+    """Return True if a text has the form ``package.module:NAME``, which names an object of a module."""
     module, _, attribute = name.partition(":")
     return attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))
 
 
 def one_of(option: str, value: str, names: Iterable[str]) -> str:
-    """Return ``value`` if it is one of ``names``.  Raises UsageError, which lists the names, if it is not."""
+    """Return ``value`` if it is one of ``names``.  Otherwise raise UsageError, which lists the names."""
     known = tuple(dict.fromkeys(names))
     if value not in known:
         raise UsageError(f"{option} {value}: must be one of {', '.join(known)}")
@@ -47,15 +50,15 @@ def one_of(option: str, value: str, names: Iterable[str]) -> str:
 
 
 def pasted(word: str) -> str:
-    """Return a word of the command line that is a text and not a path.
+    """Return a text that the user pasted on the command line, read as UTF-8 in any locale.
 
-    The word is read as UTF-8 in any locale.  Bytes that are not UTF-8 are escaped.
+    Bytes that are not UTF-8 are escaped.
     """
     return os.fsencode(word).decode("utf-8", "backslashreplace")
 
 
 def short_path(path: str) -> str:
-    """Return a path relative to the working folder if it is below that folder.  Return any other path as it is."""
+    """Return a path relative to the working folder if it is inside that folder, else the path itself."""
     below = os.path.relpath(path) if os.path.isabs(path) else path
     return path if below.startswith(os.pardir + os.sep) else below
 
@@ -66,8 +69,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def duration(time_us: float | None) -> str:
-    """Write a time for people: ``12.3 µs``, ``4.56 ms``, ``1.2 s``, ``34 min``, ``3.4 h``.  None and NaN give
-    ``unknown``.
+    """Format a time in µs for people: ``12.3 µs``, ``4.56 ms``, ``1.2 s``, ``34 min``, ``3.4 h``.
+
+    None and NaN give ``unknown``.
     """
     if time_us is None or math.isnan(time_us):
         return "unknown"
@@ -79,9 +83,9 @@ def duration(time_us: float | None) -> str:
 
 
 def in_one_unit(times_us: Sequence[float]) -> tuple[list[str], str]:
-    """Write times for people in one unit, the unit of the longest time, with three digits each.
+    """Format several times in µs with the same unit, which fits the longest time.
 
-    Return the numbers and the unit: ``(["319", "0.85"], "ms")``.
+    Returns the numbers with three digits each, and the unit: ``(["319", "0.85"], "ms")``.
     """
     unit = duration(max(map(abs, times_us), default=0.0)).rpartition(" ")[2]
     divisor = {"µs": 1.0, "ms": 1e3, "s": 1e6, "min": 6e7, "h": 3.6e9}[unit]
@@ -93,18 +97,18 @@ LINES, COLUMNS = 15, 100
 
 
 def bytes_text(size: float) -> str:
-    """Write a number of bytes with its unit and three digits: ``15.4 GiB``."""
+    """Format a number of bytes for people, with three digits: ``15.4 GiB``."""
     power = next((x for x in range(4) if abs(size) < 1024 ** (x + 1)), 4)
     return f"{float(f'{size / 1024**power:.3g}'):g} {('B', 'KiB', 'MiB', 'GiB', 'TiB')[power]}"
 
 
 def fitted(line: str) -> str:
-    """Cut a line to at most ``COLUMNS`` characters."""
+    """Cut a line to at most 100 characters (``COLUMNS``)."""
     return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1].rstrip()}…"
 
 
 def signed(time_us: float) -> str:
-    """Write a difference of two times for people, with ``-`` if it is negative.
+    """Format a difference of two times in µs for people, with ``-`` if it is negative.
 
     A difference that rounds to 0 ns has no sign.
     """
@@ -113,7 +117,7 @@ def signed(time_us: float) -> str:
 
 
 def gained(time_us: float) -> str:
-    """Write a gain or loss of time: ``gained 4 ms``, ``lost 4 ms``."""
+    """Format a gain or loss of time: ``gained 4 ms``, ``lost 4 ms``."""
     return f"gained {signed(time_us)}" if round(time_us, 3) >= 0 else f"lost {duration(-time_us)}"
 
 
@@ -121,16 +125,19 @@ _KERNEL = re.compile(r"(kernel:)?(?:void )?(?:cutlass::Kernel2?<(\w+)>|(.+))\([^
 
 
 def kernel_name(text: str) -> str:
-    """Return the name in a kernel's C++ signature: ``NAME`` for ``void cutlass::Kernel2<NAME>(NAME::Params)``."""
+    """Return only the name from a kernel's C++ signature.
+
+    For example, it is ``NAME`` for ``void cutlass::Kernel2<NAME>(NAME::Params)``.
+    """
     match = _KERNEL.fullmatch(text)
     return (match[1] or "") + (match[2] or match[3]) if match else text
 
 
 def shortened(texts: Sequence[str], room: int) -> list[str]:
-    """Shorten each text to at most ``room`` characters.
+    """Shorten each text to at most ``room`` characters, so that different texts stay different.
 
-    Long texts keep the characters in which they differ from each other.  First the signature of a C++ kernel is cut to
-    its name.  Then ``…`` replaces the beginning or the end that all long texts share.
+    First the signature of a C++ kernel is cut to its name.  Then ``…`` replaces the beginning or the end that all long
+    texts have in common.
     """
     names = [kernel_name(text) if len(text) > room else text for text in texts]
     long = sorted({name for name in names if len(name) > room})
@@ -163,16 +170,16 @@ _ROUNDS = 3
 
 
 def common_start(texts: Sequence[str]) -> int:
-    """Return the number of first characters that several texts share.  Return 0 for one text."""
+    """Return how many characters several texts have in common at their start.  Return 0 for one text."""
     same = takewhile(lambda characters: len(set(characters)) == 1, zip(*texts, strict=False))
     return sum(1 for _ in same) if len(texts) > 1 else 0
 
 
 def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
-    """Return ``text`` cut to ``room`` characters, with ``…`` in place of characters that all texts share.
+    """Cut a text to ``room`` characters, with ``…`` in place of characters that all texts have in common.
 
-    All texts share the first ``head`` and the last ``tail`` characters.  If cutting these is not enough, the middle is
-    left out.
+    All texts have the first ``head`` and the last ``tail`` characters in common.  If cutting these is not enough, the
+    middle is left out.
     """
     excess, end = len(text) - room + 1, len(text) - tail
     if excess <= head:
@@ -187,7 +194,7 @@ def _cut(text: str, room: int, head: int, tail: int, share: float) -> str:
 
 
 def _without(text: str, start: int, stop: int) -> str:
-    """Return ``text`` with ``…`` in place of its characters ``start`` to ``stop``, widened to whole words."""
+    """Return the text with ``…`` in place of its characters from ``start`` to ``stop``, widened to whole words."""
     if " " in text[:start] and text[start : start + 1] != " ":
         start = text.rindex(" ", 0, start) + 1
     if " " in text[stop:] and text[stop - 1 : stop] != " ":

@@ -14,7 +14,7 @@ BF16 = "torch.bfloat16"
 
 
 def bf16(m: int, n: int, k: int, otype: str = BF16, bias: bool = False) -> str:
-    """Return a 16-bit shape as ``tuned_gemm.py`` prints it."""
+    """Return the log text of aiter about a 16-bit matrix product, as ``tuned_gemm.py`` prints it."""
     return (
         f"[aiter] shape is M:{m}, N:{n}, K:{k} dtype='{BF16}' otype='{otype}' bias={bias}, scaleAB=False,"
         " bpreshuffle=False"
@@ -22,12 +22,15 @@ def bf16(m: int, n: int, k: int, otype: str = BF16, bias: bool = False) -> str:
 
 
 def miss(shape: str, table: str, used: str = "") -> str:
-    """Return the line of a lookup that found nothing."""
+    """Return the log line of a look-up that found no tuned kernel."""
     return f"{shape}, not found tuned config in {CONFIGS}/{table}_tuned_gemm.csv, will use default config!{used}"
 
 
 def hit(m: int, padded: int, n: int, k: int, kernel: str) -> str:
-    """Return the line of a lookup in the 16-bit table that found a row, with AITER_LOG_TUNED_CONFIG=1."""
+    """Return the log line of a look-up that found a row in the 16-bit table.
+
+    aiter prints it with AITER_LOG_TUNED_CONFIG=1.
+    """
     return (
         f"{bf16(m, n, k)} found padded_M: {padded}, N:{n}, K:{k} is tuned on cu_num = 304 in"
         f" {CONFIGS}/bf16_tuned_gemm.csv, {kernel}"
@@ -35,7 +38,7 @@ def hit(m: int, padded: int, n: int, k: int, kernel: str) -> str:
 
 
 def server() -> list[str]:
-    """Return the lines of a server with two workers."""
+    """Return the log lines of a server with two worker processes."""
     one, two = "(Worker_TP0_EP0 pid=4242) ", "(Worker_TP1_EP1 pid=4243) "
     scaled = "[aiter] shape is M:{}, N:1536, K:7168"
     torch = " using torch solution:0"
@@ -73,7 +76,7 @@ KEY = "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,
 
 
 def fused_moe() -> dict[str, list[str]]:
-    """Return a tuned table of fused MoE with a row that is cut off, and an untuned table."""
+    """Return two tables for fused MoE: tuned kernels, with a row that is cut off, and shapes to be tuned."""
     fp8 = "torch.float8_e4m3fnuz"
     shape = f"5120,1536,16,4,ActivationType.Silu,{BF16},{fp8},{fp8},QuantType.per_Token,1,0"
     run = "block_m,ksplit,us1,kernelName1,err1,us2,kernelName2,err2,us,run_1stage,tflops,bw,_tag"
@@ -86,7 +89,7 @@ def fused_moe() -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Write all files."""
+    """Write all sample files."""
     OUT.mkdir(exist_ok=True)
     for name, lines in fused_moe().items():
         (OUT / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")

@@ -83,8 +83,7 @@ def _operator_fault(problem: OperatorProblem) -> str | None:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The fields of a class of problems: numbers with their least values, and other fields with their allowed values.
-    """
+    """The fields of a class of problems: numbers with their least values, and others with their allowed values."""
 
     numbers: Sequence[str]
     least: Sequence[int]

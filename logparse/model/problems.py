@@ -86,8 +86,8 @@ class GemmProblem:
     """A matrix product D = act(alpha · op(A) · op(B) + beta · C + bias), as a column-major BLAS call.
 
     op(A) is m×k, op(B) is k×n and D is m×n.  For a grouped GEMM, ``members`` holds the sizes, and the fields for sizes
-    are None.  ``normal`` is the same call with equal calls written alike.  ``text`` and ``shape`` are made from
-    ``normal``.
+    have no value.  ``normal`` is the same call, written so that equal calls have equal fields.  ``text`` and ``shape``
+    are made from ``normal``.
     """
 
     trans_a: Trans | None = None
@@ -315,9 +315,7 @@ class GemmProblem:
 
     @property
     def _unusual(self) -> str:
-        """Words that are added to the name of a product that needs a special kernel: ``swizzled A``, ``block32
-        scales``.
-        """
+        """Words that ``label`` adds for a product that needs a special kernel: ``swizzled A``, ``block32 scales``."""
         swizzled = "".join(x.upper() for x in "ab" if getattr(self, f"swizzle_{x}"))
         scales = sorted({x for x in (self.scale_a, self.scale_b) if x not in (None, "none", "scalar", "row")})
         words = [f"swizzled {swizzled}"] * bool(swizzled) + [f"{'/'.join(scales)} scales"] * bool(scales)
@@ -372,8 +370,8 @@ def with_plain(values: Mapping[str, Any], *, scaled: bool = False) -> dict[str, 
     """Fill in the usual value of each missing field, for a library that does only what its caller requests.
 
     The usual values are: no swizzle, operands in their own types, all compute units, and no scales.  If ``scaled`` is
-    True, the library may scale matrices of narrow types (``NARROW``), so the scales of these and of unknown types stay
-    unknown.
+    True, the library may scale matrices of narrow types (``NARROW``).  So the scale of a matrix of a narrow or unknown
+    type stays unknown.
     """
     given = {name: value for name, value in values.items() if value is not None}
     types = {x: given.get(f"{x}_type") for x in "abcd"}
@@ -557,8 +555,9 @@ The text is empty if no value was given.
 
 @dataclass(frozen=True)
 class OperatorProblem:
-    """Any other operator of a framework, with all of its inputs, for example ``aten::add_`` of two tensors and a
-    number.
+    """Any other operator of a framework, with all of its inputs.
+
+    For example, it is ``aten::add_`` of two tensors and a number.
     """
 
     name: str

@@ -158,9 +158,9 @@ class SolutionName:
 class Kernel:
     """The GPU kernels of one name that one operator launched, summed up from a trace.
 
-    * ``problem`` is None if the operator is no problem of a math library.
+    * ``problem`` is empty if the operator is no problem of a math library.
     * ``operator`` is an operator that no math library computes, with its recorded inputs.
-    * ``min_us`` and ``max_us`` are None for statistics of rocprof v1, which lacks them.
+    * ``min_us`` and ``max_us`` are unknown in statistics of rocprof v1.
     * ``unit`` names the kind of step in which the kernels ran, if the trace distinguishes kinds.
     """
 
@@ -264,7 +264,7 @@ class Evidence:
     It is set if it is unknown how much of it can be saved.
     """
     waits_for: Literal["host", "communication"] | None = None
-    """What the GPU waits for during the time ``at_most_us``: the host or communication.
+    """The reason why the GPU waits during the time ``at_most_us``: the host or communication.
 
     A simulation of the step tells how much of that time can be saved at most.
     """
@@ -308,7 +308,7 @@ _NOT_SHOWN = frozenset({"sureness", "now_us", "details"})
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What an analyzer found out about one problem, or about the run if ``problem`` is None.
+    """The result of an analyzer about one problem, or about the whole run (then ``problem`` is empty).
 
     * ``saving_us`` is the time in µs that one run would save.  ``saving_low_us`` and ``saving_high_us`` are set if an
       interval is known.

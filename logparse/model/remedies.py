@@ -39,7 +39,7 @@ def _counted(count: int, noun: str) -> str:
 class UseRows:
     """Remedy: let the library read rows of override files, so that it uses a faster solution.
 
-    ``override`` is None if the remedy is for many findings at once.
+    ``override`` is empty if the remedy is for many findings at once.
     """
 
     override: Override | None = None

@@ -1,4 +1,4 @@
-"""Read canonical texts of problems back, or only the words that they begin with."""
+"""Parse the texts of problems, or only the words with which they begin."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _INT = re.compile(r"-?\d+\Z")
 
 
 def kind_of(text: str) -> str:
-    """Return the kind (``gemm``, ``grouped``, ``conv``) of the problem with this ``text``."""
+    """Return the kind of problem that a problem's text describes: ``gemm``, ``grouped``, ``conv`` or ``operator``."""
     return text.partition(" ")[0]
 
 
 def layer_of(text: str) -> tuple[str, str] | None:
-    """Return the direction and the layer of the convolution with this ``text``.
+    """Split the text of a convolution into its direction and the text of its layer.
 
-    Return None if the text is not the text of a convolution.
+    Returns None if the text does not describe a convolution.
     """
     kind, _, rest = text.partition(" ")
     direction, _, layer = rest.partition(" ")
@@ -42,7 +42,7 @@ def layer_of(text: str) -> tuple[str, str] | None:
 
 
 def problem_from_text(text: str) -> Problem:
-    """Return the problem with this canonical ``text``.  Raises ValueError for any other text."""
+    """Parse the text of a problem (its property ``text``).  Raises ValueError if it is not such a text."""
     kind, *words = text.split(" ")
     if kind == "conv" and words:
         values: dict[str, Any] = _CONV_DEFAULTS | {"direction": words[0]}
@@ -60,7 +60,7 @@ def problem_from_text(text: str) -> Problem:
 
 
 def _with_plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields, with the values that ``-`` or a missing word mean in a text."""
+    """Return the fields with the values that ``-`` or a missing word stand for in a problem's text."""
     if values.get("scale_c") == "none" and values.get("beta") == "zero":
         del values["scale_c"]  # with beta zero C is not read
     for x in "ab":
@@ -94,9 +94,9 @@ def _operand(text: str) -> Operand:
 _OPERAND = re.compile(r"([\w?]+)\(([-\d,]*)\|([-\d,]*)\)")
 _CONV_DEFAULTS = {x.name: x.default for x in fields(ConvProblem)}
 _WORDS = 1 << 16
-"""Maximum number of words that the cache keeps.
+"""Largest number of words that the cache keeps.
 
-Hundreds of thousands of texts hold few different words, and it takes longer to read a word than to find it in the
+Hundreds of thousands of texts contain few different words, and parsing a word takes longer than finding it in the
 cache.
 """
 

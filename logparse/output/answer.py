@@ -1,7 +1,7 @@
-"""Answer of a verb, for the terminal or as CSV, JSON or Parquet.  This module computes nothing.
+"""Print the answer of a command on the terminal, or write it as CSV, JSON or Parquet.  This module computes nothing.
 
-A verb returns an ``Answer``, and ``show`` prints it.  ``TABLES`` has the columns of every table that a script may read.
-Their names, order and types do not depend on the content of the store.
+A command returns an ``Answer``, and ``show`` prints it.  ``TABLES`` has the columns of every table that a script may
+read.  Their names, order and types do not depend on the content of the store.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from logparse.text import printable
 
 
 class TableFormat(str, Enum):
-    """Format in which a table is printed."""
+    """The formats in which a table can be printed."""
 
     table = "table"
     csv = "csv"
@@ -40,11 +40,14 @@ class TableFormat(str, Enum):
 
 
 CHECK_FAILED = 3
-"""Exit code of a check that failed.  (1: something could not be read, 2: wrong usage.)"""
+"""Exit code of a check that failed.
+
+Exit code 1 means that something could not be read, and 2 means wrong usage.
+"""
 BESIDE = "logparse: "
-"""Text at the beginning of each line that logparse prints beside the output of a user's job."""
+"""Start of each line that logparse prints between the output of a user's job."""
 ROWS = 20
-"""Default number of a table's rows on the terminal (``-n``)."""
+"""Default number of rows that a table has on the terminal (``-n``)."""
 TABLES: Mapping[str, str] = {
     "try": "action text, outcome text, unit text, now_us float, then_us float, then_low_us float, then_high_us float, "
     "ratio float, ratio_low float, ratio_high float, pairs int, processes int, seconds float, deviation float, "
@@ -73,23 +76,25 @@ TABLES: Mapping[str, str] = {
     "diff": "state text, problem text, a_us float, b_us float, change float, delta_us float, pick_a text, pick_b text, "
     "basis text, text text",
 }
-"""Columns of each verb's table.  ``int`` and ``float`` are 64 bits wide.  ``time`` has a resolution of seconds.  Any
-value may be null.
+"""Columns of each command's table, with their types.
+
+``int`` and ``float`` are 64 bits wide.  ``time`` has a resolution of seconds.  Any value may be null.
 """
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of a verb.
+    """The answer of a command.
 
-    * ``text``: lines and tables for the terminal, in order.  The default is ``table``.
-    * ``notes``: lines that follow on the terminal.  They are computed only for the terminal.
-    * ``table``: all columns, for the other formats.  It may be a function that makes the table, so that the terminal
-      need not wait for it.
-    * ``of``: the key in ``TABLES`` under which the table's columns stand.
-    * ``errors``: lines for standard error, in every format.
-    * ``aside``: if True, the text goes to standard error as well, and each line begins with ``BESIDE``.
-    * ``code``: the program's exit code.
+    * ``text`` holds lines and tables for the terminal, in order.  By default it is ``table``.
+    * ``notes`` returns further lines for the terminal.  It is called only if they are printed.
+    * ``table`` is the table with all columns, for the other formats.  It may be a function that makes the table, so
+      that the terminal need not wait for it.
+    * ``of`` is the table's name in ``TABLES``.
+    * ``errors`` are lines for standard error, in every format.
+    * ``aside`` is True if the text goes to standard error as well, because standard output belongs to the user's job.
+      Each line then begins with ``BESIDE``.
+    * ``code`` is the program's exit code.
     """
 
     text: Iterable[str | Block] | None = None
@@ -108,14 +113,14 @@ class Answer:
 
     @property
     def made(self) -> Block | None:
-        """The table.  If it is given as a function, the function is called first."""
+        """The table.  If ``table`` is a function, it is called."""
         return self.table() if callable(self.table) else self.table
 
 
 def format_of(how: TableFormat | None, out: str | None) -> TableFormat:
-    """Return the format ``how`` if it is given, else the format of the file's ending, else ``table``.
+    """Choose the format of a table: ``how`` if it is given, else by the ending of the file ``out``, else ``table``.
 
-    Raises UsageError if the file's name is the name of a format, or if the name has the ending of another kind of file.
+    Raises UsageError if ``out`` is just the name of a format, or ends like a file of another kind.
     """
     if how is not None:
         return how
@@ -142,10 +147,10 @@ def show(
 ) -> None:
     """Print an answer, or write its table to the file ``out``.
 
-    * ``how``: the format.  The default is the format of the file's ending.
-    * ``n``: the number of first rows that are shown of each table.
-    * ``colour``: whether heads are bold.  ``auto``: on a terminal.
-    * ``wide``: True shows every column on any terminal.  None means that the verb has no such option.
+    * ``how`` is the format.  By default the ending of the file decides.
+    * ``n`` is the number of rows to show of each table.
+    * ``colour`` tells whether headings are bold.  With ``auto`` they are bold on a terminal.
+    * ``wide`` is True to show every column on any terminal.  None means that the command has no such option.
 
     Raises UsageError for Parquet on a terminal.  Raises OSError if the file cannot be written.
     """
@@ -174,24 +179,24 @@ def show(
 
 
 def beside(text: str) -> str:
-    """Put ``BESIDE`` before each line.
-
-    Lines of logparse beside a job's output can so be told apart from the job's lines.
-    """
+    """Put ``logparse: `` before each line, so that the lines can be distinguished from the output of the user's job."""
     return "".join(f"{BESIDE}{line}" for line in text.splitlines(keepends=True))
 
 
 def arrow(table: Block | None, of: str = "") -> pa.Table:
-    """Return the table with the columns and types that ``TABLES`` has for ``of``.
+    """Return a table with the columns and types that are documented for the command ``of`` (see ``TABLES``).
 
-    If ``of`` is empty, return the table unchanged.
+    If ``of`` is empty, the table is returned unchanged.
     """
     assert table is not None, "this verb prints no table, so it has no option for a format"
     return typed(table, TABLES[of]) if of else table
 
 
 def typed(table: Block, columns: str) -> pa.Table:
-    """Return the table with these columns, stated as in ``TABLES``.  A column that the table lacks is unknown."""
+    """Return a table with the given columns and types, which are written as in ``TABLES``.
+
+    A column that the table lacks is filled with null.
+    """
     types = {
         "int": pa.int64(),
         "float": pa.float64(),
@@ -248,8 +253,9 @@ def _write(table: pa.Table, how: TableFormat, out: str | None) -> None:
 
 
 _CONTROL = re.compile(r"[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Pattern of characters that JSON does not escape but that must not be printed: a terminal obeys them, or no encoding
-has them.
+"""Pattern of characters that JSON does not escape but that must not be printed.
+
+A terminal would interpret them, or no encoding has them.
 """
 
 
@@ -259,7 +265,7 @@ def _escape(found: re.Match[str]) -> str:
 
 @contextlib.contextmanager
 def _text_in(out: str) -> Iterator[io.TextIOWrapper]:
-    """Open a text file that replaces the old file once it is complete."""
+    """Open a text file for writing.  It replaces the old file only when it is complete."""
     with Rewrite() as files, files.open(Path(out)) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
         yield text
@@ -267,10 +273,10 @@ def _text_in(out: str) -> Iterator[io.TextIOWrapper]:
 
 
 def _plain(value: Any, shown: bool = False) -> Any:
-    """Return the value in a form that JSON can hold.
+    """Convert a value to one that JSON can hold.
 
     NaN and infinity become null.  Times become ISO 8601 texts.  If ``shown`` is True, the value goes to a terminal, so
-    texts lose their control characters.
+    control characters in texts are made visible.
     """
     if shown and isinstance(value, str):
         return printable(value)

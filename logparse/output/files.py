@@ -1,8 +1,8 @@
-"""Files in a user's folder.  Each is written whole beside its place, flushed, and then renamed into its place.
+"""Write files into a user's folder in such a way that no reader ever sees half a file.
 
-So a full disk, an error or a kill leaves the old file, and a reader sees the old bytes or the new bytes.  Several files
-change together: the first is renamed after the last was flushed.  ``tests/test_architecture.py`` allows no other way to
-write such a file.
+Each file is written under another name, flushed, and then renamed.  So a full disk, an error or a kill leaves the old
+file.  Several files change together: the first is renamed after the last was flushed.  ``tests/test_architecture.py``
+allows no other way to write such a file.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _SPECIAL = ("/dev/", "/proc/")
 
 
 class Rewrite:
-    """Files that are put into their places together, at the end of a ``with`` block.
+    """Several files that appear together in a user's folder, at the end of a ``with`` block.
 
-    Files are renamed in the order in which they were added.  If the block raises an error, no file is renamed.
-    ``within`` is the folder that the user named.  If a link in this folder leads out of the folder, OSError is raised,
-    which names both.
+    They are renamed in the order in which they were added.  If the block raises an error, no file is changed.
+    ``within`` is the folder that the user named.  OSError is raised if a link in this folder leads to a place outside
+    of it.
     """
 
     def __init__(self, within: Path | None = None) -> None:
@@ -50,19 +50,19 @@ class Rewrite:
                     os.unlink(temporary)
 
     def add(self, path: Path, data: bytes, *, executable: bool = False) -> None:
-        """Write a file beside its place.
+        """Write the new content of a file, which replaces the old file at the end of the ``with`` block.
 
-        It gets its place at the end of the block.  Raises OSError, which names the file.
+        Raises OSError, which names the file.
         """
         with self.open(path, executable=executable) as file:
             file.write(data)
 
     @contextlib.contextmanager
     def open(self, path: Path, *, executable: bool = False) -> Iterator[BinaryIO]:
-        """Open a file that is renamed into its place at the end of the ``with`` block.  A pipe or a device is written
-        at once.
+        """Open a file for writing, which replaces the old file at the end of the ``with`` block.
 
-        The new file has the mode of the old one.  Raises OSError, which names the file.
+        A pipe or a device is written at once.  The new file has the access mode of the old one.  Raises OSError, which
+        names the file.
         """
         try:
             if _is_special(path):
@@ -87,7 +87,7 @@ class Rewrite:
             raise
 
     def _place(self, path: Path) -> str:
-        """Return the path of the file, with links followed.
+        """Return the real path of the file, with links followed.
 
         Raises OSError if the path is a folder, a file that may not be written, or a link that leads out of ``within``.
         """
@@ -103,25 +103,22 @@ class Rewrite:
 
 
 def write_file(path: Path, data: bytes, within: Path | None = None) -> None:
-    """Write one file completely, or leave the old file as it is.
+    """Replace one file completely, or leave the old file as it is.
 
-    Raises OSError.  It is also raised if the path is a link that leads out of ``within``.
+    Raises OSError if the file cannot be written, or if the path is a link that leads out of ``within``.
     """
     with Rewrite(within) as files:
         files.add(path, data)
 
 
 def is_within(path: Path, folder: Path) -> bool:
-    """Tell whether a path lies in a folder.  Links are followed."""
+    """Return True if a path is inside a folder after all links were followed."""
     inside = os.path.realpath(folder)
     return os.path.commonpath([inside, os.path.realpath(path)]) == inside
 
 
 def _is_special(path: Path) -> bool:
-    """Tell whether a path is a pipe, a device or the standard output.
-
-    No other file can be renamed into the place of such a path.
-    """
+    """Return True if a path is a pipe, a device or the standard output, which no file can replace."""
     with contextlib.suppress(OSError):
         kind = os.stat(path).st_mode
         return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)) or os.path.abspath(path).startswith(_SPECIAL)
@@ -135,7 +132,10 @@ def _mode(place: str) -> int:
 
 
 def _flush_folder(folder: str) -> None:
-    """Flush a folder, so that files that were renamed in it survive a power cut.  Some systems cannot flush folders."""
+    """Flush a folder, so that the renaming of files in it survives a power cut.
+
+    Some systems cannot flush folders.  The error is then ignored.
+    """
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

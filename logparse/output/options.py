@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def option(help: str, *names: str, **more: Any) -> Any:
-    """Make an option.
+    """Declare an option of a command, with its help text.
 
     Its name is the parameter's name unless ``names`` are given.  ``more`` are typer's other settings.
     """
@@ -34,20 +34,20 @@ def option(help: str, *names: str, **more: Any) -> Any:
 
 
 def argument(help: str, **more: Any) -> Any:
-    """Make a positional argument.  ``more`` are typer's other settings."""
+    """Declare a positional argument of a command, with its help text.  ``more`` are typer's other settings."""
     return typer.Argument(help=help, **more)
 
 
 def path(help: str, *names: str) -> Any:
-    """Make an option whose value is a path of this machine.  A URL is refused."""
+    """Declare an option whose value is a path on this machine.  A URL is refused."""
     return option(help, *names, callback=_local)
 
 
 def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = False, own: bool = False) -> Any:
-    """Make an option with the values ``of``.  Other values are refused.
+    """Declare an option that accepts only the values ``of``.
 
-    ``of`` holds the values, or it names a list of the values (``module:LIST``).  If ``several`` is True, the user may
-    join values by commas.  If ``own`` is True, ``package.module:NAME`` is allowed, too.
+    ``of`` holds the values, or names a list of them (``module:LIST``).  If ``several`` is True, the user may join
+    values by commas.  If ``own`` is True, the user may also name an object of his own: ``package.module:NAME``.
     """
 
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
@@ -60,10 +60,10 @@ def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = Fa
 
 
 def _known(of: str | tuple[str, ...]) -> Iterable[str]:
-    """Return the values that an option allows.
+    """Return the values that an option accepts.
 
-    If ``of`` is the place of a list, they are the list's members or the members' names.  The module of the list is
-    imported only when a value is checked, because this may be slow.
+    If ``of`` names a list, its module is imported only now, because this may be slow.  The values are the list's texts,
+    or the names of its members.
     """
     if isinstance(of, tuple):
         return of
@@ -72,9 +72,9 @@ def _known(of: str | tuple[str, ...]) -> Iterable[str]:
 
 
 def _local(value: Any) -> Any:
-    """Refuse a URL for an option that takes a path of this machine.
+    """Raise UsageError if the value of a path option is a URL.
 
-    A URL would make a folder ``s3:`` in the working folder.
+    Otherwise a folder ``s3:`` would be made in the working folder.
     """
     scheme, mark, _ = str(value).partition(":/")
     if mark and len(scheme) > 1 and scheme.isalnum():
@@ -83,14 +83,17 @@ def _local(value: Any) -> Any:
 
 
 def _output(context: typer.Context, value: str | None) -> str | None:
-    """Refuse an unusable name of the output file before the work begins.  ``--format`` is parsed before this option."""
+    """Check the name of the output file before the work begins.  Raises UsageError if it cannot be used.
+
+    ``--format`` is parsed before this option, so it is known.
+    """
     format_of(context.params.get("format"), value)
     _local(value)
     return value
 
 
 def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store":
-    """Open the store that ``--store`` names.  Raises StoreError as ``open_store``."""
+    """Open the store that ``--store`` names.  Raises StoreError if there is none, unless ``create`` is True."""
     from logparse.store import open_store
 
     return open_store(store, create=create)
@@ -98,7 +101,7 @@ def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store"
 
 COLOURS = ("auto", "always", "never")
 PASSES = {"forward": "F", "dgrad": "B", "wgrad": "W"}
-"""Letters of a convolution's passes, by name."""
+"""Letter for each pass of a convolution: forward, dgrad (gradient of the input) and wgrad (of the weights)."""
 _RUN = "a store (its latest run), STORE#RUN, a run's label, or log files."
 Text = str | None
 Words = list[str] | None
@@ -147,13 +150,17 @@ Output = Annotated[
 ]
 Wide_ = Annotated[bool, option("Print every column, and names at full length.", "--wide")]
 Limit = Annotated[int | None, option("Number of rows to print or write. [default: all]", "-n", min=1)]
-"""Options and arguments of several verbs.  The last four belong to ``_printing``."""
+"""Options and arguments that several commands have.
+
+The last four are the parameters of ``_printing``.
+"""
 
 
 class _Values:
-    """Converter of the words of an option.  Simple words are converted here, others by typer.
+    """Converts the texts of an option to their type, without importing pydantic.
 
-    From version 0.29 on typer converts all words with pydantic.  Importing pydantic takes longer than reading a log.
+    From version 0.29 on typer converts all of them with pydantic, whose import takes longer than reading a log.  Simple
+    types are converted here, and others by typer.
     """
 
     def __init__(self, option: Any) -> None:
@@ -172,7 +179,8 @@ class _Values:
 
 
 def _converting(options: list[Any]) -> list[Any]:
-    """Make ``_Values`` the converter of the options if this version of typer allows that.  Return the options."""
+    """Let ``_Values`` convert the values of these options, if this version of typer allows that.  Return the options.
+    """
     for x in options:
         if hasattr(x, "get_runtime_param"):
             x.get_runtime_param = partial(_Values, x)
@@ -180,12 +188,15 @@ def _converting(options: list[Any]) -> list[Any]:
 
 
 class Command(TyperCommand):
-    """Verb whose function returns an ``Answer``.  The answer is printed, and its exit code becomes the program's."""
+    """A command whose function returns an ``Answer``.
+
+    The answer is printed, and its exit code becomes the program's exit code.
+    """
 
     printing: tuple[str, ...] = ()
-    """Names of the options of ``_printing`` that the verb has as well.
+    """Names of the printing options (see ``_printing``) that the command gets in addition to its own.
 
-    If the verb's function defines an option with such a name, that option is used instead.
+    An option of the same name that the command's function declares is used instead.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -217,9 +228,11 @@ class Command(TyperCommand):
 
 
 def _import_numpy() -> None:
-    """Import NumPy in such a way that the threads of its OpenBLAS sleep until they have work.  Otherwise each thread
-    runs in a loop for a tenth of a second while it waits.  That is a fifth of a short command's CPU time.  OpenBLAS
-    reads the setting when it is loaded.  Jobs that this process starts do not inherit the setting.
+    """Import NumPy in such a way that it wastes no CPU time.
+
+    By default the threads of NumPy's OpenBLAS run in a loop for a tenth of a second while they wait for work, which is
+    a fifth of a short command's CPU time.  With a setting that OpenBLAS reads when it is loaded, they sleep.  Jobs that
+    this process starts do not inherit the setting.
     """
     setting = "OPENBLAS_THREAD_TIMEOUT"  # the exponent of 2 of a number of cycles; at least 4
     if "numpy" not in sys.modules and setting not in os.environ:
@@ -230,19 +243,19 @@ def _import_numpy() -> None:
 
 
 class Wide(Command):
-    """Verb whose table is only for the terminal."""
+    """A command whose table is only printed on the terminal."""
 
     printing = ("wide",)
 
 
 class Table(Command):
-    """Verb whose answer is a table."""
+    """A command whose answer is a table that can also be written to a file."""
 
     printing = ("n", "format", "output", "wide")
 
 
 def _printing(n: Limit = None, format: Format = None, output: Output = None, wide: Wide_ = False) -> None:
-    """Do nothing.  The parameters are the options by which a table is printed."""
+    """Do nothing.  The parameters are the options that control how a table is printed."""
 
 
 @cache
@@ -260,17 +273,17 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Override files": ("lint", "coverage", "merge", "convert", "export", "bisect"),
     "Formats and the store": ("formats", "status", "check", "compact", "forget"),
 }
-"""Groups of verbs as ``--help`` lists them."""
+"""Commands in the groups and the order in which ``--help`` lists them."""
 
 
 class Group(TyperGroup):
-    """The whole program: all verbs."""
+    """The whole program with all its commands."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _converting(super().get_params(ctx))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the verbs by their groups, each with its first sentence."""
+        """Write the list of commands in ``--help``, by groups, each with its first sentence."""
         known = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         for title, names in GROUPS.items():
             rows = [(name, _first_paragraph(known[name])) for name in names if known.get(name) is not None]
@@ -285,10 +298,10 @@ def _first_paragraph(command: Any) -> str:
 def verb(
     app: typer.Typer, example: str, cls: type[Command] = Command, *, passes_on: bool = False, name: str | None = None
 ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Make a function a verb of the program, with an example in its help.
+    """Return a decorator that makes a function a command of the program, with an example in its help.
 
-    If ``passes_on``, the words after the first argument belong to another program.  ``name`` is needed if the verb's
-    name is a word of Python.
+    If ``passes_on`` is True, the words after the first argument belong to another program.  ``name`` is needed if the
+    command's name is a keyword of Python.
     """
     settings = {"allow_interspersed_args": False} if passes_on else None
 

@@ -1,8 +1,8 @@
-"""Files that logparse wrote into a folder (overrides, lists of problems, answers).
+"""Remember which files logparse itself wrote into a folder, so that reading the folder later leaves them out.
 
-An ingest of the folder leaves them out.  They hold calls and times of other files, so these would be counted twice.  A
-hidden file beside them lists their SHA-256, as ``sha256sum`` prints it.  A file that its library or a person has
-changed since is read like any other file.  A file that is named by its own path is read, too.
+Such files (overrides, lists of problems, answers) contain calls and times of other files, so these would be counted
+twice.  A hidden file beside them lists their SHA-256, as ``sha256sum`` prints it.  If a library or a person has changed
+such a file since, it is read like any other file.  It is also read if the user names the file itself.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from logparse.output.files import write_file
 
 LIST = ".logparse-written"
 _LARGEST = 1 << 28
-"""Maximum bytes of a file that logparse writes.  A larger file is not read to compare its digest."""
+"""Largest file that logparse writes, in bytes.  A larger file need not be compared with the list."""
 
 
 def remember(paths: Iterable[Path]) -> None:
-    """Add files that were just written to the lists in their folders.
+    """Note that logparse has just written these files.
 
-    If a folder cannot be written, it gets no list.
+    They are added to a list in their folder.  If a folder cannot be written, it gets no list.
     """
     for path in paths:
         with suppress(OSError, UnicodeError):
@@ -34,9 +34,9 @@ def remember(paths: Iterable[Path]) -> None:
 
 
 def listed(folder: Path) -> frozenset[str]:
-    """Return the digests of the files that were written into a folder.
+    """Return the digests of the files that logparse wrote into a folder.
 
-    For a damaged list, return the digests that can be read.
+    If the list is damaged, the digests that can be read are returned.
     """
     with suppress(OSError):
         text = (folder / LIST).read_text(encoding="utf-8", errors="replace")
@@ -45,7 +45,10 @@ def listed(folder: Path) -> frozenset[str]:
 
 
 def is_own(path: Path, digests: frozenset[str]) -> bool:
-    """Tell whether a file has one of the digests, so that its content is as logparse wrote it.  Its name may differ."""
+    """Return True if a file's content is still exactly as logparse wrote it.
+
+    Its digest must be one of ``digests``.  Its name may differ.
+    """
     with suppress(OSError):
         return path.stat().st_size <= _LARGEST and _digest(path) in digests
     return False

@@ -1,4 +1,4 @@
-"""Outer layer of the program: its streams, and the one place where errors become a line and an exit code."""
+"""Outer layer of the program: it prepares the output streams and turns errors into a line and an exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from logparse.text import printable
 
 
 def run_program(app: Callable[[Sequence[str]], object], words: Sequence[str]) -> None:
-    """Run a program.  An error that the user can mend prints one line and exits with 1.  Wrong usage exits with 2."""
+    """Run the program with the words of its command line.
+
+    An error that the user can correct prints one line and exits with 1.  Wrong usage exits with 2.
+    """
     _ready_streams()
     try:
         code: object = 0
@@ -53,7 +56,7 @@ def end_process(code: object) -> NoReturn:
     """End this process with an exit code, without shutting down the interpreter.
 
     There are two reasons.  DuckDB warns of uncollected objects when the interpreter shuts down.  Freeing the objects of
-    NumPy, Arrow and DuckDB takes up to a quarter of a short question's time.
+    NumPy, Arrow and DuckDB takes up to a quarter of the time of a short command.
 
     Everything else happens as at the end of any program: threads are joined, exit functions run (temporary files, child
     processes, Ray), and streams are flushed.  ``multiprocessing`` ends its processes in the same way.
@@ -71,10 +74,10 @@ def end_process(code: object) -> NoReturn:
 
 
 def _has_more_to_do() -> bool:
-    """Tell whether something must still run when the interpreter shuts down.
+    """Return True if something must still run when the interpreter shuts down.
 
-    Examples are a profiler, a debugger, the prompt of ``python -i``, and a GPU's runtime.  The runtime's tools write
-    their results when the C library ends.
+    Examples are a profiler, a debugger, the prompt of ``python -i``, and the GPU runtime, whose tools write their
+    results at the very end.
     """
     monitoring = getattr(sys, "monitoring", None)  # from Python 3.12 on
     observed = sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6))))
@@ -83,7 +86,10 @@ def _has_more_to_do() -> bool:
 
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """End the program quietly if the reader of its output stops early (``| head``).  The exit code does not change."""
+    """End the program quietly if the reader of its output stops early (``| head``).
+
+    The exit code does not change.
+    """
     try:
         yield
         sys.stdout.flush()
@@ -92,9 +98,10 @@ def quiet_pipe() -> Iterator[None]:
 
 
 def _ready_streams() -> None:
-    """Replace streams that the caller closed (``>&-``).
+    """Prepare standard output and standard error for any text.
 
-    Set all streams so that they can print a name that their encoding lacks.
+    A stream that the caller closed (``>&-``) is replaced by one that discards its output.  A character that the
+    stream's encoding lacks is replaced when it is printed.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -105,9 +112,9 @@ def _ready_streams() -> None:
 
 
 def _forget_output() -> None:
-    """Drop the output that is buffered and cannot be written.
+    """Discard buffered output that cannot be written.
 
-    Otherwise the interpreter would try to write it again at its exit.
+    Otherwise the interpreter would try to write it again when it exits.
     """
     with suppress(OSError), open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

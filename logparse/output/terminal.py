@@ -1,4 +1,4 @@
-"""Tables as text that fits a terminal, and lines of progress."""
+"""Format tables so that they fit the terminal, and print lines of progress."""
 
 from __future__ import annotations
 
@@ -21,45 +21,52 @@ if TYPE_CHECKING:
     from typing_extensions import Self  # typing has it from Python 3.11 on
 
 Rows: TypeAlias = Sequence[Mapping[str, object]]
-"""Small table without pandas, because importing pandas takes longer than reading most logs."""
+"""A small table as a list of dictionaries.
+
+Importing pandas instead would take longer than reading most logs.
+"""
 Block: TypeAlias = "pd.DataFrame | pa.Table | Rows"
-"""Table of any kind that an answer may hold."""
+"""A table of any kind that an answer may contain."""
 
 _PROSE = frozenset({"about", "message", "advice", "reason", "remedy", "why", "error"})
 """Columns that hold sentences.
 
-If there is little room, sentences wrap between words.  Every other cell keeps one line.
+Sentences may be wrapped between words to save room.  Any other value stays on one line.
 """
 _LEAST = 16
-"""Minimum width of a text column.  If a column would become narrower, the last column is left out."""
+"""Smallest width of a text column.  If a column would become narrower, a column is left out instead."""
 _LEASTS = {"problem": 44}
-"""Minimum width of the columns that are never left out.  A row that does not show its problem would be useless."""
+"""Smallest width of columns that are never left out.
+
+A row would be useless without the name of its problem.
+"""
 _ANSWERS = (
     *("effect", "saves_us", "saving_us", "pick_b", "pick_a", "best", "action", "state", "total_us", "rejects"),
     *("solution", "time_us", "slower", "calls", "pick", "pick_us", "best_us", "change"),
 )
-"""Columns that answer the question of their verb, the most important first.
+"""The most important columns, in order.
 
-They are left out only after all other columns, the least important first.
+They answer the question for which the command is made, so they are left out only after all other columns, the least
+important first.
 """
 _USUAL = 100
-"""Maximum width to which the cells of a column are padded if there is no terminal.
+"""Width to which the values of a column are padded at most if there is no terminal.
 
-A longer cell is printed whole.
+A longer value is printed completely.
 """
 _INDEX = re.compile(r"(?:[a-z ]+ )?[a-z_]+:\d{1,12}")
-"""Pattern of a solution that is a number of its library, perhaps with the name of an action.
+"""Pattern of a solution that is only a number, such as ``hipblaslt:477479``.
 
-Such a text is not cut, because a part of the number would name another solution.
+Such a text is never shortened, because a part of the number would name another solution.
 """
 _GAP = 3
 _SHOWN_EVERY_S = 0.2
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal.
+    """Return the number of columns of the terminal.
 
-    Return None if a program reads the output.  Then rows are not shortened.
+    Returns None if a program reads the output, so that rows are not shortened.
     """
     return shutil.get_terminal_size().columns if sys.stdout.isatty() or os.environ.get("COLUMNS") else None
 
@@ -68,10 +75,10 @@ Colour: TypeAlias = Literal["auto", "always", "never"]
 
 
 def is_coloured(stream: TextIO, colour: Colour = "auto") -> bool:
-    """Tell whether bold text may be written to a stream.
+    """Return True if bold text may be written to a stream.
 
-    If ``colour`` is ``auto``, this is so for a terminal unless ``NO_COLOR`` is set, and for every stream if
-    ``CLICOLOR_FORCE`` is set.  Sources of the two variables: no-color.org, bixense.com/clicolors.
+    With ``colour="auto"`` this is so on a terminal unless ``NO_COLOR`` is set, and everywhere if ``CLICOLOR_FORCE`` is
+    set. Sources of the two variables: no-color.org, bixense.com/clicolors.
     """
     if colour != "auto":
         return colour == "always"
@@ -81,16 +88,18 @@ def is_coloured(stream: TextIO, colour: Colour = "auto") -> bool:
 
 
 def bold(line: str) -> str:
-    """Return a line in bold."""
+    """Return the line with the escape codes that make it bold."""
     return f"\x1b[1m{line}\x1b[0m" if line else line
 
 
 def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = False) -> str:
-    """Return the table as text, with numbers right-aligned.
+    """Format a table as text, with numbers aligned to the right.
 
-    To fit ``width``, texts are shortened and columns are left out.  Empty columns are left out first, then columns from
-    the right that are not in ``_ANSWERS``, then columns that are.  The problem is never left out.  ``remedy`` tells how
-    to get what is left out.  If ``coloured``, the names of the columns are bold.
+    * To fit ``width``, texts are shortened and columns are left out.
+    * Empty columns are left out first, then unimportant columns from the right, then columns in ``_ANSWERS``.  The
+      problem is never left out.
+    * ``remedy`` tells the user how to see the columns that were left out.
+    * If ``coloured`` is True, the column names are bold.
     """
     columns = _columns(block)
     if not columns:
@@ -112,7 +121,7 @@ def drawn(block: Block, width: int | None, remedy: str = "", coloured: bool = Fa
 
 
 def has_passes(block: Block) -> bool:
-    """Tell whether a table names a convolution, whose label begins with the letter of its pass."""
+    """Return True if a table names a convolution, whose name begins with the letter of its pass (F, B or W)."""
     return any(_PASS.match(cell) for column in _columns(block) if column.name == "problem" for cell in column.cells)
 
 
@@ -133,7 +142,7 @@ class _Column:
 
     @property
     def needed(self) -> int:
-        """The width of the widest cell."""
+        """Width of the widest value or of the column's name."""
         return max(map(len, (self.name, *self.cells)))
 
     @property
@@ -144,12 +153,12 @@ class _Column:
         return max(min(self.natural, _LEASTS.get(self.name, _LEAST)), len(self.name), *numbers)
 
     def weight(self) -> tuple[bool, bool, int]:
-        """Return the sort key by which columns are left out.  The column with the lowest key is left out first."""
+        """Return the sort key that decides which column is left out first: the one with the lowest key."""
         rank = len(_ANSWERS) - _ANSWERS.index(self.name) if self.name in _ANSWERS else 0
         return self.name in _LEASTS, any(self.cells), rank
 
     def lines(self, cell: str) -> list[str]:
-        """Return the lines of a cell.  Sentences wrap between words."""
+        """Split a value into the lines in which it is printed.  Only sentences are wrapped."""
         if self.whole or self.name not in _PROSE or len(cell) <= self.room:
             return [cell]
         return wrap(cell, self.room, break_on_hyphens=False)
@@ -159,7 +168,7 @@ class _Column:
 
 
 def rows_of(block: Block) -> Rows:
-    """Return a table as rows."""
+    """Convert a table of any kind to a list of dictionaries."""
     if isinstance(block, Sequence):
         return block
     if "pyarrow" in type(block).__module__:
@@ -179,12 +188,14 @@ def _columns(block: Block) -> list[_Column]:
 
 
 def _is_number(value: object) -> bool:
-    """Tell whether a value is right-aligned and never shortened.  This is so for numbers and for unknown values."""
+    """Return True if a value is aligned to the right and never shortened, as numbers and unknown values are."""
     return value is None or (isinstance(value, int | float | datetime) and not isinstance(value, bool))
 
 
 def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[_Column]]:
-    """Return the columns that fit, each with its width, and the others."""
+    """Choose the columns that fit the width, and set the width of each.  Return them, and the columns that are left
+    out.
+    """
     shown = list(columns)
     if width is None:
         for column in shown:
@@ -208,7 +219,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Co
 
 
 def with_total(rows: Sequence[Mapping[str, object]]) -> Rows:
-    """Return rows and, if there are several, a last row with the sums of their numbers."""
+    """Add a last row with the sums of the numbers, if there are several rows."""
     if len(rows) < 2:
         return list(rows)
     first, *_ = names = list(rows[0])
@@ -231,9 +242,9 @@ def _cell(value: object) -> str:
 
 
 class _Line:
-    """Line on standard error that is written anew, as a context.  It is shown only on a terminal, and gone at the end.
+    """One line on standard error that is overwritten again and again, for use in a ``with`` statement.
 
-    * ``shown``: True if standard error is a terminal.
+    It is shown only on a terminal (``shown``), and disappears at the end.
     """
 
     def __init__(self) -> None:
@@ -252,7 +263,7 @@ class _Line:
 
 
 class Bar(_Line):
-    """Line of an ingest's progress with rate and time left."""
+    """Progress line of ``logparse ingest``, with the reading rate and the time left."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -260,7 +271,7 @@ class Bar(_Line):
         self._done, self._total = 0, 0
 
     def begin(self, total: int) -> None:
-        """Set the number of bytes to read, if it is known."""
+        """Set the total number of bytes to read, if it is known."""
         self._total = total
 
     def advance(self, path: str, count: int) -> None:
@@ -275,7 +286,7 @@ class Bar(_Line):
 
 
 class Wait(_Line):
-    """Line that a verb waits for an answer, with the time until it is stopped."""
+    """Progress line of a command that waits for an answer, with the time until it is stopped."""
 
     def __init__(self, verb: str) -> None:
         super().__init__()
@@ -287,9 +298,10 @@ class Wait(_Line):
 
 
 class Stages(_Line):
-    """Line of progress of work in stages, with the time left.
+    """Progress line of work that consists of several stages, with the time left.
 
-    Call it as a stage begins.  The time left is the average time of the stages so far, times the number of stages left.
+    Call the object when a stage begins.  The time left is the average time of the stages so far, times the number of
+    stages left.
     """
 
     def __init__(self, verb: str, total: int) -> None:
