@@ -93,7 +93,7 @@ def in_one_unit(times_us: Sequence[float]) -> tuple[list[str], str]:
 
 
 LINES, COLUMNS = 15, 100
-"""Maximum lines and columns of an answer on a terminal, unless the user asks for everything."""
+"""Largest number of lines and columns of an answer on a terminal, unless the user asks for everything."""
 
 
 def bytes_text(size: float) -> str:

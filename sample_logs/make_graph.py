@@ -24,25 +24,28 @@ HEADER = {
 
 
 def operator(id: int, start: float, name: str, dims: list[Any], strides: list[Any]) -> dict[str, Any]:
-    """Return a cpu_op event with its inputs."""
+    """Return the trace event of an operator (``cpu_op``) with its recorded inputs."""
     args = {"External id": id, "Concrete Inputs": [""] * len(dims), "Input type": [BF16] * len(dims)}
     args |= {"Input Strides": strides, "Input Dims": dims}
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": PID, "tid": PID, "ts": start, "dur": 9.0, "args": args}
 
 
 def runtime(name: str, start: float, **args: Any) -> dict[str, Any]:
-    """Return a call of the HIP runtime."""
+    """Return the trace event of a call of the HIP runtime."""
     common = {"ph": "X", "cat": "cuda_runtime", "name": name, "pid": PID, "tid": PID, "ts": start, "dur": 2.0}
     return {**common, "args": args}
 
 
 def launch(name: str, start: float, id: int, kernel: str) -> dict[str, Any]:
-    """Return a launch that is captured.  It names its kernel, which does not run."""
+    """Return the trace event of a kernel launch while a graph is captured.
+
+    It names the kernel, which does not run yet.
+    """
     return runtime(name, start, **{"External id": id, "kernel": kernel, "correlation": id})
 
 
 def captured(rows: int, at: float, id: int) -> list[dict[str, Any]]:
-    """Return a graph of two layers at a batch of ``rows`` rows, while it is captured."""
+    """Return the trace events of capturing a graph: two layers for a batch of ``rows`` rows."""
     out = [runtime("hipStreamBeginCapture", at, cid=219, correlation=id)]
     for layer in range(2):
         first, start = id + 10 * layer, at + 10 + 100 * layer
@@ -57,7 +60,7 @@ def captured(rows: int, at: float, id: int) -> list[dict[str, Any]]:
 
 
 def replay(at: float, correlation: int, us: list[float], names: list[str]) -> list[dict[str, Any]]:
-    """Return one launch of a graph, and its kernels."""
+    """Return the trace events of launching a captured graph once, with its kernels."""
     out = [runtime("hipGraphLaunch", at, cid=215, correlation=correlation)]
     for place, (name, time) in enumerate(zip(names, us, strict=True)):
         args = {"device": 0, "stream": 3, "correlation": correlation, "kind": "Dispatch Task"}
@@ -69,7 +72,7 @@ def replay(at: float, correlation: int, us: list[float], names: list[str]) -> li
 
 
 def main() -> None:
-    """Write both traces."""
+    """Write both sample traces."""
     OUT.mkdir(exist_ok=True)
     step = [NORM, GEMM] * 2
     decode = [

@@ -19,7 +19,11 @@ LOG_TYPES = {"bf16_r": "R_16BF", "f16_r": "R_16F", "f32_r": "R_32F", "f8_r": "R_
 
 @dataclass(frozen=True)
 class Gemm:
-    """One GEMM of the training job, with the library's pick (index, µs) and the best solution that tuning found."""
+    """One matrix product of the sample job.
+
+    ``pick`` and ``pick_us`` are the solution that the library chose and its time in µs.  ``best`` and ``best_us`` are
+    the best solution that tuning found.
+    """
 
     ta: str
     tb: str
@@ -83,7 +87,10 @@ EPILOGUES = {
 
 
 def bench_line(g: Gemm, form: str = "7.0", index: int | None = None) -> str:
-    """Return the command that a library of the given ROCm version logs for this launch."""
+    """Return the hipblaslt-bench command that hipBLASLt logs when it launches this product.
+
+    ``form`` is the version whose spelling is used.
+    """
     gradient, use_e, source, activation = EPILOGUES[g.epilogue]
     bias_type = g.dtype if source else "f32_r"
     names = ("--lda", "--ldb", "--ldc", "--ldd")
@@ -124,7 +131,7 @@ def prefix(layer: str, function: str, second: int = 0) -> str:
 
 
 def trace_line(g: Gemm, second: int = 0) -> str:
-    """Return the Trace line of the same launch, with a trailing space as the library writes it."""
+    """Return the Trace line that hipBLASLt logs for this product, with the trailing blank that the library writes."""
     rows = (g.ld[0], g.ld[1], g.m, g.m)
     layouts = []
     for row, col, ld, stride in zip(rows, g.cols, g.ld, g.strides, strict=True):
@@ -173,7 +180,7 @@ def profile_line(g: Gemm, extended: bool = False, broken: bool = False) -> str:
 
 
 def grouped_lines() -> tuple[str, str]:
-    """Return one grouped GEMM of a mixture of experts: the bench line and its profile record."""
+    """Return the bench line and the profile record of one grouped GEMM, as a mixture of experts calls it."""
     sizes = ((1408, 384, 2048), (1408, 96, 2048), (1408, 1024, 2048))
     unbatched = "--stride_a 0 --stride_b 0 --stride_c 0 --stride_d 0"
     inner = "".join(f" -m {m} -n {n} -k {k} --lda {k} --ldb {k} --ldc {m} --ldd {m}  {unbatched} " for m, n, k in sizes)
@@ -199,7 +206,10 @@ COLUMNS = (
 
 
 def cells(g: Gemm, us: float, aux: bool = True) -> str:
-    """Return the values under COLUMNS (and aux_type), then rotating buffer, Gflops, GB/s (2^30) and us."""
+    """Return the values of a result row: those under COLUMNS, then rotating buffer, Gflops, GB/s (2^30) and µs.
+
+    With ``aux`` the row has the column ``aux_type`` as well.
+    """
     strides = [ld * cols for ld, cols in zip(g.ld, g.cols, strict=True)]
     a, b, c, d = zip(g.ld, strides, strict=True)
     source, activation = EPILOGUES[g.epilogue][2], EPILOGUES[g.epilogue][3]
@@ -244,7 +254,10 @@ def kernel_info(g: Gemm, index: int) -> list[str]:
 
 
 def tuning_files() -> tuple[str, str]:
-    """Return the same winners in the layouts of ROCm 6.4 (37 values) and of 7.0 (a header before each entry)."""
+    """Return the tuned solutions as two tuning files: in the layout of ROCm 6.4, and in the layout of ROCm 7.0.
+
+    The first has 37 values per row.  The second has a line of column names before each row.
+    """
     first = f"Git Version: {REVISION}\n"
     old = "".join(f"    {cells(g, g.best_us, aux=False)},{g.best},{ARCH},{CUS}\n" for g in JOB)
     header = COLUMNS + "aux_type,rotating_buffer,hipblaslt-Gflops,hipblaslt-GB/s,us,solution_index,gcnArchName,CUs"
@@ -265,9 +278,9 @@ def preamble() -> list[str]:
 
 
 def launches(rank: int) -> str:
-    """Return a rank's standard error.
+    """Return what one rank of the job writes to standard error.
 
-    Lines of the launch script name the build.  Then come the launches, layer by layer.
+    First come lines of the launch script that state the library's build, then one line per launch, layer by layer.
     """
     out = [*preamble(), f"rank {rank}: 1 step of 4 layers"]
     for turn in range(max(g.calls for g in JOB)):
@@ -316,9 +329,9 @@ def info_lines() -> list[str]:
 
 
 def mixed() -> str:
-    """Return one process's standard error with MASK=255.
+    """Return what a process writes to standard error with all log categories switched on (mask 255).
 
-    It has every category, application output, and lines torn by threads.
+    It contains every category, output of the application, and lines that threads have torn apart.
     """
     g, thin = JOB[3], JOB[14]
     whole = bench_line(thin)
@@ -356,7 +369,10 @@ CACHE_COLUMNS = (
 
 
 def cache_entry(**cells: str) -> str:
-    """Return an entry of the runtime tuning cache: an ordinary product, except for ``cells``."""
+    """Return one entry of hipBLASLt's runtime tuning cache for an ordinary product.
+
+    ``cells`` replaces some of its values.
+    """
     values = dict.fromkeys(CACHE_COLUMNS.split(","), "0") | dict.fromkeys(
         ("a_type", "b_type", "c_type", "d_type"), "bf16_r"
     )
@@ -373,7 +389,10 @@ def cache_entry(**cells: str) -> str:
 
 
 def cache() -> str:
-    """Return a file of the runtime tuning cache.  One row belongs to another build, and one lacks a value."""
+    """Return a file of hipBLASLt's runtime tuning cache.
+
+    One of its rows is from another library build, and one lacks a value.
+    """
     return "Git Version: 3b3d59eb\n" + "".join(
         (
             cache_entry(),

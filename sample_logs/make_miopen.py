@@ -20,7 +20,7 @@ SUFFIX = {"F": "Fwd", "B": "Bwd", "W": "Wrw"}
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution of the network (batch 64, FP16, NCHW), and how often it occurs in one step."""
+    """A convolution of the sample network (batch 64, FP16, NCHW), and how often it occurs in one step."""
 
     c: int
     size: int
@@ -106,7 +106,7 @@ CK_WRW = ("ConvHipImplicitGemmGroupWrwXdlops", "ImplicitGEMM", 9.4, 0.020, 0)
 def timed(
     layer: Layer, direction: str, offers: tuple[tuple[str, str, float, float, int], ...]
 ) -> list[tuple[str, str, float, int]]:
-    """Return solver, family, ms and workspace of each offer, the fastest first."""
+    """Return the solver, family, time in ms and workspace of each solver that MIOpen offers, the fastest first."""
     rows = []
     for number, (solver, family, tflops, floor, per_element) in enumerate(offers):
         name = solver.format({"F": "Fwd", "B": "Bwd", "W": "Wrw"}[direction])
@@ -147,9 +147,9 @@ def system_find_db() -> str:
 
 
 def user_find_db() -> str:
-    """Return the file that a Normal find of four layers writes.
+    """Return the find-db that MIOpen writes after searching the best solvers of four layers (find mode Normal).
 
-    It is in hash-map order: the fastest is not the first.
+    Its rows have the order of a hash map, so the fastest solver is not the first.
     """
     lines = []
     for layer in (GROUPED[1], GROUPED[0], GROUPED[2], GROUPED[3]):
@@ -194,7 +194,10 @@ no record at all
 
 
 def training_log() -> str:
-    """Return a training job's standard error: a find query per shape, then every convolution of every step."""
+    """Return what a training job writes to standard error.
+
+    In the first step there is a search for a solver per shape.  Each step logs every convolution.
+    """
     lines = ["[rank0] model resnext50_32x4d, batch 64, amp fp16, benchmark off"]
     for step in range(STEPS):
         lines.append(f"[rank0] epoch 0 step {step} loss {6.93 - 0.04 * step:.3f}")
@@ -214,7 +217,7 @@ def training_log() -> str:
 
 
 def find_log() -> str:
-    """Return the log of a Normal find of one layer with MIOPEN_LOG_LEVEL=6."""
+    """Return MIOpen's log of one search for the best solver of a layer, with MIOPEN_LOG_LEVEL=6."""
     layer = GROUPED[1]
     key, db = layer.key("W"), f"{BASE}.HIP.{VERSION}_{TWEAK}.ufdb.txt"
     rows = timed(layer, "W", (*GROUP_W, CK_WRW))
@@ -254,9 +257,9 @@ def find_log() -> str:
 
 
 def driver_output() -> str:
-    """Return the output of ``MIOpenDriver … -t 1 -V 1`` for one layer.
+    """Return what ``MIOpenDriver … -t 1 -V 1`` prints for one layer.
 
-    It runs forward and backward weights, then immediate mode.
+    It runs the forward pass and the gradient of the weights.  The latter also lists the available solvers.
     """
     layer, lines = GROUPED[1], []
     machine = (
@@ -292,9 +295,9 @@ def driver_output() -> str:
 
 
 def performance_log() -> str:
-    """Return MIOpenDriver's output with MIOPEN_PERFORMANCE_LOGS=4.
+    """Return what MIOpenDriver prints with MIOPEN_PERFORMANCE_LOGS=4.
 
-    It has objects of W, and of all three passes of one layer.
+    It contains the times of one layer's weight gradient (W), and then of all three passes.
     """
 
     def record(solver: str, number: int, space: int, phase: str, *configs: tuple[str, list[float]]) -> str:
@@ -337,7 +340,7 @@ def performance_log() -> str:
 
 
 def perf_db() -> str:
-    """Return a perf-db.  The dense layers' GTC solvers and two grouped Winograd solvers are tuned."""
+    """Return a perf-db with tuned parameters for some solvers of the dense layers."""
     lines = []
     for layer in LAYERS:
         for d in "FBW":
@@ -351,7 +354,7 @@ def perf_db() -> str:
 
 
 def user_perf_db() -> str:
-    """Return the parameters that the find tuned on the way.
+    """Return a perf-db with the parameters that MIOpen tuned while it searched for the best solver.
 
     They name the fastest instance of the composable-kernel solver, and its split.
     """

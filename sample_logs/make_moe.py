@@ -16,13 +16,13 @@ FOLDER = "/opt/venv/lib/python3.12/site-packages/vllm/model_executor/layers/fuse
 
 
 def tile(m: int, n: int, k: int, group: int, warps: int) -> dict[str, object]:
-    """Return an entry of a table."""
+    """Return the kernel settings of one table entry."""
     names = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
     return dict(zip(names, (m, n, k, group, warps, 2), strict=True))
 
 
 def table() -> dict[str, object]:
-    """Return a tuned table with two members that cannot be read."""
+    """Return a fused-MoE table with two entries that cannot be read."""
     return {
         "triton_version": "3.4.0",
         "1": tile(16, 32, 64, 1, 4),
@@ -34,12 +34,15 @@ def table() -> dict[str, object]:
 
 
 def clean() -> dict[str, object]:
-    """Return a table of another machine, as the tuner leaves it."""
+    """Return a fused-MoE table for another machine, exactly as the tuning program writes it."""
     return {str(m): tile(16 if m < 64 else 64, 64, 128, 1 if m < 64 else 16, 4) for m in (1, 16, 64, 1024)}
 
 
 def tactics() -> dict[str, object]:
-    """Return a file that FlashInfer's autotuner saved. One entry belongs to another program."""
+    """Return a file of kernels that FlashInfer's autotuner chose.
+
+    One entry is from another program.
+    """
     gemm = "('fp4_gemm', 'CutlassFp4GemmRunner', (({m}, 1536), (1536, 4096), (-1, 192), ()), ())"
     moe = "('flashinfer::trtllm_fp4_block_scale_moe', 'MoERunner', (({m}, 1536), ({m}, 8)), ())"
     return {
@@ -57,7 +60,7 @@ def tactics() -> dict[str, object]:
 
 
 def server() -> list[str]:
-    """Return lines of vLLM's workers, then of SGLang's."""
+    """Return log lines of vLLM's workers, then of SGLang's."""
     default = "Using default MoE config. Performance might be sub-optimal!"
     sglang = "/opt/sglang/configs/triton_3_6_0/E=257,N=256,device_name=AMD_Instinct_MI355X"
     block = "dtype=fp8_w8a8,block_shape=[128, 128]"
@@ -83,7 +86,7 @@ def server() -> list[str]:
 
 
 def main() -> None:
-    """Write all files."""
+    """Write all sample files."""
     OUT.mkdir(exist_ok=True)
     for name, entries in ((TABLE, table()), (CLEAN, clean())):
         (OUT / f"{name}.json").write_text(json.dumps(entries, indent=4) + "\n", encoding="utf-8", newline="")

@@ -15,7 +15,10 @@ PID, CLOCK = 5150, "2026-02-11 10:42:07"
 
 @dataclass(frozen=True)
 class Gemm:
-    """One product of a small training job: a classic call, or cublasLtMatmul with an epilogue."""
+    """One matrix product of a small training job.
+
+    It is a classic call of cuBLAS, or ``cublasLtMatmul`` if it has an epilogue.
+    """
 
     ta: str
     tb: str
@@ -32,7 +35,10 @@ class Gemm:
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
-        """Rows and columns of A, B and C as they lie in memory.  A leading dimension is the number of rows."""
+        """Rows and columns of A, B and C in memory.
+
+        A leading dimension is the number of rows.
+        """
         a = (self.m, self.k) if self.ta == "N" else (self.k, self.m)
         b = (self.k, self.n) if self.tb == "N" else (self.n, self.k)
         return [a, b, (self.m, self.n)]
@@ -75,7 +81,10 @@ def layout(g: Gemm, i: int) -> str:
 
 
 def cublaslt(g: Gemm, thread: int) -> list[str]:
-    """Return the heuristic's query and answer, and the call's Api and Trace lines."""
+    """Return the lines that cuBLASLt logs for a product.
+
+    They are the question to the heuristic and its answer, and for each call an Api line and a Trace line.
+    """
     name = "cublasLtMatmul" if g.epilogue else f"cublasLt{LETTERS[g.type]}Matmul"
     layouts = " ".join(f"{x}desc={layout(g, i)}" for i, x in enumerate("ABCD"))
     scale = g.type if g.type in ("C_32F", "R_64F") else "R_32F"

@@ -13,7 +13,10 @@ OUT = Path(__file__).parent / "rocblas"
 
 
 def launch(kernel: str, arguments: list[tuple[str, int | float]]) -> list[str]:
-    """Return a kernel's arguments as Tensile prints them: offsets, bytes, value."""
+    """Return the lines that Tensile prints about a kernel launch.
+
+    Each argument has its byte offsets, its bytes and its value.
+    """
     lines, at = [f"Kernel {kernel}", " l(256, 1, 1) x g(12, 4, 1) = (3072, 4, 1)"], 0
     for name, value in arguments:
         wide = name in ("d", "c", "a", "b", "D", "C", "WS", "tensor2dSizeA", "tensor2dSizeB")
@@ -29,13 +32,13 @@ def numbered(*names: str, values: list[int]) -> list[tuple[str, int | float]]:
 
 
 def launches() -> list[str]:
-    """Return launches of six kinds.
+    """Return Tensile's output about several kernel launches:
 
     - an ordinary product, twice
-    - a product whose slices of K are added up
+    - a product that is split along K, whose parts another kernel adds up
     - a product with preloaded arguments
-    - hipBLASLt's launch
-    - a launch that is cut off
+    - a launch of hipBLASLt
+    - a launch whose lines are cut off
     """
     outputs, inputs = ("strideD1", "strideD2", "strideC1", "strideC2"), ("strideA1", "strideA2", "strideB1", "strideB2")
     pointers = numbered("d", "c", "a", "b", values=[0x7F2A00018000, 0x7F2A00018000, 0x7F2A00028000, 0x7F2A00038000])
@@ -82,7 +85,7 @@ def launches() -> list[str]:
 
 
 def errors() -> list[str]:
-    """Return messages that the libraries print by themselves, among the job's own lines."""
+    """Return messages that the libraries print by themselves, between the job's own lines."""
     once = (
         "This message will be only be displayed once, unless the ROCBLAS_VERBOSE_{}_ERROR environment variable is set."
     )
@@ -105,7 +108,10 @@ def errors() -> list[str]:
 
 
 def bench_output() -> list[str]:
-    """Return rocblas-bench's output in the form of its documentation. A row is cut, and one is of another function."""
+    """Return the output of rocblas-bench as in its documentation.
+
+    One row is cut, and one row is of a function that is no matrix product.
+    """
     return [
         "rocBLAS info: maximum library size per device is 0.5 GB.",
         "",
@@ -125,7 +131,7 @@ def bench_output() -> list[str]:
 
 
 def main() -> None:
-    """Write all files."""
+    """Write all sample files."""
     OUT.mkdir(exist_ok=True)
     for name, lines in (
         ("errors.log", errors()),

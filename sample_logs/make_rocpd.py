@@ -58,7 +58,7 @@ STAMPED = """
 
 
 class Writer:
-    """One database while it is filled."""
+    """A rocprofv3 database that is being filled.  ``stamped`` chooses schema 4 instead of 3."""
 
     def __init__(self, database: sqlite3.Connection, uuid: str, stamped: bool) -> None:
         self._db, self._uuid, self._stamped = database, uuid, stamped
@@ -66,32 +66,32 @@ class Writer:
         database.executescript((COMMON + (STAMPED if stamped else INLINE)).replace("{u}", uuid))
 
     def rows(self, table: str, *rows: tuple[object, ...]) -> None:
-        """Insert whole rows."""
+        """Insert complete rows into a table."""
         marks = ",".join("?" * len(rows[0]))
         self._db.executemany(f"insert into rocpd_{table}{self._uuid} values ({marks})", rows)
 
     def event(self, category: int, stack: int, text: str = "") -> int:
-        """Insert an event, and return its id."""
+        """Insert an event and return its id."""
         self._events += 1
         data = json.dumps({"message": text}) if text else "{}"
         self.rows("event", (self._events, category, stack, stack, 0, data))
         return self._events
 
     def stamp(self, value: int, track: int) -> int:
-        """Insert a time stamp of schema 4, and return its id."""
+        """Insert a time stamp (only in schema 4) and return its id."""
         self._stamps += 1
         self.rows("timestamp", (self._stamps, value, track))
         return self._stamps
 
     def region(self, number: int, start: int, end: int, name: int, event: int) -> None:
-        """Insert a region of the only thread."""
+        """Insert a range or a call of the only thread."""
         if self._stamped:
             self.rows("region", (number, 1, self.stamp(start, 1), self.stamp(end, 1), name, event))
         else:
             self.rows("region", (number, 1, 1, 1, start, end, name, event))
 
     def kernel(self, number: int, start: int | None, end: int, symbol: int, event: int) -> None:
-        """Insert a kernel of the only GPU."""
+        """Insert a kernel that ran on the only GPU."""
         if self._stamped:
             begins = None if start is None else self.stamp(start, 2)
             self.rows("kernel_dispatch", (number, 2, symbol, number, begins, self.stamp(end, 2), 6, event))
@@ -100,7 +100,7 @@ class Writer:
 
 
 def fill(out: Writer, uuid: str, pid: int, stamped: bool) -> None:
-    """Insert a process with two ranges, four launches and their kernels."""
+    """Insert one process with two ranges, four launches and their kernels, and a kernel without a start time."""
     out.rows("metadata", (1, "schema_version", "4.0.0" if stamped else "3"), (2, "uuid", uuid))
     out.rows("info_process", (1, 1, 1, pid, "./train"))
     out.rows("info_thread", (1, 1, 1, pid))
@@ -124,7 +124,7 @@ def fill(out: Writer, uuid: str, pid: int, stamped: bool) -> None:
 
 
 def main() -> None:
-    """Write both databases."""
+    """Write both sample databases."""
     OUT.mkdir(exist_ok=True)
     merged = [(UUID, 4242), (UUID.replace("1092", "1093"), 4243)]
     for name, parts, stamped in (("4242_results.db", merged[:1], False), ("merged_results.db", merged, True)):

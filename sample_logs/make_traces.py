@@ -18,18 +18,21 @@ GEMM = "Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64"
 
 
 def operator(id: int, start: float, us: float, name: str, **inputs: Any) -> dict[str, Any]:
-    """Return a cpu_op event.  ``inputs`` are in the form that the profiler records with record_shapes."""
+    """Return the trace event of an operator (``cpu_op``).
+
+    ``inputs`` have the form in which the profiler records them with record_shapes.
+    """
     args: dict[str, Any] = {"External id": id, "Record function id": 0, **inputs, "Ev Idx": id}
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": PID, "tid": PID, "ts": start, "dur": us, "args": args}
 
 
 def tensors(types: list[str], dims: list[Any], strides: list[Any], values: list[str] | None = None) -> dict[str, Any]:
-    """Return the recorded inputs of an operator."""
+    """Return an operator's inputs in the form in which the profiler records them."""
     return dict(zip(TENSORS, (values or [""] * len(types), types, strides, dims), strict=True))
 
 
 def launched(id: int, start: float, us: float, name: str, correlation: int, at: float = 0) -> list[dict[str, Any]]:
-    """Return a launch, its kernel and the two arrows between them."""
+    """Return the trace events of a kernel: its launch, the kernel and the two arrows between them."""
     at = at or start - 20
     common = {"pid": PID, "tid": PID}
     runtime = {"External id": id, "cbid": 211, "correlation": correlation}
@@ -56,7 +59,8 @@ LIST, SCALAR = "ScalarList", "Scalar"
 
 
 def steps(category: str) -> list[dict[str, Any]]:
-    """Return two steps as ``profiler.step()`` marks them, with their marks on the device."""
+    """Return the trace events that mark two steps, on the host and on the device, as ``profiler.step()`` writes them.
+    """
     out = []
     for number, start, us in ((3, 95.0, 600.0), (4, 695.5, 450.25)):
         step = {"ph": "X", "name": f"ProfilerStep#{number}"}
@@ -70,9 +74,10 @@ def steps(category: str) -> list[dict[str, Any]]:
 
 
 def job(category: str = "user_annotation") -> list[dict[str, Any]]:
-    """Return a linear layer under autocast, its gradients, attention scores, and two convolutions with their backward.
+    """Return the trace events of a small job with two steps.
 
-    Then comes a product whose bias and GELU are operators of their own.  Events of ``category`` mark two steps.
+    It has a linear layer under autocast with its gradients, attention scores, two convolutions with their backward
+    pass, and a product whose bias and GELU are separate operators.  The steps are marked by events of ``category``.
     """
     bias = [[3072], [2048, 768], [768, 3072], [], []]
     turned = [[1], [768, 1], [1, 768], [], []]
@@ -153,7 +158,10 @@ HEADER = {
 
 
 def kineto(events: list[dict[str, Any]]) -> str:
-    """Return a text in Kineto's own layout: an event over several lines, with its arguments on one line."""
+    """Return a trace as text in Kineto's own layout.
+
+    An event takes several lines, with its arguments on one line.
+    """
     texts = []
     for event in events:
         head = {key: value for key, value in event.items() if key not in ("ts", "dur", "args")}
@@ -169,7 +177,10 @@ def kineto(events: list[dict[str, Any]]) -> str:
 
 
 def without_ids(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the events as an older ROCm build records them: kernels and launches bear no External id."""
+    """Return the events as an older ROCm build records them.
+
+    Kernels and launches then lack the External id that links them to their operator.
+    """
     gpu = ("kernel", "cuda_runtime", "gpu_memset")
     return [
         {**event, "args": {k: v for k, v in event["args"].items() if k != "External id"}}

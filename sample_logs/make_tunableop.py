@@ -71,7 +71,7 @@ def results() -> list[str]:
 
 
 def blas_log() -> list[str]:
-    """Return rows as PYTORCH_TUNABLEOP_BLAS_LOG=1 writes them, on a CUDA build."""
+    """Return results rows that a CUDA build writes with PYTORCH_TUNABLEOP_BLAS_LOG=1."""
     plain = (
         "M: 96, N: 100, K: 64, lda: 64, ldb: 64, ldc: 96, ldd: 96, stride_a: 0, stride_b: 0, stride_c: 0, stride_d: 0, "
         "alpha: 1.0000, beta: 1.0000, transA: t, transB: n, batch_count: 1, a_type: f16_r, b_type: f16_r, "
@@ -97,7 +97,7 @@ def blas_log() -> list[str]:
 
 
 def cublaslt() -> list[str]:
-    """Return rows of a CUDA build from 2.14 on, which chooses among cuBLASLt's heuristics."""
+    """Return results rows of a CUDA build from PyTorch 2.14 on, which chooses among solutions of cuBLASLt."""
     name = "Gemm_Cublaslt_id_{}_tile_{}_stages_{}_splitk_{}_red_{}_swizzle_{}_custom_{}_inner_{}_cluster_{}"
     return [
         "Validator,PT_VERSION,2.14.1",
@@ -108,7 +108,10 @@ def cublaslt() -> list[str]:
 
 
 def verbose() -> list[str]:
-    """Return a log at level 3 of torch 2.9: some keys of JOB, tuned among six candidates."""
+    """Return TunableOp's verbose log (level 3) of torch 2.9.
+
+    Some products of JOB are tuned there, with six candidates each.
+    """
     out = ["reading tuning results from tunableop_results0.csv"]
     for line in ROCM_29:
         _, name, value = line.split(",")
@@ -147,7 +150,10 @@ def verbose() -> list[str]:
 
 
 def verbose_cut() -> list[str]:
-    """Return the log of a job that died while it timed a candidate.  The last line names the candidate."""
+    """Return the verbose log of a job that died while it timed a solution.
+
+    The last line about tuning names this solution.
+    """
     named = log_key(key("TN", 64, 8192, 4096, 0))
     return [
         f"finding fastest for {named} out of 6 candidates",
@@ -160,7 +166,10 @@ def verbose_cut() -> list[str]:
 
 
 def verbose_23() -> list[str]:
-    """Return a log of torch 2.3: no leading dimensions, no minimum and maximum, and no time of a slower candidate."""
+    """Return the verbose log of torch 2.3.
+
+    It lacks leading dimensions, minimum and maximum times, and any time of a slower solution.
+    """
     named = "GemmTunableOp_float_NN(nn_1024_512_2048)"
     timing = "├──tuning using warmup iters 1 [{} ms] and tuning iters 29 [{} ms] instance id={}, {} {}"
     return [
@@ -204,7 +213,7 @@ def damaged() -> str:
 
 
 def tables() -> None:
-    """Write tables of aiter (three header generations), rocBLAS's logs, and a spreadsheet that anyone may have made."""
+    """Write sample tables of aiter (with three generations of headers), rocBLAS's logs and a user's spreadsheet."""
     kernel = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT64x32x256"
     tuned = [
         "gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw",

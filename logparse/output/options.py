@@ -93,7 +93,10 @@ def _output(context: typer.Context, value: str | None) -> str | None:
 
 
 def opened(store: str | None, *, create: bool = False) -> "logparse.store.Store":
-    """Open the store that ``--store`` names.  Raises StoreError if there is none, unless ``create`` is True."""
+    """Open the store that ``--store`` names.
+
+    Raises StoreError if it does not exist, unless ``create`` is True.
+    """
     from logparse.store import open_store
 
     return open_store(store, create=create)
@@ -179,7 +182,9 @@ class _Values:
 
 
 def _converting(options: list[Any]) -> list[Any]:
-    """Let ``_Values`` convert the values of these options, if this version of typer allows that.  Return the options.
+    """Let ``_Values`` convert the values of the given options, and return the options.
+
+    Older versions of typer do not need this.  For them nothing is changed.
     """
     for x in options:
         if hasattr(x, "get_runtime_param"):
