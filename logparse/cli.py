@@ -37,7 +37,7 @@ TARGETS = "analyzers.overrides.convert:TARGETS"
 EXPORTS = "analyzers.overrides.export:NAMES"
 """Where the allowed values of some options are listed, as ``module:LIST``.
 
-The lists are imported only if such an option is given or its help is printed.
+A list is imported only when a value of its option is checked.
 """
 
 

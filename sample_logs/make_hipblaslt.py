@@ -206,7 +206,7 @@ COLUMNS = (
 
 
 def cells(g: Gemm, us: float, aux: bool = True) -> str:
-    """Return the values of a result row: those under COLUMNS, then rotating buffer, Gflops, GB/s (2^30) and µs.
+    """Return the values of a result row: the values for COLUMNS, then rotating buffer, Gflops, GB/s (2^30) and µs.
 
     With ``aux`` the row has the column ``aux_type`` as well.
     """

@@ -59,7 +59,9 @@ LIST, SCALAR = "ScalarList", "Scalar"
 
 
 def steps(category: str) -> list[dict[str, Any]]:
-    """Return the trace events that mark two steps, on the host and on the device, as ``profiler.step()`` writes them.
+    """Return the trace events that mark two steps, on the host and on the device.
+
+    They have the form that ``profiler.step()`` writes.
     """
     out = []
     for number, start, us in ((3, 95.0, 600.0), (4, 695.5, 450.25)):

@@ -273,7 +273,7 @@ class Evidence:
     measured: str | None = None
     """The problem that was measured, as text, if it is not exactly the finding's problem."""
     source_id: str | None = None
-    """Id of the file with the times of ``pick`` and ``best``."""
+    """Id of the file that the finding is about.  It contains the times of ``pick`` and ``best``."""
     origin: str | None = None
     level: str | None = None
     """How surely the measured problem is the finding's problem: ``exact``, ``layout`` or ``shape``."""

@@ -83,7 +83,7 @@ class TuningRow:
     * ``key`` is the text under which the library keeps the row, and by which it finds the row for a call.  It is empty
       if the library drops the row, about which the library prints no message.
     * ``rule`` and ``why`` are the lint rule and the reason if the library drops the row.
-    * ``claim`` is True if somebody copied a timed row and changed its sizes.  The copy was never timed, so its time is
+    * ``claim`` is True if the row is a copy of a timed row with other sizes.  The copy was never timed, so its time is
       not used.
     """
 
@@ -114,7 +114,7 @@ class TuningRow:
     def time_us(self) -> float | None:
         """Measured time of the row in µs.
 
-        It is ``None`` if the row has no time, or if the row is a copy of another row with changed sizes (``claim``).
+        It is ``None`` if the row has no time, or if the row is a copy of a timed row with other sizes (``claim``).
         """
         value = self._number("us")
         return value if 0 < value < math.inf and not self.claim else None
@@ -179,8 +179,8 @@ def recognise(head: Head) -> bool:
 def read(source: Source) -> Iterator[Outcome]:
     """Read each row of a tuning file as a measurement in µs.
 
-    The file's revision, the arch and the number of compute units become facts.  If somebody copied a row and changed
-    its sizes (``claim``), the copy is read without its time.
+    The file's revision, the arch and the number of compute units become facts.  A row that is only a copy of a timed
+    row with other sizes (``claim``) is read without its time.
     """
     header: tuple[str, ...] | None = None
     lines: list[Line] = []
@@ -447,7 +447,7 @@ def rows_of(text: str, number: int | None) -> list[TuningRow]:
 
 
 def with_claims(rows: Sequence[TuningRow]) -> list[TuningRow]:
-    """Find rows that somebody copied from a timed row and whose sizes he changed.  Set ``claim`` in these copies.
+    """Find rows that are copies of a timed row with other sizes, and set ``claim`` in them.
 
     hipblaslt-bench computes a row's Gflop/s from its sizes and its time.  An epilogue adds some operations per element
     of D.  If rows of several sizes have the same solution, time and rate, only the row whose sizes fit the rate best

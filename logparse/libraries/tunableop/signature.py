@@ -215,12 +215,12 @@ _YAML_PAIR = regex(r"(\w+): (\([^)]*\)|[^,}]*?)\s*(?=[,}])")
 def with_blas_params(known: GemmProblem, field: str) -> GemmProblem:
     """Add to a product the fields that PyTorch writes beside its key: ``BLAS_PARAMS: - { function: matmul, … }``.
 
-    Some fields have no meaning and are not used:
+    Some values mean nothing and are not used:
 
     * The strides of calls without a batch are always 0.
     * The bias type of calls without a bias repeats the compute type.
     * The data types of complex products are one size too small.
-    * The compute type of complex products is not reliable.
+    * The compute type of complex products is wrong, too.
     * ``xf32_r`` is no scale type.
     """
     given = dict(_YAML_PAIR.findall(field))
