@@ -1,4 +1,4 @@
-"""The verbs as functions for notebooks and scripts.  They do what the program does, but print nothing.
+"""The commands of the program as functions for notebooks and scripts.  They print nothing.
 
 These functions are not names of ``logparse`` itself.  Because ``logparse.ingest`` is a package, importing that package
 anywhere would replace a function ``logparse.ingest``.

@@ -1,4 +1,7 @@
-"""The program: one short function per verb, each one call of the library, whose answer is printed in one place."""
+"""The command line program: one short function per command.
+
+Each function makes one call of the library and returns an answer, which is printed in one place.
+"""
 
 # No `from __future__ import annotations`: typer would compile two hundred texts back into types at every start.
 
@@ -48,7 +51,10 @@ def _print_version(asked: bool) -> None:
 
 
 def facts_of(words: Sequence[str] | None) -> Mapping[str, str]:
-    """The facts of the machine that ``--target`` describes; without words nothing of formats is imported."""
+    """Return the facts of the machine that the words of ``--target`` describe.
+
+    Without words it returns nothing and imports no reader of files.
+    """
     if not words:
         return {}
     from logparse.ingest.stated_target import target_from
@@ -63,7 +69,7 @@ def program(
         str, choice("Bold heads: auto (on a terminal, without NO_COLOR), always, never.", "--color", of=opt.COLOURS)
     ] = "auto",
 ) -> None:
-    """The options before a verb."""
+    """Declare the options of the whole program, which come before the name of a command."""
 
 
 @verb("logparse ingest hipblaslt_*.log gfx942130.HIP.fdb.txt tunableop_results0.csv", opt.Wide)
@@ -714,7 +720,10 @@ def report(
 
 
 def main() -> None:
-    """Entry point: an error that the user can mend prints one line and exits with 1; wrong usage exits with 2."""
+    """Run the command line program.
+
+    An error that the user can correct prints one line and exits with 1.  Wrong usage exits with 2.
+    """
     # A pasted profile record begins with `- {`: with a blank before it the parser does not take it for an option.
     words = [f" {word}" if word.startswith("- ") else word for word in sys.argv[1:]]
     run_program(app, words)

@@ -33,7 +33,7 @@ class Device:
 
     * ``peaks`` holds TFLOP/s by column.
     * ``hbm_gbs`` is the memory bandwidth in 10^9 bytes/s.
-    * ``cu_count`` is the number of compute units that HIP reports.  On RDNA GPUs HIP counts WGPs instead (see
+    * ``cu_count`` is the number of compute units that HIP reports.  On RDNA GPUs HIP counts pairs of compute units (see
       ``logparse.target.hip_count``).
     """
 
@@ -56,11 +56,10 @@ class Device:
         return self.peaks.get("tf_xf32" if short else PEAK_COLUMN.get(dtype, ""))
 
     def least_us(self, flops: float, least_bytes: float, dtype: str) -> float | None:
-        """Return the least time in µs that this GPU needs for ``flops`` operations and ``least_bytes`` of memory
-        traffic.
+        """Return the least time in µs that this GPU needs for a problem (the roofline).
 
-        It is the roofline: the longer one of the time to compute and the time to move the bytes.  Returns None if the
-        peak for ``dtype`` is unknown.
+        It is the longer one of two times: to compute ``flops`` operations at the peak rate, and to move ``least_bytes``
+        from or to memory.  Returns None if the peak for ``dtype`` is unknown.
         """
         peak = self.peak_tflops(dtype)
         return None if peak is None else max(flops / (peak * 1e6), least_bytes / (self.hbm_gbs * 1e3))

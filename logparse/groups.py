@@ -1,4 +1,4 @@
-"""Group members by a key."""
+"""Sort items into lists by a key."""
 
 from __future__ import annotations
 

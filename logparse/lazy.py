@@ -1,4 +1,4 @@
-"""Import heavy libraries and lists of members at their first use, so that a start need not import them.
+"""Import heavy libraries only when they are first used, so that the program starts faster.
 
 ``from logparse.lazy import duckdb, pd`` gives type checkers the library's module.  At run time it gives an object that
 imports the library when one of its attributes is first read.  ``members`` makes the ``__getattr__`` of a package, so

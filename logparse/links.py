@@ -71,10 +71,12 @@ def links_sql(gemms: str, convs: str) -> dict[str, str]:
     problems, in which a problem may have several rows.  ``open_links`` lacks the links of fully known problems (without
     ``?``) to themselves, because there may be hundreds of thousands of them.
 
-    ``fan`` prevents that calls are summed twice.  It is 1 for a fully known problem.  For a partly known problem it is
-    the number of fully known problems that it may be.  If there is no such problem, ``fan`` is the number of linked
-    problems with more known fields, and at least 1.  Calls are summed only over links with ``fan`` = 1.  Times are
-    taken over all links.
+    ``fan`` is there so that no call is counted twice.  Calls are summed only over links with ``fan`` = 1, but times are
+    taken over all links.  Its value is:
+
+    * 1 for a fully known problem;
+    * for a partly known problem, the number of fully known problems that it may be;
+    * if there is no such problem, the number of linked problems with more known fields, and at least 1.
     """
     pairs = (
         f"{_pairs(gemms, GEMM_FIELDS, _GEMM_LAYOUT_KNOWN)} union all {_pairs(convs, CONV_FIELDS, _CONV_LAYOUT_KNOWN)}"

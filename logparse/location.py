@@ -229,7 +229,7 @@ def _flush(path: str) -> None:
 def put_if_absent(url: str, filesystem: pafs.FileSystem) -> PutIfAbsent:
     """Return the function that creates a file only if its path does not exist, for the file system of ``url``.
 
-    The module's docstring tells on which file systems two processes can never both succeed.
+    On some file systems two processes that create the same file may both succeed.  The module's docstring lists them.
     """
     if isinstance(filesystem, pafs.LocalFileSystem):
         return _link_new

@@ -159,7 +159,7 @@ The solution is read only for the problems that are shown.
 def top(
     store: Store, *, by: str = "calls", kind: str | None = None, n: int = 20, run: str | None = None
 ) -> pd.DataFrame:
-    """Return the run's matrix products and convolutions, those with the most calls or the most time first.
+    """Return the run's matrix products and convolutions, sorted by their number of calls or by their time.
 
     The time of a problem is its calls × the time per call.  The time per call is the first one known in this list:
 
@@ -169,10 +169,10 @@ def top(
 
     If a run has logs and traces, the calls in the traces are scaled from the traced steps to all steps of the run.
 
-    One log may state which solution ran for a call, while another log counts the calls but states fewer fields.  If the
-    second text can be only one problem of the first kind, its calls are added there (as in ``picks_vs_best`` of
-    ``analyzers``).  ``pick_us`` and ``best_us`` come from one run, origin and GPU, and never from a GPU that is known
-    to be another one than the run's.
+    One log may state which solution ran, and another log may count the calls but state other fields.  If a counted
+    problem can be only one of the problems with a known solution, its calls are added to that problem (as in
+    ``picks_vs_best`` of ``analyzers``).  ``pick_us`` and ``best_us`` come from one run, one tool and one GPU, never
+    from a GPU that is known to be another model than the run's.
 
     The columns are calls, share (of all calls, or of all known time), problem (short name), pick (the solution that
     ran), pick_us, best, best_us, saves_us (calls × the difference of the two times), total_us, kind, calls_from and
@@ -262,7 +262,7 @@ def no_problem(store: Store, run: str, kind: str | None) -> str:
 class Known:
     """All that the store knows of one problem: its calls and its measured times.
 
-    Each row states how surely it is about the same problem (``level``).
+    Each row has a column ``level``, which tells how surely it is about exactly this problem.
     """
 
     problem: Problem
@@ -299,7 +299,7 @@ def _differing(texts: Sequence[str]) -> list[str]:
 
 
 def _distinct(several: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
-    """Join the rows of several tables and keep equal rows once.
+    """Join the rows of several tables, and keep only one of several equal rows.
 
     Rows that differ only in ``level`` are equal.
     """
@@ -364,7 +364,8 @@ def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, 
 
 
 def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence about which solution the runs use, and how much slower it is than the fastest known one."""
+    """Return a sentence about one problem: the solution that the runs use, and how much slower it is than the fastest.
+    """
     texts = sorted({str(row["problem"]) for row in (*calls, *times)})
     if not texts:
         return "the store holds no call and no time of it"
@@ -383,7 +384,10 @@ _RUNS = 3  # maximum number of runs in the sentence of ``show``
 
 
 def _picked(run: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the part of the sentence that is about one run, from its row of ``top``."""
+    """Return the part of the sentence about a problem that concerns one run.
+
+    ``rows`` holds the problem's row from ``top``, if it has one.
+    """
     row = rows[0] if rows else dict.fromkeys(("calls", "pick", "best", "pick_us", "best_us", "total_us"))
     pick, best, pick_us, best_us = (row[x] for x in ("pick", "best", "pick_us", "best_us"))
     named = f"run {run} picks {pick}" if pick else f"the pick of run {run} is not logged"

@@ -1,4 +1,4 @@
-"""Convert text for use in another language: one function per place in which text may stand, and templates.
+"""Quote and escape text for other languages, such as shell, Python, HTML and SQL, and fill templates.
 
 =====================  ==========================================================  ==========
 text becomes           by                                                          a

@@ -18,7 +18,7 @@ Size: TypeAlias = Literal["m", "n", "k"]
 
 
 def matrices(problem: GemmProblem) -> dict[str, tuple[Size, Size]]:
-    """Return for A, B, C and D which of the sizes m, n and k are its rows and its columns in memory.
+    """Return, for each of A, B, C and D, which of the sizes m, n and k are its rows and columns in memory.
 
     The matrices are column-major.
     """

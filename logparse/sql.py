@@ -1,4 +1,4 @@
-"""Run untrusted SQL over the views: read-only, limited in time, rows and memory.
+"""Run a user's SQL query safely: read-only, and limited in time, rows and memory.
 
 The query runs in a process of its own that can be killed, because an interrupt can take a minute to stop a query. Its
 connection can reach neither files nor network, because DuckDB's own ``read_only`` does not stop ``COPY … TO``.

@@ -120,11 +120,11 @@ def device_of_file(facts: Facts) -> Device:
 
 
 def different_devices(facts: Mapping[str, Facts], own: Iterable[str]) -> set[tuple[Device, Device]]:
-    """Return the pairs of GPU models (of a log, of a time) for which the time must not be used for the log's calls.
+    """Return the pairs of GPU models for which a time must not be used for the calls of a log.
 
-    In such a pair the two differ, or it is unknown whether they differ.  ``facts`` holds the facts of every file by its
-    id, and ``own`` names the files of the run.  The result is empty unless the run's files name two different GPU
-    models.
+    In each pair, the first model is from a log and the second is from a time.  They differ, or it is unknown whether
+    they differ.  ``facts`` holds the facts of every file by its id, and ``own`` names the files of the run.  The result
+    is empty unless the run's files name two different GPU models.
     """
     stated = {device_of_file(x): x for x in facts.values()}
     here = {device_of_file(x): x for x in (facts.get(source, {}) for source in own)}

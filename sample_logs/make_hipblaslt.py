@@ -131,7 +131,7 @@ def prefix(layer: str, function: str, second: int = 0) -> str:
 
 
 def trace_line(g: Gemm, second: int = 0) -> str:
-    """Return the Trace line that hipBLASLt logs for this product, with the trailing blank that the library writes."""
+    """Return the Trace line that hipBLASLt logs for this product, with a trailing blank as in the library."""
     rows = (g.ld[0], g.ld[1], g.m, g.m)
     layouts = []
     for row, col, ld, stride in zip(rows, g.cols, g.ld, g.strides, strict=True):

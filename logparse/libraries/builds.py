@@ -15,7 +15,7 @@ from logparse.target import Facts, arch, same_device
 BUILDS: Mapping[str, Build] = {
     build.library: build for build in sorted(offered("BUILD"), key=lambda build: (build.by_name, build.library))
 }
-"""Which facts identify the build of each library, by the library's name.
+"""For each library, the facts that identify its build, such as its version.
 
 Libraries whose solution ids depend on the build come first.
 """
@@ -46,9 +46,10 @@ def same_build(one: Facts, other: Facts, library: str) -> bool | None:
 
 
 def comparable(one: Facts, other: Facts, library: str) -> bool | None:
-    """Tell whether two machines have the same GPU model and a solution id means the same on both.
+    """Tell whether a time of a solution on one machine is about the same solution and GPU model on the other machine.
 
-    Returns None if this is unknown.  The build of ``library`` does not matter if its ids are names (``Build.by_name``).
+    Returns None if this is unknown.  The builds of ``library`` must be the same, unless its solution ids are names
+    (``Build.by_name``).
     """
     device = same_device(one, other)
     build = True if ids_are_names(library) else same_build(one, other, library)

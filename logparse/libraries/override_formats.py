@@ -74,14 +74,14 @@ _MEMBERS = (
     _Member("moe.rules"),
     _Member("rocblas.rules", "rocblas", _of("rocblas")),
 )
-"""Every override format that logparse knows.
+"""Every format of override files that logparse knows.
 
 rocBLAS comes last, because its files are converted from the whole output of a tool.
 """
 
 
 def writers_for(overrides: Iterable[Override]) -> Iterator[Writer]:
-    """Yield the writers that may be able to write some of the overrides to files.
+    """Yield the writers that may be able to write some of the overrides (choices of a solution for a problem) to files.
 
     They include the writer of TunableOp's list of products to tune.
     """

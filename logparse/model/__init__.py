@@ -1,4 +1,4 @@
-"""Nouns that formats produce and analyzers use.  These modules import nothing else of logparse.
+"""Data classes that file formats produce and analyzers use.  These modules import nothing else of logparse.
 
 =============  =================================================================================
 ``problems``   what a library is asked to compute

@@ -44,7 +44,7 @@ def _number_fault(name: str, value: object, least: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _texts_fault(kind: str, values: tuple[object, ...]) -> str | None:
-    """Explain why a problem cannot be stored if the reason is a field that is no number, else return None.
+    """Explain why a problem cannot be stored because of a field that is no number.  Return None if it can.
 
     Results are cached, because files hold few combinations of such fields.
     """

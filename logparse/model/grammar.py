@@ -1,4 +1,4 @@
-"""Grammar of the nouns' text fields: one vocabulary or pattern for each kind of field.
+"""Check which texts the fields of records and problems may contain.  Each kind of field has a vocabulary or a pattern.
 
 ================  ==========================================================================================
 kind              fields
@@ -51,7 +51,7 @@ VALUE = re.compile(r"[\w .:+,()/@~=-]*", re.ASCII)
 WORD = re.compile(r"[\w?]+", re.ASCII)
 VALIDATOR = "validator:"
 KERNEL = "kernel"
-"""Library name of solutions that are plain kernels.  Their id is the kernel's full name."""
+"""Library name of solutions that are plain kernels.  Their id is the kernel's signature."""
 
 Test: TypeAlias = Callable[[str], bool]
 

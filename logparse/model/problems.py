@@ -345,7 +345,7 @@ GEMM_WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 GEMM_LATER = frozenset({"input", "sms"})
 """Words that a product's text contains only if one of their fields is unknown or has an unusual value.
 
-They were added later.  So a text without them, which an older version wrote, means the usual values.
+They were added in a later version of logparse.  So a text from before, which lacks them, means the usual values.
 """
 GEMM_FIELDS: tuple[str, ...] = tuple(name for _, names in GEMM_WORDS for name in names)
 GEMM_FLAGS = frozenset({"gradient", "aux", "bias", "scale_alpha_vector", "swizzle_a", "swizzle_b"})
@@ -386,7 +386,7 @@ class ConvProblem:
     """A convolution or one of its gradients, described by the sizes of the forward pass.
 
     The input x is n×c×in, and the output y is n×k×out.  ``direction`` states what ran: the forward pass (F), the
-    gradient of the input (B) or of the weights (W).
+    gradient of the input (B) or of the weights (W), or both gradients in one operator (B+W).
 
     In 2D problems d, filter_d, stride_d, dilation_d and out_d are 1, and pad_d is 0.  ``out_*`` comes from the file and
     is not computed, because SAME padding and clamped sizes do not follow the formula.
@@ -555,7 +555,7 @@ The text is empty if no value was given.
 
 @dataclass(frozen=True)
 class OperatorProblem:
-    """Any other operator of a framework, with all of its inputs.
+    """Any operator of a framework that is no matrix product or convolution, with all of its inputs.
 
     For example, it is ``aten::add_`` of two tensors and a number.
     """

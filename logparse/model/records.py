@@ -74,8 +74,8 @@ class Call:
 class Measurement:
     """The time of one solution for one problem, or the reason why there is no time.
 
-    ``origin`` is the tool that measured: ``find-db``, ``tunableop``, ``trace`` … (see
-    ``libraries.kinds.format.Origin``). If an answer compares times of different tools, it states this.
+    ``origin`` is the tool that measured, for example ``find-db``, ``tunableop`` or ``trace`` (see
+    ``libraries.kinds.format.Origin``).  If an answer compares times of different tools, it states this.
     """
 
     problem: Problem
@@ -196,7 +196,7 @@ class Collective:
 
 @dataclass(frozen=True)
 class Reject:
-    """A line, or part of a line, that belongs to a format but cannot be read.
+    """A line, or part of a line, that belongs to a format but cannot be read, with the reason.
 
     ``offset`` is its position in bytes from the start of the line.  A ``length`` of 0 means the whole line.  The line's
     place in the file is added later.
@@ -256,7 +256,8 @@ class Evidence:
     best_us: float | None = None
     """Time in µs of the proposed solution.
 
-    If no solution is proposed, it is the time of the fastest known one, and the finding is that even this is too slow.
+    If no solution is proposed, it is the time of the fastest known one.  The finding is then that even this is too
+    slow.
     """
     at_most_us: float | None = None
     """Time in µs that the run loses according to its traces.

@@ -1,4 +1,4 @@
-"""Remedies: what a person does about a finding, or to take an action.
+"""Remedies: what the user can do about a finding.
 
 A finding states its remedy.  All outputs read that remedy: the ranking, the screen, the page, the report, JSON and
 the files.
@@ -152,10 +152,10 @@ Sureness: TypeAlias = Literal["measured in the job", "measured alone", "estimate
 """How surely a saving is known, the surest first.
 
 =======================  ============================================================================================
-``measured in the job``  measured with and without the change, in the user's own program ``measured alone``       both
-times of a call were measured, by a replay, by a tuner or in two files ``estimated``            the time now is known;
-the other is expected, from similar calls or from a roofline ``unknown``              the saving has only one bound: it
-is at most the loss now =======================
-============================================================================================
+``measured in the job``  measured with and without the change, in the user's own program
+``measured alone``       both times of a call were measured, by a replay, by a tuner or in two files
+``estimated``            the time now is known; the other is expected, from similar calls or a roofline
+``unknown``              the saving has only one bound: it is at most the loss now
+=======================  ============================================================================================
 """
 SURENESS: tuple[Sureness, ...] = ("measured in the job", "measured alone", "estimated", "unknown")

@@ -42,7 +42,7 @@ def layer_of(text: str) -> tuple[str, str] | None:
 
 
 def problem_from_text(text: str) -> Problem:
-    """Parse the text of a problem (its property ``text``).  Raises ValueError if it is not such a text."""
+    """Parse a problem from its text, for example ``gemm trans=T,N mnk=…``.  Raises ValueError for any other text."""
     kind, *words = text.split(" ")
     if kind == "conv" and words:
         values: dict[str, Any] = _CONV_DEFAULTS | {"direction": words[0]}

@@ -1,4 +1,4 @@
-"""Answers of verbs, and how they are printed.
+"""Answers of commands, and how they are printed.
 
 * ``answer``: what a verb returns; columns of its table; CSV, JSON and Parquet.
 * ``terminal``: tables that fit a terminal, and progress bars.

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and the printing of a verb's answer."""
+"""Options that several commands have, and the printing of a command's answer."""
 
 # There is no `from __future__ import annotations` here, because typer reads the types.
 
@@ -47,7 +47,7 @@ def choice(help: str, *names: str, of: str | tuple[str, ...], several: bool = Fa
     """Declare an option that accepts only the values ``of``.
 
     ``of`` holds the values, or names a list of them (``module:LIST``).  If ``several`` is True, the user may join
-    values by commas.  If ``own`` is True, the user may also name an object of his own: ``package.module:NAME``.
+    values by commas.  If ``own`` is True, ``package.module:NAME`` is accepted too.
     """
 
     def refuse_others(parameter: typer.CallbackParam, value: str | None) -> str | None:
@@ -160,9 +160,9 @@ The last four are the parameters of ``_printing``.
 
 
 class _Values:
-    """Converts the texts of an option to their type, without importing pydantic.
+    """Converter for the texts of an option, which does not import pydantic.
 
-    From version 0.29 on typer converts all of them with pydantic, whose import takes longer than reading a log.  Simple
+    From version 0.29 on typer converts all texts with pydantic, whose import takes longer than reading a log.  Simple
     types are converted here, and others by typer.
     """
 

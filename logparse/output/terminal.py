@@ -36,7 +36,7 @@ Sentences may be wrapped between words to save room.  Any other value stays on o
 _LEAST = 16
 """Smallest width of a text column.  If a column would become narrower, a column is left out instead."""
 _LEASTS = {"problem": 44}
-"""Smallest width of columns that are never left out.
+"""Smallest width of the columns that are never left out.
 
 A row would be useless without the name of its problem.
 """
@@ -77,7 +77,7 @@ Colour: TypeAlias = Literal["auto", "always", "never"]
 def is_coloured(stream: TextIO, colour: Colour = "auto") -> bool:
     """Return True if bold text may be written to a stream.
 
-    With ``colour="auto"`` this is so on a terminal unless ``NO_COLOR`` is set, and everywhere if ``CLICOLOR_FORCE`` is
+    With ``colour="auto"`` it may be on a terminal unless ``NO_COLOR`` is set, and everywhere if ``CLICOLOR_FORCE`` is
     set. Sources of the two variables: no-color.org, bixense.com/clicolors.
     """
     if colour != "auto":
@@ -193,9 +193,7 @@ def _is_number(value: object) -> bool:
 
 
 def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[Sequence[_Column], list[_Column]]:
-    """Choose the columns that fit the width, and set the width of each.  Return them, and the columns that are left
-    out.
-    """
+    """Choose the columns that fit the width, and set their widths.  Return them and the other columns."""
     shown = list(columns)
     if width is None:
         for column in shown:

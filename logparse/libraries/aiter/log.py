@@ -79,8 +79,8 @@ _BYTES_OF_MESSAGE = 2000
 def read(text: str) -> Outcome:
     """Read one line of aiter's log and return its records.
 
-    * The look-up of a shape gives a call and a message.
-    * A list of tables gives a fact.
+    * The look-up of a shape in a table gives a call of this product, and a message with the line itself.
+    * A list of tables gives a fact about the job.
     * Any other line of aiter gives a message.
     """
     line = _LINE.match(text)
@@ -188,7 +188,7 @@ _TUNERS = {
     "a8w8_blockscale_bpreshuffle": "csrc/ck_gemm_a8w8_blockscale/gemm_a8w8_blockscale_tune.py --preshuffle -i",
     "a4w4_blockscale": "csrc/ck_gemm_a4w4_blockscale/gemm_a4w4_blockscale_tune.py -i",
 }
-"""Kind of table → tuning program in a clone of aiter, with the option that takes the list of untuned shapes.
+"""Tuning program in a clone of aiter for each kind of table, with its option for the list of shapes to tune.
 
 Source: the READMEs beside the programs.
 """

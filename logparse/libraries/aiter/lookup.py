@@ -1,4 +1,4 @@
-"""Tables of tuned kernels that aiter reads, and the keys by which aiter looks up a call in each.
+"""How aiter looks up a matrix product in its tables of tuned kernels.
 
 aiter reads each table with ``pandas.read_csv`` and turns it into a dictionary (``set_index(keys).to_dict("index")``).
 The columns show which function of aiter (reader) a table is for.  Several readers have the same keys, ``gfx, cu_num, M,

@@ -1,4 +1,4 @@
-"""Override formats of aiter's tables of tuned kernels: which rows aiter reads, finds and can run.
+"""Rules for aiter's tables of tuned kernels: which rows aiter reads, finds and can run.
 
 aiter reads a table with ``pandas.read_csv`` and looks calls up in a dictionary.  So a cell's *type* decides whether the
 row is found, and pandas gives one type to a whole column.  If one cell of a column is no number, pandas
@@ -71,7 +71,7 @@ class TunedRow:
 
     @cached_property
     def key(self) -> str:
-        """Text by which aiter finds this row for a call, in the form that ``tables.key`` returns.
+        """The text by which aiter finds this row for a call, in the form that ``tables.key`` returns.
 
         It is empty if a column or a value is missing.  Columns that only newer versions of aiter have are left out if
         the table lacks them.
@@ -127,7 +127,7 @@ class _Context:
     A table may have rows for several GPUs, as aiter's own tables do.
     """
     used: Mapping[str, TunedRow]
-    """Row that aiter uses for each key."""
+    """The row that aiter uses for each key (the sizes and types by which it looks up a call)."""
 
 
 # ------------------------------------------------------------------------------------------------ rules about rows
@@ -375,7 +375,7 @@ def _own_facts(found: Sequence[TunedRow]) -> dict[str, str]:
 
 
 def padded(key: str) -> list[str]:
-    """Return the keys that aiter tries next if no row has this key.
+    """Return the keys that aiter tries next if its table has no row with this key (sizes and types of a product).
 
     In these keys M (the number of tokens) is rounded up:
 
@@ -398,9 +398,9 @@ def padded(key: str) -> list[str]:
 
 
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Collect the look-ups in this table that a server's log reports.
+    """Find out from a server's log which products aiter looked up in this table, and whether it found a row.
 
-    Returns a dictionary from the text of each matrix product to its key and whether aiter found a row.
+    Returns a report with the key that was looked up, by the text of each product.
     """
     operator, facts = stem(name), reading.key_facts
     device = {"gfx": arch(facts) or "", "cu_num": facts.get("cu_count", "")}

@@ -97,7 +97,7 @@ def _renamed(names: list[str]) -> list[str]:
 
 
 class _Table:
-    """Reader of one aiter table.
+    """Reader of one aiter table, which turns its rows into records for the store.
 
     A shape to be tuned becomes a call, a tuned row becomes a measurement, and a row of fused MoE becomes a message.
     The reader also collects the GPUs that the rows name.
@@ -139,7 +139,7 @@ def _values(row: Row) -> dict[str, str]:
 
 
 def _records(values: Mapping[str, str], file_name: str) -> list[Record]:
-    """Convert one row of a table to a call, a measurement or a message.
+    """Convert one row of an aiter table to a record for the store: a call, a measurement or a message.
 
     Raises KeyError for a missing column and ValueError for a bad value.
     """
@@ -306,8 +306,8 @@ _NAMES = {ours: theirs for theirs, ours in DTYPES.items()}
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     """Return the text by which aiter looks up a matrix product in its bf16 table.
 
-    It has the form ``gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle``.  Leading dimensions are not part of
-    it. If no row has the exact M, aiter uses a row with a larger, rounded M, which depends on aiter's version.
+    It has the form ``gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle``, without leading dimensions.  If no row
+    has the exact M, aiter uses a row with a larger, rounded M, which depends on aiter's version.
 
     Returns None in these cases:
 
@@ -348,7 +348,7 @@ def accepts(override: Override) -> bool:
 
 
 def write(overrides: Sequence[Override], target: Mapping[str, str]) -> list[Emission]:
-    """Write the overrides as ``bf16_tuned_gemm.csv``, with one row for each key: the fastest.
+    """Write the overrides as ``bf16_tuned_gemm.csv``.  For each key, only the fastest override is written.
 
     * The columns are the columns of the newest aiter version.
     * If the library finds kernels by name, ``kernelName`` is the override's ``parameters``.

@@ -1,4 +1,4 @@
-"""Everything that only cuBLASLt has: its log, its names of algorithms, its replay backend."""
+"""Everything that is specific to cuBLASLt: its log, its names of algorithms, and timing its solutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences between cuBLASLt's log and hipBLASLt's log: a table of keys, and the name of the algorithm.
+"""Read cuBLASLt's log, which has the form of hipBLASLt's log except for some names.
 
 ``CUBLASLT_LOG_MASK=31 CUBLASLT_LOG_FILE=cublaslt_%i.log`` produces the log.  One Trace line (shortened)::
 

@@ -1,4 +1,4 @@
-"""cuBLASLt's algorithm attributes: enum values and their names, and one canonical text for both.
+"""Translate the attributes of cuBLASLt's algorithms between numbers and names, and write them as one text.
 
 A Trace line names an algorithm by attribute names and leaves out attributes at their default.  TunableOp's
 ``Gemm_Cublaslt_id_66_tile_209_…`` and the C API give the enum's numbers.  Both are converted to one text with the names

@@ -1,4 +1,6 @@
-"""cuBLASLt through NVIDIA's own bindings (package ``nvmath-python``): the heuristic list in its order, the pick first.
+"""Time matrix products with the solutions of cuBLASLt, through NVIDIA's own bindings (package ``nvmath-python``).
+
+The solutions are the list that the library's heuristic returns, in its order.  The first is the library's choice.
 
 ``cublasLtMatmulAlgoGetHeuristic`` sorts by estimated time.  PyTorch runs the solution at index 0.  Solutions are named
 as the Trace line names them (``logparse.libraries.cublaslt.names``).  So a logged pick and an offered solution have the

@@ -1,4 +1,4 @@
-"""Replay backend of cuDNN."""
+"""Time convolutions with the plans of cuDNN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""cuDNN through its own frontend (package ``nvidia-cudnn-frontend``): all plans of a convolution, the pick first.
+"""Time a convolution with all plans of cuDNN, through its own frontend (package ``nvidia-cudnn-frontend``).
+
+The first plan is the library's choice.
 
 The plans come from heuristic A, then B, then the fallback list.  A user of the heuristic gets index 0.  A plan has
 cuDNN's own name (engine and knobs).  For a problem in NCHW, the plans for channels_last operands come after the plans

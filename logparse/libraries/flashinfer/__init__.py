@@ -1,1 +1,1 @@
-"""Reader of FlashInfer's file of chosen tactics."""
+"""Reader of the file in which FlashInfer keeps the kernels that its autotuner chose."""

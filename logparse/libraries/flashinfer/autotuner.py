@@ -49,7 +49,7 @@ def read(source: Source) -> Iterator[Outcome]:
     """Read FlashInfer's file of chosen kernels.
 
     Its metadata become facts, and each entry becomes a choice without a time.  An entry that cannot be read becomes a
-    reject.
+    reject (a counted error with a reason).
     """
     data = content(source)
     try:

@@ -1,4 +1,4 @@
-"""hipBLASLt: its logs, its benchmark tool, its tuning files, its replay backend."""
+"""Everything that is specific to hipBLASLt: its logs, its benchmark tool, its tuning files, timing its solutions."""
 
 from __future__ import annotations
 

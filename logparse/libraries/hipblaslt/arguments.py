@@ -1,4 +1,4 @@
-"""hipblaslt-bench's arguments, which bench lines, profile records, YAML lists and result rows share.
+"""Arguments of hipblaslt-bench, which logs, profile records, YAML lists and result rows have in common.
 
 All these formats describe a GEMM with the same names (``transA``, ``batch_count``, ``bias_vector`` …).  Source:
 ROCm/hipBLASLt ``clients/benchmarks/client.cpp``, ``clients/include/hipblaslt_common.yaml``.  Source of the columns,

@@ -143,7 +143,7 @@ _SPELLED: Mapping[str, Mapping[str, str]] = {
 
 ALWAYS_SIZES = (*SIZES[:7], "stride_a", "stride_b", "stride_c", "stride_d")
 _ALWAYS = ("transA", "transB", "batch_count", *TYPES, "compute_type")
-"""Flags that every version logs in every line.  A logged line without such a flag was cut."""
+"""Flags that every version of hipBLASLt logs in every line.  A logged line without such a flag was cut."""
 
 # ------------------------------------------------------------------------------------------- reading
 
@@ -203,10 +203,10 @@ class _Words:
 def read(text: str) -> Outcome:
     """Read one line that contains ``hipblaslt-bench``.
 
-    * A complete command gives a call.
+    * A complete command gives a call, the record of a matrix product.
     * A command with ``--yaml FILE`` or ``--help`` gives a message.
-    * A command that is cut or damaged gives a reject.
-    * A line that only mentions the program is foreign.
+    * A command that is cut or damaged gives a reject, which is counted as an error.
+    * A line that only mentions the program gives nothing.
     """
     match = _COMMAND.search(text)
     if match is None or match["rest"] is None:
@@ -282,7 +282,7 @@ def _words(tokens: Sequence[str]) -> _Words:
 def _may_be_missing(token: str, following: str, bare: str | None) -> None:
     """Check that a flag may occur without a value.
 
-    Raises ValueError in these cases:
+    ``following`` is the next text in the line.  Raises ValueError in these cases:
 
     * The flag ``token`` needs a value.
     * The next text is neither a valid value nor another flag.

@@ -76,7 +76,7 @@ Such lines are printed by kernels, or come from standard error.
 
 @dataclass
 class _Row:
-    """One printed result, kept until the lines about its kernel and the Winner block have been read.
+    """One row that hipblaslt-bench printed, kept until the lines about its kernel and the Winner block have been read.
 
     Both may add to it.  ``cells`` holds the texts by column name in lower case.
     """
@@ -248,9 +248,10 @@ class _Reader:
         return Outcome("measurement" if self._keep(new) else "fact")
 
     def _keep(self, new: _Row) -> bool:
-        """Keep a row.  Return True unless the row only repeats a kept one.
+        """Keep a row of results and return True.
 
-        The Winner block repeats a row.  What it adds, such as the solution index, is added to the kept row.
+        If the Winner block repeats a row that was kept before, return False.  Its additions, such as the solution
+        index, are then added to the earlier row.
         """
         self.current = new
         if self.winner:

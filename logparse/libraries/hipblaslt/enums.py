@@ -1,4 +1,4 @@
-"""Enum texts of hipBLASLt (and cuBLASLt), as tables.  Some tables are used in both directions.
+"""Names that hipBLASLt (and cuBLASLt) have for types, epilogues and scales, as tables.
 
 Sources: ROCm/hipBLASLt ``library/src/amd_detail/rocblaslt/src/utility.cpp`` (texts of prefixed lines),
 ``clients/include/argument_model.hpp`` (bench words), ``clients/include/hipblaslt_arguments.hpp`` (codes).
@@ -15,7 +15,7 @@ BENCH_TYPES = frozenset(
     {"f64_r", "f32_r", "xf32_r", "f16_r", "bf16_r", "i32_r", "i8_r", "u8_r", "f32_c", "f64_c"}
     | {"f8_r", "bf8_r", "f8_fnuz_r", "bf8_fnuz_r", "f6_r", "bf6_r", "f4_r"}
 )
-"""Data types in the spelling of hipblaslt-bench."""
+"""Data types that hipblaslt-bench knows, in its spelling."""
 
 BENCH_COMPUTE_TYPES = frozenset(
     {"f16_r", "f32_r", "xf32_r", "f64_r", "i32_r", "f32_f16_r", "f32_bf16_r"}
@@ -45,7 +45,7 @@ SHORT_COMPUTE_TYPES: Mapping[str, str] = {
 }
 """Compute type that hipblaslt-bench means by a short name such as ``s``.
 
-Its function is ``string_to_hipblas_computetype``, which knows complex types since 2026.
+Source: its function ``string_to_hipblas_computetype``, which knows complex types since 2026.
 """
 
 DATA_TYPES: Mapping[str, str] = {

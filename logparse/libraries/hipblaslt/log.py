@@ -45,14 +45,14 @@ LAYERS: Mapping[str, str] = {
 """Category under which a log line is stored, by the level in its prefix, for example ``Hints``."""
 
 _NEEDED = ("Adesc", "Bdesc", "Cdesc", "Ddesc", "computeDesc", "workSpaceSizeInBytes", "stream")
-"""Keys that every Trace line has.
+"""Keys that every Trace line of hipBLASLt's log has.
 
 ``stream`` is the last one, so a line without it was cut.
 """
 
 
 def read(text: str) -> Outcome:
-    """Read a log line from which the time and process brackets were removed.
+    """Read a line of hipBLASLt's or cuBLASLt's log, from which the brackets with time and process were removed.
 
     A Trace line of a matrix product gives a call.  Any other line gives a message.
     """

@@ -49,7 +49,7 @@ _KNOWN = (frozenset(flag.lstrip("-") for flag in LOGGED) - {"m", "n", "k"}).unio
 
 
 def read(text: str) -> Outcome:
-    """Read one profile record as a call with its count.
+    """Read one profile record of hipBLASLt as a call with its count.
 
     If the record names the solution and its kernel, these names are returned as well.
     """

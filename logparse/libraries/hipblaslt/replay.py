@@ -1,4 +1,4 @@
-"""hipBLASLt through AMD's Python bindings (package ``rocm-bindings-libraries``): list the heuristic's solutions.
+"""Time matrix products with the solutions of hipBLASLt, through AMD's bindings (package ``rocm-bindings-libraries``).
 
 The first solution of the list is the pick.  If the heuristic is asked for very many solutions, it returns nearly all
 kernels that fit the problem.  ``exhaustive`` asks for so many.  A solution's id is the index that logs and tuning files

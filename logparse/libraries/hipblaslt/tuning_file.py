@@ -150,7 +150,7 @@ class TuningRow:
 
         * It is never a grouped GEMM.
         * Every transpose except N is read as T.
-        * Numbers by which the library does not find rows may have any value.
+        * Numbers that the library does not compare, such as strides, may have any value.
         """
         read = {name: "N" if self.taken.get(name) == "N" else "T" for name in ("transA", "transB")}
         read |= {x: str(size) for x in (*_NUMBERS, INDEX) if (size := leading(self.taken.get(x, ""))) is not None}
@@ -265,7 +265,7 @@ def _cached(row: TuningRow, line: Line, known: set[Fact]) -> Outcome:
 
 
 DEVICE: Mapping[str, str] = {"arch": "gcnArchName", "cu_count": "CUs"}
-"""Column that states each fact about the row's GPU."""
+"""The column of a tuning file that states each fact about the GPU: its arch and its number of compute units."""
 
 
 def _reject(line: Line, reason: str) -> Outcome:
@@ -302,9 +302,9 @@ _COMPUTES = frozenset({"f32_r", "f64_r", "i32_r", "xf32_r"})
 _FAST_COMPUTES = frozenset({"f32_f16_r", "f32_bf16_r"})
 _OBJECT_COMPUTES = {"f16_r": "f32_f16_r", "bf16_r": "f32_bf16_r"}
 NO_ROW = "-"
-"""Text in a key, instead of the compute type, that shows that no row of a tuning file can serve the call."""
+"""Text that replaces the compute type in a key if no row of a tuning file can serve the call."""
 _FOLDS_FAST = 100_203
-"""First hipBLASLt version that may look up the fast compute types as f32_r (rocm-libraries PR 6557)."""
+"""First hipBLASLt version that may look up products of a fast compute type as f32_r (rocm-libraries PR 6557)."""
 
 
 def version(target: Mapping[str, str]) -> int | None:
@@ -323,8 +323,8 @@ def version(target: Mapping[str, str]) -> int | None:
 def by_name(number: int | None) -> bool | None:
     """Return True if this hipBLASLt version finds a tuning file's columns by name, False if by their place.
 
-    Returns ``None`` for an unknown version, and for 0.15.x, because some builds of 0.15.x read by name and some by
-    place. Callers then choose by the row's layout: by name if it has a line of column names.
+    Returns ``None`` for an unknown version, and for 0.15.x, because its builds differ.  Callers then choose by the
+    row's layout: by name if it has a line of column names.
 
     0.15 is the development version of ROCm 7.0 from April 2025 on (ROCm/rocBLAS pull request 1613).  It read by place
     until ROCm/hipBLASLt pull request 1962 of May.
@@ -333,7 +333,7 @@ def by_name(number: int | None) -> bool | None:
 
 
 def folds_fast(number: int | None) -> bool | None:
-    """Return True if this hipBLASLt version looks up products of a fast compute type under f32_r.
+    """Return True if this hipBLASLt version looks up products of a fast compute type (``f32_f16_r``) as f32_r.
 
     Returns None for an unknown version.
     """
@@ -358,8 +358,8 @@ def key(problem: Problem, target: Mapping[str, str]) -> str | None:
     It has the form ``transA,transB,batch,m,n,k,a,b,c,compute``.  Leading dimensions, strides, scalars, the epilogue,
     scales and swizzle are not part of it.  Products that differ only in them use the same row.
 
-    8-bit floats have their name on the target's arch.  On ROCm 6.4 (``hipblaslt_version`` below 1500) both families of
-    8-bit floats have the same name.
+    The names of 8-bit float types depend on the target's arch.  ROCm 6.4 (``hipblaslt_version`` below 1500) has the
+    same name for both families of 8-bit floats.
 
     Returns None in these cases:
 
@@ -480,7 +480,7 @@ def _timing(row: TuningRow) -> tuple[str, ...]:
 
 
 def _operations(row: TuningRow) -> tuple[int, int]:
-    """Return how many operations the row's product needs without an epilogue, and with the costliest epilogue.
+    """Return how many operations the row's product needs, without an epilogue and with the costliest epilogue.
 
     Both are 0 if a size is no number.
     """

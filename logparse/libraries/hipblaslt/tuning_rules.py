@@ -111,10 +111,10 @@ def _revision(text: str) -> str | None:
 
 
 def _own_facts(text: str, found: Sequence[TuningRow]) -> dict[str, str]:
-    """Return the facts that the file states about its origin: the library revision, the arch and the number of compute
-    units.
+    """Return the facts that a tuning file states about its origin.
 
-    A value is left out if the rows contradict each other.
+    They are the library revision, the arch and the number of compute units.  A value is left out if the rows contradict
+    each other.
     """
     revision = _revision(text)
     out = {} if revision is None else {"hipblaslt_revision": revision.rstrip("\r")}
@@ -169,7 +169,10 @@ def recognise(head: Head) -> bool:
 
 
 def _dropped(name: str, remedy: str) -> Rule[TuningRow, Context]:
-    """Make the lint rule ``name`` for rows that the library drops, with the sentence about what to do."""
+    """Make a lint rule for rows that the library drops for the reason ``name``.
+
+    ``remedy`` is the sentence that tells the user what to do.
+    """
     return Rule(name, "error", "read", lambda row, context: row.why if row.rule == name else None, remedy)
 
 
@@ -224,10 +227,11 @@ def _copied(row: TuningRow, context: Context) -> str | None:
 
 
 def product_of(problem: Problem | None) -> dict[str, str | None]:
-    """Return the special properties of a product that its kernel must support but the tuning file's key lacks.
+    """Return the special properties of a product that its kernel must support, but that are not part of the key.
 
-    The result has the keys ``swizzle``, ``scale`` and ``input`` (the type that operands are converted to).  A value is
-    empty if the product has no such property, and None if this is unknown.
+    The key is the text by which a row of a tuning file is found.  The result has the items ``swizzle``, ``scale`` and
+    ``input`` (the type that operands are converted to).  A value is empty if the product has no such property, and None
+    if this is unknown.
     """
     if not isinstance(problem, GemmProblem):
         return {}
@@ -245,10 +249,10 @@ def product_of(problem: Problem | None) -> dict[str, str | None]:
 
 
 def other_product(row: Problem | None, call: Problem) -> str:
-    """Explain why the solution in a row cannot run a call that finds the row.  Return an empty text if it can.
+    """Explain why a call cannot use the solution in a row, although the row has the call's key.
 
-    The row's product and the call may differ in a property that their common key lacks (see ``product_of``).  A
-    property that is unknown on either side is ignored.
+    Returns an empty text if it can.  The reason is a property that is not part of the key (see ``product_of``).  A
+    property that is unknown for the row or for the call is ignored.
     """
     mine, theirs = product_of(row), product_of(call)
     for word, needed in theirs.items():
@@ -276,7 +280,7 @@ def work_of(problem: Problem | None) -> str:
 
 
 def _slot(offer: Offer) -> str:
-    """Return a text that two rows share if only one of them may be kept in a merge of files.
+    """Return a text that is equal for two rows if only one of them may be kept when files are merged.
 
     It consists of the key and the properties of ``product_of``.  Rows with one key and different properties are both
     kept, because neither solution can run the calls of the other.
@@ -361,8 +365,7 @@ def _object_compute(problem: Problem, facts: Facts) -> str | None:
 
 
 def reported(name: str, reading: Reading[Context], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
-    """Find the products of a run for which ordinary rows do not help, because it calls them through hipBLASLt's C++
-    object.
+    """Find the products for which ordinary rows do not help, because the job calls them through hipBLASLt's C++ object.
 
     Returns, by the product's text, a report with the key of a row that would help and the reason.
     """

@@ -1,4 +1,4 @@
-"""Override format of fused-MoE tables of vLLM and SGLang: does a server find a table, and which entries can it run?
+"""Rules for fused-MoE tables of vLLM and SGLang: does a server find a table, and which entries can it run?
 
 A server builds the table's name from the experts, the width per GPU, the device, the type and the block.  It opens the
 file of that name.  If the name of a file differs by one letter, the file is never read.  The server applies
@@ -314,7 +314,7 @@ def _ladder(entries: Sequence[Tile]) -> Iterator[Note]:
 
 
 _FAR = 16
-"""Largest ratio of two neighbouring numbers of tokens in a table about which no note is made.
+"""Largest ratio of two neighbouring numbers of tokens in a table.  A note reports larger ratios as a gap.
 
 In the lists that the tuning programs use, the ratio is at most 2.
 """
@@ -339,8 +339,8 @@ def key(problem: Problem, target: Facts) -> str | None:
 def reported(name: str, reading: Reading[Any], messages: Iterable[tuple[str, str]]) -> dict[str, Report]:
     """Return which tables the servers of a run looked for, and whether they found them.
 
-    ``messages`` are pairs of function and text from the run's logs (see ``moe.config``).  The result has the problem's
-    text as the key.
+    ``messages`` are pairs of function and text from the run's logs (see ``moe.config``).  The result is a dictionary by
+    the problem's text.
     """
     out: dict[str, Report] = {}
     for table, text in messages:
@@ -388,7 +388,7 @@ def _tokens(row: Offer) -> int:
 
 
 def _cut(data: bytes, rows: Iterable[Row], keep: Keep) -> bytes:
-    """Remove the entries that ``keep`` does not accept from a table.
+    """Return the table without the entries that ``keep`` does not accept.
 
     Other members, such as the Triton version, stay.
     """

@@ -17,10 +17,11 @@ Each object is one line of its file.  ``changed`` is the number of modules that 
 sizes and strides, hooks).  The lines become facts:
 
 =====================  ================================================================================================
-``applied:NAME``       an action; its value is ``{"setting": true, "models": […]}`` ``exported:NAME``      a variable
-that ``apply.sh`` exported; its value is the number of scripts that exported it ``applied_file:NAME``  a file that
-``apply.sh`` applied ``applied_asked``      the object of ``asked.json`` =====================
-================================================================================================
+``applied:NAME``       an action; its value is ``{"setting": true, "models": […]}``
+``exported:NAME``      a variable that ``apply.sh`` exported; its value is the number of scripts that exported it
+``applied_file:NAME``  a file that ``apply.sh`` applied
+``applied_asked``      the object of ``asked.json``
+=====================  ================================================================================================
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ recognise = begins(rb'\s*\{\s*"logparse_applied"\s*:')
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read a file in which a process reports what it applied.
+    """Read a file in which a process of a job reports which settings and files it applied.
 
-    Yields one fact per action, variable and file, or one reject if the file is not such a report.
+    Yields one fact per action, variable and file, or one reject (a counted error) if the file is not such a report.
     """
     data = content(source)
     try:
@@ -81,7 +82,7 @@ def facts(data: bytes) -> list[Fact]:
 
 
 def _marks(data: bytes) -> Iterator[Mapping[str, Any]]:
-    """Yield the JSON objects of a report, one per line."""
+    """Yield the JSON objects of a report about applied settings and files, one per line."""
     for line in data.decode("utf-8").splitlines():
         if line.strip():
             try:

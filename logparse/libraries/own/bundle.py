@@ -71,7 +71,7 @@ def dump(facts: Mapping[str, str], times: Sequence[Measurement], calls: Mapping[
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Yield the facts, times and calls of an exported file.
+    """Yield the facts, times and calls of a file that another machine exported.
 
     An item that cannot be read becomes a reject, which is counted.
     """
@@ -118,9 +118,9 @@ def _call(text: str, count: Any) -> Record:
 
 
 def _problem(text: str) -> Problem:
-    """Return the problem that a text describes.
+    """Parse the text of a problem, for example ``gemm trans=T,N mnk=…``.
 
-    Raises ValueError unless the problem's own text is exactly the same, because a damaged text may be readable but give
+    Raises ValueError unless the result has exactly the same text again, because a damaged text may be readable but give
     fields of a wrong type.
     """
     problem = problem_from_text(text)

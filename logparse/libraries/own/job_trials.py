@@ -82,7 +82,7 @@ class Record:
 def read(source: Source) -> Iterator[Outcome]:
     """Read the file in which a process reports the actions that it tried, as one fact per action.
 
-    If it is no such file, the result is one reject.
+    If it is no such file, the result is one reject (a counted error).
     """
     data = content(source)
     try:

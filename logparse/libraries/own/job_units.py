@@ -41,9 +41,9 @@ UNITS_EACH = """
         from facts where run = $run group by source_id)
     select coalesce((select sum(units) from held where units > 0 group by alone, sort order by alone, 1 desc limit 1)
                     / (select nullif(sum(n), 0) from held), 1) as each"""
-"""SQL query for how many steps of run ``$run`` there are for each traced step.
+"""SQL query for the ratio of all steps of run ``$run`` to the steps in its traces.
 
-It is the number of all steps divided by the number of steps in the traces, or 1 if this is unknown.
+It is 1 if this is unknown.
 """
 recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
 
@@ -51,7 +51,7 @@ recognise = begins(rb'\s*\{\s*"logparse_units"\s*:')
 def read(source: Source) -> Iterator[Outcome]:
     """Read the file in which a process lists its steps, as facts.
 
-    If it is no such file, the result is one reject.
+    If it is no such file, the result is one reject (a counted error).
     """
     data = content(source)
     try:

@@ -148,7 +148,7 @@ def meaning(text: str) -> str | None:
 def read(text: str) -> Outcome:
     """Read a line that a library printed on standard error, as a message.
 
-    A line of any other form is foreign.
+    A line of any other form gives nothing.
     """
     text = text.strip()
     shown = text[:_BYTES_OF_MESSAGE]

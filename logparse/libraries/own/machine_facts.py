@@ -41,7 +41,7 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read each member of a facts file as a fact, or as a reject if it is no text.
+    """Read a file of facts about a machine.  Each member gives a fact, or a reject (a counted error) if it is no text.
 
     A file that is no JSON object gives one reject.
     """
@@ -64,7 +64,7 @@ def read(source: Source) -> Iterator[Outcome]:
 
 
 def dump(facts: Mapping[str, str]) -> str:
-    """Return the content of a facts file.
+    """Return the content of a file with these facts about a machine.
 
     The facts are in the order of ``FACTS``.  The values that PyTorch compares (``validator:…``) come last.
     """

@@ -1,4 +1,4 @@
-"""Replay backend of PyTorch."""
+"""Time problems in PyTorch, with its default and with other settings."""
 
 from __future__ import annotations
 

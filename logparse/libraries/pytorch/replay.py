@@ -1,4 +1,4 @@
-"""PyTorch on ROCm, CUDA or the CPU: replay of its default, and of the changes that a user can make without a new
+"""Time problems in PyTorch on ROCm, CUDA or the CPU: its default, and changes that a user can make without a new
 kernel.
 
 ``Default`` is the call without any change.  ``torch:WORD,WORD…`` names a changed setting or another formulation:

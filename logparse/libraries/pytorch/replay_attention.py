@@ -83,8 +83,8 @@ def _call(device: TorchDevice, around: Around, o: AttentionOperands) -> Call:
 def _reason(error: RuntimeError, said: list[str]) -> str:
     """Return why PyTorch refused the inputs of an attention.
 
-    The reason is in PyTorch's warnings, of which warnings about backends that are switched off here are left out.
-    Without a warning it is the error's text.
+    The reason is in PyTorch's warnings.  Warnings about backends that are switched off here are left out.  Without a
+    warning it is the error's text.
     """
     reasons = [x.partition(" (Triggered internally")[0].splitlines()[0] for x in said if not _NO_REASON.match(x)]
     return " ".join(dict.fromkeys(reasons)) or str(error).splitlines()[0]

@@ -1,6 +1,4 @@
-"""A way in which PyTorch can solve a problem: its name, the function that prepares the call, and the settings around
-it.
-"""
+"""A way in which PyTorch can solve a problem, for example with another setting or memory layout."""
 
 from __future__ import annotations
 

@@ -74,14 +74,14 @@ Its name in rocBLAS is ``c_rocblas_solutions_reserved``.
 """
 
 PLAIN = "rocblas_gemm"
-"""Marks a call of ``rocblas_sgemm`` or a similar function: the field ``function`` of a message beside the call.
+"""Value of ``function`` in the message that is kept beside a call of ``rocblas_sgemm`` or a similar function.
 
 The message's text is the text of the product.  It is needed because such calls match other rows of an override file
 than calls of ``rocblas_gemm_ex``.
 """
 
 BATCH_OF_ONE = "rocblas_gemm_batch"
-"""Marks a call of a batched function for a batch of one: the field ``function`` of a message beside the call.
+"""Value of ``function`` in the message that is kept beside a call of a batched function for a batch of one.
 
 Such a call matches no row that logparse writes.
 """
@@ -162,7 +162,7 @@ def _beta(text: str) -> Beta | None:
 def call_of(given: Mapping[str, str], category: str, text: str, count: int | None, *, by_tool: bool = False) -> Outcome:
     """Convert a record of rocBLAS's log to a call, or to a message if its function is no GEMM.
 
-    If a value is no number, the result is a reject.
+    If a value is no number, the result is a reject (a counted error).
     """
     try:
         problem = problem_of(given)
@@ -329,7 +329,7 @@ def solution_of(index: int) -> Solution:
 
 
 def row(text: str) -> Problem | None:
-    """Return the matrix product of a row of rocblas-gemm-tune, or None if the text is no such row."""
+    """Return the matrix product of a row that rocblas-gemm-tune printed, or None if the text is no such row."""
     measured = _measured(text)
     return None if measured is None else measured.problem
 
@@ -376,7 +376,7 @@ FORMATS = (BENCH, PROFILE, TUNE)
 
 
 def key(problem: Problem, target: Mapping[str, str]) -> str | None:
-    """Return an override file's row for a product, without the solution index (values joined by commas).
+    """Return the row of a rocBLAS override file for a product, without the solution index (values joined by commas).
 
     Returns None if a value that Tensile compares is unknown.
     """

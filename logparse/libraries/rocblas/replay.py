@@ -1,4 +1,4 @@
-"""rocBLAS through its C API: the library's own choice, and every solution that it lists for a product.
+"""Time matrix products with rocBLAS through its C API: with its own choice, and with every solution that it lists.
 
 A solution's id is rocBLAS's own index, as its logs print it.  Indices of Tensile's kernels are negative.  An override
 file can name only Tensile's kernels.  The list has no order and does not state which solution rocBLAS itself would

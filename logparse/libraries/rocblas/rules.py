@@ -1,4 +1,4 @@
-"""Override format of rocBLAS's override CSVs: which rows Tensile reads and matches, and remarks on them.
+"""Rules for rocBLAS's override files: which rows its kernel library Tensile reads and matches, and remarks on them.
 
 * Tensile skips a line without a message unless the line has 15 or 18 cells.
 * Tensile reads a number up to the first character that is no part of it (``64x`` is 64).
@@ -62,7 +62,7 @@ class OverrideRow:
     def key(self) -> str:
         """The values that Tensile compares with a call, in the form that the function ``key`` returns.
 
-        It is empty if Tensile does not read the row.
+        It is empty if Tensile (rocBLAS's kernel library) does not read the row.
         """
         if not self.whole or any(rule(self, None) for rule in (_bad_number, _bad_index, _bad_type)):
             return ""
@@ -245,7 +245,7 @@ def _is_row(line: str) -> bool:
 
 
 def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
-    """Yield the rows of an override file: each line with a comma, except headings."""
+    """Yield the rows of a rocBLAS override file: each line with a comma, except headings."""
     for number, line in enumerate(text.split("\n"), start=1):
         if "," in line and _HEADING not in line:
             cells = line.split(",")
@@ -253,10 +253,10 @@ def entries(text: str, native: bool | None) -> Iterator[OverrideRow]:
 
 
 def key(problem: Problem, target: Facts) -> str | None:
-    """Return the text by which a product finds its row in an override file.
+    """Return the text by which rocBLAS finds the row of an override file for a product.
 
-    It consists of the values that Tensile compares.  Returns None if a value is unknown, or if rocBLAS cannot run the
-    problem.
+    It consists of the values that its kernel library Tensile compares.  Returns None if a value is unknown, or if
+    rocBLAS cannot run the problem.
     """
     if not isinstance(problem, GemmProblem) or problem.bias or problem.activation not in (None, "none"):
         return None
@@ -314,7 +314,7 @@ def _text(
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[OverrideRow, _Context]]:
-    """Read an override file as Tensile reads it, and return its rows with remarks.
+    """Read an override file as rocBLAS's kernel library Tensile reads it, and return its rows with remarks.
 
     The file states no library build, so it stays unknown whether its solution indices are valid on the target.
     """

@@ -88,7 +88,8 @@ def recognise(head: Head) -> bool:
 def read(source: Source) -> Iterator[Outcome]:
     """Read every row of every table of a rocprofv3 database.
 
-    Nothing is written to the file or beside it.  If SQLite cannot read on, the last outcome is a reject.
+    Nothing is written to the file or beside it.  If SQLite cannot read on, the last result is a reject (a counted
+    error).
     """
     import sqlite3
 
@@ -204,7 +205,7 @@ class _Part:
 
 
 def _member(data: object, name: str) -> object:
-    """Return one member of the JSON object in a text, or None if there is no such member."""
+    """Parse a text as a JSON object and return one of its members, or None if there is no such member."""
     try:
         found = json.loads(data) if isinstance(data, str) else None
     except (ValueError, RecursionError):

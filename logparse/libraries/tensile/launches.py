@@ -107,7 +107,7 @@ class _Reader:
         self._name = ""
 
     def _call(self) -> Call | None:
-        """Return the call as soon as its last argument was read.  Return None before that."""
+        """Return the record of a matrix product as soon as its last argument was read.  Return None before that."""
         arguments = self._arguments
         adds_up = _ADDS_UP in self._name
         if not arguments.keys() >= (_OUTPUTS if adds_up else _PRODUCT):
@@ -144,7 +144,7 @@ def _of_name(name: str) -> dict[str, Any]:
 
 
 def _call(name: str, arguments: Mapping[str, str]) -> Call | None:
-    """Return the call of a kernel with these arguments.
+    """Return the record of a matrix product from the kernel's name and its arguments.
 
     Returns None if an argument is not the number that it must be.
     """

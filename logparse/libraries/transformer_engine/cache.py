@@ -111,7 +111,7 @@ class CacheRow:
 
     @cached_property
     def wrong(self) -> str:
-        """The values that TransformerEngine cannot read and for which it raises an error.
+        """Names and texts of the values that TransformerEngine cannot read and for which it raises an error.
 
         It is empty if there are no such values.
         """
@@ -181,7 +181,7 @@ def key(problem: Problem, target: Facts) -> str | None:
     """Return the text by which TransformerEngine finds the row of its cache for a product.
 
     It consists of the values that ``find_`` compares, in the order of the columns.  The workspace is checked
-    separately. The bias type is part of the key only for 8-bit operands.  If such a call has no bias, its bias type is
+    separately. The bias type is part of it only for 8-bit operands.  If such a call has no bias, its bias type is
     float32.
 
     Returns None in these cases:
@@ -222,12 +222,15 @@ def is_ours(header: Header) -> bool:
 
 
 def columns_of(header: str) -> list[str]:
-    """Return the column names in a header, with the names of the newest header for renamed columns."""
+    """Return the column names in the header of TransformerEngine's cache file.
+
+    Renamed columns get the names that the newest header has for them.
+    """
     return [_RENAMED.get(x, x) for x in header.strip("\ufeff\r\n ").split(",")]
 
 
 def row_of(columns: Sequence[str], number: int, line: str) -> CacheRow | None:
-    """Parse one line of the cache file.  Return None for a blank line or a comment."""
+    """Parse one line of TransformerEngine's cache file.  Return None for a blank line or a comment."""
     text = line.strip(" \t\n\r\f\v")
     if not text or text.startswith("#"):
         return None

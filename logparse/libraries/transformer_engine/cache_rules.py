@@ -152,7 +152,7 @@ def _merged(rows: Iterable[Offer], name: str, agreed: Mapping[str, str], gpus: i
 
 
 def _without_aux(key: str) -> Sequence[str]:
-    """Return the key without the type of the auxiliary matrix, under which a row may be found as well.
+    """Return the second key under which a row may be found: the key without the type of the auxiliary matrix.
 
     Builds with fewer than 22 columns do not compare this type.  The result is empty if the key has no such type.
     """

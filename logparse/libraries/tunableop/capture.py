@@ -1,4 +1,4 @@
-"""Settings with which TunableOp writes the keys that it has no tuned row for.
+"""Settings that let TunableOp record the matrix products for which it has no tuned row.
 
 Source: pytorch/pytorch aten/src/ATen/cuda/tunable/Tunable.cpp.
 """

@@ -1,4 +1,4 @@
-"""TunableOp's results CSV (``tunableop_results0.csv``): the winner of every tuned key, read and written.
+"""TunableOp's results file (``tunableop_results0.csv``): the fastest solution of every tuned product.
 
 ::
 
@@ -135,7 +135,7 @@ class ResultsFile:
     first: dict[str, ResultsRow] = field(default_factory=dict)
 
     def take(self, number: int, line: str) -> Iterator[tuple[int, str, ResultsRow | None]]:
-        """Add a line of the file.  Yield each of its rows with the position (characters) and the text.
+        """Add a line of the file.  Yield each of its rows with its position in the line (characters) and its text.
 
         The row is ``None`` if the text has fewer than three values.  A validator line yields nothing.
         """
@@ -156,7 +156,7 @@ class ResultsFile:
 
 
 def row(text: str, line: int, glued: bool = False) -> ResultsRow | None:
-    """Parse one row.  Return None if it has fewer than three values.
+    """Parse one row of a TunableOp results file.  Return None if it has fewer than three values.
 
     ``winner`` stays empty, because the row that PyTorch uses for a key depends on the whole file.
     """
@@ -198,8 +198,8 @@ def lines_of(source: Source) -> Iterator[tuple[int, str]]:
 def read(source: Source) -> Iterator[Outcome]:
     """Read a TunableOp results file.
 
-    A validator line gives a fact, and a row gives a measurement.  Other lines become rejects or blanks.  The facts come
-    last.
+    A validator line gives a fact, and a row gives a measurement.  A line that cannot be read gives a reject (a counted
+    error).  The facts come last.
     """
     file = ResultsFile()
     for number, (at, text) in enumerate(lines_of(source), start=1):

@@ -1,4 +1,4 @@
-"""Rules for TunableOp results files: does a PyTorch accept the file, which rows does it use, and remarks.
+"""Rules for TunableOp results files: whether PyTorch accepts a file, and which of its rows it uses.
 
 PyTorch compares the validators and accepts or rejects the whole file.  Without a target, the file's own validators are
 used as the target's.  If only some facts of a target are known, each fact is compared with the validator that holds it.
@@ -35,7 +35,7 @@ _RETUNE = "tune again on the target, or let `logparse recommend --target` write 
 
 @dataclass(frozen=True)
 class Context:
-    """Facts about the PyTorch that reads the file, for the lint rules."""
+    """Facts about the PyTorch that reads a results file.  Lint rules need them."""
 
     facts: Facts
 
@@ -159,7 +159,7 @@ _RULES: tuple[Rule[ResultsRow, Context], ...] = (
 
 
 def split(data: bytes) -> ResultsFile:
-    """Split a results file into lines and values as PyTorch does: at LF only, and at every comma."""
+    """Split a TunableOp results file into lines and values as PyTorch does: at LF only, and at every comma."""
     file = ResultsFile()
     for number, line in enumerate(data.decode("utf-8", "surrogateescape").split("\n"), start=1):
         for _ in file.take(number, line):
@@ -168,7 +168,7 @@ def split(data: bytes) -> ResultsFile:
 
 
 def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Context]]:
-    """Read a results file as PyTorch reads it, and return its rows with remarks.
+    """Read a TunableOp results file as PyTorch reads it, and return its rows with remarks.
 
     If ``target`` states no PyTorch version, the rules assume the PyTorch that wrote the file.
     """
@@ -183,7 +183,7 @@ def read(name: str, data: bytes, target: Facts) -> Reading[Table[ResultsRow, Con
 
 
 def _refusals(data: bytes, file: ResultsFile, target: Facts) -> Iterator[Note]:
-    """Yield an error note if PyTorch rejects the whole file."""
+    """Yield an error note if PyTorch rejects the whole results file, for example because a version differs."""
     given = file.validators
     odd = [key for key, value in given.items() if value != value.strip()]
     if not data:
@@ -234,7 +234,7 @@ def _name_notes(name: str, target: Facts) -> Iterator[Note]:
 
 
 def not_in_this_build(key: str, facts: Facts) -> str | None:
-    """Explain why this PyTorch never looks up such a key, or return None if it may.
+    """Explain why this PyTorch never looks up a TunableOp key of this form, or return None if it may.
 
     For example, PyTorch before 2.7 writes no leading dimensions into a key.
     """

@@ -1,4 +1,4 @@
-"""TunableOp's key of a GEMM, ``op_sig,param_sig``: parsed to a problem and written from a problem.
+"""Read and write the keys by which TunableOp looks up a matrix product: ``op_sig,param_sig``.
 
 Every results row and every untuned row begins with a key.  Examples::
 

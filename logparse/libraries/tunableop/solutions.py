@@ -1,4 +1,4 @@
-"""TunableOp's solution names: parsed to solutions and written from solutions.
+"""Read and write the names that TunableOp has for solutions.
 
 ::
 

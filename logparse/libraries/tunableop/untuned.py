@@ -1,4 +1,4 @@
-"""TunableOp's untuned CSV (``tunableop_untuned0.csv``): the keys of calls for which a job had no tuned row.
+"""TunableOp's list of untuned products (``tunableop_untuned0.csv``): calls for which a job had no tuned row.
 
 ::
 
@@ -37,7 +37,10 @@ def recognise(head: Head) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read each line of TunableOp's list of untuned products as a call, a reject or a blank."""
+    """Read each line of TunableOp's list of untuned products.
+
+    A line gives a call without a count, or a reject (a counted error) if it cannot be read.
+    """
     for at, text in lines_of(source):
         record = row(text)
         if not text:

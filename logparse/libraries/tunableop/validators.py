@@ -1,4 +1,4 @@
-"""TunableOp's validators, read and written as facts.
+"""Read and write TunableOp's validators: lines with the versions and the GPU for which a results file is valid.
 
 A validator is a line of a results file that states a version or the GPU of the process that wrote the file.
 
@@ -64,16 +64,16 @@ def facts(validators: Mapping[str, str], libraries: Collection[str] | None = Non
 
 
 def of_target(target: Mapping[str, str]) -> dict[str, str]:
-    """Return the validators of the target's PyTorch, which are its facts ``validator:*``."""
+    """Return the validators (versions and device) of the target's PyTorch, which are its facts ``validator:*``."""
     return {name[len(PREFIX) :]: value for name, value in target.items() if name.startswith(PREFIX)}
 
 
 def refusal(given: Mapping[str, str], target: Mapping[str, str]) -> str | None:
-    """Explain why a PyTorch with the facts ``target`` rejects a file with the validators ``given``.
+    """Explain why a PyTorch with the facts ``target`` rejects a results file with the validators ``given``.
 
-    Returns None if it accepts the file, or if no known fact contradicts the file.  If all validators of the target are
-    known, they are compared as PyTorch compares them.  Otherwise each known fact is compared with the validator that
-    states it.
+    A validator is a version or device that must match.  Returns None if PyTorch accepts the file, or if no known fact
+    contradicts the file.  If all validators of the target are known, they are compared as PyTorch compares them.
+    Otherwise each known fact is compared with the validator that states it.
     """
     running = of_target(target)
     if complete(target):
@@ -112,7 +112,7 @@ _BACKENDS: Mapping[str, str] = {"gfx": "HIP", "sm_": "CUDA"}
 
 
 def complete(target: Mapping[str, str]) -> bool:
-    """Return True if all validators of the target's PyTorch are known."""
+    """Return True if all validators (versions and device) of the target's PyTorch are known."""
     known = of_target(target)
     return "PT_VERSION" in known and not _lacking(known, target)
 

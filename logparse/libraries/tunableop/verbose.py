@@ -1,4 +1,4 @@
-"""TunableOp's verbose log: the time of every candidate.
+"""TunableOp's verbose log, which states the time of every solution that was tried.
 
 The default is a candidate too, so the log shows the speed-up of a solution over the default.
 
@@ -58,10 +58,10 @@ _CANDIDATE = rf"{_ID}, {_KEY} (?P<sol>\S+)"
 
 @dataclass
 class _Block:
-    """A tuning that is under way in the log: one product, from its line ``finding fastest`` to its line ``found
-    fastest``.
+    """The tuning of one product, while it is under way in the log.
 
-    ``timed`` holds the names of the solutions that have a time.
+    It begins with the line ``finding fastest`` and ends with the line ``found fastest``.  ``timed`` holds the names of
+    the solutions that have a time.
     """
 
     key: str

@@ -75,7 +75,7 @@ def _is_ours(columns: Sequence[str]) -> bool:
 
 
 def read(source: Source) -> Iterator[Outcome]:
-    """Read each row of a user's table as a measurement, a call or a reject.
+    """Read each row of a user's table as a measurement, a call, or a reject (a counted error).
 
     Columns that are ignored become a fact.
     """
