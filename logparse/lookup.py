@@ -364,8 +364,7 @@ def _one_table(calls: Iterable[Mapping[str, Any]], times: Iterable[Mapping[str, 
 
 
 def _sentence(store: Store, calls: Iterable[Mapping[str, Any]], times: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence about one problem: the solution that the runs use, and how much slower it is than the fastest.
-    """
+    """Return a sentence about one problem: which solution the runs use, and how much slower it is than the best one."""
     texts = sorted({str(row["problem"]) for row in (*calls, *times)})
     if not texts:
         return "the store holds no call and no time of it"
