@@ -163,7 +163,7 @@ At the beginning of a line, a prompt, variables and wrappers may precede the com
 """
 
 SCALE_NOT_LOGGED = "the log states no scale of"
-"""Beginning of the message that is kept beside a call with 4- or 6-bit types if the log does not state the scale."""
+"""Beginning of the message that is kept beside a call with 4- or 6-bit types whose scale the log does not state."""
 
 OBJECT = "hipblaslt_ext::Gemm"
 """Value of ``function`` in the message that is kept beside a call through hipBLASLt's C++ object.
