@@ -1,4 +1,4 @@
-"""Actions: changes that a person makes once and that affect all problems of a job (see ``action.py``)."""
+"""Actions: changes that a person makes once and that affect the whole job, for example TF32 (see ``action.py``)."""
 
 from __future__ import annotations
 

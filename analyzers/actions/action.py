@@ -1,9 +1,10 @@
-"""The definition of an action: a change that a person makes once, with its effect on all problems of a job.
+"""The definition of an action: a change that a person makes once and that affects the whole job.
 
-The effect includes problems that become slower. Each member of ``ACTIONS`` defines two things: how the action is
-applied, and which ``Change`` it makes to each problem. The change names a solution of a problem. ``replay`` times this
-solution, and its time is a call's time under the action. Because an action may lose time on some problems,
-``totals.py`` sums the measured effect and decides whether the action pays.
+Examples are a setting of PyTorch (TF32), another memory layout of the images, or a padded output layer. An action may
+make some operations faster and others slower. Each member of ``ACTIONS`` defines two things: how a person applies the
+action, and which ``Change`` it makes to each call of a matrix product, convolution or other operator. ``replay`` runs
+the changed calls alone and times them. ``totals.py`` sums the measured effects over the job and decides whether the
+action is worth applying.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ if TYPE_CHECKING:
     from analyzers.actions.job import Job, Work
 
 ActionKind: TypeAlias = Literal["files", "setting", "program"]
-"""Kind of an action: override files, a setting of the process, or a change of the program."""
+"""The three kinds of action: override files, a setting of the process, or a change of the program."""
 CONVOLUTION, GEMM = "convolution", "GEMM"
 
 
 @dataclass(frozen=True)
 class Change:
-    """The new form of a call: a solution (its text) of a problem. The default solution is the library's own choice.
+    """The new form of a call under an action: a problem (the operator with its sizes) and the solution that computes
+    it.
 
-    Without a ``problem`` (None), the action removes the call (for example a copy between layouts).
+    The solution is a text. By default it is the library's own choice. A ``problem`` of None means that the action
+    removes the call, for example a copy from one memory layout to another.
     """
 
     problem: Problem | None
@@ -39,14 +42,14 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """How an action is applied.
+    """How a person applies an action to the job.
 
-    * ``line``: the one line that applies it, for the user.
-    * ``settings``, ``model``: lines of Python for the functions ``settings()`` and ``model(model)`` of a generated
-      ``apply.py``.
+    * ``line``: the one line that the user is shown.
+    * ``settings``, ``model``: lines of Python that go into the functions ``settings()`` and ``model(model)`` of a
+      generated ``apply.py``.
     * ``helpers``: definitions that these lines use.
-    * ``environment``: variables for the job.
-    * ``by_hand``: what a person changes if no such line can do it.
+    * ``environment``: environment variables of the job.
+    * ``by_hand``: what a person must change if no such line can do it.
     """
 
     line: str
@@ -58,9 +61,10 @@ class Application:
 
 
 def definitions(module: str) -> Python:
-    """Return the definitions of a module of ``changes/`` as text for ``apply.py``.
+    """Return the source text of a module in ``changes/``, from its first function or class on.
 
-    A trial in the job calls them, too.
+    The text is pasted into the generated ``apply.py``. The same module is used when an action is tried in a running
+    job.
     """
     from logparse.capture.in_job.logparse_in_job import changes  # Imported here because most runs write no apply.py.
 
@@ -71,15 +75,16 @@ def definitions(module: str) -> Python:
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """A member of ``ACTIONS``.
+    """A change that a person makes once and that affects the whole job.
 
-    * ``change``: returns the new form of a call. Returns None if the action does not change the call.
-    * ``application``: returns how the action is applied in this job. Returns None if it cannot be applied.
-    * ``added``: returns calls that only the action makes, for example a conversion of the job's inputs.
-    * ``works``: returns the calls that the action may change. By default these are the calls of each problem by itself.
-    * ``contains``: the actions that this action combines.
+    * ``change``: a function that returns what a call becomes under the action, or None if the call stays as it is.
+    * ``application``: a function that returns how to apply the action to a job, or None if it cannot be applied.
+    * ``added``: a function that returns the calls that only the action makes, for example a conversion of the inputs.
+    * ``works``: a function that returns the calls that the action may change. By default these are all calls of the
+      job.
+    * ``contains``: the names of the actions that this action combines.
     * ``excludes``: a name. Of all actions with the same name here, only one can be applied.
-    * ``exact``: False if the action changes results by more than another order of summation does.
+    * ``exact``: False if results change by more than they do when numbers are summed in another order.
     * ``needs``: a condition for applying the action, as a text for people.
     """
 
@@ -96,39 +101,47 @@ class Action:
     needs: str = ""
 
     def is_alternative_to(self, other: Action) -> bool:
-        """Tell whether only one of the two can be applied: they exclude each other, or one contains the other."""
+        """Tell whether only one of the two actions can be applied.
+
+        That is so if they exclude each other, or if one contains the other.
+        """
         excluded = self.excludes is not None and self.excludes == other.excludes
         return excluded or not {self.name, *self.contains}.isdisjoint({other.name, *other.contains})
 
 
 _LEAST = 0.004
-"""Least saving (relative to the time now) that is worth an action.
+"""The smallest saving that makes an action worth applying, as a fraction of the job's GPU time now.
 
-Of 14 smaller gains that all samples promised, two were losses in the job (records below).
+Smaller gains are not reliable. Of 14 smaller gains that all samples promised, two were losses in the job (in the
+records that ``step_interval`` names).
 """
 _HOST = 0.05
-"""Least decrease of the host's launch time, relative to the GPU time (0 to 1), with which an action pays.
+"""The smallest saving of host time that makes an action worth applying, as a fraction of the job's GPU time (0 to 1).
 
-On three jobs no action changed the host's time by 0.03 of the GPU time (``host_sums`` of
-``benchmarks/results/jobs-NVIDIA-H100-80GB-HBM3-2026-11-28.json``).
+The host's time is the time in which it launches kernels. On three jobs no action changed it by 0.03 of the GPU time
+(``host_sums`` of ``benchmarks/results/jobs-NVIDIA-H100-80GB-HBM3-2026-11-28.json``).
 """
 _TIMED = 0.95
-"""Fraction (0 to 1) of the changed calls' time from which on the measurement counts as complete.
+"""If at least this fraction (0 to 1) of the changed calls' time was measured, the measurement is taken as complete.
 
-If a replay timed a smaller fraction, ``recommend`` and ``verify`` report the fraction.
+If a smaller fraction was measured, ``recommend`` and ``verify`` report the fraction.
 """
 _STEP, _CHANGE = 0.015, 0.08
-"""95 % deviation of a job from the prediction: relative to the job's time, and relative to the action's saving."""
+"""How far a job's time deviates from the prediction at 95 % confidence.
+
+The first number is a fraction of the job's time, the second a fraction of the action's saving.
+"""
 
 
 def step_interval(now_us: float, then_us: float, low_us: float, high_us: float) -> tuple[float, float]:
-    """Return the 95 % interval of a job's GPU time once an action is applied. Times in µs.
+    """Return the 95 % interval of the GPU time that a job will take once an action is applied, µs.
 
-    ``low_us`` and ``high_us`` bound ``then_us`` by the samples of one replay. These bounds are too narrow, because the
-    samples do not show how clocks, caches and other processes affect the calls of a whole job. In the records of 97
-    actions on 30 programs, the bounds contain the measured time of 17 actions. The interval is widened by ``_STEP`` and
-    ``_CHANGE`` and contains 92: 31 of 33 and 61 of 64 (``benchmarks/results/actions-NVIDIA-H200-2026-11-23.json``,
-    ``actions-others-…``).
+    The job takes ``now_us`` now and is predicted to take ``then_us``. ``low_us`` and ``high_us`` are the bounds of
+    ``then_us`` by the samples of one replay (a run that times the calls alone). These bounds are too narrow, because
+    the samples do not show how clocks, caches and other processes affect the calls of a whole job. In the records of 97
+    actions on 30 programs, the bounds contain the measured time of only 17 actions. Widened by ``_STEP`` and
+    ``_CHANGE``, the interval contains 92: 31 of 33 and 61 of 64
+    (``benchmarks/results/actions-NVIDIA-H200-2026-11-23.json``, ``actions-others-…``).
     """
     off = math.hypot(_STEP * now_us, _CHANGE * (now_us - then_us))
     return then_us - math.hypot(off, then_us - low_us), then_us + math.hypot(off, high_us - then_us)
@@ -136,10 +149,11 @@ def step_interval(now_us: float, then_us: float, low_us: float, high_us: float) 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Effect of an action on all calls of one problem, GPU time in µs per run.
+    """The effect of an action on all calls with the same operator and sizes. Times are GPU times in µs per run.
 
-    * ``of``: text of the problem.
-    * ``host_us``: additional time that the host takes to enqueue the calls, µs.
+    * ``of``: the text that names the operator and its sizes.
+    * ``now_us``, ``then_us``: time of the calls now, and under the action.
+    * ``host_us``: additional time that the host takes to launch the calls, µs.
     """
 
     of: str
@@ -153,14 +167,14 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class ActionResult:
-    """Effect of an action on a job: GPU time now and then, µs per run.
+    """The effect of an action on a whole job: the GPU time now and with the action, µs per run.
 
-    * ``low_us``, ``high_us``: interval of ``then_us`` by the replay's samples alone. ``interval_us`` is the wider
-      interval of the job's time.
-    * ``parts``: calls with a measured time under the action. The calls that lose most come first.
-    * ``untimed``: other calls that the action changes. ``then_us`` contains them with their time now. The interval
-      allows them to gain or lose as the timed calls do (``untimed_factors``).
-    * ``steps``: the number of steps of the run. None if nothing marks the steps.
+    * ``low_us``, ``high_us``: bounds of ``then_us`` by the samples of the replay (the run that timed the calls alone).
+      ``interval_us`` is wider, because a whole job deviates by more.
+    * ``parts``: the calls that were timed with the action. The calls that lose most come first.
+    * ``untimed``: calls that the action changes but that were not timed. ``then_us`` contains them with their time now.
+      The interval allows them to gain or lose as the timed calls do (``untimed_factors``).
+    * ``steps``: the number of steps of the run, or None if nothing in the run's files marks the steps.
     * ``word``: the user's word for a step.
     """
 
@@ -181,12 +195,12 @@ class ActionResult:
 
     @property
     def losers(self) -> tuple[Part, ...]:
-        """Calls that become slower. The calls that lose most come first."""
+        """The calls that become slower. The calls that lose most come first."""
         return tuple(x for x in self.parts if x.then_us > x.now_us)
 
     @property
     def interval_us(self) -> tuple[float, float]:
-        """95 % interval of the job's GPU time once the action is applied (``step_interval``), µs."""
+        """The 95 % interval of the job's GPU time once the action is applied, µs (see ``step_interval``)."""
         return step_interval(self.now_us, self.then_us, *self.ends_us)
 
     @property
@@ -195,9 +209,11 @@ class ActionResult:
 
         That is so in two cases:
 
-        * The action saves time at both ends of ``ends_us``, and saves more than ``_LEAST``. Override files may save
-          less than ``_LEAST``, because several processes have confirmed their savings.
-        * The host launches faster by more than ``_HOST``, and the action does not lose GPU time.
+        * The action saves GPU time at both ends of ``ends_us``, and it saves more than the fraction ``_LEAST``.
+          Override files
+          may save less, because several processes have confirmed their savings.
+        * The host launches the kernels faster by more than the fraction ``_HOST``, and the action does not lose GPU
+          time.
         """
         worth = self.action.kind == "files" or self.saving_us > _LEAST * self.now_us
         of_the_host = self.steps and -self.host_us > _HOST * self.now_us and not self.loses
@@ -205,7 +221,7 @@ class ActionResult:
 
     @property
     def host_us(self) -> float:
-        """Additional time that the host takes to enqueue the calls that the action changes, µs."""
+        """Additional time that the host takes to launch the changed calls, µs. Negative if it takes less."""
         return math.fsum(x.host_us for x in self.parts)
 
     @property
@@ -214,18 +230,19 @@ class ActionResult:
 
     @property
     def changed_us(self) -> float:
-        """Time now of all calls that the action changes, µs."""
+        """The time that all calls changed by the action take now, µs."""
         return math.fsum(x.now_us for x in (*self.parts, *self.untimed))
 
     @property
     def measured_share(self) -> float:
-        """Fraction of the changed calls' time (0 to 1) that belongs to calls with a measured time under the action."""
+        """The fraction (0 to 1) of the changed calls' present time that was also measured with the action."""
         return math.fsum(x.now_us for x in self.parts) / self.changed_us if self.changed_us else 0.0
 
     @property
     def in_part(self) -> str:
-        """A sentence with the fraction of the changed calls' time that was timed. Empty if it is nearly all of the
-        time.
+        """A sentence that warns if only a part of the changed calls was timed. Empty if nearly all of their time was.
+
+        For example: "only 60% of the time that tf32 changes was measured; the rest may gain or lose in the same way".
         """
         if not self.untimed or self.measured_share >= _TIMED:
             return ""
@@ -234,10 +251,10 @@ class ActionResult:
 
     @property
     def untimed_factors(self) -> tuple[float, float]:
-        """The least and the largest factor (time under the action / time now) for calls that were not timed.
+        """The smallest and the largest factor by which the action may change the time of calls that were not timed.
 
-        The least factor is 1 − (savings of the timed calls that gain) / (time of all timed calls). The largest factor
-        is 1 + (losses of the timed calls that lose) / (time of all timed calls).
+        They come from the timed calls. The smallest factor is 1 − (savings of the calls that gain) / (time of all timed
+        calls). The largest factor is 1 + (losses of the calls that lose) / (time of all timed calls).
         """
         changes = [x.then_us - x.now_us for x in self.parts if x.now_us]
         timed = math.fsum(x.now_us for x in self.parts) or 1.0
@@ -245,10 +262,9 @@ class ActionResult:
 
     @property
     def ends_us(self) -> tuple[float, float]:
-        """Bounds of the job's GPU time under the action, µs: ``low_us`` and ``high_us``, widened for calls that were
-        not timed.
+        """The bounds of the job's GPU time with the action, widened because some calls were not timed, µs.
 
-        The untimed calls contribute their time multiplied by ``untimed_factors``.
+        They are ``low_us`` and ``high_us``, with the time of the untimed calls multiplied by ``untimed_factors``.
         """
         untimed, (least, most) = math.fsum(x.now_us for x in self.untimed), self.untimed_factors
         return self.low_us + (least - 1) * untimed, self.high_us + (most - 1) * untimed
@@ -259,7 +275,7 @@ def rank(result: ActionResult) -> tuple[float, str]:
 
 
 def group_of(problem: Problem) -> str:
-    """Return the kind of operator, for tables: ``convolution``, ``GEMM``, ``aten::add_``."""
+    """Return the kind of an operator, as tables show it: ``convolution``, ``GEMM``, or a name like ``aten::add_``."""
     if isinstance(problem, ConvProblem):
         return CONVOLUTION
     if isinstance(problem, GemmProblem):
@@ -268,9 +284,9 @@ def group_of(problem: Problem) -> str:
 
 
 def row(x: ActionResult) -> dict[str, object]:
-    """Return the fields of a result as one row. GPU time is in µs per run.
+    """Return the result of an action as one row of a table. GPU times are in µs per run.
 
-    ``steps`` has no value (None) if nothing marks the steps.
+    ``steps`` has no value (None) if nothing in the run's files marks the steps.
     """
     return {
         "action": x.action.name,

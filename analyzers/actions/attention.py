@@ -1,7 +1,8 @@
-"""Another backend of PyTorch's ``scaled_dot_product_attention`` for all attention that a fused kernel computes.
+"""Actions that choose another backend of PyTorch's ``scaled_dot_product_attention``.
 
-The actions do not change attention on the math backend, because in a trace it is no operator but products and a
-softmax. If a backend refuses an operand (a mask, a size), the calls stay on their present backend.
+They change all attention that a fused kernel computes. They do not change attention on the math backend, because a
+trace shows it as matrix products and a softmax and not as one operator. If a backend refuses an operand (a mask, a
+size), these calls stay on their present backend.
 """
 
 from __future__ import annotations

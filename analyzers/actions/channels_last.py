@@ -1,9 +1,9 @@
-"""Images stored with their channels next to each other, alone or together with cuDNN's benchmark mode.
+"""The action that stores images with their channels next to each other (NHWC), alone or with cuDNN's benchmark mode.
 
-The action changes all convolutions and every other operator that reads or writes an image: batch norm, pooling,
-elementwise operators, concatenation. It removes copies that only change the layout of an image. Such copies within a
-convolution need no rule here, because a replay times them with the convolution. Two costs are added: the layout change
-of the model's inputs once per step, and the layout change of gradients that PyTorch still writes in NCHW.
+It changes all convolutions and every other operator that reads or writes an image: batch norm, pooling, elementwise
+operators, concatenation. It removes copies that only change the layout of an image. Such copies within a convolution
+need no rule here, because a replay times them together with the convolution. Two costs are added: the inputs of the
+model change their layout once per step, and some gradients that PyTorch still writes in NCHW change theirs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _changed(work: Work, job: Job, benchmark: bool) -> Change | None:
 
 
 def _only_turns(problem: OperatorProblem) -> bool:
-    """Tell whether the operator only copies an image into another layout."""
+    """Tell whether the operator only copies an image into another memory layout."""
     tensors = problem.tensors
     if problem.name != "aten::copy_" or len(tensors) != 2:
         return False
@@ -48,9 +48,9 @@ def _only_turns(problem: OperatorProblem) -> bool:
 
 
 def inputs(job: Job) -> tuple[Image, ...]:
-    """Return the sizes of the model's input images.
+    """Return the sizes (n, c, h, w) of the model's input images.
 
-    An input image has few channels, and no convolution writes it.
+    An image is taken as an input if it has at most four channels and no convolution writes it.
     """
     forward = [p for p in job.convolutions if p.direction == "F" and p.spatial == 2]
     written = {(p.n, p.k, p.out_h, p.out_w) for p in forward}
@@ -72,12 +72,12 @@ def _turn(dtype: str, image: Image) -> OperatorProblem:
 
 
 def _gradients_of_means(job: Job) -> Iterator[tuple[Image, float]]:
-    """Yield image sizes, each with the number of its gradients that come from a mean over rows and columns.
+    """Yield image sizes whose gradient PyTorch writes in NCHW, each with the number of such gradients.
 
-    Squeeze and excitation takes such a mean. In its gradient PyTorch divides an expanded tensor. Because the strides of
-    that tensor show no layout, PyTorch writes the gradient in NCHW. The sum with the image's other gradient then reads
-    both layouts. For 64×576×14×14 in BF16 on an H200, the sum takes 51 µs instead of 11 µs. The difference is about the
-    time of one more copy.
+    They are gradients of a mean over rows and columns, as squeeze and excitation computes it. There PyTorch divides an
+    expanded tensor. Its strides show no layout, so PyTorch writes the gradient in NCHW. The sum with the image's other
+    gradient then reads two layouts. For 64×576×14×14 in BF16 on an H200, this sum takes 51 µs instead of 11 µs. The
+    difference is about the time of one more copy.
     """
     operators = [(x.problem, x.calls or 0.0) for x in job.work if isinstance(x.problem, OperatorProblem)]
     sums: dict[tuple[int, ...], float] = {}

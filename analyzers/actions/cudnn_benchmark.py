@@ -1,9 +1,9 @@
-"""``torch.backends.cudnn.benchmark`` with every plan tried, so that the job itself finds each convolution's fastest
-plan.
+"""The action that lets the job itself find the fastest plan of each convolution (``torch.backends.cudnn.benchmark``).
 
-On ROCm this setting switches MIOpen's find mode to NORMAL, with tuning, for each convolution (PyTorch 2.7 and later,
-``ATen/native/miopen/Conv_miopen.cpp``). ``MIOPEN_FIND_MODE=1`` alone, which does not tune, is not an action. MIOpen
-reads this variable once per process, so a replay cannot time it beside the default.
+It also sets ``benchmark_limit = 0``, so that PyTorch tries every plan. On ROCm this setting switches MIOpen's find mode
+to NORMAL, with tuning, for each convolution (PyTorch 2.7 and later, ``ATen/native/miopen/Conv_miopen.cpp``).
+``MIOPEN_FIND_MODE=1`` alone, which does not tune, is not an action. MIOpen reads this variable once per process, so a
+replay cannot time it beside the default.
 """
 
 from __future__ import annotations

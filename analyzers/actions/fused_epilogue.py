@@ -1,8 +1,8 @@
-"""Products followed by a bias, ReLU or GELU, which the library's epilogue computes instead.
+"""Actions that let the BLAS library compute the bias, ReLU or GELU after a matrix product in the product's own kernel.
 
-The epilogue writes only its result. That is enough for the gradients of a bias and of ReLU. The gradient of GELU needs
-GELU's input, so in training a GELU stays a kernel of its own. If a GELU is written out as many kernels, one kernel
-replaces them.
+This last part of the kernel is called its epilogue. It writes only its result. That is enough for the gradients of a
+bias and of ReLU. But the gradient of GELU needs GELU's input, so in training a GELU remains a kernel of its own. If the
+model writes a GELU out as a formula of many kernels, another action replaces them by one kernel.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _ONE_GELU = Application(
 
 
 def exact(tail: Epilogue, job: Job) -> bool:
-    """Tell whether the library's epilogue can replace the kernels after the product, with the same result.
+    """Tell whether the library can compute bias and activation in the product's own kernel, with the same result.
 
-    In training it cannot replace a GELU, because the gradient of GELU needs GELU's input.
+    In training it cannot do so for GELU, because the gradient of GELU needs GELU's input.
     """
     return not tail.exact and (tail.asked.activation != "gelu" or not job.trains)
 
 
 def _tanh(tail: Epilogue, job: Job) -> bool:
-    """Tell whether the epilogue can replace the kernels, with GELU by tanh instead of by erf.
+    """Tell whether the product's own kernel can replace the kernels after it if GELU is approximated by tanh.
 
-    In training it cannot.
+    The model computes the exact GELU (by erf) now. In training the replacement is not possible.
     """
     return tail.exact and not job.trains
 
@@ -50,9 +50,10 @@ def _tanh(tail: Epilogue, job: Job) -> bool:
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
-    """Return the ``change`` of an action.
+    """Make the function ``change`` of an action: it changes each product that has suitable kernels after it.
 
-    The change moves each pair for which ``suits`` is True to ``solution`` of the same problem.
+    ``suits`` tells whether the kernels after a product are suitable. ``solution`` returns the text of the solution that
+    replaces the product and these kernels.
     """
 
     def change(work: Work, job: Job) -> Change | None:

@@ -1,4 +1,4 @@
-"""A job as actions see it: the calls of each problem or operator with their GPU time, and facts of its device."""
+"""A job as actions see it: the calls of each operator with their GPU time, and facts about the device."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from logparse.libraries.kinds.dtypes import TORCH_TYPES
 from logparse.model import DEFAULT, ConvProblem, GemmProblem, Operand, OperatorProblem, Problem, problem_from_text
 
 OPERAND_TYPES: Mapping[str, str] = {x.blas: x.operand for x in TORCH_TYPES}
-"""Our name of a matrix type → PyTorch's name."""
+"""Maps logparse's name of a matrix element type to PyTorch's name."""
 Image = tuple[int, int, int, int]
-"""Sizes n, c, h, w of a tensor that a convolution reads or writes."""
+"""The sizes n, c, h, w of a tensor that a convolution reads or writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """All calls of one problem.
+    """All calls of one problem (an operator with its sizes) in a job.
 
-    * ``us``: GPU time of the calls in the run's traces, µs. If it is known, ``calls`` is counted in the traces, too.
-      None if no trace contains the calls.
-    * ``solution``: the present solution, as the text of a replay's solution.
-    * ``tail``: the kernels after a product, if ``problem`` is a product together with these kernels. ``us`` then
-      contains time that also counts in the work of the product and of the operators by themselves.
-    * ``of``: text of the problem in the run's files, if ``problem`` is another problem for the same calls.
+    * ``us``: GPU time of the calls in the run's traces, µs. None if no trace contains them. If it is known, ``calls``
+      is
+      also the number in the traces.
+    * ``solution``: the solution that computes the calls now, as a replay names it.
+    * ``tail``: the kernels after a matrix product, if ``problem`` is a product together with them. ``us`` then contains
+      time that other entries contain, too: the entry of the product alone and the entries of the kernels' operators.
+    * ``of``: the text of the problem in the run's files, if ``problem`` is another description of the same calls.
     * ``replaced``: True if the kernels that run now are not the kernels of ``problem``. No replay runs them, so only
-      the trace has their time.
+      the
+      trace has their time.
     """
 
     problem: Problem
@@ -48,17 +50,18 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
-    """A job: its calls, and facts about it.
+    """A job: its calls and facts about it.
 
     * ``total_us``: GPU time of the run's traces, µs. None without a trace.
     * ``backend``: CUDA, HIP, CPU or unknown.
-    * ``pairs``: products together with the kernels after them.
-    * ``gelus``: written-out GELUs and their gradients, each as the operator that would compute it. ``work`` also
-      contains the calls of ``pairs`` and ``gelus``, each kernel by itself.
+    * ``pairs``: matrix products together with the kernels after them.
+    * ``gelus``: GELUs (and their gradients) that the model writes out as a formula, each as the operator that would
+      compute
+      it. ``work`` also contains the calls of ``pairs`` and ``gelus``, each kernel by itself.
     * ``trains``: True if gradients are computed.
     * ``word``: the user's word for a step.
-    * ``settings``: settings of PyTorch that the job uses: ``cudnn_benchmark``, ``tf32``, and ``blas=`` with PyTorch's
-      name of the preferred library. An action that sets one of them again changes nothing.
+    * ``settings``: settings of PyTorch that the job already uses: ``cudnn_benchmark``, ``tf32``, and ``blas=`` with
+      PyTorch's name of the preferred library. An action that sets one of them again changes nothing.
     """
 
     work: tuple[Work, ...]
@@ -82,12 +85,12 @@ class Job:
 
     @cached_property
     def images(self) -> frozenset[Image]:
-        """Sizes of all 2-D tensors that convolutions read or write."""
+        """The sizes (n, c, h, w) of all images that two-dimensional convolutions read or write."""
         return frozenset(x for p in self.convolutions if p.spatial == 2 for x in _images(p))
 
     @cached_property
     def image_type(self) -> str | None:
-        """PyTorch's name of the type that most convolutions have."""
+        """PyTorch's name of the element type that most convolutions of the job have, for example ``bfloat16``."""
         types = pd.Series([p.in_type for p in self.convolutions if p.in_type], dtype="object")
         return _TORCH.get(str(types.mode().iloc[0])) if len(types) else None
 
@@ -107,9 +110,9 @@ def _images(p: ConvProblem) -> Iterator[Image]:
 
 
 def job_of(tables: Tables, settings: Settings) -> Job:
-    """Return the run's job from its traces.
+    """Return the run's job as its traces show it: the calls with their GPU times.
 
-    Without a trace, return the problems of its logs, weighted by their calls.
+    Without a trace, the calls are the problems (operators with sizes) in the run's logs, with their numbers of calls.
     """
     kernels = kernels_of_run(tables)
     facts = agreed_facts(tables.facts[tables.facts["run"] == tables.run])
@@ -154,9 +157,9 @@ def job_of(tables: Tables, settings: Settings) -> Job:
 
 
 def _pairs(tables: Tables, work: Sequence[Work]) -> tuple[Work, ...]:
-    """Return the products with kernels after them.
+    """Return the matrix products that are followed by kernels for a bias or an activation, each together with them.
 
-    Their time is the product's time in the calls with these kernels, plus the time of the kernels.
+    The time of an entry is the product's time in the calls that have such kernels, plus the time of the kernels.
     """
     found = epilogues(tables)
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()
@@ -185,10 +188,12 @@ def _gelus(tables: Tables) -> tuple[Work, ...]:
 
 
 def channels_last(job: Job, operand: Operand) -> Operand:
-    """Return the operand with its channels next to each other, if it is an image with another layout.
+    """Return the operand with its channels next to each other (NHWC), if it is an image in another layout.
 
-    Two views count as images, too: an image with permuted dimensions (n, h, w, c), and a slice of an image's channels
-    (the gradient of one input of a concatenation).
+    Two views of an image are also changed:
+
+    * an image with permuted dimensions (n, h, w, c);
+    * a slice of an image's channels, for example the gradient of one input of a concatenation.
     """
     sizes, strides = operand.sizes, operand.strides
     if len(sizes) != 4 or 0 in sizes or 0 in strides:
@@ -204,9 +209,9 @@ def channels_last(job: Job, operand: Operand) -> Operand:
 
 
 def typed(job: Job, problem: OperatorProblem) -> OperatorProblem:
-    """Return the operator with the job's image type in place of unknown tensor types.
+    """Return the operator with its unknown tensor types replaced by the type of the job's images.
 
-    A trace does not record the type of tensors in a list, so these types are unknown.
+    Types are unknown because a trace does not record the type of tensors in a list.
     """
     if job.image_type is None or all(x.dtype != "?" for x in problem.tensors):
         return problem

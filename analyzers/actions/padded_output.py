@@ -1,11 +1,11 @@
-"""An output layer (a vocabulary) padded to a multiple of 64.
+"""The action that pads an output layer (for example a vocabulary) to a multiple of 64 outputs.
 
-The padding aligns the layer's rows, so that the library can use its wide kernels. It changes the products of the layer
-and the operators that read or write its weights.
+The padding aligns the layer's rows, so that the library can use its wide kernels. It changes the matrix products of the
+layer and the operators that read or write its weights.
 
 The padded layer still returns only its own outputs, as a view of the padded result. So the operators after the layer (a
-bias of the model's own, a loss that knows the vocabulary, sampling) stay as before. The view has a cost: PyTorch copies
-its gradient into a tensor of zeros. That cost is added.
+bias of the model's own, a loss that knows the vocabulary, sampling) stay as before. The view has a cost that is added:
+PyTorch copies the gradient of the view into a tensor of zeros.
 """
 
 from __future__ import annotations
@@ -23,21 +23,24 @@ from logparse.quoting import Python, python_line
 
 MULTIPLE = 64
 _LEAST = 256
-"""Least number of outputs with which a layer is worth a change of the model."""
+"""A layer with fewer outputs than this is not padded, because the gain is not worth a change of the model."""
 _SIZES = ("m", "n", "k", "lda", "ldb", "ldc", "ldd")
 
 
 @cached_per_run
 def odd_output(job: Job) -> int | None:
-    """Return the number of outputs of the output layer, if it is no multiple of 64.
+    """Return the number of outputs of the job's output layer if it is no multiple of 64, else None.
 
-    If several sizes are possible, return the size with the most time. Two kinds of sizes are left out:
+    For example, GPT-2 has a vocabulary of 50,257. The layer is found by its matrix products:
 
-    * The inner size (k) of another layer's product, because outputs with this size are the inputs of that layer.
-    * Three times the layer's inputs, because such outputs are queries, keys and values, whose heads cannot be padded.
-
-    If a log-softmax runs over the outputs of some layers, only these layers are output layers. Return None if no size
-    is left.
+    * If several sizes are possible, the size whose products take the most time is returned.
+    * A size that is also the inner size (k) of another layer's product is left out, because such outputs are the inputs
+      of
+      that layer.
+    * A size of three times the layer's inputs is left out, because such outputs are queries, keys and values, whose
+      heads
+      cannot be padded.
+    * If a log-softmax runs over the outputs of some layers, only these layers are considered.
     """
     inner, classes = {p.k for p in job.gemms if _is_layer(p)}, _classes(job)
     time: dict[int, float] = {}
@@ -51,7 +54,7 @@ def odd_output(job: Job) -> int | None:
 
 
 def _classes(job: Job) -> frozenset[int]:
-    """Return the numbers of outputs of layers whose outputs go into a log-softmax, as in the loss of a classifier."""
+    """Return the sizes of layers whose outputs go into a log-softmax, as in the loss of a classifier."""
     outputs = {p.m for p in job.gemms if _is_layer(p)}
     operators = [x.problem for x in job.work if isinstance(x.problem, OperatorProblem)]
     tensors = [x for p in operators if p.name == "aten::_log_softmax" for x in p.tensors[:1]]
@@ -59,9 +62,9 @@ def _classes(job: Job) -> frozenset[int]:
 
 
 def _is_layer(problem: Problem) -> bool:
-    """Tell whether the problem can be y = x·Wᵀ of a layer.
+    """Tell whether a matrix product may be the forward pass y = x·Wᵀ of a layer.
 
-    Such a problem is a column-major product with m = outputs, k = inputs and A transposed.
+    Such a product is column-major with m = outputs, k = inputs and A transposed. It is no batched product.
     """
     return isinstance(problem, GemmProblem) and problem.trans_a == "T" and problem.batch_count == 1
 
@@ -80,7 +83,7 @@ def _change(work: Work, job: Job) -> Change | None:
 
 
 def _reads(problem: OperatorProblem, job: Job, size: int) -> Operand | None:
-    """Return the layer's outputs if the operator casts them or computes their softmax, else None."""
+    """Return the layer's outputs if the operator converts their type or computes their softmax, else None."""
     read = {"aten::copy_": slice(1, 2), "aten::_log_softmax": slice(0, 1), "aten::_softmax": slice(0, 1)}
     types = {OPERAND_TYPES.get(x.d_type or "") for x in job.gemms if _is_layer(x) and x.m == size}
     for operand in problem.tensors[read.get(problem.name, slice(0))]:
@@ -97,9 +100,9 @@ def _view(operand: Operand) -> Operand:
 
 
 def _padded_change(problem: Problem, size: int) -> Change | None:
-    """Return the change that pads the size wherever it occurs in the problem. Return None if it does not occur.
+    """Return the change that replaces ``size`` by its padded size wherever it occurs. None if it does not occur.
 
-    For an operator, only operands whose first dimension has this size are padded.
+    Of an operator other than a matrix product, only tensors whose first dimension has this size are padded.
     """
     if isinstance(problem, GemmProblem):
         if problem.members or size not in (problem.m, problem.n, problem.k):
@@ -120,11 +123,11 @@ def _grown(operand: Operand, size: int) -> Operand:
 
 
 def _gradients(job: Job) -> Iterator[Work]:
-    """Yield the kernels that the gradient of the returned view adds per product of the layer.
+    """Yield the kernels that the padding adds to the backward pass.
 
-    They are a fill with zeros, and a copy of the outputs' gradient.
-
-    Source: PyTorch's ``slice_backward`` (aten/src/ATen/native/TensorShape.cpp).
+    They are needed because the layer returns a view of its padded outputs: for each product of the layer a fill with
+    zeros and a copy of the outputs' gradient. Source: PyTorch's ``slice_backward``
+    (aten/src/ATen/native/TensorShape.cpp).
     """
     size = odd_output(job) if job.trains else None
     if size is None:

@@ -1,4 +1,4 @@
-"""Ratio of a call's time under an action to its time now. One replay took the samples of both. Pure."""
+"""The ratio (time of a call with an action) / (its time now), from samples that one replay took. No files are read."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from analyzers.evidence.action_times import Samples
 from analyzers.evidence.statistics.intervals import median
 
 _LEAST_SHARE = 0.8
-"""Least value of (time in the job) / (time alone) that caches can explain for a convolution.
+"""The smallest ratio (time in the job) / (time alone) of a convolution that caches can explain.
 
-Caches saved at most 20 % in the record that ``Ratio.in_job`` names. A larger difference comes from the clock, which
-changes all times alike.
+Caches saved at most 20 % in the record that ``Ratio.in_job`` names. A larger difference comes from the GPU's clock,
+which changes all times alike.
 """
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Ratio (time of a call under an action) / (its time now), with an interval.
+    """The ratio (time of a call with an action) / (its time now), with the interval ``low`` to ``high``.
 
-    ``now_us``: the time now of a call that runs alone, µs.
+    ``now_us`` is the time that the call takes now if it runs alone, µs.
     """
 
     value: float
@@ -31,12 +31,12 @@ class Ratio:
     now_us: float = 0.0
 
     def in_job(self, call_us: float) -> Ratio:
-        """Return the ratio for a convolution that takes ``call_us`` in the job.
+        """Return the ratio for a convolution that takes ``call_us`` (µs) in the job, where caches may help it.
 
-        The ratio changes only if ``call_us`` is shorter than ``now_us``. Then the operators before the convolution have
-        left its operands in the caches. The caches save a fixed time, not a fixed fraction of the time. A slower
-        solution reads the same operands, so it saves the same time. A faster solution makes fewer passes over the
-        operands, so it saves less: about ratio^(3/2) times as much. This was measured on the 120 convolutions whose
+        The ratio changes only if ``call_us`` is shorter than ``now_us``, the time of the call alone. Then the operators
+        before it have left its inputs in the caches. The caches save a fixed time, not a fixed fraction of the time. A
+        slower solution reads the same inputs, so it saves the same time. A faster solution reads its inputs fewer
+        times, so it saves less: about ratio^(3/2) times as much. This was measured on the 120 convolutions whose
         kernels changed in ``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``.
         """
         share = max(_LEAST_SHARE, call_us / self.now_us) if self.now_us else 1.0
@@ -47,7 +47,10 @@ class Ratio:
 
 
 def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -> Ratio | None:
-    """Return (time under the action) / (time now). Return None if one of the two is not timed."""
+    """Return (time of a call with the action) / (its time now), or None if one of the two was not timed.
+
+    A call may consist of several ``passes``, for example the two gradients of a convolution. Their times are added.
+    """
     before = [_now(one, samples) for one in passes]
     now = sum(median(x[1]) for x in before if x is not None)
     then = low = high = 0.0
@@ -63,10 +66,10 @@ def ratio(passes: Sequence[Work], changes: Sequence[Change], samples: Samples) -
 
 
 def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) -> float:
-    """Return the additional time that the host takes to enqueue the call under the action, µs.
+    """Return how much longer the host takes to launch the call with the action, µs. Negative if it takes less.
 
-    The least sample of each time is used, because disturbances only make a sample longer. The result contains 0 for a
-    call that was not timed.
+    Of each set of samples the smallest is used, because disturbances only make a sample longer. A pass that was not
+    timed adds 0.
     """
     both = ((host.get((x.problem.text, x.solution)), y) for x, y in zip(passes, changes, strict=True) if not x.replaced)
     pairs = ((now, host.get((y.problem.text, y.solution))) for now, y in both if y.problem is not None)
@@ -74,8 +77,10 @@ def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) ->
 
 
 def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
-    """Return the text and samples of the present solution. If no replay runs it, return the mean of the trace as
-    sample.
+    """Return the time samples of the solution that computes the calls now, with the name of the replay's file.
+
+    Returns None if they were not timed. If no replay can run this solution, the only sample is the mean time of a call
+    in the trace, and the name is "trace".
     """
     if not work.replaced:
         return samples.get((work.problem.text, work.solution))
@@ -83,9 +88,11 @@ def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
 
 
 def _times(was: tuple[str, Sequence[float]], after: tuple[str, Sequence[float]]) -> tuple[float, float, float]:
-    """Return the time after the change, with its interval.
+    """Return the median time after the change, with the least and the largest time that the samples allow.
 
-    If one process sampled both solutions in turn, the interval comes from the ratio of the two.
+    ``was`` and ``after`` are samples before and after the change, each with the name of the file that contains them. If
+    one process sampled both in turn (one file), the bounds come from the ratios of neighbouring samples, so slow drifts
+    of the GPU cancel out.
     """
     now, then = median(was[1]), median(after[1])
     if was[0] != after[0] or len(was[1]) != len(after[1]):

@@ -1,13 +1,13 @@
-"""Effect of each action on a job: the sum over all of its calls, from times that ``replay`` took. Pure.
+"""Sum the effect of each action over all calls of a job, from the times that ``replay`` took. No files are read.
 
-A call's time under an action is (its time in the trace) · (time with the action / time now). One replay in one
-environment takes both times of the ratio. For a convolution, the time that the job's caches save is subtracted
-(``Ratio.in_job``). Without a trace, the time of the replay replaces the time in the trace.
+The time of a call with an action is (its time in the trace) · (replayed time with the action / replayed time now). One
+replay in one environment takes both times of the ratio. For a convolution, the time that the job's caches save is
+subtracted (``Ratio.in_job``). Without a trace, the time of the replay replaces the time in the trace.
 
-A call without a time under the action counts as unchanged, and the fraction of such calls is reported. The interval of
-the sum adds up the intervals of all calls, as if all errors had the same direction. The interval of a timed call lies
-between the least and the largest ratio of its samples. Untimed calls may gain or lose as the timed calls do
-(``ActionResult.ends_us``).
+A call that was not timed with the action is taken as unchanged, and the fraction of such calls is reported. The
+interval of the sum adds up the intervals of all calls, as if all errors had the same direction. The interval of a timed
+call lies between the least and the largest ratio of its samples. Calls that were not timed may gain or lose as the
+timed calls do (``ActionResult.ends_us``).
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ from analyzers.job.step.answer import Factor
 from logparse.model import DEFAULT, ConvProblem, OperatorProblem, Problem
 
 _MOST = 600
-"""Largest number of works (all calls of one problem) that a replay times for actions. The costliest works come
-first."""
+"""The largest number of different problems (operators with sizes) that a replay times. The costliest come first."""
 _SMALL = 2e-4
-"""Least fraction of a job's GPU time (0 to 1) with which a problem is timed. A cheaper problem counts as unchanged."""
+"""A problem below this fraction of the job's GPU time (0 to 1) is not timed. It is taken as unchanged."""
 
 
 def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[tuple[Problem, tuple[str, ...]]]:
-    """Return the problems that a replay must time for the actions, each with the solutions to time.
+    """Return the problems (operators with sizes) that a replay must time for these actions, the costliest first.
 
-    The costliest problems come first.
+    Each comes with the solutions to time. The first is the library's own choice.
     """
     job = job_of(tables, settings)
     least = _SMALL * (job.total_us or 0.0)
@@ -70,7 +69,7 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 def _passes(work: Work, job: Job) -> tuple[Work, ...]:
     """Return the calls in a form that a replay can time.
 
-    The two gradients of a convolution (B and W) become two calls. Tensors of unknown type get a type.
+    A convolution whose two gradients are one entry (``B+W``) becomes two calls. Tensors of unknown type get a type.
     """
     problem = work.problem
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
@@ -82,11 +81,11 @@ def _passes(work: Work, job: Job) -> tuple[Work, ...]:
 def results(
     tables: Tables, actions: Sequence[Action], settings: Settings, kept: Sequence[ActionResult] = ()
 ) -> list[ActionResult]:
-    """Return the results of the actions for which a replay timed something, the best first.
+    """Return the measured effects of the actions on a job, the best action first.
 
-    ``kept``: actions that are already applied in the run. Their solutions then count as the present solutions. An
-    action is left out in two cases: it cannot be applied together with the kept actions, or its calls were timed
-    without them.
+    An action is left out if the replay timed none of its calls. ``kept`` are actions that the run already applies, so
+    their solutions are taken as the present solutions. Then an action is also left out if it cannot be applied together
+    with them, or if its calls were timed without them.
     """
     samples, host = samples_of(tables, settings), samples_of(tables, settings, HOST)
     if not samples:
@@ -98,7 +97,7 @@ def results(
 
 
 def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
-    """Return the job with the kept actions applied. Their solutions become the present solutions."""
+    """Return the job as it is once the actions ``kept`` are applied: their solutions become the present solutions."""
     work = list(job.work)
     for action in (x.action for x in kept):
         for i, one in enumerate(work):
@@ -109,7 +108,7 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
 
 
 def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
-    """Tell whether an action can be applied together with a kept action and was timed with it."""
+    """Tell whether an action can be applied in addition to the action ``kept``, and was timed in addition to it."""
     other = kept.action
     if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):
         return False
@@ -120,9 +119,9 @@ def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
 
 
 def result(action: Action, job: Job, samples: Samples, host: Samples | None = None) -> ActionResult | None:
-    """Return the effect of one action on a job.
+    """Return the measured effect of one action on a job.
 
-    Return None if the action cannot be applied, changes nothing, or has no timed call.
+    Returns None if the action cannot be applied, changes nothing, or has no timed call.
     """
     application = action.application(job)
     if application is None:
@@ -173,9 +172,9 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
 
 
 def _now_us(work: Work, job: Job, samples: Samples) -> float:
-    """Return the GPU time of all calls now (µs), from the trace.
+    """Return the GPU time that all calls of an entry take now, from the trace, µs.
 
-    Without a trace, return calls · (replayed time of the present solution). Return 0 if that time is unknown.
+    Without a trace, it is the number of calls times the replayed time of one call. Returns 0 if that time is unknown.
     """
     if work.us is not None:
         return work.us
@@ -196,9 +195,10 @@ def _part(work: Work, now_us: float, then_us: float, host_us: float = 0.0) -> Pa
 
 
 def factors_of(result: ActionResult) -> dict[str, Factor]:
-    """Return (time under the action / time now) per problem, with its interval.
+    """Map each problem (an operator with its sizes) to the factor by which the action changes its time.
 
-    The interval of the whole action is split among the problems in proportion to each problem's saving.
+    Each factor has an interval. The interval of the whole action is split among the problems in proportion to their
+    savings.
     """
     now, then = result.now_us, result.then_us
     ends = step_interval(now, then, result.low_us, result.high_us)

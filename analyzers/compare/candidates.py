@@ -1,4 +1,4 @@
-"""Write ``kernel_candidates.json``: the kernels that take a run's GPU time, for tools that write kernels.
+"""Write ``kernel_candidates.json``: the kernels that take most of a run's GPU time, for tools that write kernels.
 
 ::
 
@@ -10,10 +10,10 @@
 * Each entry has the names of the operator and of the kernel, because a list of operators and a list of kernels have no
   name in common (AMD-AGI/GEAK#337).
 * ``gpu_pct``: the kernel's percentage of the time of all kernels that compute.
-* ``step_pct``: the kernel's percentage of the wall time of the traced steps.  Null if the traces mark no steps.
-* ``override``: the row of the given files that the library uses for the problem.  Null if no row of a file can choose
-  the kernel.
-* ``engaged``: true if the run's logs name the solution of this row.  Null if the logs name no solution.
+* ``step_pct``: the kernel's percentage of the wall time of the traced steps. Null if the traces mark no steps.
+* ``override``: the row of the given override files that the library uses for this operator and these sizes. Null if no
+  row of a file can choose the kernel.
+* ``engaged``: true if the run's logs name the solution of this row. Null if the logs name no solution.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Candidate = dict[str, object]
 
 
 def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | None = None) -> Made:
-    """Return the kernels of a run, the longest first, with the rows of the files that serve their problems.
+    """Return the kernels of a run, those with the most GPU time first, each with the override row that may choose it.
 
-    Raises InputError if the run has no trace, or if a file cannot be read.
+    ``n`` limits the number of kernels. Raises InputError if the run has no trace, or if a file cannot be read.
     """
     rows = kernels_of_run(tables)
     if not len(rows):
@@ -74,7 +74,10 @@ def candidates(tables: Tables, paths: Sequence[str], target: Facts, n: int | Non
 
 
 def _served(texts: Sequence[str], outcomes: Sequence[Outcome]) -> dict[str, Candidate]:
-    """Map problems of a trace to the row that serves them.  Logs may name a problem by another text."""
+    """Map each problem (an operator with its sizes) of a trace to the override row that the library uses for it.
+
+    Logs and traces may name the same problem by different texts.
+    """
     of: dict[str, Candidate] = {
         x.problem: {"file": x.file, "line": x.line, "solution": x.intended, "engaged": _ENGAGED.get(x.effect)}
         for x in outcomes

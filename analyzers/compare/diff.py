@@ -1,4 +1,8 @@
-"""Compare two runs: problems that got slower or faster beyond noise, new and vanished problems, changed picks."""
+"""Compare two runs, operator by operator.
+
+A problem is an operator with its sizes, for example one GEMM. The comparison shows which problems became slower or
+faster by more than noise, which are new or have vanished, and for which the library now chooses another solution.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +44,10 @@ CHANGED = f"state in {STATES[:5]}"
 
 
 class _Sum(NamedTuple):
-    """The problems of one state.
+    """Totals of all problems in one state, for example ``slower``.
 
-    Fields: number of problems, number with times of both runs, number with a known ``delta_us``, and the sum of
-    ``delta_us``, µs.
+    Fields: the number of problems, the number with times of both runs, the number with a known ``delta_us``, and the
+    sum of ``delta_us`` (µs).
     """
 
     problems: int
@@ -54,14 +58,14 @@ class _Sum(NamedTuple):
 
 @dataclass(frozen=True)
 class Diff:
-    """The comparison of runs A and B: one row per problem, the most costly change first.
+    """The comparison of runs A and B: one row per problem (an operator with its sizes), the most costly change first.
 
     The rows are in the table ``compared`` of ``con``, and ``table`` selects from it.
 
     * ``ratio``: (time of one call in B) / (time of one call in A).
     * ``noise``: relative standard error of the ratio, missing if unknown.
-    * ``delta_us``: cost of the change per run of B, µs; negative if it saves.  Missing if no log counts the calls, and
-      for a problem of one run only, because an absence is no saving.
+    * ``delta_us``: cost of the change per run of B, µs. Negative if the change saves time. Missing if no log counts the
+      calls. Also missing for a problem of one run only, because a problem that vanished is no saving.
     """
 
     a: str
@@ -71,64 +75,70 @@ class Diff:
     devices: tuple[str, str] | None = None
     """The two devices, if the runs are known to be from different ones."""
     floor_us: float = 0.0
-    """Changes of one call by at most this many µs count as the same."""
+    """If the time of a call changes by at most this many µs, it is taken as unchanged."""
     builds: tuple[str, ...] = ()
-    """Libraries whose builds differ between the two runs, so that an index may mean another kernel."""
+    """Libraries whose builds differ between the two runs, so that the same solution index may mean another kernel."""
     formats: tuple[Mapping[str, tuple[int, int]], Mapping[str, tuple[int, int]]] = ({}, {})
-    """Formats of each run's files (``RunTimes.formats``)."""
+    """The formats of the files of each run (as ``RunTimes.formats``)."""
     processes: tuple[int, int] = (0, 0)
-    """Number of processes of each run (``RunTimes.processes``)."""
+    """The number of processes of each run (as ``RunTimes.processes``)."""
 
     @property
     def lacks(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Formats that A lacks and B has, and formats that B lacks and A has."""
+        """The file formats that only run B has, and the file formats that only run A has."""
         one, two = self.formats
         return tuple(x for x in two if x not in one), tuple(x for x in one if x not in two)
 
     @cached_property
     def calls(self) -> list[tuple[str, int | None, int | None]]:
-        """Number of calls of each kind of problem in A and in B, None if no log counts them."""
+        """The number of calls in A and in B for each kind of operator. None if no log counts them."""
         return self.con.execute(_CALLS).fetchall()
 
     def alone(self, state: Literal["new", "vanished"]) -> tuple[int, float]:
-        """Return the number of problems of one run only whose time per run is known, and the sum of the times, µs."""
+        """Return how many problems that only one run has have a known time per run, and the sum of the times, µs."""
         ((known, us),) = self.con.execute(_ALONE, [state]).fetchall()
         return int(known), float(us)
 
     @property
     def ok(self) -> bool:
-        """True if no problem got slower by more than ``fail_on``.  False if no problem has a time in both runs."""
+        """True if no problem became slower by more than ``fail_on``. False if no problem has a time in both runs."""
         return self.compared > 0 and not self.count("slower")
 
     @property
     def compared(self) -> int:
-        """Number of problems that have a time in both runs."""
+        """The number of problems that have a time in both runs."""
         return sum(x.compared for x in self._sums.values())
 
     def count(self, *states: State) -> int:
         return sum(self._sums[state].problems for state in states if state in self._sums)
 
     def cost(self, *states: State) -> tuple[int, float]:
-        """Return the number of problems in these states with a known ``delta_us``, and the sum of ``delta_us``, µs."""
+        """Return how many problems in the given states have a known cost (``delta_us``), and the sum of the costs, µs.
+        """
         sums = [self._sums[state] for state in states if state in self._sums]
         return sum(x.known for x in sums), math.fsum(x.delta_us for x in sums)
 
     @cached_property
     def flips(self) -> tuple[int, int, float | None]:
-        """Number of flipped picks, number of picks, and the relative cost of a flip.
+        """How often the library's choice differs between the two runs, and how much that matters.
 
-        A pick is flipped if the two runs have different picks for a problem.  The second number is the number of
-        problems with a pick in both runs.  The third is the median of |ratio − 1| over flipped problems, None without
-        times.  The first two numbers give the winner-flip rate of two tunes.
+        Three values are returned:
+
+        * The number of problems for which the two runs chose different solutions.
+        * The number of problems for which both runs show the choice.
+        * The median of |ratio − 1| over the problems with different choices, or None without times.
+
+        The first two numbers show how well two tuning runs of the same job agree.
         """
         ((flipped, picked, apart),) = self.con.execute(_FLIPS).fetchall()
         return int(flipped), int(picked), apart
 
     @cached_property
     def several(self) -> int:
-        """Number of problems with a pick in both runs for which one run ran several solutions.
+        """The number of problems that one of the runs computed by several solutions.
 
-        One pick per run does not describe such problems completely.
+        One choice per run does not describe such problems completely. Only problems whose choice is known in both runs
+        are counted.
         """
         ((count,),) = self.con.execute(_SEVERAL).fetchall()
         return int(count)
@@ -138,7 +148,10 @@ class Diff:
         return {state: _Sum(*sums) for state, *sums in self.con.execute(_SUMS).fetchall()}
 
     def table(self, where: str = "true", n: int | None = None) -> pa.Table:
-        """Return the rows for which SQL ``where`` holds, all or the first ``n``, with ``COLUMNS``."""
+        """Return the rows for which the SQL condition ``where`` holds: all, or the first ``n``.
+
+        The columns are ``COLUMNS``.
+        """
         return self.con.sql(_ORDERED.format(where=where), params={"n": n}).to_arrow_table()
 
     @cached_property
@@ -163,9 +176,10 @@ _BY_PROBLEM = f"""
                'a_us': a_us, 'b_us': b_us, 'ran_a': ran_a, 'ran_b': ran_b, 'noise': noise}}
            ) filter (basis is not null and (a_us is not null or b_us is not null)) as t
     from ({_BY_BASIS}) group by problem"""
-"""SQL that chooses a problem's times: from the kind of evidence nearest to the job that both runs have.
+"""SQL that chooses which times of a problem are compared.
 
-If only one run has the problem, its times come from the nearest kind that this run has.
+Times come from several kinds of evidence, for example a trace or a benchmark. The kind nearest to the real job that
+both runs have is taken. If only one run has the problem, the nearest kind of this run is taken.
 """
 _COMPARED = f"""
     with timed as (
@@ -187,7 +201,10 @@ _COMPARED = f"""
            if(in_a and in_b, coalesce(calls_b, calls_a) * (b_us - a_us), null) as delta_us,
            if(in_a and in_b, null, coalesce(calls_b, calls_a) * coalesce(b_us, a_us)) as alone_us, solutions
     from rows"""
-"""SQL of the compared problems.  If the logs name no pick, the solution that was timed is taken as the pick."""
+"""SQL that compares the problems of the two runs.
+
+If no log names the library's choice, the solution that was timed is taken as the choice.
+"""
 _SUMS = "select state, count(*), count(ratio), count(delta_us), ifnull(fsum(delta_us), 0) from compared group by all"
 _ALONE = "select count(alone_us), ifnull(fsum(alone_us), 0) from compared where state = $1"
 _CALLS = """
@@ -206,12 +223,12 @@ _ORDERED = f"""
 def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, floor_us: float = 0.0) -> Diff:
     """Compare run ``a`` with run ``b``.
 
-    A problem is slower if (time of one call in B) / (time in A) is above 1 + ``fail_on``, and faster if the ratio is
-    below 1 / (1 + ``fail_on``).  If the standard error of the ratio is known, the change must also exceed three
-    standard errors.  The change must exceed ``floor_us`` (µs), too.
+    A problem (an operator with its sizes) is slower if (time of a call in B) / (time of a call in A) is above 1 +
+    ``fail_on``. It is faster if the ratio is below 1 / (1 + ``fail_on``). If the standard error of the ratio is known,
+    the change must also exceed three standard errors. In any case it must exceed ``floor_us`` (µs).
 
-    Both times come from one kind of evidence (``timings.RANK``): the kind nearest to the job that both runs have.  If
-    only one run has the problem, its time comes from the nearest kind that this run has.
+    Both times come from the same kind of evidence, for example both from traces (``timings.RANK``). The kind nearest to
+    the real job that both runs have is used. If only one run has the problem, the nearest kind of this run is used.
     """
     one, two = (x if isinstance(x, RunTimes) else times_of(x) for x in (a, b))
     con = shared_database().cursor()
@@ -239,7 +256,7 @@ def diff(a: Tables | RunTimes, b: Tables | RunTimes, fail_on: float = FAIL_ON, f
 
 
 class _Single(NamedTuple):
-    """A problem of one run only, and the kind of evidence that it has."""
+    """A problem (an operator with its sizes) that only one run has, and the kind of evidence of its time."""
 
     text: str
     problem: Problem
@@ -247,11 +264,16 @@ class _Single(NamedTuple):
 
 
 def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Map problems that only B has to problems that only A has, if the two texts mean one problem.
+    """Map problems that only B has to problems that only A has, if both texts mean the same problem.
 
-    A problem of B is mapped only if exactly one problem of A is possible.  Two texts mean one problem if they are
-    linked.  They also do if files of one library have both under the same key, because fields that are not in the key
-    (for hipBLASLt the scale types) do not separate calls.
+    Two texts mean the same in two cases:
+
+    * They are linked: they agree in all fields that both logs state.
+    * Files of one library have both under the same key, because the key has no place for the fields in which they
+      differ
+      (for hipBLASLt the scale types).
+
+    A problem of B is mapped only if exactly one problem of A is possible.
     """
     of_one = "from compared where state in ('new', 'vanished')"
     rows = con.execute(f"select state, problem, basis {of_one} limit {_LINKED + 1}").fetchall()
@@ -283,7 +305,10 @@ def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _library_key(single: _Single) -> tuple[str, str] | None:
-    """Return the origin of the time, and the problem's key in override files of that origin.  None without a key."""
+    """Return the key under which override files of a library have this problem, with the name of the time's source.
+
+    Returns None if there is no such key.
+    """
     key = _KEYS[single.basis](single.problem, {}) if single.basis in _KEYS else None
     return None if key is None or single.basis is None else (single.basis, key)
 
@@ -295,7 +320,10 @@ _KEYS = {
     if format.name == override.name
     for origin in format.origins
 }
-"""Map origins of times to the key function of a library, if the times come from that library's override files."""
+"""Maps a source of times to the function that makes the keys of a library's override files.
+
+It contains only sources that are themselves override files of the library.
+"""
 
 
 def _only_pairs(
@@ -304,7 +332,7 @@ def _only_pairs(
     key: Callable[[_Single], Hashable],
     same: Callable[[Problem, Problem], bool],
 ) -> dict[str, str]:
-    """Map texts of B to texts of A that have the same ``key`` (not None) and are the ``same``.
+    """Map texts of run B to texts of run A that have the same ``key`` (not None) and are the ``same``.
 
     A pair is left out if one of its texts also matches another text.
     """

@@ -1,4 +1,4 @@
-"""Format the changes between two runs as lines and a table."""
+"""Format the changes between two runs as lines of text and a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _KINDS = {"gemm": "GEMM", "conv": "convolution"}
 
 
 def diff_lines(found: Diff, worth: Worth | None = None) -> list[str]:
-    """Return the text of a comparison: first what the sources of one run lack, and how the calls differ."""
+    """Return the text of a comparison of two runs.
+
+    The first lines state which kinds of files one run lacks and how the numbers of calls differ.
+    """
     counts = ", ".join(f"{found.count(state):,} {_WORDS.get(state, state)}" for state in _TOLD if found.count(state))
     floor = f", {found.floor_us:g} µs" if found.floor_us else ""
     none = "no problem is in both runs" if found.count("new", "vanished") else "neither run has a problem"
@@ -69,7 +72,7 @@ _WORDS: Mapping[State, str] = {"changed": "with another pick", "unknown": "not c
 
 
 def _sources(found: Diff) -> list[str]:
-    """Return a line for each run that lacks a format of the other run."""
+    """Return a line for each run that lacks a file format of the other run."""
     out = []
     of_both = zip((found.a, found.b), (found.b, found.a), found.lacks, found.formats[::-1], strict=True)
     for run, other, lacking, held in of_both:
@@ -85,7 +88,7 @@ def _held(calls: int, times: int) -> str:
 
 
 def _calls(found: Diff) -> list[str]:
-    """Return a line on calls and processes if their numbers differ."""
+    """Return a line about the numbers of calls and processes, if they differ between the runs."""
     unlike = [(_KINDS.get(kind, kind), a or 0, b or 0) for kind, a, b in found.calls if a != b]
     said = ", ".join(f"{kind}s {a:,} → {b:,}" for kind, a, b in unlike)
     one, two = found.processes
@@ -94,7 +97,7 @@ def _calls(found: Diff) -> list[str]:
 
 
 def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
-    """Format ``only in B: 3 problems, 1.2 ms per run``, as far as their times and calls are known."""
+    """Return a line like ``only in B: 3 problems, 1.2 ms per run``. Unknown times or calls are mentioned."""
     count, (known, us) = found.count(state), found.alone(state)
     out = f"only in {found.b if state == 'new' else found.a}: {counted(count, 'problem')}"
     if not known:
@@ -107,10 +110,14 @@ def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
 
 @dataclass(frozen=True)
 class Worth:
-    """Saving by the changed picks, from times that were measured alone, in one run and under one condition.
+    """The saving by the solutions that run B chose differently, from times that were measured alone.
 
-    * ``saves``: µs per run of A by problem; negative if the new pick is slower.
-    * ``changed``: number of all changed picks.
+    Both times of a choice come from one run and one environment.
+
+    * ``saves``: maps a problem (an operator with its sizes) to its saving in µs per run of A. Negative if the new
+      choice is
+      slower.
+    * ``changed``: the number of all problems with another choice, also of problems without a known saving.
     """
 
     saves: Mapping[str, float]
@@ -128,7 +135,7 @@ class Worth:
 
 
 def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
-    """Find what changed picks save: from the times of both picks that ``top`` of A or of B compares."""
+    """Return what the changed choices of the library save, if both solutions were timed in run A or in run B."""
     rows = {x["problem"]: x for x in found.table("pick_a <> pick_b and state <> 'unknown'").to_pylist()}
     saves: dict[str, float] = {}
     for store, run, own, other, sign in ((a, found.a, "pick_a", "pick_b", 1.0), (b, found.b, "pick_b", "pick_a", -1.0)):
@@ -142,9 +149,10 @@ def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
 
 
 def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Table:
-    """Return the changes for which SQL ``where`` holds, the most costly first.  ``n`` limits the number of rows.
+    """Return the changes for which the SQL condition ``where`` holds, the most costly first, at most ``n``.
 
-    ``problem`` is the short name, ``text`` the key.  ``change`` is the ratio minus 1.
+    ``problem`` is a short name, and ``text`` the full text of the operator and its sizes. ``change`` is the ratio minus
+    1.
     """
     rows = found.table(where, n)
     texts, ratios = rows["problem"], rows["ratio"].to_pylist()
@@ -158,9 +166,9 @@ def diff_table(found: Diff, n: int | None = None, where: str = CHANGED) -> pa.Ta
 
 
 def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: Worth | None = None) -> Answer:
-    """Return the changes between two runs, and the upgrade plan with one row per row of the old files.
+    """Return the answer of ``diff``: the changes between two runs, and what to do with each row of old override files.
 
-    A terminal shows ``n`` changes, or a few if ``n`` is None.  Other outputs contain ``n`` changes, or all.
+    A terminal shows ``n`` changes, or a few without ``n``. Other outputs contain ``n`` changes, or all.
     """
     lines = diff_lines(found, worth)
     of_both = _brief(diff_table(found, n or ROWS, _BOTH), worth)
@@ -171,7 +179,10 @@ def diff_answer(found: Diff, plan: Sequence[PlannedRow], n: int | None, worth: W
 
 
 def _brief(rows: pa.Table, worth: Worth | None) -> Rows:
-    """Return the rows for a terminal: the change in percent, and the library of ``pick_b`` only if it is another."""
+    """Return the rows in the form for a terminal.
+
+    The change is in percent. The new choice is shown without its library if the library did not change.
+    """
     out = []
     for row in rows.to_pylist():
         change = row["change"]
@@ -184,7 +195,7 @@ def _brief(rows: pa.Table, worth: Worth | None) -> Rows:
 
 
 def _alone_rows(found: Diff, state: Literal["new", "vanished"], n: int | None) -> list[str | Rows]:
-    """Return the first problems of one run only, with a title."""
+    """Return the first problems that only one run has, as a title and a table."""
     side = "b" if state == "new" else "a"
     rows = found.table(f"state = '{state}'", n or _ALONE_ROWS).to_pylist()
     shown = [
@@ -209,9 +220,9 @@ def compare(
     floor_us: float = 0.0,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> tuple[Diff, list[PlannedRow], Worth]:
-    """Compare the run that ``a`` names with the run that ``b`` names, and plan the upgrade of old override files.
+    """Compare the run that ``a`` names with the run that ``b`` names, and plan what to do with old override files.
 
-    ``begins`` is called with the name of each of ``STAGES`` stages before it begins.
+    ``begins`` is called with a name before each of the ``STAGES`` stages begins.
     """
     begins(f"reading {a}")
     one, held_a = read_at(a, store, lambda held, run: (times_of_run(held, run), held))

@@ -1,13 +1,14 @@
-"""The time of one call of each problem in a run, per kind of evidence.  Times of two kinds are never compared.
+"""The time of one call of each problem (an operator with its sizes) in a run, by kind of evidence.
 
-A trace contains the times of the job's calls.  A measured file contains times of several solutions.  The time that is
-used is the time of:
+A kind of evidence is, for example, a trace, a replay or a tuning file. Times of two kinds are never compared. A trace
+contains the times of the job's own calls. A measured file contains times of several solutions. From it the time of one
+solution is used:
 
-* the job's pick, if a log names it;
+* the library's choice, if a log names it;
 * else, in a replay, the default;
 * else the fastest solution, because a tuner or a find-db makes the library use it.
 
-The module is SQL over the views of a store, or over tables with the same columns.  So the hundreds of thousands of
+The module is SQL over the views of a store, or over tables with the same columns. So the hundreds of thousands of
 problems do not become Python objects.
 """
 
@@ -29,7 +30,7 @@ from logparse.target import machine_of_files
 
 NEAREST = (TRACE, CONFIRM, "driver", "bench", "tunableop-verbose", "miopen-log", "find-db", "tunableop", "tuning-file")
 RANK = f"coalesce(list_position({list(NEAREST)}, basis), {len(NEAREST) + 1})"
-"""SQL for the rank of a kind of evidence.  The kind nearest to the job has rank 1.  Unlisted kinds rank last."""
+"""SQL for the rank of a kind of evidence. Rank 1 is nearest to the real job. Kinds that are not listed come last."""
 
 COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
 
@@ -38,26 +39,30 @@ COLUMNS = ("problem", "basis", "solution", "time_us", "noise")
 class RunTimes:
     """The calls of a run and their times.
 
-    ``rows`` has several rows per problem, in no order: ``problem, named, calls, pick, solutions`` and ``COLUMNS``.
+    A problem is an operator with its sizes. ``rows`` has several rows per problem, in no order, with the columns
+    ``problem, named, calls, pick, solutions`` and ``COLUMNS``.
 
-    * One row has the problem's ``calls``, its ``pick`` (the solution that the logs name most often) and the number of
-      ``solutions`` that ran.
-    * One more row per ``basis`` has ``solution``, ``time_us`` and ``noise``.  ``noise`` is the relative standard error
-      of the time, null if the evidence does not contain it.
+    * One row has the problem's number of ``calls``, its ``pick`` (the solution that the logs name most often) and the
+      number of ``solutions`` that ran.
+    * Another row for each kind of evidence (``basis``) has ``solution``, ``time_us`` and ``noise``. ``noise`` is the
+      relative standard error of the time, null if it is unknown.
+    * ``named`` is True if the run calls the problem or measures it. A replay does not make it True, because a replay
+      also
+      times variants that the job never calls.
+    * ``calls`` is the number in the whole run. If only traces have the problem, their calls are scaled to the number of
+      steps of the run.
 
-    ``named`` is True if the run calls the problem or measures it.  A replay of the run's calls does not count as such a
-    measurement, because it also times variants that the job never calls.  ``calls`` is the number of calls in the whole
-    run.  If only the run's traces have the problem, their calls are scaled by the run's counted units.  ``machine``:
-    facts of the run's machine.
+    ``machine`` has facts about the run's machine.
     """
 
     run: str
     rows: pa.Table
     machine: Mapping[str, str]
     formats: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Formats of the run's files, each with the number of lines that are calls and of lines that are measurements."""
+    """The formats of the run's files, each with the number of lines that are calls and of lines that are measurements.
+    """
     processes: int = 0
-    """Number of processes whose calls are logged.  0 if no log states its process."""
+    """The number of processes whose calls are logged. It is 0 if no log states its process."""
 
 
 _RAN = "driver"
@@ -70,7 +75,7 @@ _SOLUTIONS = f"""
     group by problem"""
 """SQL for the number of solutions per problem that ran, in one log or in a tool's runs.
 
-Solutions that only a search tried do not count.
+Solutions that only a search tried are not counted.
 """
 _CALLED = """
     select problem, true as named, cast(round(sum(calls * if(traced, each, 1))) as bigint) as calls from (
@@ -81,7 +86,7 @@ _NOISE = """
     case when len(samples_us) > 1 then 1.4826 * list_median(list_transform(
         samples_us, lambda x: abs(x / list_median(samples_us) - 1))) / sqrt(len(samples_us))
     else std_us / time_us end"""
-"""SQL for the relative standard error: from the samples if there are any, else from the file's standard deviation."""
+"""SQL for the relative standard error of a time: from its samples, or else from the standard deviation in the file."""
 _OTHERS = f"kind = 'family' or exists (from workload) and origin in {(RACE, CONFIRM, ACTION)}"
 _ROWS = f"""
     select problem, true as named, calls, pick, solutions, null as basis, null as solution, null as time_us,
@@ -101,7 +106,7 @@ _ROWS = f"""
                    'noise': nullif({_NOISE}, 'nan')}}) as f
         from measurements left join picks using (problem) left join defaults using (source_id)
         where status = 'ok' and time_us > 0 and isfinite(time_us) group by problem, basis)"""
-"""SQL of ``RunTimes.rows``.  A time that is not evidence only shows that its problem was measured."""
+"""SQL of ``RunTimes.rows``. A time that is no evidence only shows that its problem was measured."""
 _STAGES = {
     "picks": main_picks_sql(origins=PICKED),
     "solutions_run": _SOLUTIONS,
@@ -109,18 +114,24 @@ _STAGES = {
     "launched": launches_sql(),
     "called": _CALLED,
 }
-"""Small tables that ``_ROWS`` reads.  DuckDB would plan common table expressions again wherever they are named."""
+"""Small tables that ``_ROWS`` reads.
+
+They are no common table expressions, because DuckDB would plan these again wherever they are named.
+"""
 _FORMATS = """
     select unnest(string_split(format, '+')) as name, cast(sum(call_lines) as bigint),
            cast(sum(measurement_lines) as bigint)
     from sources where format <> 'foreign' group by name order by name"""
 _PROCESSES = "select count(distinct pid) from calls where by_tool is distinct from true"
 _BATCH = 1 << 16
-"""Rows of a batch.  DuckDB reads each batch in one thread, and its default is a million rows."""
+"""The number of rows in a batch. DuckDB reads each batch in one thread, and its default is a million rows."""
 
 
 def times_of_run(store: Store, run: str | None = None) -> RunTimes:
-    """Return the times of a store's run, by default the latest.  Raises StoreError."""
+    """Return the calls of a run in a store and their times. By default the latest run is read.
+
+    Raises StoreError if the store has no such run.
+    """
     run = store.latest_run(run)
     with store.reading(" ".join([*_STAGES.values(), _ROWS, _FORMATS]), run) as con:
         con.execute(f"create temp table units_each as {UNITS_EACH}", {"run": run})
@@ -161,18 +172,24 @@ def _times(con: duckdb.DuckDBPyConnection, run: str) -> RunTimes:
 
 
 def timings(tables: Tables) -> pd.DataFrame:
-    """Return one row per problem and kind of evidence of the run, with ``COLUMNS``."""
+    """Return a table with one time for each problem (operator with sizes) and kind of evidence of the run.
+
+    Its columns are ``COLUMNS``.
+    """
     frame: pd.DataFrame = times_of(tables).rows.select(list(COLUMNS)).to_pandas()
     return frame[frame["basis"].notna()].reset_index(drop=True)
 
 
 def main_pick(tables: Tables) -> dict[str, str]:
-    """Map problems to the solution that the run's logs name most often."""
+    """Map each problem (an operator with its sizes) to the solution that the run's logs name most often."""
     rows = times_of(tables).rows.select(["problem", "pick"]).drop_null()
     return dict(zip(rows["problem"].to_pylist(), rows["pick"].to_pylist(), strict=True))
 
 
 def kernels_of(tables: Tables) -> dict[str, str]:
-    """Map problems to the kernels that their calls launched in the run's traces, as one text."""
+    """Map each problem (an operator with its sizes) to the kernels that its calls launched in the traces.
+
+    The names of the kernels are joined into one text.
+    """
     rows = timings(tables).query("basis == @TRACE")
     return dict(zip(rows["problem"], rows["solution"], strict=True))

@@ -1,25 +1,26 @@
-"""Tell whether a unit of work is faster, by its wall time without a profiler.
+"""Tell whether a step or request became faster, by its wall time without a profiler.
 
-The result is the difference of two runs with an interval of 95 %.  Units are compared kind by kind.  The same number of
-units of each kind is assumed in both runs.
+A unit of work is what a job repeats: a step or a request. Units may be of several kinds, which are compared kind by
+kind. Both runs are given the same number of units of each kind. The result is the difference of two runs with a 95 %
+interval.
 
-Two runs of a job may exist at the same time and take turns: each does a few units while the other waits.  Other load on
-the machine comes and goes within seconds and makes a host slower by up to 1.8 times, so each turn is compared with the
-turn of the other run beside it:
+Two runs of a job may exist at the same time and take turns: each does a few units while the other waits. Other load on
+the machine comes and goes within seconds and makes a host slower by up to 1.8 times. So each turn is compared with the
+turn of the other run next to it:
 
-* the gain of a pair of runs is the median of their turns' ratios;
-* the time of a pair is the lower quartile of the geometric means of its turns (after Chen & Revels, "Robust
+* The gain of a pair of runs is the median of the ratios of its turns.
+* The time of a pair is the lower quartile of the geometric means of its turns (after Chen & Revels, "Robust
   benchmarking in noisy environments", 2016, who take the minimum).
 
-Two starts of a program differ, too, whatever the number of turns.  So each pair of runs gives one value, and the
-interval is Student's t interval over pairs.  Pairs may be added until they decide.  Then the first pairs decide only at
-99 % (``by_turns.py``), so that with at most 12 pairs a job without any gain counts as faster in 3 to 4 of 100 cases.
+Two starts of one program also differ, whatever the number of turns. So each pair of runs gives one value, and the
+interval is Student's t interval over pairs. Pairs may be added until they decide. Then the first pairs decide only at
+99 % (``by_turns.py``), so that with at most 12 pairs a job without any gain is called faster in 3 to 4 of 100 cases.
 With 95 % it would be 8 to 10 of 100 cases (simulated, starts 2.5 % apart).
 
-For several runs one after another, the interval comes from the runs' means.  For one long run, it comes from the means
-of consecutive blocks of units, because the times of neighbouring units are correlated (batch means; Schmeiser,
-Operations Research 30, 1982: ten blocks are about enough).  The sum of the two runs' variances has Welch's degrees of
-freedom (Biometrika 34, 1947).
+If several runs took place one after another, the interval comes from the means of the runs. For one long run, it comes
+from the means of consecutive blocks of units, because the times of neighbouring units are correlated (batch means;
+Schmeiser, Operations Research 30, 1982: ten blocks are about enough). The sum of the two runs' variances has Welch's
+degrees of freedom (Biometrika 34, 1947).
 """
 
 from __future__ import annotations
@@ -39,26 +40,29 @@ from analyzers.job.step.answer import WORTH
 
 _BLOCKS = 10
 _LEAST = 3
-"""Least number of units of a kind, or of runs, from which a variance is estimated."""
+"""The smallest number of times, or of runs, from which a variance is estimated."""
 LEAST_TURNS = 6
-"""Least number of turns with a kind of unit, in each run of a pair, at which the kind is compared."""
+"""A kind of step is compared only if each run of a pair did it in at least this many turns."""
 _QUARTILE, _PARTS = 0.25, 3
 Turn: TypeAlias = Mapping[str, float]
-"""The mean time (µs) of a turn's units, by kind."""
+"""The mean time (µs) of the steps that a run did in one turn, by kind of step."""
 Times: TypeAlias = tuple[Sequence[Units], Sequence[Units]]
-"""The units of one or several runs, before and after."""
+"""The steps of one or several runs before a change, and of one or several runs after it."""
 Pair: TypeAlias = tuple[Sequence[Turn], Sequence[Turn]]
-"""The turns of two runs side by side, before and after."""
+"""The turns of two runs that took turns, before and after a change."""
 
 
 @dataclass(frozen=True)
 class UnitTime:
-    """Wall time of an average unit before and after, and the interval of the gain (``low_us`` to ``high_us``), µs.
+    """The wall time of an average step or request before and after a change, µs.
 
-    * ``runs``: number of runs from which each of the two times comes.  0: the times come from units of one run.
-    * ``turns``: number of turns.  0: the runs took no turns.
-    * ``each``: times of the two runs of each pair, µs.
-    * ``kinds``: kinds of units that were timed often enough.
+    ``low_us`` to ``high_us`` is the interval of the gain.
+
+    * ``runs``: the number of runs from which each of the two times comes. 0 if the times come from the steps of one
+      run.
+    * ``turns``: the number of turns. 0 if the runs took no turns.
+    * ``each``: the times of the two runs of each pair, µs.
+    * ``kinds``: the kinds of steps that were timed often enough.
     """
 
     before_us: float
@@ -80,7 +84,7 @@ class UnitTime:
 
     @property
     def undecided(self) -> bool:
-        """True if the interval holds both no gain and a gain above ``WORTH``, so that neither is shown."""
+        """True if the interval contains both no gain and a gain worth having (``WORTH``), so that neither is shown."""
         return self.low_us <= 0 and self.high_us > WORTH * self.before_us
 
 
@@ -92,15 +96,16 @@ class SideBySide:
 
     @property
     def kinds(self) -> Mapping[str, float]:
-        """Number of turns that have units of each kind, by kind."""
+        """The number of turns in which each kind of step occurs, by kind."""
         return Counter(name for pair in self.pairs for side in pair for turn in side for name in turn)
 
     def unit_time(self, counts: Mapping[str, float], confidence: float = 0.95) -> UnitTime | None:
-        """Compare the runs before with the runs after.
+        """Return the time of an average step before and after a change, with the interval of the gain.
 
-        ``counts`` are the weights of the kinds.  Only kinds in at least ``LEAST_TURNS`` turns of every run are
-        compared.  Return None if these kinds take less than half of the time.  For a single pair, the interval comes
-        from thirds of its turns, so it does not contain the difference between two starts.
+        ``counts`` are the weights of the kinds of steps. Only kinds that occur in at least ``LEAST_TURNS`` turns of
+        every run are compared. Returns None if these kinds take less than half of the time. For a single pair of runs,
+        the interval comes from thirds of its turns, so it does not contain the difference between two starts of the
+        program.
         """
         turns = [{x: _turns(pair, x) for x in counts} for pair in self.pairs]
         kinds = [x for x in counts if all(np.isfinite(pair[x]).sum(axis=0).min() >= LEAST_TURNS for pair in turns)]
@@ -121,17 +126,20 @@ class SideBySide:
 
 
 def _turns(pair: Pair, kind: str) -> Floats:
-    """Return the time of a kind in each turn of the two runs (turns × 2).  NaN if a turn had no unit of the kind."""
+    """Return the time of a kind of step in each turn of the two runs, as an array of shape turns × 2.
+
+    A value is NaN if the run did no such step in the turn.
+    """
     rows = ([x if (x := turn.get(kind, 0.0)) > 0 else math.nan for turn in both] for both in zip(*pair, strict=False))
     return np.array([*rows], dtype=np.float64).reshape(-1, 2)
 
 
 def _sides(turns: Floats, least: int) -> tuple[float, float]:
-    """Return the times of the two runs, µs.
+    """Return the times of a step in the two runs, µs.
 
-    ``turns`` has a row per turn.  If fewer than ``least`` rows have times of both runs, the quartiles of the two
-    columns are returned, and turns are not compared with each other.  This happens in a job that chooses among many
-    kinds at random, because its two runs seldom do the same kind in a turn.
+    ``turns`` has a row per turn and a column per run. If fewer than ``least`` rows have times of both runs, the
+    quartiles of the two columns are returned, and turns are not compared with each other. That happens in a job that
+    chooses among many kinds of steps at random, because its two runs seldom do the same kind in a turn.
     """
     both = turns[np.isfinite(turns).all(axis=1)]
     if len(both) < least:
@@ -149,10 +157,10 @@ class _Mean:
 
 
 def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[str, float]) -> UnitTime | None:
-    """Compare runs of the unchanged job with runs of the changed job: one run of each, or at least three of each.
+    """Compare the steps of the unchanged job with the steps of the changed job.
 
-    ``counts`` are the weights of the kinds.  Only kinds that are timed often enough in every run are compared.  Return
-    None if these kinds take less than half of the time.
+    Each side has one run or at least three. ``counts`` are the weights of the kinds of steps. Only kinds that were
+    timed often enough in every run are compared. Returns None if these kinds take less than half of the time.
     """
     kinds = [name for name in counts if all(name in timed(x) for x in (*before, *after))]
     total = math.fsum(counts[name] for name in kinds)
@@ -170,9 +178,10 @@ def unit_time(before: Sequence[Units], after: Sequence[Units], counts: Mapping[s
 
 
 def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, float]) -> bool:
-    """Return True if these kinds take at least half of the units' time.
+    """Tell whether the steps of the given ``kinds`` take at least half of the time of all steps.
 
-    A kind without a known time is given the mean time of the others.
+    ``counts`` is the number of steps of each kind, and ``us`` their times. A kind without a known time is given the
+    mean time of the others.
     """
     usual = statistics.fmean(us.values()) if us else 1.0
     each = {x: n * us.get(x, usual) for x, n in counts.items()}
@@ -181,7 +190,10 @@ def _most(counts: Mapping[str, float], kinds: Sequence[str], us: Mapping[str, fl
 
 
 def timed(units: Units) -> Mapping[str, tuple[float, ...]]:
-    """Map each kind with enough units without the profiler to their times.  Times of the warm-up are left out."""
+    """Map each kind of step to its times without the profiler, if there are at least three.
+
+    Times of the warm-up are left out.
+    """
     return {x.name: x.late_us for x in units.kinds if len(x.late_us) >= _LEAST}
 
 
@@ -191,7 +203,10 @@ def _of_runs(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
 
 
 def _of_units(runs: Sequence[Units], weights: Mapping[str, float]) -> _Mean:
-    """Return the mean of the last run.  Earlier runs are ignored, because they are too few for ``_of_runs``."""
+    """Return the mean time of a step of the last run.
+
+    Earlier runs are ignored, because they are too few for ``_of_runs``.
+    """
     times = timed(runs[-1])
     blocks = {x: np.array_split(np.asarray(times[x]), min(_BLOCKS, len(times[x]))) for x in weights}
     each = {name: _mean([float(x.mean()) for x in made]) for name, made in blocks.items()}
@@ -206,7 +221,7 @@ def _mean(values: Sequence[float]) -> _Mean:
 
 
 def _degrees(parts: Sequence[Variance]) -> float:
-    """Return the degrees of freedom of a sum of variances."""
+    """Return the degrees of freedom of a sum of variances, by Welch's formula."""
     least = min(x.degrees for x in parts)
     known = math.fsum(x.value**2 / x.degrees for x in parts)
     return max(least, math.fsum(x.value for x in parts) ** 2 / known) if known else least

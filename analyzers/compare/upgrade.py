@@ -1,4 +1,4 @@
-"""Plan what to do with old override files after an upgrade: keep, measure again or drop each row."""
+"""Decide what to do with each row of old override files after an upgrade: keep it, measure it again, or drop it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Decision = Literal["keep", "re-measure", "drop"]
 
 @dataclass(frozen=True)
 class PlannedRow:
-    """One row of an old override file, the decision on it, and the reason."""
+    """One row of an old override file, what to do with it, and the reason."""
 
     file: str
     line: int
@@ -34,11 +34,17 @@ class PlannedRow:
 
 
 def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_ON) -> list[PlannedRow]:
-    """Decide for each row of files (judged without a target) on the machine of run ``b``: keep, measure again or drop.
+    """Decide for each row of old override files what to do with it on the machine of run ``b``.
 
-    If run ``b`` itself measured the gain of a row, the gain decides: a row below ``floor`` is dropped.  A row with an
-    index must be measured again in another build, because the index may mean another kernel there.  On the same
-    device, a row with a name (a MIOpen solver) is kept, because the name means the same solver in every build.
+    The files were read without a target machine.
+
+    * If run ``b`` itself measured the gain of a row, the gain decides. A row with a gain below ``floor`` is dropped.
+    * A row that names its solution by an index must be measured again after a change of the library's build, because
+      the
+      index may mean another kernel there.
+    * On the same device, a row that names its solution (a MIOpen solver) is kept, because the name means the same
+      solver in
+      every build.
     """
     facts = facts_of_run(b)
     ratios = against_default(b.measurements[b.measurements["run"] == b.run], b.facts)

@@ -1,8 +1,8 @@
-"""Verify override files: compare a run before with a run after, row by row, for effect and gain.
+"""Verify override files row by row: compare a run before them with a run after them.
 
-Three things are checked for each problem that a file serves:
+Three things are checked for each problem (an operator with its sizes) for which a file has a row:
 
-* whether the job now runs the intended solution, by the pick that a log names, else by the kernels of a trace;
+* whether the job now runs the solution of the row, as a log or else the kernels of a trace show;
 * whether the time of a call changed;
 * what the change gained, in comparison with the promised saving.
 """
@@ -36,23 +36,26 @@ from logparse.text import COLUMNS, LINES, counted, duration, fitted, gained, pri
 
 _WIDE = 60
 LONG = 1000
-"""Largest number of lines of an answer with all results."""
+"""The largest number of lines in an answer that shows all results."""
 Effect = Literal["applied", "as before", "not applied", "unchanged kernel", "changed kernel", "not called", "unknown"]
-"""``as before``: the intended solution ran in both runs, so nothing shows that the row was read."""
+"""The effect of an override row, as the two runs show it.
+
+``as before``: the intended solution ran in both runs, so nothing shows that the library read the row.
+"""
 Move = Literal["faster", "slower", "same", "unknown"]
 K = TypeVar("K")
 V = TypeVar("V")
 
 SIGNS = tuple(sign for format in OVERRIDE_FORMATS for sign in format.signs)
-"""Texts by which a library reports that it did not honour an override, and the meaning of each."""
+"""Texts by which a library reports that it ignored an override, each with its meaning."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result for one problem that a row of a file serves.
+    """The effect of a row of an override file on one problem (an operator with its sizes).
 
-    Times are per call, from one kind of evidence (``basis``).  ``gained_us`` and ``promised_us`` are for all calls of
-    the run after.  They are None if a time or the number of calls is unknown.
+    Times are per call and come from one kind of evidence (``basis``), for example traces. ``gained_us`` and
+    ``promised_us`` are for all calls of the second run. They have no value if a time or the number of calls is unknown.
     """
 
     problem: str
@@ -70,7 +73,7 @@ class Outcome:
     calls: int | None
     promised_us: float | None
     why: str = ""
-    """The reason why the row was not applied, if it is known."""
+    """The reason why the library did not use the row, if it is known."""
 
     @property
     def gained_us(self) -> float | None:
@@ -81,12 +84,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of a verification.
+    """The result of verifying override files with two runs.
 
-    * ``outcomes``: the results by problem.  ``idle``: the rows that served no call.
-    * ``signs``: what the logs report about overrides that were not honoured.
-    * ``failures``: the reasons why the verification failed.  Empty if it did not fail.
-    * ``run_us``: all GPU time of the traces of the two runs, µs.  None if the runs did not do the same work.
+    * ``outcomes``: the result for each problem with a row. ``idle``: the rows that no call used.
+    * ``signs``: what the logs report about ignored overrides.
+    * ``failures``: the reasons why the verification failed. Empty if it did not fail.
+    * ``run_us``: all GPU time of the traces of the two runs, µs. None if the runs did not do the same work.
     """
 
     before: str
@@ -103,12 +106,12 @@ class Verification:
 
     @property
     def gained_us(self) -> float:
-        """Gain of the served problems in the run after, µs.  Problems with an unknown gain are left out."""
+        """The time that the second run gained by the rows, µs. Problems with an unknown gain are left out."""
         return sum(x.gained_us for x in self.outcomes if x.gained_us is not None)
 
     @property
     def promised_us(self) -> float | None:
-        """Promised saving of the problems whose gain is known, µs; None if nothing was promised."""
+        """The saving that was promised for the problems with a known gain, µs. None if nothing was promised."""
         known = [x.promised_us for x in self.outcomes if x.promised_us is not None and x.gained_us is not None]
         return sum(known) if known else None
 
@@ -121,10 +124,10 @@ def verify_at(
     fail_on: float = FAIL_ON,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Verification:
-    """Compare the run that ``after`` names with the run that ``before`` names, for the rows of override files.
+    """Read the runs that ``before`` and ``after`` name, and check what the rows of override files changed.
 
-    The promises come from the last ``recommend`` in the store of ``before``.  ``begins`` is called with the name of
-    each of ``STAGES`` stages before it begins.
+    The promised savings come from the last ``recommend`` in the store of ``before``. ``begins`` is called with a name
+    before each of the ``STAGES`` stages begins.
     """
     begins(f"reading {before}")
     a = tables_at(before, store)
@@ -146,13 +149,14 @@ def verify(
     promised: Mapping[str, float] | None = None,
     fail_on: float = FAIL_ON,
 ) -> Verification:
-    """Compare the run ``after`` with ``before`` for the rows of ``files`` (judged for the machine of ``after``).
+    """Check what the rows of override ``files`` changed between the run ``before`` and the run ``after``.
 
-    ``promised`` is the saving that a row was expected to bring, µs per call by problem.  The verification fails if:
+    The files were read for the machine of ``after``. ``promised`` maps a problem (an operator with its sizes) to the
+    saving that was expected, µs per call. The verification fails if:
 
     * a file is refused;
-    * a called problem demonstrably does not run its row's solution;
-    * a problem got slower than ``fail_on`` and noise allow;
+    * a problem that the job calls does not run the solution of its row, as logs or traces show;
+    * a problem became slower by more than ``fail_on`` and noise allow;
     * no row took effect at all.
     """
     evidence = Evidence.of(before, after, fail_on)
@@ -185,9 +189,9 @@ def verify(
 
 
 def run_us(before: Tables, after: Tables) -> tuple[float, float] | None:
-    """Return all GPU time of the two runs' traces, µs.
+    """Return the GPU time of all kernels in the traces of the two runs, µs.
 
-    Return None if a run has none, or if the runs did not do the same work.
+    Returns None if a run has no such time, or if the runs did not do the same work.
     """
     total, work = [], []
     for tables in (before, after):
@@ -202,9 +206,9 @@ def run_us(before: Tables, after: Tables) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class Ran:
-    """The solutions that ran according to a run's logs: picks, kernels and calls by problem.
+    """The solutions and kernels that a run used, and its numbers of calls, by problem (an operator with its sizes).
 
-    Calls that no log counts are unknown (None).
+    If no log counts the calls, their number is unknown (None).
     """
 
     picks: Mapping[str, str]
@@ -223,7 +227,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The solutions that ran in both runs, and how the time of each problem moved: rows of a ``Diff``."""
+    """The solutions that ran in both runs, and how the time of each problem changed (the rows of a ``Diff``)."""
 
     before: Ran
     after: Ran
@@ -260,10 +264,10 @@ def _effect(intended: Solution, texts: Sequence[str], evidence: Evidence) -> Eff
 
 
 def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
-    """Return True if two names mean one solution.
+    """Tell whether two names mean the same solution.
 
-    They do if they are equal, or if one is a rocBLAS index that means the other, a solution of hipBLASLt (from rocBLAS
-    5 on).
+    They do if they are equal. They also do if one is an index of rocBLAS (version 5 and later) that calls the other, a
+    solution of hipBLASLt.
     """
     if one.text == other.text:
         return True
@@ -275,7 +279,7 @@ def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
 def _outcome(
     text: str, same: Sequence[str], intended: Solution, evidence: Evidence, promised: Mapping[str, float]
 ) -> Outcome:
-    """Return the outcome for the problem ``text``.  Logs may name the problem by any text of ``same``."""
+    """Return what an override row did for the problem ``text``. Logs may name the problem by any text of ``same``."""
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
     time: Mapping[Hashable, Any] = (
         timed[0] if timed else {"state": "unknown", "basis": None, "a_us": None, "b_us": None}
@@ -301,7 +305,7 @@ def _outcome(
 
 
 def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
-    """Correct the outcome if the library's log states whether it found a row.
+    """Return the outcome, corrected if the library's own log states whether it found the row.
 
     Such a log may name kernels, but it names no solutions.
     """
@@ -314,7 +318,7 @@ def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
 
 
 def signs(after: Tables) -> Iterator[str]:
-    """Yield what the run's logs report about overrides that were not honoured."""
+    """Yield what the run's logs report about overrides that the library ignored."""
     for text, meaning in SIGNS:
         hits = after.messages[after.messages["text"].str.contains(text, regex=False)]
         if len(hits):
@@ -357,7 +361,10 @@ def _failures(
 
 
 def promises(findings: pd.DataFrame) -> dict[str, float]:
-    """Return the largest saving per call, µs, by problem, from the findings of a ``recommend`` (view ``findings``)."""
+    """Return the saving that ``recommend`` promised for a call of each problem, µs. The largest one is taken.
+
+    ``findings`` is the view of that name in the store.
+    """
     rows = findings[findings["per_call_us"].notna() & findings["problem"].notna()]
     each = rows["per_call_us"].astype("float64").groupby(rows["problem"]).max()
     return {str(problem): float(value) for problem, value in each.items()}
@@ -367,7 +374,10 @@ def promises(findings: pd.DataFrame) -> dict[str, float]:
 
 
 def answer(found: Verification, verbose: bool = False) -> Answer:
-    """Return the answer to whether overrides took effect: in a few lines, or in all lines if ``verbose``."""
+    """Return the answer to the question whether the overrides took effect, in a few lines.
+
+    ``verbose`` shows all lines.
+    """
     table = rows(found)
     every = [{name: value for name, value in row.items() if name != "text"} for row in table]
     text = [*lines(found, LONG), every] if verbose else lines(found)
@@ -385,7 +395,7 @@ def rows(found: Verification) -> Rows:
 
 
 def headline(found: Verification) -> str:
-    """Return the verdict, what took effect, and what that gained."""
+    """Return one line with the verdict, what took effect, and what that gained."""
     timed = [x for x in found.outcomes if x.gained_us is not None]
     counts = Counter(x.effect for x in found.outcomes)
     effects = ", ".join(f"{count:,} {effect}" for effect, count in sorted(counts.items())) or "no problem"
@@ -419,7 +429,7 @@ def lines(found: Verification, most: int = LINES) -> list[str]:
 
 
 def _problems(shown: Sequence[Outcome]) -> list[str]:
-    """Return one line per problem: its effect, one call before and after, and the gain in a run."""
+    """Return one line per problem: the row's effect, the time of a call before and after, and the gain in a run."""
     table = []
     for x in shown:
         times = f"{duration(x.before_us)} → {duration(x.after_us)} a call" if x.gained_us is not None else ""

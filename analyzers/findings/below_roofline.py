@@ -1,12 +1,12 @@
-"""Products and convolutions of a trace that run far below the roofline, or below comparable problems of the job.
+"""Find matrix products and convolutions of a trace that take far longer than the GPU should need.
 
-A problem is reported if a call takes more than ``FAR`` times the time within reach. The time within reach is estimated
-from the roofline, and from the fraction of the roofline that comparable problems of the same trace reach
-(``analyzers/job/efficiency.py``). It is at least ``LEAST_US``.
+The GPU's peak rates give a least time for each call (the roofline). Comparable calls of the same trace show which
+fraction of the peak rates can be reached (``analyzers/job/efficiency.py``). Together they give the time that should be
+possible, at least ``LEAST_US``. A call is reported if it takes more than ``FAR`` times that long.
 
-The difference is the estimated saving. No solution with the time within reach is known, so the saving is never added to
-measured savings. The next step is a replay of the problems, whose gain the estimates predict. Once a replay has timed a
-problem, the problem is no longer reported here, whatever the gain was.
+The difference is the estimated saving. No solution with the possible time is known, so the estimate is never added to
+measured savings. The next step for the user is a replay, which measures the gain. Once a replay has timed other
+solutions for a problem, the problem is no longer reported here, whatever the gain was.
 
 If measured times of comparable problems on the device give an expected time, ``slower-than-comparable`` judges the
 problem instead. Its estimate errs by a tenth, but the estimate here errs by a factor of two (docs/expected.md).
@@ -34,9 +34,9 @@ ADVICE = (
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per problem that is far above the time within its reach.
+    """Return one finding per matrix product or convolution that takes far longer than seems possible.
 
-    Problems for which a second solution was tried are left out.
+    A problem is left out if a second solution was tried for it.
     """
     rows = efficiencies(tables.kernels, tables.calls, tables.facts)
     rows = rows[rows["far"]]

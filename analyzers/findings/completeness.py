@@ -1,7 +1,7 @@
-"""Gaps in a run's logs, and errors in the run.
+"""Find gaps in a run's logs, and errors that the libraries reported.
 
-Gaps are lines that a setting disabled, cut files, missing ranks, and counts that may hold a call twice. Errors are what
-the libraries printed.
+Gaps are lines that a setting disabled, files that were cut off, ranks that are missing, and counts that may contain a
+call twice.
 
 All findings are about the run. They cost nothing to compute, so ``status`` shows them. ``recommend`` puts them first,
 because a ranking made from half a log is wrong. The queries are SQL over a store's views or over DataFrames. ``status``
@@ -31,29 +31,39 @@ if TYPE_CHECKING:
 NAME = "completeness"
 Rows: TypeAlias = list[tuple[Any, ...]]
 CATEGORIES = ("trace", "hints", "info", "api", "bench", "profile", "extended_profile")
-"""Categories of hipBLASLt's log mask whose lines show how a log was made."""
+"""Categories of hipBLASLt's log lines that show how a log was made (which settings were on)."""
 SHARED_BUFFER = ("bench", "trace", "api")
-"""Categories of hipBLASLt that write to one shared buffer, although each category has a lock of its own."""
+"""Categories of hipBLASLt's log lines that share one buffer but have a lock each, so that lines may get mixed up."""
 BY_LEVEL = ("trace", "hints", "info", "api")
-"""Categories that HIPBLASLT_LOG_LEVEL can switch on as well as HIPBLASLT_LOG_MASK.
+"""Categories of hipBLASLt's log lines that HIPBLASLT_LOG_LEVEL can switch on, as well as HIPBLASLT_LOG_MASK.
 
 The level also switches on the category of errors.
 """
 BEYOND_LEVEL = ("bench", "profile", "extended_profile")
-"""Categories that only HIPBLASLT_LOG_MASK can switch on. If HIPBLASLT_LOG_LEVEL is set, it disables them."""
+"""Categories of hipBLASLt's log lines that only HIPBLASLT_LOG_MASK can switch on.
+
+If HIPBLASLT_LOG_LEVEL is set, it disables them.
+"""
 _IF_KNOWN = ("miopen_warning", "tunableop", "info")
-"""Categories whose messages are reported only if their meaning is known."""
+"""Categories of messages that are reported only if logparse knows what the message means."""
 _NAMED, _LONGEST = 3, 200
-"""Number of files named in a longer list, and characters shown of a library's error."""
+"""How many files of a longer list are named, and how many characters of a library's error are shown."""
 FEW = 0.5
-"""Share of the median number of calls. A process with fewer calls may have been killed or have started late."""
+"""A process is reported if it has fewer calls than this fraction of the median of all processes.
+
+It may have been killed or have started late.
+"""
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per error or gap.
+    """Return one finding per error or gap in the run's logs.
 
-    Gaps are: HIPBLASLT_LOG_LEVEL may have disabled HIPBLASLT_LOG_MASK, files are cut or silent, ranks differ in their
-    numbers of calls, and calls have no problem.
+    Gaps are:
+
+    * HIPBLASLT_LOG_LEVEL may have disabled HIPBLASLT_LOG_MASK.
+    * Files are cut off or have no readable line.
+    * Ranks differ in their numbers of calls.
+    * Calls cannot be assigned to an operator with its sizes.
     """
     frames = {view: getattr(tables, "messages" if view == "process_messages" else view) for view in _READ}
     with reading(frames, _READ) as con:
@@ -61,7 +71,7 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def missing(store: Store) -> list[str]:
-    """Return the gaps and errors of the latest run as lines."""
+    """Return the gaps and errors of the latest run of a store, one line of text each."""
     runs = store.runs()
     if not runs:
         return []
@@ -127,7 +137,10 @@ _RANKS = """
 
 
 def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
-    """Return the remarks of all queries over a connection with the views of ``_READ``."""
+    """Run all queries and return their remarks as lines of text.
+
+    ``con`` is a connection with the views of ``_READ``.
+    """
 
     def of(*checks: tuple[str, Callable[[Rows], Iterator[str]]]) -> list[str]:
         return [line for sql, remark in checks for line in remark(con.execute(sql, {"run": run}).fetchall())]
@@ -138,9 +151,9 @@ def _remarks(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
 
 
 def _errors(rows: Rows) -> Iterator[str]:
-    """Yield the errors that the libraries report, then their warnings.
+    """Yield the errors that the libraries reported, then their warnings, as lines of text.
 
-    Texts with the same known meaning are reported together. Other texts are grouped by their function.
+    Messages with the same known meaning are reported together. Others are grouped by the function that wrote them.
     """
     groups: dict[tuple[bool, str, str], list[tuple[str, int, int]]] = {}
     for category, function, text, count, texts in rows:
@@ -156,7 +169,10 @@ def _errors(rows: Rows) -> Iterator[str]:
 
 
 def _level(rows: Rows) -> Iterator[str]:
-    """Yield a remark if a log has lines of ``BY_LEVEL`` but no lines of ``BEYOND_LEVEL``."""
+    """Yield a remark if HIPBLASLT_LOG_LEVEL may have disabled HIPBLASLT_LOG_MASK.
+
+    A log then has lines that the level can switch on, but no lines that only the mask can.
+    """
     ((hidden,),) = rows
     if hidden:
         yield (
@@ -180,9 +196,9 @@ def _ends(rows: Rows) -> Iterator[str]:
 
 
 def _silent(rows: Rows) -> Iterator[str]:
-    """Yield one remark for all empty files and one for all unknown files.
+    """Yield one remark for all empty files and one for all files without a readable line.
 
-    The files have no remark each, because a folder of sources may contain hundreds of them.
+    There is no remark for each file, because a folder may contain hundreds of them.
     """
     for empty in (True, False):
         paths = [path for is_empty, path in rows if is_empty == empty]
@@ -197,7 +213,10 @@ def _silent(rows: Rows) -> Iterator[str]:
 
 
 def _ranks(rows: Rows) -> Iterator[str]:
-    """Yield a remark for processes with few calls. Only processes counted from the same kind of log are compared."""
+    """Yield a remark about processes with far fewer calls than the others.
+
+    Only processes whose calls were counted from the same kind of log are compared.
+    """
     by_category: dict[str, dict[int, int]] = {}
     for category, pid, count in rows:
         by_category.setdefault(category, {})[pid] = count

@@ -1,13 +1,13 @@
-"""Exposed communication: collectives that run while no other kernel does.
+"""Find exposed communication: collectives (NCCL, RCCL) that run while no other kernel does.
 
-The GPU computes nothing in that time. The trace measures how long only collectives ran
-(``logparse/libraries/torch_profiler/busy.py``). PyTorch records the collective that each kernel belongs to, and the
-collective's message (``libraries/torch_profiler/operands.py``). The rate is message size / time, which nccl-tests calls
-the algorithm bandwidth (its ``doc/PERFORMANCE.md``).
+In that time the GPU computes nothing. The trace shows how long only collectives ran
+(``logparse/libraries/torch_profiler/busy.py``). PyTorch records which collective each kernel belongs to, and its
+message (``libraries/torch_profiler/operands.py``). The rate is message size / time, which nccl-tests calls the
+algorithm bandwidth (its ``doc/PERFORMANCE.md``).
 
 A collective's kernel begins when its own rank is ready, and ends after the last rank is ready. So its time contains the
-wait for the slowest rank, and a single rank's trace cannot tell the wait from the transfer. So no saving is stated. If
-there are traces of several ranks, the finding names the rank that the others wait for (``analyzers/job/ranks.py``).
+wait for the slowest rank. The trace of a single rank cannot tell the wait from the transfer, so no saving is stated. If
+there are traces of several ranks, the finding names the rank for which the others wait (``analyzers/job/ranks.py``).
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ CHANGES: Mapping[str, str] = {
     REDUCED: "check for a slow rank; DDP: bucket_cap_mb",
     ADVICE: "check for a slow rank; else fewer ranks",
 }
-"""Short text of the change to make, for each advice."""
+"""Maps each advice to a few words about what to change."""
 _GATHERS, _REDUCES = (re.compile(x, re.IGNORECASE) for x in ("all_?gather|reduce_?scatter", "all_?reduce"))
 _SHOWN = 3
 _FEW = 0.02
-"""Least wait for another rank that is mentioned, as a share of a unit of work (0 to 1)."""
+"""A wait for another rank is mentioned from this fraction of a step on (0 to 1)."""
 
 
 @dataclass(frozen=True)
 class _Collective:
-    """All calls of one collective. None stands for a value that the trace does not record."""
+    """All calls of one collective with the same message. None stands for a value that the trace does not record."""
 
     name: str
     us: float
@@ -77,7 +77,7 @@ class _Collective:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding about the run if collectives run alone for at least ``min_gain`` of its traces' time."""
+    """Return one finding if collectives run alone for at least the fraction ``min_gain`` of the traces' time."""
     time = gpu_time(tables)
     if time is None or not time.alone_us or not time.window_us or time.exposed_us is None:
         return []
@@ -115,11 +115,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _advice(found: Sequence[_Collective], in_training: bool) -> str:
-    """Return the advice for the collectives that take longest.
+    """Return the advice that fits the collectives with the most time.
 
     A trace names its collectives, but not the library that calls them, so the library is inferred. FSDP gathers sharded
     parameters and scatters their gradients. DistributedDataParallel reduces gradients to all replicas. A run without
-    gradients uses neither, so it gets the general advice.
+    gradients uses neither, so it gets general advice.
     """
     gathers, reduces = (sum(x.us for x in found if words.search(x.name)) for words in (_GATHERS, _REDUCES))
     if not in_training or not gathers + reduces:
@@ -128,7 +128,7 @@ def _advice(found: Sequence[_Collective], in_training: bool) -> str:
 
 
 def _waiting(found: Ranks | None) -> str:
-    """Return a sentence with the rank that the others wait for, and the reason why that rank is late."""
+    """Return a sentence that names the rank for which the others wait, and why that rank is late."""
     if found is None or not found.matched:
         return "These times contain the wait for the slowest rank"
     late, longest = found.slowest, max(found.ranks, key=lambda x: x.waiting_us)

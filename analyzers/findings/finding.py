@@ -1,7 +1,7 @@
-"""The type of an analyzer: a pure function from the tables of a run to findings.
+"""The type of an analyzer: a function that takes the tables of a run and returns what is wrong with the run.
 
 An analyzer never reads files, never prints and never changes its input. Its result does not depend on the order of
-rows. Empty tables give no findings.
+rows. For empty tables it returns no findings.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from logparse.model import Finding
 
 @dataclass(frozen=True)
 class Analyzer:
-    """A member of ``analyzers.findings.ANALYZERS``.
+    """A function that finds one kind of problem in a run, with its description.
 
-    ``about`` (what the analyzer sees) and ``worth`` (what its findings gain) are Markdown texts. They become the
-    analyzer's row in ``docs/findings.md``.
-    ``place`` orders findings about the run; members with the same place are shown by name.
+    All analyzers are in ``analyzers.findings.ANALYZERS``.
+
+    * ``about`` (what the analyzer looks for) and ``worth`` (what its findings gain) are Markdown texts. They become the
+      analyzer's row in ``docs/findings.md``.
+    * ``place`` orders the findings about the whole run. Analyzers with the same place are ordered by name.
     """
 
     name: str

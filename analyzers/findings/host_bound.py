@@ -1,9 +1,9 @@
-"""A GPU that waits for the host, so that less GPU time may not make the step faster.
+"""Find a GPU that waits for the host, so that faster kernels may not make a step shorter.
 
-The busy share is (union of the kernels' times in a trace) / (the window). If the trace marks steps, the window is their
-time (``logparse/libraries/torch_profiler/busy.py``), or the time that they take without the profiler if that time is
-known. The finding is about the run. It is shown before everything else, because a faster kernel only makes the GPU wait
-longer if the host is the limit.
+The busy share is (time in which at least one kernel runs) / (time of the trace). If the trace marks steps, only the
+time of the steps is taken (``logparse/libraries/torch_profiler/busy.py``), or the time that they take without the
+profiler if it is known. The finding is about the run. It is shown before everything else, because a faster kernel only
+makes the GPU wait longer if the host is the limit.
 """
 
 from __future__ import annotations
@@ -58,25 +58,31 @@ WORDS: Mapping[str, tuple[str, str, str]] = {
     "first": ("before the first kernel", "the program: what runs before the first kernel", FIRST),
     "queued": ("with launched work waiting", "what the streams wait for", QUEUED),
 }
-"""Text, change and advice for each class of idle time (``logparse/libraries/torch_profiler/gaps.py``)."""
+"""Maps each cause of idle time to three texts: when the GPU was idle, what to change, and the advice.
+
+The causes come from ``logparse/libraries/torch_profiler/gaps.py``.
+"""
 _WAITS = "waits for the host"
 _WORTH = 0.01
-"""Least idle time worth a finding, as a share of the window."""
+"""Idle time is reported from this fraction of the trace's time on (0 to 1)."""
 _FEW = 0.05
-"""Least time of a class that is shown, as a share of the idle time (0 to 1)."""
+"""A cause of idle time is shown if it explains at least this fraction of the idle time (0 to 1)."""
 
 
 def of_data(remark: Finding) -> Finding:
-    """Return the remark for a step whose simulation shows that it waits for data and not for kernel launches."""
+    """Return the finding, reworded for a job that waits for data and not for kernel launches.
+
+    A simulation of the step shows which of the two it is.
+    """
     message = remark.message.replace(_WAITS, "waits for data")
     remedy = Advise("feed the GPU with data sooner", "the loader: workers, work per sample")
     return replace(remark, message=message, remedy=remedy, advice=LOADER)
 
 
 def changes(time: GpuTime) -> str:
-    """Return the change to make, in a few words.
+    """Return in a few words what to change, for example "the loader: workers, work per sample".
 
-    The change depends on the class with most of the idle time. If a single gap is most of that time, the gap is named
+    The change depends on the cause of most of the idle time. If a single gap is most of that time, the gap is named
     instead.
     """
     single = time.gaps.single if time.gaps else None
@@ -86,9 +92,9 @@ def changes(time: GpuTime) -> str:
 
 
 def _at_most_us(time: GpuTime) -> float | None:
-    """Return the largest idle time that can be saved, µs. Return None if it is not worth a finding.
+    """Return the most idle time that could be saved, µs, or None if it is too little to report.
 
-    A single long gap without a similar second gap is subtracted, because it may not come again.
+    A single long gap is subtracted if no second gap resembles it, because it may not happen again.
     """
     single = time.gaps.single if time.gaps else None
     if single is None or time.idle_us is None:
@@ -98,7 +104,7 @@ def _at_most_us(time: GpuTime) -> float | None:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding if the GPU waits for the host. Return none if no trace shows a window."""
+    """Return one finding if the GPU waits for the host. Returns none if no trace shows how long its steps take."""
     time = gpu_time(tables)
     share = time.busy_share if time else None
     launches = sum(x.kernels for x in time.parts) if time else 0  # 0 for a trace whose kernels no row counts.
@@ -116,9 +122,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _advice(time: GpuTime, graphs: bool) -> str:
-    """Return the advice for the reason that explains most of the time in which the GPU is idle.
+    """Return the advice for the cause that explains most of the GPU's idle time.
 
-    A job that already launches graphs is not advised to launch graphs.
+    A job that already uses CUDA graphs is not advised to use them.
     """
     why = time.gaps.main if time.gaps else "launching"
     return BEYOND_GRAPHS if graphs and why == "launching" else WORDS[why][2]

@@ -1,15 +1,17 @@
-"""Products whose bias or activation runs as a separate kernel, although the library has an epilogue that does it.
+"""Find matrix products whose bias or activation runs in a kernel of its own, although the library could include it.
 
-* Seen: in a torch.profiler trace the kernel right after a product adds a vector, or is ReLU or GELU, on as many
+cuBLASLt and hipBLASLt can do this work at the end of the product's own kernel, its epilogue.
+
+* Seen: in a torch.profiler trace, the kernel right after a product adds a vector, or is ReLU or GELU, on as many
   elements as the product wrote (``libraries/torch_profiler/epilogues.py``).
 * Cost: the result is written to memory and read again once more. cuBLASLt and hipBLASLt do the same work in registers
   (epilogues BIAS, RELU_BIAS, GELU_BIAS …).
-* Saving: it is measured, never estimated. A replay times the product and the kernels after it as they ran, and fused.
-  The actions of ``actions/fused_epilogue.py`` state the saving. If no fused form is faster, there is no finding.
-  Without a replay the finding has no saving, only a bound: the time of the extra kernels, because the product does not
+* Saving: it is measured, never estimated. A replay times the product and the kernels after it as they ran, and fused
+  into one. The actions of ``actions/fused_epilogue.py`` state the saving. If no fused form is faster, there is no
+  finding. Without a replay the finding states only a bound: the time of the extra kernels, because the product does not
   become faster.
-* Evidence: a trace with ``record_shapes=True``. The trace contains the order of kernels but not the data flow. So an
-  unrelated kernel of equal size that follows a product would be mistaken for its epilogue.
+* Needed: a trace with ``record_shapes=True``. The trace contains the order of kernels but not which kernel reads the
+  product's result. So an unrelated kernel of equal size that follows a product is mistaken for its bias or activation.
 * Limits: GELU in the epilogue is the tanh approximation. If the model's GELU is exact, the numbers change. The gradient
   of GELU needs the product's result, which PyTorch's epilogue does not write (the libraries' GELU_AUX does). So GELU
   cannot be fused in training.
@@ -47,9 +49,10 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 @dataclass(frozen=True)
 class _Timed:
-    """Times of a pair of calls, unfused and fused into one call, as a replay measured them, µs.
+    """Times of a matrix product and the kernels after it, separate and fused into one call, µs. A replay measured them.
 
-    ``most_us``: the longest sample of the fused form.
+    ``now_us`` is the time of the separate kernels, and ``then_us`` the time of the fused call. ``most_us`` is its
+    longest sample.
     """
 
     solution: str
@@ -58,17 +61,17 @@ class _Timed:
     most_us: float
 
     def pays(self, floor: float) -> bool:
-        """Tell whether each sample of the fused form is faster than the pair as it ran.
+        """Tell whether even the slowest sample of the fused call saves more than ``floor`` of the time.
 
-        It must be faster by more than ``floor`` (a share, 0 to 1) of the pair's time.
+        ``floor`` is a fraction (0 to 1) of the time of the separate kernels.
         """
         return self.now_us - self.most_us > floor * self.now_us
 
 
 def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
-    """Return the times that a replay measured for the two separate calls and for the fused call.
+    """Return the times that a replay measured for the separate kernels and for the fused call.
 
-    Return None if either time is missing.
+    Returns None if either time is missing.
     """
     before = samples.get((one.fused.text, one.as_run))
     after = samples.get((one.fused.text, one.in_library))
@@ -78,10 +81,10 @@ def _timed(one: Epilogue, samples: Samples) -> _Timed | None:
 
 
 def _counts(tables: Tables) -> Callable[[Epilogue], int | None]:
-    """Return a function that estimates the run's number of calls with a given epilogue.
+    """Return a function that estimates how many of the run's calls of a product are followed by given kernels.
 
-    The run's calls of the product are multiplied by the share of its traced calls that have the epilogue. The function
-    returns None if the calls are not counted.
+    It multiplies the run's calls of the product by the fraction of the traced calls that are followed by these kernels.
+    It returns None if the calls are not counted.
     """
     run = calls_by_problem(tables.workload).dropna()
     traced = tables.calls[tables.calls["category"] == "profiler"].groupby("problem")["count"].sum()

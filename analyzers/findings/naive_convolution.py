@@ -1,22 +1,22 @@
-"""Convolutions that run MIOpen's naive solver, which computes one output per thread.
+"""Find convolutions that run MIOpen's naive solver, which computes one output per thread.
 
 The naive solver takes 10 to 500 times longer than other solvers. MIOpen runs it if no other solver applies, or if the
 solvers that apply need more workspace than they are given. For example, the GEMM solver of a large 3-D convolution
 needs tens of GiB. MIOpen then writes a warning and picks the naive solver (ROCm/rocm-libraries
 ``projects/miopen/src/conv/solver_finders.cpp``: ``EvaluateInvokers``, ``IsEnoughWorkspace``).
 
-A pass counts as naive in these cases:
+A convolution is taken as naive in these cases:
 
-* A trace's calls launch the naive kernel. One launch among the many launches of a search inside a call does not count.
-* A log names the naive solver as the pick.
-* The naive solver is the fastest in a user find-db.
+* Its calls in a trace launch the naive kernel. One launch among the many launches of a search inside a call is ignored.
+* A log names the naive solver as the library's choice.
+* The naive solver is the fastest in a user find-db (the file in which MIOpen's search stores its results).
 
-The time that the pass could take is an estimate. The first time in this list that is known is used:
+The time that the convolution could take is an estimate. The first time in this list that is known is used:
 
-1. the time of another solver for the problem
-2. the time of the slower of the layer's other passes
-3. the time of the nearest problem that differs only in sizes of the image and batch, scaled by arithmetic
-4. the time at half of the roofline
+1. the time of another solver for the same convolution
+2. the time of the slower of the layer's other two directions (forward, backward data, backward weights)
+3. the time of the nearest convolution that differs only in sizes of the image and batch, scaled to the amount of work
+4. twice the least time that the device's peak rates allow
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _KERNEL = re.compile(r"naive_conv_")
 _SOLVER = re.compile(r"miopen:ConvDirectNaiveConv")
 _HELPER = re.compile(rf"{TRANSPOSE.pattern}|SubTensorOp", re.IGNORECASE)
 _LEAST_FLOPS = 1e9
-"""Least work of a reported problem, floating-point operations.
+"""Convolutions with fewer floating-point operations than this are not reported.
 
-For less work the naive solver may be the fastest, as it is in MIOpen's own databases for thousands of problems.
+For them the naive solver may be the fastest, as it is in MIOpen's own databases for thousands of problems.
 """
 _TYPE_BYTES = {"FP64": 8, "FP32": 4, "FP16": 2, "BF16": 2, "INT8": 1, "FP8": 1, "BF8": 1}
 _LARGE = 1 << 30
-"""Workspace (bytes) from which a device may not have enough free memory."""
+"""A device may not have this much free memory (bytes) for a workspace."""
 SEARCH = (
     "Let MIOpen search for a faster solver (tune_miopen.sh), then ingest what it wrote. With MIOPEN_LOG_LEVEL=5, "
     "MIOpen's log names the solvers that it skipped for lack of workspace."
@@ -61,10 +61,10 @@ SEARCH = (
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per problem whose pass is naive and ``slow_factor`` times slower than the expected time.
+    """Return one finding per convolution whose naive solver takes ``slow_factor`` times the expected time.
 
-    Problems of less than 1 GFLOP are left out. If the expected time or the time of the pass is unknown, the problem is
-    reported without a saving.
+    Convolutions of less than 1 GFLOP are left out. If the expected time or the present time is unknown, the convolution
+    is reported without a saving.
     """
     rows = _naive(tables)
     if not len(rows):
@@ -91,9 +91,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _naive(tables: Tables) -> pd.DataFrame:
-    """Return the naive passes, one row per problem: ``source_id, problem, now_us``, ``calls``.
+    """Return the convolutions that run the naive solver, one row each: ``source_id, problem, now_us, calls``.
 
-    ``now_us`` is the time of a call, µs. ``calls`` are the calls in a trace.
+    ``now_us`` is the time of a call, µs. ``calls`` is the number of calls in a trace.
     """
     rows = pd.concat([_traced(tables), _logged(tables), _recorded(tables)], ignore_index=True)
     return rows.drop_duplicates("problem").sort_values("problem", ignore_index=True)
@@ -115,9 +115,9 @@ def _traced(tables: Tables) -> pd.DataFrame:
 
 
 def _logged(tables: Tables) -> pd.DataFrame:
-    """Return the problems for which the library mostly picked a naive solver, according to the logs.
+    """Return the convolutions for which the library mostly chose the naive solver, according to the logs.
 
-    The time of the pick comes from a file of the run.
+    The time of the naive solver comes from a measured file of the run.
     """
     made = picks(tables)
     total = made.groupby("problem")["count"].transform("sum")
@@ -131,9 +131,10 @@ def _logged(tables: Tables) -> pd.DataFrame:
 
 
 def _recorded(tables: Tables) -> pd.DataFrame:
-    """Return problems whose fastest solver in the run's user find-dbs is naive.
+    """Return the convolutions whose fastest solver in the run's user find-dbs is the naive one.
 
-    The job's next call of such a problem takes the naive solver.
+    A user find-db is the file in which MIOpen's search stores its results. So the job's next call of such a convolution
+    takes the naive solver.
     """
     known = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "find_db")]
     users = set(known.loc[known["value"] == "user", "source_id"])
@@ -148,7 +149,7 @@ def _recorded(tables: Tables) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class _Time:
-    """Time that a call would take with a better solver (µs), and a text that states where the time comes from."""
+    """The time that a call would take with a better solver (µs), and a text that says where this time comes from."""
 
     us: float
     how: str
@@ -156,7 +157,7 @@ class _Time:
 
 @dataclass(frozen=True)
 class _Other:
-    """Time of another solver (µs) for a problem of the run."""
+    """The time of another solver (µs) for a convolution of the run."""
 
     problem: ConvProblem
     source: str
@@ -165,9 +166,9 @@ class _Other:
 
 
 def _others(tables: Tables) -> list[_Other]:
-    """Return the times of other solvers in the run's files.
+    """Return the times of solvers other than the naive one, from the run's files.
 
-    System find-dbs are left out: they have too many problems.
+    The find-dbs that come with MIOpen are left out, because they have too many problems.
     """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     system = tables.facts[(tables.facts["name"] == "find_db") & (tables.facts["value"] == "system")]
@@ -194,7 +195,10 @@ _OF_IMAGE = ("n", "d", "h", "w", "out_d", "out_h", "out_w")
 
 
 def _kind(problem: ConvProblem) -> tuple[object, ...]:
-    """Return all fields of a problem except the sizes of its image and batch."""
+    """Return all fields of a convolution except the sizes of its image and batch.
+
+    Convolutions with equal results are comparable.
+    """
     return tuple(
         x for name, x in vars(problem).items() if name in problem.__dataclass_fields__ and name not in _OF_IMAGE
     )
@@ -225,9 +229,9 @@ def _expected(problem: ConvProblem, source: str, others: Sequence[_Other], facts
 
 
 def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
-    """Return the roofline time on the device, µs.
+    """Return the least time that the peak rates of the device allow for the convolution, µs.
 
-    If the facts state only the arch, the time of the slowest device of that arch is returned.
+    If only the architecture is known, it is the time on the slowest device of that architecture.
     """
     if device_of(known) is not None or "cu_count" in known or "device" in known:
         return roofline_us(problem, known)
@@ -239,7 +243,7 @@ def _roofline_us(problem: ConvProblem, known: Facts) -> float | None:
 
 
 def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
-    """Map each problem to the solvers that MIOpen passed over in this run for lack of workspace.
+    """Map each convolution to the solvers that MIOpen did not use in this run because their workspace was too small.
 
     Each solver is a pair of its name and the workspace that it needs, bytes.
     """
@@ -254,13 +258,11 @@ def _refused(tables: Tables) -> dict[str, list[tuple[str, int]]]:
 
 
 def gemm_workspace(problem: ConvProblem) -> int | None:
-    """Return the workspace of MIOpen's GEMM solver, bytes. It is equal for F, B and W.
+    """Return the workspace that MIOpen's GEMM solver needs for a convolution, bytes. None if a size is unknown.
 
-    Return None if a size is unknown.
-
-    For one image of the batch, the workspace contains a copy of the inputs of every filter position. Its size is
-    (c / groups) · filter · output sizes · groups · bytes per element. Source: ROCm/MIOpen ``src/solver/gemm.cpp``
-    (``GemmFwdRest::GetWorkspaceSize``).
+    It is the same for all directions (forward, backward data, backward weights). For one image of the batch, the
+    workspace contains a copy of the inputs of every filter position: (c / groups) · filter · output sizes · groups ·
+    bytes per element. Source: ROCm/MIOpen ``src/solver/gemm.cpp`` (``GemmFwdRest::GetWorkspaceSize``).
     """
     sizes = [problem.c, problem.filter_d, problem.filter_h, problem.filter_w]
     sizes += [problem.out_d, problem.out_h, problem.out_w, _TYPE_BYTES.get(problem.weights_type or "")]
@@ -285,13 +287,13 @@ def _reasons(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Iterat
 
 
 def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
-    """Return the advice.
+    """Return the advice for a convolution that runs the naive solver.
 
     | case | advice |
     |---|---|
-    | a tensor is too large | a smaller batch |
-    | a workspace is large | room for it, or a split |
-    | else | a search |
+    | a tensor has too many elements for 32 bits | split the batch |
+    | another solver needs a large workspace | make room for it, or split the convolution |
+    | else | let MIOpen search for a faster solver |
     """
     needs = max([size for _, size in refused], default=gemm_workspace(problem) or 0)
     if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
@@ -316,9 +318,9 @@ def _advice(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> str:
 
 
 def _remedy(problem: ConvProblem, refused: Sequence[tuple[str, int]]) -> Remedy:
-    """Return the remedy: a search, unless no search can help.
+    """Return what the user can do: a search for a faster solver, unless no search can help.
 
-    No search helps if a tensor has too many elements for 32 bits, or if a workspace has too little room.
+    No search helps if a tensor has too many elements for 32 bits, or if there is too little memory for a workspace.
     """
     if (problem.largest_tensor or 0) > MOST_ELEMENTS and (problem.n or 0) > 1:
         return Advise("split the batch", "the program")

@@ -1,17 +1,17 @@
-"""Backward-weight convolutions (W) that are slow beside the forward (F) and backward-data (B) passes of their layer.
+"""Find convolutions whose backward-weight pass (W) is slow in comparison with the other passes of the same layer.
 
-F, B and W of one layer do the same floating-point work. So the best known time of W is compared with the slower of the
-best F and the best B of the layer in the same file, its sibling. W is slow if it takes more than ``slow_factor`` times
-the sibling and more than ``slow_floor_ms``. The estimated gain is the difference. If a file has no sibling, nothing is
-claimed.
+The other passes are forward (F) and backward data (B). All three do the same floating-point work. So the best known
+time of W is compared with the slower of the best F and the best B of the layer in the same file, its sibling. W is slow
+if it takes more than ``slow_factor`` times as long and more than ``slow_floor_ms``. The estimated gain is the
+difference. If a file has no sibling, nothing is claimed.
 
 If measured times of comparable layers are known, the finding also states the time of their W. In a trace of the job,
 the time of a pass is the mean time of all kernels of a call, whatever solution they belong to.
 
-A *user* find-db of the same device (the result of a search) may have a faster solver than the system's find-db. Its
-time then replaces the estimate, because MIOpen reads the user find-db first and does not merge the two
-(``libraries/miopen/find_db.py``). Only a log that names the solver shows whether the job reads that file already.
-Without such a log the finding says so.
+A *user* find-db (the result of MIOpen's search) of the same device may have a faster solver than the find-db that comes
+with MIOpen. Its time then replaces the estimate, because MIOpen reads the user find-db first and does not merge the two
+(``libraries/miopen/find_db.py``). Only a log that names the solver shows whether the job already uses that file.
+Without such a log the finding mentions this.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ TUNE_CUDNN = (
 
 
 def traced_passes(tables: Tables) -> pd.DataFrame:
-    """Return the passes of the run's traces, with the mean time of their calls. Return no rows without a trace.
+    """Return the convolutions of the run's traces, with the mean time of a call. Returns no rows without a trace.
 
     ``solution`` is the kernel that took most of the time. A trace shows no times of other solutions.
     """
@@ -83,9 +83,9 @@ def traced_passes(tables: Tables) -> pd.DataFrame:
 
 
 def totals(rows: pd.DataFrame) -> dict[str, float]:
-    """Return the totals of the backward weights of one source (``backward_weights``). Times in µs.
+    """Return sums over the backward-weight convolutions of one file. Times are in µs.
 
-    Each problem counts once, with its best known time.
+    ``rows`` come from ``backward_weights``. Each convolution is one row, with its best known time.
     """
     slow = rows[rows["slow"]]
     return {
@@ -104,14 +104,16 @@ def _sum(values: pd.Series) -> float:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return a line of totals per source, then one finding per slow W.
+    """Return a line of totals per file, then one finding per slow backward-weight convolution (W).
 
-    The totals of another run's source cover only problems that this run calls. If several files of one device have a
-    problem, one file is used: a file of this run before others, then the file with the smallest loss.
-
-    Losses are multiplied by calls only if the device on which the calls ran is known. The device is unknown if no
-    target is given and the run's files (or, if they state no device, the files of all runs) are of several devices. It
-    is also unknown for a file that states no device, if another file states one.
+    * The totals of another run's file cover only convolutions that this run calls.
+    * If several files of one device have a convolution, one file is used: a file of this run before others, then the
+      file
+      with the smallest loss.
+    * The loss of a call is multiplied by the calls only if the device on which they ran is known. If no target is
+      given,
+      it is unknown if the run's files (or, if they state no device, the files of all runs) are of several devices. It is
+      also unknown for a file that states no device, if another file states one.
     """
     found = [x for x in (passes(tables), traced_passes(tables)) if len(x)]
     if not found:
@@ -144,9 +146,9 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
 
 def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Return the rows of sources that may be from the target, with columns ``loss``, ``device`` and ``foreign``.
+    """Return the rows that may be from the target's device, with the columns ``loss``, ``device`` and ``foreign``.
 
-    ``foreign`` is True for a source of another run.
+    ``foreign`` is True if the row's file belongs to another run.
     """
     own = set(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])
     w = not_elsewhere(w, tables, settings)
@@ -158,7 +160,10 @@ def _of_sources(w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapp
 
 
 def _summaries(w: pd.DataFrame, tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """Return a line for each file with a slow W and for each find-db. A log without a slow W gets no line."""
+    """Return a line of totals for each file that needs one.
+
+    That is each file with a slow backward-weight convolution and each find-db. Other logs get no line.
+    """
     names = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
     called = w.loc[w["foreign"], "problem"].isin(called_problems(tables))
     # The texts are dropped first, because they have 150 characters each.
@@ -193,7 +198,7 @@ def _in_words(total: Mapping[str, float], which: str) -> str:
 
 
 def _to_report(w: pd.DataFrame) -> pd.DataFrame:
-    """Return the slow W, one row per device and problem."""
+    """Return the slow backward-weight convolutions, one row per device and convolution."""
     once = w.drop(columns=["problem", "solution"]).sort_values(["foreign", "loss", "best_us", "source_id"])
     once = once.drop_duplicates(["device", "problem_hash"])
     reported = once[once["slow"]].join(w[["problem", "solution"]])
@@ -201,9 +206,10 @@ def _to_report(w: pd.DataFrame) -> pd.DataFrame:
 
 
 def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, Facts]) -> dict[tuple[str, str], str]:
-    """Find slow rows whose solver is faster on another device of the store.
+    """Find slow convolutions for which another solver is faster on another device in the store.
 
-    Map (source, problem) of each such row to a text about the faster solver.
+    Maps (file, convolution) to a text about the faster solver, for example "on gfx942 with 304 CUs ConvHip… takes 80
+    µs".
     """
     others = every.loc[every["problem"].isin(set(reported["problem"])), ["problem", "source_id", "solution", "best_us"]]
     others = others.assign(device=[_device(facts, str(x)) for x in others["source_id"]]).drop(columns="source_id")
@@ -222,7 +228,10 @@ def _elsewhere(reported: pd.DataFrame, every: pd.DataFrame, facts: Mapping[str, 
 
 
 def _device(facts: Mapping[str, Facts], source: str) -> str:
-    """Return the source's arch and CU count as text. Return the source itself if its device is unknown."""
+    """Return the architecture and the number of CUs of a file's device, as a text like ``gfx942 304``.
+
+    If the device is unknown, the name of the file itself is returned.
+    """
     known = facts.get(source, {})
     device = device_of(known)  # A ROCm trace and MIOpenDriver name their device, but neither its arch nor its CUs.
     name, cus = arch(known), known.get("cu_count")
@@ -232,9 +241,9 @@ def _device(facts: Mapping[str, Facts], source: str) -> str:
 
 
 def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[str, str]:
-    """Map each problem to a text with the time that W of comparable layers takes.
+    """Map each backward-weight convolution to a text with the time that comparable ones take on the device.
 
-    A problem is left out if that time is unknown.
+    A convolution is left out if that time is unknown.
     """
     device = device_name(known)
     if device is None or not problems:
@@ -247,10 +256,10 @@ def comparable_w(tables: Tables, problems: Sequence[str], known: Facts) -> dict[
 def _slow(
     row: Mapping[Hashable, Any], known: Facts, calls: Mapping[str, int], typical: str | None, elsewhere: str | None
 ) -> Finding:
-    """Return a finding about one W. Its saving is (time of W) − (time of the slower of F and B).
+    """Return a finding about one slow backward-weight convolution (W).
 
-    ``typical``: text with the expected time of comparable W. ``elsewhere``: text about a faster solver on another
-    device.
+    The saving is its time minus the time of the slower of the layer's other passes (F and B). ``typical`` is a text
+    with the time of comparable W, and ``elsewhere`` a text about a faster solver on another device.
     """
     text, best, sibling = str(row["problem"]), float(row["best_us"]), float(row["sibling_us"])
     which = "B" if row["b_us"] == sibling else "F"
@@ -279,7 +288,7 @@ def _slow(
 
 
 def _with_known_issue(found: Finding, known: Facts) -> Finding:
-    """Return the finding with the known issue of the run's MIOpen added to its advice, if there is one."""
+    """Return the finding, with a known issue of the run's MIOpen version added to its advice if it applies."""
     problem = found.problem
     concerned = isinstance(problem, ConvProblem) and problem.in_type in ("FP16", "FP32")
     if not concerned or known.get("miopen_version") != "3.3.0" or arch(known) not in (None, "gfx942"):
@@ -293,9 +302,10 @@ def _with_known_issue(found: Finding, known: Facts) -> Finding:
 def replaced_solvers(
     w: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts], calls: Mapping[str, int]
 ) -> list[Finding]:
-    """Return problems that are slow in a system find-db and faster in a user find-db of the same device.
+    """Return the convolutions that are slow in MIOpen's own find-db and faster in a user find-db of the same device.
 
-    One finding per problem. ``w``: ``passes.backward_weights`` of the sources in question.
+    A user find-db is the file in which MIOpen's search stores its results. There is one finding per convolution. ``w``
+    has the rows of ``passes.backward_weights`` of the files in question.
     """
     kinds = w["source_id"].map({source: known.get("find_db") for source, known in facts.items()})
     if not (kinds == "user").any():
@@ -324,11 +334,11 @@ def replaced_solvers(
 def _not_run(
     slow: pd.DataFrame, tables: Tables, settings: Settings, facts: Mapping[str, Facts]
 ) -> set[tuple[str, str]]:
-    """Return (source, problem) of slow rows whose slow solver the job does not run.
+    """Return (file, convolution) of rows with a slow solver that the job does not actually run.
 
-    For such a row of ``passes.backward_weights``, the job's logs pick another solver, and some file has a time of that
-    solver of at most ``slow_factor`` times the sibling (the slower of F and B). Files that are known to be from another
-    device are not considered.
+    For such a row the job's logs name another solver, and a file has a time of that solver which is not slow: at most
+    ``slow_factor`` times the slower of the layer's passes F and B. Files that are known to be from another device are
+    ignored.
     """
     columns = ["problem", "solution", "source_id", "time_us"]
     ran = picks(tables).rename(columns={"pick": "solution"})[["problem", "solution"]].drop_duplicates()
@@ -347,9 +357,9 @@ def _not_run(
 
 
 def _spelled(tables: Tables, pairs: pd.DataFrame) -> dict[tuple[str, str], dict[str, object]]:
-    """Return the fields of the fastest solvers in a user find-db (the file into which MIOpen's search writes).
+    """Return the fields of the fastest solvers in a user find-db, which are needed to write an override file.
 
-    The writer of an override file needs these fields.
+    A user find-db is the file in which MIOpen's search stores its results.
     """
     rows = tables.measurements
     rows = rows[rows["problem"].isin(set(pairs["problem"])) & rows["source_id"].isin(set(pairs["source_id_user"]))]

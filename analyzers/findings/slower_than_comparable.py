@@ -1,13 +1,13 @@
-"""Calls that take longer than the best solutions of comparable problems on this device. An estimate.
+"""Find calls that take longer than the best solutions of comparable problems on the same device. An estimate.
 
-* Seen: the time of a call is above a bound. 95 % of problems that run at their best stay below this bound, which comes
-  from measured best times of comparable problems (``evidence/expected.py``). The call's time comes from a trace's
+* Seen: the time of a call is above a bound. 95 % of problems that run their best solution are below this bound, which
+  comes from measured best times of comparable problems (``evidence/expected.py``). The call's time comes from a trace's
   kernels, or is a file's only time of the problem (a default, a verbose log, a bench line).
-* Not claimed: that a faster solution exists. The remedy is a search, never an override. Once a second solution of the
-  problem has been timed, ``suboptimal-pick`` compares the two times.
+* Not claimed: that a faster solution exists. The user is advised to search, never given an override. Once a second
+  solution of the problem has been timed, ``suboptimal-pick`` compares the two times.
 * Not judged: a problem without measured times of its type, operation and device.
 
-The rate of right findings was measured with groups of sizes left out: of 2,476 flagged defaults of rocBLAS on an
+How often a finding is right was measured with groups of sizes left out: of 2,476 flagged defaults of rocBLAS on an
 MI300X, 93 % gain 10 % or more (docs/expected.md).
 """
 
@@ -33,7 +33,10 @@ RIGHT = {
     "gemm": "an estimate: 93 % of GEMMs that it flags in published times of an MI300X gain 10 % or more",
     "conv": "an estimate: at most 5 % of convolutions that run their best solution take longer than that",
 }
-"""Statement of how often a finding is right, by kind of problem. ``benchmarks/expected.py`` measures the numbers."""
+"""Maps a kind of operator to a sentence that says how often a finding is right.
+
+``benchmarks/expected.py`` measures the numbers.
+"""
 SEARCH = {
     "conv": (
         "Search for a faster solution: tune_miopen.sh lets MIOpen time its solvers, and `logparse replay` times "
@@ -48,7 +51,7 @@ SEARCH = {
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding per problem whose time is above its bound."""
+    """Return one finding per call that takes longer than comparable problems let expect."""
     out = []
     facts = facts_of(tables)
     for device, (rows, found) in expectations(tables, settings).items():
@@ -100,9 +103,9 @@ def _finding(
 
 
 def in_words(problem: Problem, near: Sequence[Neighbour], device: str) -> str:
-    """Describe comparable problems in one line, with their times scaled to the size of the problem.
+    """Describe comparable problems in one line, with their times scaled to the size of this problem.
 
-    Example: ``8 comparable products take 38 to 47 µs at its size on an MI300X``.
+    Example: ``8 comparable products take 38 to 47 µs, scaled to its size, on an MI300X``.
     """
     what = f"{problem.direction} convolutions" if isinstance(problem, ConvProblem) else "products"
     least, most = (f(x.scaled_us for x in near) for f in (min, max))
@@ -110,7 +113,7 @@ def in_words(problem: Problem, near: Sequence[Neighbour], device: str) -> str:
 
 
 def span(least_us: float, most_us: float) -> str:
-    """Return two times as a range. A unit that both share is written once: ``38 to 47 µs``."""
+    """Return two times (given in µs) as a range, for example ``38 to 47 µs``. A common unit is written once."""
     least, most = duration(least_us), duration(most_us)
     if least == most:
         return most
@@ -119,7 +122,10 @@ def span(least_us: float, most_us: float) -> str:
 
 
 def device_in_words(device: str) -> str:
-    """Return the name of a device: ``an MI300X`` for ``gfx942 304``. Without a data sheet: its arch and CU count."""
+    """Return a readable name of a device, for example ``an MI300X`` for ``gfx942 304``.
+
+    A device without a data sheet is described by its architecture and number of CUs: ``gfx942 with 80 CUs``.
+    """
     name = next((x.name for x in devices() if f"{x.arch} {x.cu_count}" == device), None)
     if name is None:
         words, _, count = device.partition(" ")

@@ -1,11 +1,12 @@
-"""Override files made for another machine or another library build than the run's logs show.
+"""Find override files that were made for another machine or another library build than the run's logs show.
 
 * Seen: a TunableOp results file, a hipBLASLt tuning file or a MIOpen user db states where it was made. The run's logs
-  state another value of the same fact.
-* Cost: TunableOp drops the whole file if one validator differs. hipBLASLt drops it if the git revision differs. MIOpen
-  looks for a file named by arch, CU count and version. So nothing is loaded or reported, and the job runs untuned
-  (aiter#4634, aiter#5380). If a library does load such a file, an index may mean another kernel.
-* Evidence: one fact that both the file and the logs state. Texts of one version may be more or less complete (``2.9.1``
+  state another value of the same fact, for example another hipBLASLt version.
+* Cost: TunableOp drops the whole file if one of its validators (lines that state versions) differs. hipBLASLt drops it
+  if the git revision differs. MIOpen looks for a file named by architecture, CU count and version. So nothing is loaded
+  or reported, and the job runs untuned (aiter#4634, aiter#5380). If a library does load such a file, an index may mean
+  another kernel.
+* Needed: one fact that both the file and the logs state. Texts of one version may be more or less complete (``2.9.1``
   and ``2.9.1+rocm7.0``; ``gfx942`` and ``gfx942:sramecc+:xnack-``), so two texts are equal if one begins with the
   other.
 * Not judged: a fact that no log states. ``logparse lint FILE --target`` judges a file row by row.
@@ -33,7 +34,7 @@ EFFECT: Mapping[str, str] = {
     ),
     **dict.fromkeys(MIOPEN, "MIOpen looks for a file named by arch, CU count and version, and does not find it"),
 }
-"""Effect of a file that was made for another machine or build, by format of the file."""
+"""Maps a file format to a sentence about what the library does with a file made for another machine or build."""
 NAMES = (
     *("arch", "cu_count", "backend", "hipblaslt_version", "hipblaslt_revision", "rocblas_version", "miopen_version"),
     *("pytorch_version", "hip_version", "rocm_version", "cuda_version", "cublaslt_version"),
@@ -42,9 +43,9 @@ NAMES = (
 
 
 def override_sources(tables: Tables) -> pd.DataFrame:
-    """Return the run's sources that a library reads back as overrides: ``source_id, path, format``.
+    """Return the run's files that a library reads as overrides, as columns ``source_id, path, format``.
 
-    MIOpen's system dbs are left out, because they come with the library.
+    MIOpen's system databases are left out, because they come with the library.
     """
     own = tables.sources[(tables.sources["run"] == tables.run) & tables.sources["format"].isin(EFFECT)]
     kinds = tables.facts[tables.facts["name"].isin(["find_db", "perf_db"]) & (tables.facts["value"] == "user")]
@@ -53,7 +54,10 @@ def override_sources(tables: Tables) -> pd.DataFrame:
 
 
 def stated_by_logs(tables: Tables) -> dict[str, set[str]]:
-    """Return the facts that the run's logs of the job state: name → values. Databases and replays are not such logs."""
+    """Map each fact (for example ``arch``) to the values that the job's own logs state.
+
+    Databases and replays are not logs of the job.
+    """
     own = tables.sources[tables.sources["run"] == tables.run]
     logs = own.loc[is_job_log(own), "source_id"]
     rows = tables.facts[tables.facts["source_id"].isin(logs) & tables.facts["name"].isin(NAMES)]

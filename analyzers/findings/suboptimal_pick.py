@@ -1,8 +1,8 @@
-"""The solution that the library picked, compared with the best known solution and weighed by calls.
+"""Find calls for which the library chose a slower solution than the best known one.
 
-The loss of a call is (time of the pick) − (time of the best solution in the same file). Losses are also reported as a
-distribution, because a mean hides that a few problems have nearly all of the loss. If the pick has no time of its own,
-the finding states ``unmeasured`` and claims no saving.
+The loss of a call is (time of the chosen solution) − (time of the best solution in the same file). Losses are also
+reported as a distribution, because a mean hides that a few problems have nearly all of the loss. If the chosen solution
+has no time of its own, the finding states ``unmeasured`` and claims no saving.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ BAD_REGRET = 0.10
 
 
 def regret(rows: pd.DataFrame) -> dict[str, float]:
-    """Return how much slower picks are than the best known solutions. Empty without rows.
+    """Return statistics of how much slower the library's choices are than the best known solutions.
 
-    ``rows`` are rows of ``picks_vs_best`` that have a ``pick_us``.
+    ``rows`` are rows of ``picks_vs_best`` that have the time of the choice (``pick_us``). Without rows the result is
+    empty.
 
-    * ``median``, ``p90``, ``largest``: pick_us / best_us − 1 over problems, unweighted.
-    * ``share_above_10_percent``: the share of the picks' time in problems with more than 10 %. A pick's time is calls ×
-      time. If no log counts calls, each problem counts once.
+    * ``median``, ``p90``, ``largest``: statistics of pick_us / best_us − 1, in which each problem is counted once.
+    * ``share_above_10_percent``: the fraction of the time (calls × pick_us) in problems that lose more than 10 %. If no
+      log
+      counts calls, each problem is counted as one call.
     """
     if not len(rows):
         return {}
@@ -67,7 +69,7 @@ def regret(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding about the distribution of losses in the run, then one finding per pick that loses time."""
+    """Return one finding about the distribution of the losses, then one finding for each choice that loses time."""
     rows = picks_vs_best(tables, settings)
     facts, workspaces = facts_of(tables), given_workspaces(tables)
     findings = [_distribution(rows)] if len(rows) else []
@@ -113,7 +115,10 @@ def _distribution(rows: pd.DataFrame) -> Finding:
 
 
 def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal | None) -> Remedy:
-    """Return the change (remedy) that makes the library run the better solution for a call."""
+    """Return what the user can do to make the library run the better solution.
+
+    It is an override row if one can be written, else a search, a replay, a setting or a change of the program.
+    """
     if isinstance(decided, Override):
         return UseRows(decided)
     if decided is None:  # The pick has no time.
@@ -130,9 +135,9 @@ def _remedy(known: comparison.Comparison, decided: Override | comparison.Refusal
 def _pick(
     row: Mapping[str, object], facts: Mapping[str, Facts], given: Mapping[str, Given], settings: Settings
 ) -> Finding | None:
-    """Return a finding about a pick that is not the best known solution.
+    """Return a finding about a call for which the library did not choose the best known solution.
 
-    Return None if the loss is within noise, or if the pick is a default without a time.
+    Returns None if the loss is within noise, or if no log names the choice and the default has no time.
     """
     known, calls = _comparison(row, facts, given), number_of(row["calls"])
     if comparison.may_be_so(known.problem, known.measured, known.best.text):
@@ -206,7 +211,11 @@ def _message(known: comparison.Comparison) -> str:
 
 
 def _doubt(row: Mapping[str, object]) -> str:
-    """Return the reasons to doubt a time that was measured for a linked problem, because the link may be wrong."""
+    """Return the reasons to doubt a measured time, in brackets. The text is empty without such reasons.
+
+    There are reasons if the time was measured for another description of the problem, which may or may not be the same
+    call.
+    """
     words = []
     if row["level"] == "shape":
         words.append("matched by shape only")

@@ -1,10 +1,10 @@
-"""Attention that is written out as products and a softmax: its scores go to memory and come back several times.
+"""Find attention that is written out as matrix products and a softmax instead of one fused kernel.
 
-A softmax that takes a notable share of the GPU time nearly always belongs to attention scores, which are N×N values for
-N tokens. PyTorch's ``scaled_dot_product_attention`` computes attention in tiles (FlashAttention, Dao et al. 2022, and
-CK's on AMD), so the scores never leave the chip. The stated gain is at most the time of the softmax, because only a
-measurement shows what the products gain. The softmax over a vocabulary at the end of a model (``log_softmax``) is left
-out.
+Its scores (N×N values for N tokens) then go to memory and come back several times. A softmax that takes a notable part
+of the GPU time nearly always belongs to attention. PyTorch's ``scaled_dot_product_attention`` computes attention in
+tiles (FlashAttention, Dao et al. 2022, and CK's on AMD), so the scores never leave the chip. The stated gain is at most
+the time of the softmax, because only a measurement shows what the products gain. The softmax over a vocabulary at the
+end of a model (``log_softmax``) is left out.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ADVICE = (
     "(attn_implementation='sdpa' in Transformers). It supports masks, dropout and grouped heads (enable_gqa)."
 )
 _LEAST = 0.05
-"""Least time of softmax kernels that is reported, as a share of the kernels' time (0 to 1)."""
+"""Softmax kernels are reported if they take at least this fraction (0 to 1) of the time of all kernels."""
 
 
 def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
-    """Return one finding about the run if separate softmax kernels take at least ``_LEAST`` of the kernel time."""
+    """Return one finding if separate softmax kernels take at least the fraction ``_LEAST`` of the kernels' time."""
     time = gpu_time(tables)
     part = next((x for x in time.parts if x.name == SOFTMAX), None) if time else None
     if time is None or part is None or part.us < _LEAST * time.kernels_us:
