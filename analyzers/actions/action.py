@@ -29,8 +29,7 @@ CONVOLUTION, GEMM = "convolution", "GEMM"
 
 @dataclass(frozen=True)
 class Change:
-    """The new form of a call under an action: a problem (the operator with its sizes) and the solution that computes
-    it.
+    """The new form of a call under an action: a problem (the operator with its sizes) and its solution.
 
     The solution is a text. By default it is the library's own choice. A ``problem`` of None means that the action
     removes the call, for example a copy from one memory layout to another.
@@ -210,8 +209,7 @@ class ActionResult:
         That is so in two cases:
 
         * The action saves GPU time at both ends of ``ends_us``, and it saves more than the fraction ``_LEAST``.
-          Override files
-          may save less, because several processes have confirmed their savings.
+          Override files may save less, because several processes have confirmed their savings.
         * The host launches the kernels faster by more than the fraction ``_HOST``, and the action does not lose GPU
           time.
         """

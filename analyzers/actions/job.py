@@ -27,15 +27,13 @@ class Work:
     """All calls of one problem (an operator with its sizes) in a job.
 
     * ``us``: GPU time of the calls in the run's traces, µs. None if no trace contains them. If it is known, ``calls``
-      is
-      also the number in the traces.
+      is also the number in the traces.
     * ``solution``: the solution that computes the calls now, as a replay names it.
     * ``tail``: the kernels after a matrix product, if ``problem`` is a product together with them. ``us`` then contains
       time that other entries contain, too: the entry of the product alone and the entries of the kernels' operators.
     * ``of``: the text of the problem in the run's files, if ``problem`` is another description of the same calls.
     * ``replaced``: True if the kernels that run now are not the kernels of ``problem``. No replay runs them, so only
-      the
-      trace has their time.
+      the trace has their time.
     """
 
     problem: Problem
@@ -56,8 +54,7 @@ class Job:
     * ``backend``: CUDA, HIP, CPU or unknown.
     * ``pairs``: matrix products together with the kernels after them.
     * ``gelus``: GELUs (and their gradients) that the model writes out as a formula, each as the operator that would
-      compute
-      it. ``work`` also contains the calls of ``pairs`` and ``gelus``, each kernel by itself.
+      compute it. ``work`` also contains the calls of ``pairs`` and ``gelus``, each kernel by itself.
     * ``trains``: True if gradients are computed.
     * ``word``: the user's word for a step.
     * ``settings``: settings of PyTorch that the job already uses: ``cudnn_benchmark``, ``tf32``, and ``blas=`` with

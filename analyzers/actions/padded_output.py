@@ -35,11 +35,9 @@ def odd_output(job: Job) -> int | None:
 
     * If several sizes are possible, the size whose products take the most time is returned.
     * A size that is also the inner size (k) of another layer's product is left out, because such outputs are the inputs
-      of
-      that layer.
+      of that layer.
     * A size of three times the layer's inputs is left out, because such outputs are queries, keys and values, whose
-      heads
-      cannot be padded.
+      heads cannot be padded.
     * If a log-softmax runs over the outputs of some layers, only these layers are considered.
     """
     inner, classes = {p.k for p in job.gemms if _is_layer(p)}, _classes(job)

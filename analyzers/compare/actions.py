@@ -93,8 +93,7 @@ class ActionProof:
     * ``same``: True if both runs launched the same kernels, about as often.
     * ``doubts``: reasons why the two runs cannot be compared. ``notes``: other facts for the reader.
     * ``unproven``: the reason why the second run may not have applied the actions. If there is one, a gain proves
-      nothing
-      about the actions.
+      nothing about the actions.
     """
 
     before: str

@@ -95,7 +95,7 @@ class Diff:
         return self.con.execute(_CALLS).fetchall()
 
     def alone(self, state: Literal["new", "vanished"]) -> tuple[int, float]:
-        """Return how many problems that only one run has have a known time per run, and the sum of the times, µs."""
+        """Return how many problems of only one run have a known time per run, and the sum of their times, µs."""
         ((known, us),) = self.con.execute(_ALONE, [state]).fetchall()
         return int(known), float(us)
 
@@ -113,7 +113,9 @@ class Diff:
         return sum(self._sums[state].problems for state in states if state in self._sums)
 
     def cost(self, *states: State) -> tuple[int, float]:
-        """Return how many problems in the given states have a known cost (``delta_us``), and the sum of the costs, µs.
+        """Return how many problems in the given states have a known cost, and the sum of their costs.
+
+        The cost is ``delta_us`` (µs).
         """
         sums = [self._sums[state] for state in states if state in self._sums]
         return sum(x.known for x in sums), math.fsum(x.delta_us for x in sums)
@@ -270,8 +272,7 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
     * They are linked: they agree in all fields that both logs state.
     * Files of one library have both under the same key, because the key has no place for the fields in which they
-      differ
-      (for hipBLASLt the scale types).
+      differ (for hipBLASLt the scale types).
 
     A problem of B is mapped only if exactly one problem of A is possible.
     """

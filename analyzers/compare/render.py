@@ -115,8 +115,7 @@ class Worth:
     Both times of a choice come from one run and one environment.
 
     * ``saves``: maps a problem (an operator with its sizes) to its saving in µs per run of A. Negative if the new
-      choice is
-      slower.
+      choice is slower.
     * ``changed``: the number of all problems with another choice, also of problems without a known saving.
     """
 

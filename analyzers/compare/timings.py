@@ -47,8 +47,7 @@ class RunTimes:
     * Another row for each kind of evidence (``basis``) has ``solution``, ``time_us`` and ``noise``. ``noise`` is the
       relative standard error of the time, null if it is unknown.
     * ``named`` is True if the run calls the problem or measures it. A replay does not make it True, because a replay
-      also
-      times variants that the job never calls.
+      also times variants that the job never calls.
     * ``calls`` is the number in the whole run. If only traces have the problem, their calls are scaled to the number of
       steps of the run.
 

@@ -40,11 +40,9 @@ def upgrade_plan(files: Sequence[OverrideFile], b: Tables, floor: float = FAIL_O
 
     * If run ``b`` itself measured the gain of a row, the gain decides. A row with a gain below ``floor`` is dropped.
     * A row that names its solution by an index must be measured again after a change of the library's build, because
-      the
-      index may mean another kernel there.
+      the index may mean another kernel there.
     * On the same device, a row that names its solution (a MIOpen solver) is kept, because the name means the same
-      solver in
-      every build.
+      solver in every build.
     """
     facts = facts_of_run(b)
     ratios = against_default(b.measurements[b.measurements["run"] == b.run], b.facts)

@@ -108,12 +108,11 @@ def find(tables: Tables, settings: Settings) -> Sequence[Finding]:
 
     * The totals of another run's file cover only convolutions that this run calls.
     * If several files of one device have a convolution, one file is used: a file of this run before others, then the
-      file
-      with the smallest loss.
-    * The loss of a call is multiplied by the calls only if the device on which they ran is known. If no target is
-      given,
-      it is unknown if the run's files (or, if they state no device, the files of all runs) are of several devices. It is
-      also unknown for a file that states no device, if another file states one.
+      file with the smallest loss.
+    * The loss of a call is multiplied by the calls only if the device on which they ran is known.
+    * That device is unknown if no target is given and the run's files are of several devices. If the run's files state
+      no device, the files of all runs are taken. It is also unknown for a file that states no device, if another states
+      one.
     """
     found = [x for x in (passes(tables), traced_passes(tables)) if len(x)]
     if not found:

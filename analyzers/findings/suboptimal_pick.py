@@ -51,8 +51,7 @@ def regret(rows: pd.DataFrame) -> dict[str, float]:
 
     * ``median``, ``p90``, ``largest``: statistics of pick_us / best_us − 1, in which each problem is counted once.
     * ``share_above_10_percent``: the fraction of the time (calls × pick_us) in problems that lose more than 10 %. If no
-      log
-      counts calls, each problem is counted as one call.
+      log counts calls, each problem is counted as one call.
     """
     if not len(rows):
         return {}

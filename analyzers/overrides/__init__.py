@@ -1,1 +1,1 @@
-"""Work on override files: lint, coverage, merge, convert, export, bisect, write."""
+"""Work with override files (lists of solutions to use): lint, coverage, merge, convert, export, bisect, write."""

@@ -1,12 +1,12 @@
-"""Find the rows of an override file that make a job fail: run a check with fewer and fewer of the rows.
+"""Find the rows of an override file that make a job fail, by running a check with fewer and fewer of the rows.
 
-``narrowed`` halves the file to find the last row of the shortest failing beginning.  It keeps that row and searches for
-the next one, until the kept rows fail alone.  Each row takes log2(n) runs (the dichotomic search of Hemery, Lecoutre,
-Saïs & Boussemart, "Extracting MUCs from Constraint Networks", ECAI 2006).  The search assumes that more rows never mend
-a failure.
+An override file is a list of solutions that a library must use instead of its own choice. ``narrowed`` halves the file
+to find the last row of the shortest beginning that fails. It keeps that row and searches for the next one, until the
+kept rows fail alone. Each row takes log2(n) runs (the dichotomic search of Hemery, Lecoutre, Saïs & Boussemart,
+"Extracting MUCs from Constraint Networks", ECAI 2006). The search assumes that more rows never mend a failure.
 
 ``ddmin`` (Zeller & Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE TSE 28(2), 2002) assumes
-nothing: its result fails, and passes without any one of its rows.  It gets the rows that the search has left.  Two rows
+nothing: its result fails, and passes without any one of its rows. It gets the rows that the search has left. Two rows
 of 8,336 that fail only together take 29 runs on average this way, and 83 by ``ddmin`` alone.
 """
 
@@ -46,7 +46,7 @@ Verdict = Literal["good", "bad", "skip"]
 Rows: TypeAlias = Sequence[int]
 """Row numbers of a file, from 0, in order."""
 _GRACE_S, _WIDTH, _SHOWN = 10, 100, 10
-"""Three limits: time for a check to end before it is killed, s; columns of the answer; lines that name rows."""
+"""Three limits: seconds for a check to end before it is killed, columns of the answer, and lines that name rows."""
 _DRAIN_S = 1.0
 """Seconds that the rest of a check's output may take to arrive after the check's end."""
 _KEPT_BYTES = 64 << 10  # Most bytes that are kept of the output of a check.
@@ -54,9 +54,9 @@ _DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
 
 
 def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
-    """Return a failing subset of the failing ``rows`` that passes if any single row is removed.
+    """Reduce the failing ``rows`` to a smaller set that still fails, but passes without any one of its rows.
 
-    An empty set of rows is taken to pass.
+    ``fails`` tells whether the check fails with a set of rows. An empty set is assumed to pass.
     """
     parts = 2
     while len(rows) > 1:
@@ -75,9 +75,9 @@ def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
 
 
 def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
-    """Return a failing subset of the failing ``rows``.  The subset stays large if too many checks are skipped.
+    """Reduce the failing ``rows`` to a smaller set that still fails. It stays large if too many checks are skipped.
 
-    ``ask(rows, suspected, needed)`` runs the check.  It also gets two numbers for the progress line: how many rows are
+    ``ask(rows, suspected, needed)`` runs the check. It also gets two numbers for the progress line: how many rows are
     suspected, and how many rows are already known to be needed.
     """
     needed: list[int] = []
@@ -98,7 +98,10 @@ def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
 
 
 class Run(NamedTuple):
-    """Result of one check.  ``rows`` is the hash of the row numbers.  ``code`` is None if the check took too long."""
+    """The result of one check with some rows of the file.
+
+    ``rows`` is the hash of the row numbers. ``code`` is the exit code, or None if the check took too long.
+    """
 
     rows: str
     code: int | None
@@ -117,7 +120,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """An override file.
+    """An override file whose rows can be removed one by one.
 
     * ``rows``: line number and text of each row.
     * ``made``: name of a copy of the file, and the settings that make the library use the copy.
@@ -136,9 +139,9 @@ class Table:
         return self.cut(lambda line, text: next(place) in wanted)
 
     def placed(self, rows: Rows, folder: Path) -> Emission:
-        """Write a copy with these rows into an empty folder, together with the files of ``beside``.
+        """Write a copy of the file with only these rows into an emptied folder, together with the files in ``beside``.
 
-        A file of ``beside`` with the same content (TunableOp's files for other devices) gets the same rows.
+        A file in ``beside`` with the same content (TunableOp has a file for each device) gets the same rows.
         """
         data, files = self.with_rows(rows), [(path.name, path.read_bytes()) for path in self.beside]
         shutil.rmtree(folder, ignore_errors=True)
@@ -147,7 +150,10 @@ class Table:
 
 
 def opened(path: Path) -> Table:
-    """Return the table at a path.  Raises InputError if no library reads it, or its rows cannot be split."""
+    """Read an override file and split it into rows.
+
+    Raises InputError if no library reads such a file, or if it cannot be split.
+    """
     name, data = content_of(str(path))
     format, rows = format_of(name, data), list[tuple[int, str]]()
     read = format.reader(name, data, {}).rows
@@ -183,10 +189,10 @@ def _beside(path: Path, copy: str) -> Iterator[Path]:
 
 @dataclass(frozen=True, kw_only=True)
 class Checks:
-    """Runs of a check with subsets of a table's rows.
+    """Runs a check with subsets of a file's rows, and remembers the results.
 
-    Each run is written to a journal when it has ended, so that no run is repeated.  ``say`` is called with text for the
-    user, before and after each run.
+    Each run is written to a journal when it has ended, so that no run is repeated after an interruption. ``say`` is
+    called with text for the user, before and after each run.
     """
 
     table: Table
@@ -204,9 +210,10 @@ class Checks:
                 self.runs.append(Run(**json.loads(line)))
 
     def run(self, rows: Rows, suspected: int, needed: int, *, again: bool = False) -> Run:
-        """Return the run with these rows.  With ``again``, return the second run with the same rows.
+        """Return the result of the check with these rows. A result in the journal is not computed again.
 
-        ``suspected`` and ``needed`` are the numbers that ``narrowed`` passes.
+        ``again`` asks for a second run with the same rows. ``suspected`` and ``needed`` are the numbers that
+        ``narrowed`` passes for the progress line.
         """
         name, ended = hashlib.sha256(repr([*rows]).encode()).hexdigest()[:16], len(self.runs)
         if sum(run.rows == name for run in self.runs) <= again:
@@ -226,7 +233,7 @@ class Checks:
         return [run for run in self.runs if run.rows == name][again]
 
     def _run(self, name: str, rows: Rows, log: str) -> Run:
-        """Run the check.
+        """Run the user's check with a copy of the file that has only these rows.
 
         The check inherits the open journal file, so that the journal stays locked if the check outlives this process.
         """
@@ -249,10 +256,10 @@ class Checks:
         return Run(name, code, time.monotonic() - began, log)
 
     def guilty(self) -> tuple[list[Rows], Sequence[str]]:
-        """Return sets of rows that fail by themselves, each as small as possible, and reasons for doubt.
+        """Return the sets of rows that make the check fail by themselves, and reasons why the result may be wrong.
 
-        The reasons are empty if the rows failed a second time and the file passes without them.  Raises InputError if
-        the check does not depend on the rows.
+        Each set is as small as possible. There are no reasons if the rows failed a second time and the file passes
+        without them. Raises InputError if the check does not depend on the rows.
         """
         rows: Rows = range(len(self.table.rows))
         names = ", ".join(line.split()[1].partition("=")[0] for line in self.table.made.settings)
@@ -283,9 +290,9 @@ class Checks:
 
 
 def _keep_last(pipe: FileIO, path: Path) -> None:
-    """Write the last ``_KEPT_BYTES`` that come through a pipe to a file.  The file never gets twice as long.
+    """Copy the last ``_KEPT_BYTES`` that come through a pipe into a file. The file never becomes twice as long.
 
-    The limit is there because a job that prints all day would fill the disk.
+    Without this limit a job that prints all day would fill the disk.
     """
     last, left_out = b"", 0
     with pipe, open(path, "wb", buffering=0) as log:
@@ -304,7 +311,7 @@ def _keep_last(pipe: FileIO, path: Path) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the processes that a check has left, because they may hold the GPU, or a port, that the next check needs."""
+    """End the processes that a check has left. They may hold the GPU, or a port, that the next check needs."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.killpg(process.pid, number)
@@ -312,7 +319,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, say: Callable[[str], None]) -> Answer:
-    """Find the guilty rows, and write the file without them to ``out``.  The exit code is 130 if Ctrl-C ended it."""
+    """Find the rows that make the check fail, and write the file without them to ``out``.
+
+    The exit code is 130 if the user pressed Ctrl-C.
+    """
     if out is not None and out.exists() and out.samefile(path):
         raise UsageError(f"--out {out} is the file to search; name another file")
     table = opened(path.absolute())
@@ -351,7 +361,7 @@ def answer(path: Path, check: str, timeout_s: float | None, out: Path | None, sa
 
 
 def lines(checks: Checks, found: Sequence[Rows], doubt: Sequence[str]) -> list[str]:
-    """Return lines that quote the guilty rows from the file, and state how certain the result is."""
+    """Return lines that quote the rows that make the check fail, and say how certain the result is."""
     named: list[str] = []
     for rows in found:
         named += ["  only if all of these are in the file:"] if len(rows) > 1 else []

@@ -1,19 +1,19 @@
-"""Convert one library's tuned GEMMs to another's file, if both number solutions alike.
+"""Convert an override file of one library to another's format, if both number their solutions alike.
 
-=====================  =====================================================  ==================================
-from                   index                                                  is
-=====================  =====================================================  ==================================
-TunableOp CSV          ``Gemm_Hipblaslt_N``                                   hipBLASLt's N
-TunableOp CSV          ``Gemm_Rocblas_r``, r > 0, rocBLAS 5 and later         hipBLASLt's r − 1
-TunableOp CSV          ``Gemm_Rocblas_r``, r < −10                            row −r − 10 of rocBLAS's table
-tuning file            the index                                              hipBLASLt's
-aiter table            ``hipblaslt,N``                                        hipBLASLt's N
-rocBLAS override CSV   i                                                      ``rocblas:-i-10``
-=====================  =====================================================  ==================================
+=====================  =====================================================  ================================== from
+index                                                  is =====================
+=====================================================  ================================== TunableOp CSV
+``Gemm_Hipblaslt_N``                                   hipBLASLt's N TunableOp CSV          ``Gemm_Rocblas_r``, r > 0,
+rocBLAS 5 and later         hipBLASLt's r − 1 TunableOp CSV          ``Gemm_Rocblas_r``, r < −10
+row −r − 10 of rocBLAS's table tuning file            the index                                              hipBLASLt's
+aiter table            ``hipblaslt,N``                                        hipBLASLt's N rocBLAS override CSV   i
+``rocblas:-i-10`` =====================  =====================================================
+==================================
 
-An index has its meaning in one build of the library on one arch, so both sides must have the same build.  The libraries
-do not match calls by the same fields.  So a row may serve more calls afterwards, or fewer, as the notes state.
-Source: hipblaslt_ext::getIndexFromAlgo, ROCm/rocm-libraries ``projects/rocblas/library/src/tensile_host.cpp``.
+An index has its meaning only in one build of the library on one architecture, so both sides must have the same build.
+The libraries do not match calls by the same fields. So a row may apply to more calls afterwards, or to fewer, as the
+notes state. Source: hipblaslt_ext::getIndexFromAlgo, ROCm/rocm-libraries
+``projects/rocblas/library/src/tensile_host.cpp``.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from logparse.target import Facts, machine, same_value, seen_by
 from logparse.text import counted
 
 TARGETS = {x.conversion.word: (x.conversion, x, x.writer) for x in OVERRIDE_FORMATS if x.conversion and x.writer}
-"""Formats that ``convert --to`` takes, by their word, each with its conversion and its writer."""
+"""Maps a word for ``convert --to`` to the format that it names, with the format's conversion and writer."""
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Content of a file: its measured rows, its facts, and names of kernels."""
+    """The content of an override file: its measured rows, facts about its machine, and names of kernels."""
 
     format: OverrideFormat
     measured: tuple[tuple[Measurement, str], ...]
-    """Each row with its fault, the reason why its library ignores it.  The text is empty if there is no fault."""
+    """Each row with the reason why its library ignores it. The text is empty if the library uses the row."""
     facts: Facts
     kernels: Mapping[Solution, str]
 
@@ -55,11 +55,11 @@ class _Rows:
 def convert(
     paths: Sequence[str], to: str, target: Facts | None = None, *, same_build: bool = False, gpus: int = 1
 ) -> Made:
-    """Write the rows of files as a file of another library, or of another PyTorch that has the same libraries.
+    """Write the rows of override files as a file of another library, or for another PyTorch with the same libraries.
 
-    ``target`` holds facts of the machine that will read the new file.  Missing facts are taken from ``paths``, which
-    then must be from that machine.  ``same_build``: the user guarantees that a file has the target's device and build
-    although the file does not name them.
+    ``target`` has facts about the machine that will read the new file. Missing facts are taken from ``paths``, which
+    then must be from that machine. With ``same_build`` the user guarantees that a file has the target's device and
+    build, although the file does not state them.
 
     Raises InputError in these cases:
 
@@ -105,13 +105,16 @@ def convert(
 
 
 def lines(made: Made) -> list[str]:
-    """Return lines on how many rows were converted, and why others were not."""
+    """Return lines that say how many rows were converted, and why others were not."""
     out = [f"{counted(made.count, 'row')}; {sum(made.refused.values()):,} left out"]
     return [*out, *left_out_lines(made.refused, "  {count:,}: {reason}"), *(f"note: {note}" for note in made.notes)]
 
 
 def _one_build(files: Facts, target: Facts) -> None:
-    """Raise InputError if the target has another build than the validators that would be written."""
+    """Raise InputError if the target has another build than the new file would state in its validators.
+
+    Validators are the lines of a TunableOp file with the versions of the libraries.
+    """
     for key, value in validators.of_target(files).items():
         if validators.PREFIX + key in target:
             continue
@@ -149,14 +152,17 @@ def _read(path: str) -> _Rows:
 
 
 def _faults(format: OverrideFormat, path: str) -> Mapping[tuple[int, str], str]:
-    """Return the fault of each row by (line, solution), as the file's library (and ``lint``) judges the row."""
+    """Map each row, as (line, solution), to the reason why its library ignores it.
+
+    The reason is the one that ``lint`` states. It is empty if the library uses the row.
+    """
     name, data = content_of(path)
     rows = format.reader(name, whole_lines(data), {}).rows
     return {(row.line, row.solution.text if row.solution else ""): row.verdicts.fault for row in rows}
 
 
 def _why_not(measured: Measurement) -> str | None:
-    """Return why a row cannot be converted.  Return None if it can."""
+    """Return why a row cannot be converted, or None if it can."""
     if measured.status not in ("ok", "no_time"):
         return f"{measured.status}: {measured.error or 'no time'}"
     if measured.solution.text == "Default":

@@ -1,6 +1,6 @@
-"""State which calls of a workload an override file serves, and which rows of the file can never hit.
+"""State for which calls of a run an override file has a row, and which rows no call can ever use.
 
-Calls and rows are compared by the library's own look-up keys.
+Calls and rows are compared by the keys with which the library itself looks up a row.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ from logparse.output import CHECK_FAILED, Answer, Rows
 
 _SHOWN = 8
 _NEAR_ROWS = 20_000
-"""Largest number of rows for which near misses are searched.  A shipped database has more rows."""
+"""Rows that nearly match a call are searched only in files with at most this many rows.
+
+A database that comes with a library has more.
+"""
 
 
 @dataclass(frozen=True)
 class Use:
-    """The file's answer to one problem of the workload.
+    """The answer of an override file to one problem (an operator with its sizes) of a run.
 
-    ``line`` is the line of the row that serves the problem.  ``time_us`` is the problem's total time in the run, µs.
+    ``line`` is the line of the row that the library would use. ``time_us`` is the problem's total time in the run, µs.
     """
 
     problem: str
@@ -47,14 +50,15 @@ class Use:
     state: State
     reason: str
     maybe: tuple[int, ...] = ()
-    """Lines of rows that may serve the problem if its key is unknown."""
+    """Lines of rows that may apply to the problem. It is filled if logs do not state all fields of the problem's key.
+    """
 
 
 @dataclass(frozen=True)
 class Idle:
-    """Lines of the rows that serve no call for the same reason.
+    """Lines of the rows that no call uses for the same reason.
 
-    ``never``: the rows cannot serve a call of any workload.
+    ``never`` is True if no call of any run can use the rows.
     """
 
     lines: Sequence[int]
@@ -64,7 +68,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Coverage of the run's calls by the file."""
+    """The result of looking up all calls of a run in one override file."""
 
     file: str
     format: OverrideFormat
@@ -73,9 +77,10 @@ class Coverage:
     idle: tuple[Idle, ...]
 
     def share(self, what: Literal["calls", "time_us"], state: State = "hit") -> float | None:
-        """Return the fraction (0 to 1) of the calls, or of the known time, that belongs to problems in this state.
+        """Return the fraction (0 to 1) of the calls, or of the known time, in the given state.
 
-        Return None if no calls are counted, or no time is known.
+        For example, ``share("calls")`` is the fraction of the calls for which the file has a row. Returns None if no
+        calls are counted, or no time is known.
         """
         known = [(getattr(use, what), use.state) for use in self.uses if getattr(use, what) is not None]
         total = sum(value for value, _ in known)
@@ -83,12 +88,12 @@ class Coverage:
 
     @property
     def hits(self) -> bool:
-        """True if any call is served."""
+        """True if the file has a row for at least one call."""
         return any(use.state == "hit" for use in self.uses)
 
 
 def coverage(file: OverrideFile, tables: Tables) -> Coverage:
-    """Look up every call of the run in the file."""
+    """Look up every call of the run in an override file."""
     format, times = by_name(file.format), times_of(tables)
     reports, kernels = reports_of(file, tables), Kernels.of(file, tables)
     called = calls_by_problem(tables.workload[tables.workload["kind"].isin(format.kinds)])
@@ -116,7 +121,7 @@ def coverage(file: OverrideFile, tables: Tables) -> Coverage:
 
 
 def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """Add a note on each usable row that serves no call of the workload.  ``lint --against`` shows these notes."""
+    """Add a note to each usable row that no call of the run uses. ``lint --against`` shows these notes."""
     idle = [x for x in coverage(file, tables).idle if not x.never and len(x.lines)]
     remedy = f"no call of run {tables.run} uses it"
     notes = [Note(x.lines[0], "info", "no-call", x.reason, remedy, x.lines[1:]) for x in idle]
@@ -124,7 +129,7 @@ def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def reports_of(file: OverrideFile, tables: Tables) -> Mapping[str, Report]:
-    """Map each problem text to what the run's logs report about the problem's look-up in the file."""
+    """Map each problem (an operator with its sizes) to what the run's logs say about its look-up in the file."""
     columns = (tables.messages[name].astype("str") for name in ("function", "text"))
     return by_name(file.format).reported(file.name, file.reading, zip(*columns, strict=True))
 
@@ -136,13 +141,12 @@ def served_by(
     *,
     kernels: Kernels | None = None,
 ) -> dict[str, Row]:
-    """Map each problem text to the row that the library would use for the problem.
+    """Map each problem (an operator with its sizes) to the row of the file that the library would use for it.
 
-    Problems that the file may or may not serve are left out.
-
-    ``reports`` hold the look-up keys that a log states.  A logged key may have no row.  If the log also does not report
-    whether the library found a row, the row of the key that is formed from the problem's text is returned.  No row is
-    returned if ``kernels`` shows that the row's solution cannot run the call.
+    * A problem is left out if the file may or may not have a row for it.
+    * ``reports`` has the look-up keys that logs state. If a logged key has no row and the log does not say whether the
+      library found one, the key is made from the problem's text instead.
+    * With ``kernels``, a row is left out if its solution cannot run the call.
     """
     format, stated = by_name(file.format), reports or {}
     found = {}
@@ -158,10 +162,10 @@ def served_by(
 
 
 def times_of(tables: Tables) -> dict[str, float]:
-    """Return the total time (µs) per problem of the run.
+    """Return the total time of each problem (an operator with its sizes) in the run, µs.
 
-    The time comes from a trace.  If no trace has the problem, it is calls × the pick's time.  If the pick has no time,
-    it is calls × the best known time.
+    The time comes from a trace. If no trace has the problem, it is the number of calls times the measured time of the
+    library's choice. If that was not measured, the best known time is taken instead.
     """
     kernels = tables.kernels
     if "run" in kernels:
@@ -200,16 +204,17 @@ def _idle(file: OverrideFile, uses: Sequence[Use]) -> Iterator[Idle]:
 def _size(text: str) -> str:
     """Return the words of a problem's text that state its kind, direction and sizes.
 
-    A row and a call of equal words may be a near miss.
+    If a row and a call have equal words here, the row may be meant for the call and differ in a detail.
     """
     words = ((word, *word.partition("=")) for word in text.split(" "))
     return " ".join(word for word, name, mark, _ in words if not mark or name in ("mnk", "in", "k", "filter"))
 
 
 def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
-    """Return a sentence on the single difference between the row and a call of the same sizes.
+    """Return a sentence about the only difference between the row and a call of the same sizes.
 
-    Return None if every such call differs from the row in several words.
+    Returns None if every such call differs in several points. Example: "no call; one call differs only in that it has
+    bias=1, while the row has bias=0".
     """
     text = row.problem.text if row.problem is not None else ""
     for other in near.get(_size(text), ()):
@@ -220,9 +225,9 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _contradict(one: str, other: str) -> bool:
-    """Return True if two words of problems' texts contradict each other.
+    """Tell whether two words of problems' texts contradict each other, for example ``in=FP16`` and ``in=BF16``.
 
-    ``?`` stands for an unknown value and contradicts nothing.  In most words ``-`` does the same.
+    ``?`` means an unknown value and contradicts nothing. In most words ``-`` does the same.
     """
     pairs = zip(one.partition("=")[2].split(","), other.partition("=")[2].split(","), strict=False)
     word = one.partition("=")[0]
@@ -234,9 +239,9 @@ def _contradict(one: str, other: str) -> bool:
 
 
 def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tables) -> Answer:
-    """Return lines that state how much of a run the files cover.
+    """Return lines that say for which part of a run the files have rows.
 
-    The exit code is 3 if one of the files serves no call.
+    The exit code is 3 if no call uses one of the files.
     """
     found = [coverage(file, tables) for file in files]
     remarks = remarks_on(tables, {x.format.convolutions for x in found})
@@ -247,7 +252,7 @@ def answer(files: Sequence[OverrideFile], unread: Sequence[Unread], tables: Tabl
 
 
 def rows(found: Coverage) -> Rows:
-    """Return one row per problem of the run, the most costly first."""
+    """Return a table with one row per problem (operator with sizes) of the run, the most costly first."""
     uses = sorted(found.uses, key=lambda x: (-_or_less(x.time_us), -_or_less(x.calls), x.problem))
     return [{**asdict(x), "problem": x.label, "text": x.problem, "file": found.file} for x in uses]
 
@@ -257,7 +262,7 @@ def _or_less(value: float | None) -> float:
 
 
 def lines(found: Coverage) -> list[str]:
-    """Format lines such as ``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, because …``."""
+    """Return lines such as ``covers 83 % of calls, 91 % of GEMM time; 12 rows can never hit, because …``."""
     if not found.format.kinds:
         return [*_look_up_lines(found), *_idle_lines(found)]
     what = "convolution" if found.format.convolutions else "GEMM"
@@ -275,9 +280,9 @@ def lines(found: Coverage) -> list[str]:
 
 
 def _look_up_lines(found: Coverage) -> list[str]:
-    """Return lines on a table that a server finds by the table's file name.
+    """Return lines about a table that a server finds by the name of the file, for example a table of tiles.
 
-    The lines state how many of the run's table look-ups the file serves, and which other tables the run looked for.
+    The lines say how many of the run's look-ups the file answers, and which other tables the run looked for.
     """
     if not found.uses:
         return [f"{found.file}: run {found.run} looks up no such table, so the file can serve nothing"]
@@ -289,7 +294,7 @@ def _look_up_lines(found: Coverage) -> list[str]:
 
 
 def _idle_lines(found: Coverage) -> list[str]:
-    """Return lines with the reasons why rows served no call, the most frequent reason first."""
+    """Return lines with the reasons why no call used some rows, the most frequent reason first."""
     out = []
     for never, text in ((True, "can never hit"), (False, "hit nothing in this run")):
         reasons = {idle.reason: idle.lines for idle in found.idle if idle.never is never}

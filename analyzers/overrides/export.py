@@ -1,12 +1,10 @@
-"""Write a selection of problems as input for the libraries' own tools.
+"""Write problems (operators with their sizes) as input for the libraries' own tools.
 
-==========  ==================================================  ==================================
-``as``      file                                                read by
-==========  ==================================================  ==================================
-bench       ``hipblaslt-bench …`` lines                         a shell
-driver      ``MIOpenDriver conv …`` lines                       a shell
-untuned     TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable``
-==========  ==================================================  ==================================
+==========  ==================================================  ================================== ``as``      file
+read by ==========  ==================================================  ================================== bench
+``hipblaslt-bench …`` lines                         a shell driver      ``MIOpenDriver conv …`` lines
+a shell untuned     TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable`` ==========
+==================================================  ==================================
 """
 
 from __future__ import annotations
@@ -43,9 +41,10 @@ def of_store(
     sql: str | None = None,
     target: Facts | None = None,
 ) -> Made:
-    """Export problems of a run in a tool's own format.
+    """Write problems (operators with sizes) of a run in the format of a library's tool.
 
-    The problems are the most called problems, or the column ``problem`` of a SELECT (``sql``).  Raises InputError.
+    The problems are the most called ones, or those in the column ``problem`` of an SQL SELECT (``sql``). Raises
+    InputError if they cannot be read.
     """
     if sql is None:
         return export(select(tables_of(store, run), kind or KINDS.get(as_), n), as_, target)
@@ -65,24 +64,27 @@ def _problem(text: object) -> Problem:
 
 
 def lines(made: Made) -> list[str]:
-    """Return lines that state how many problems were exported, and why the others were not."""
+    """Return lines that say how many problems were exported, and why the others were not."""
     if not made.count and not made.refused:
         return ["nothing to export: this format cannot hold any of the chosen problems"]
     return [counted(made.count, "problem"), *left_out_lines(made.refused, "  left out {count:,}: {reason}")]
 
 
 def select(tables: Tables, kind: str | None = None, n: int | None = None) -> list[Problem]:
-    """Return the run's problems of a kind (default: all), the most called first, at most ``n``."""
+    """Return the run's problems (operators with sizes) of a kind, the most called first, at most ``n``.
+
+    Without a ``kind``, all are returned.
+    """
     work = tables.workload if kind is None else tables.workload[tables.workload["kind"] == kind]
     calls = {str(text): count_of(count) or 0 for text, count in calls_by_problem(work).items()}
     return [problem_from_text(text) for text in sorted(calls, key=lambda text: (-calls[text], text))[:n]]
 
 
 def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -> Made:
-    """Write problems in a tool's own format, in the order given.
+    """Write problems (operators with sizes) in the format of a library's tool, in the given order.
 
-    ``target`` is needed for ``untuned``, because PyTorch's version decides how keys are spelled.  Raises InputError if
-    ``as_`` is unknown.
+    ``target`` is needed for ``untuned``, because the format depends on PyTorch's version. Raises InputError if ``as_``
+    is unknown.
     """
     if as_ == "untuned":
         return _untuned(problems, target or {})
@@ -101,9 +103,9 @@ def export(problems: Sequence[Problem], as_: str, target: Facts | None = None) -
 
 
 KINDS: Mapping[str, str] = {"bench": "gemm", "untuned": "gemm", "driver": "conv"}
-"""The kind of problem that each tool runs."""
+"""The kind of operator that each tool runs."""
 NAMES = (*KINDS, "bundle", "candidates")
-"""Values of ``export --as``.
+"""The values of ``export --as``.
 
 ``analyzers/replay/sharing.py`` makes ``bundle``, and ``compare/candidates.py`` makes ``candidates``.
 """

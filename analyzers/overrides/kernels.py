@@ -1,12 +1,12 @@
-"""State which calls the solution of a row can run, among the calls that have the row's key.
+"""Tell which calls a row's solution can really run, among the calls that the library matches to the row.
 
-A key does not contain everything about a call:
+The library matches calls and rows by a key. The key does not contain everything about a call:
 
-* hipBLASLt's key has no epilogue.  Each of hipBLASLt's indices is a kernel either with or without an auxiliary matrix,
-  so no index runs both kinds of calls.
-* The key has no workspace.  The library does not take a solution that needs more workspace than the call gives.
+* hipBLASLt's key has no epilogue (the bias or activation after the product). Each of hipBLASLt's indices is a kernel
+  either with or without an auxiliary matrix, so no index runs both kinds of calls.
+* The key has no workspace. The library does not take a solution that needs more workspace than the call gives.
 
-No override file states these facts.  They come from the calls in the store that ran with the solution, and from a
+No override file states these facts. They come from the calls in the store that ran with the solution, and from a
 replay's measurements of the solution.
 """
 
@@ -29,13 +29,13 @@ from logparse.model import problem_from_text
 
 @dataclass(frozen=True)
 class Kernels:
-    """Facts on what solutions can run, from calls and measurements.
+    """Facts about what solutions can run, collected from calls and measurements.
 
-    All fields are empty if the format does not distinguish kinds of kernels.
+    All fields are empty if the file's format does not distinguish kinds of kernels.
 
-    * ``seen``: kinds of kernels (``OverrideFormat.kernels``) of the calls that ran a solution, by key and solution.
-    * ``needs``: largest workspace (bytes) with which a solution was measured, by key and solution.
-    * ``given``: workspace that calls give, by problem.
+    * ``seen``: the kinds of kernels (``OverrideFormat.kernels``) of the calls that ran a solution, by key and solution.
+    * ``needs``: the largest workspace (bytes) with which a solution was measured, by key and solution.
+    * ``given``: the workspace that calls give, by problem (operator with sizes).
     * ``ran``: pairs of problem and solution that logs name.
     """
 
@@ -47,9 +47,9 @@ class Kernels:
 
     @classmethod
     def of(cls, file: OverrideFile, *runs: Tables) -> Kernels:
-        """Collect the facts from the measurements and logs of several runs.
+        """Collect these facts from the measurements and logs of several runs.
 
-        Only the last run states which workspace the calls give.
+        The workspace that calls give is taken from the last run only.
         """
         format = by_name(file.format)
         if format.kernels is None:
@@ -73,10 +73,10 @@ class Kernels:
         return cls(format, seen, needs, given_workspaces(last), set(zip(ran["problem"], ran["solution"], strict=True)))
 
     def judged(self, call: str, answer: LookUp) -> LookUp:
-        """Correct a look-up's answer by the kind of kernel and by workspace.
+        """Correct the result of a look-up by what the row's solution can run.
 
-        The answer becomes a miss if the row's solution cannot run the call, or if the call gives it too little
-        workspace.  The answer becomes unknown if no call or measurement shows that the solution can run the call.
+        The result becomes a miss if the solution cannot run the call, or if the call gives it too little workspace. It
+        becomes unknown if no call or measurement shows that the solution can run the call.
         """
         found = self.of_kind(call, answer)
         why = self.short_of_workspace(call, found.row)
@@ -88,10 +88,10 @@ class Kernels:
         return LookUp(found.key, None, "unknown", place, (found.row.line,))
 
     def of_kind(self, call: str, answer: LookUp) -> LookUp:
-        """Correct a look-up's answer by the kind of kernel alone, whatever the workspace.
+        """Correct the result of a look-up by the kind of kernel alone, whatever the workspace.
 
-        The answer becomes a miss if the row's solution cannot run the call.  The answer becomes unknown if the call
-        needs a special kind of kernel and the kind of the solution's kernel is unknown.
+        The result becomes a miss if the row's solution cannot run the call. It becomes unknown if the call needs a
+        special kind of kernel and the kind of the solution's kernel is unknown.
         """
         row = answer.row
         if self.format.kernels is None or row is None or row.solution is None:
@@ -109,9 +109,9 @@ class Kernels:
         return LookUp(answer.key, None, "unknown", why, (row.line,))
 
     def short_of_workspace(self, call: str, row: Row | None) -> Short | None:
-        """Return why the call's workspace is, or may be, too small for the row's solution.
+        """Return why the call gives, or may give, too little workspace for the row's solution.
 
-        Return None if the workspace suffices, or if neither a log nor a measurement shows that it may be too small.
+        Returns None if the workspace suffices, or if no log and no measurement shows that it may be too small.
         """
         if self.format.kernels is None or row is None or row.solution is None:
             return None
@@ -135,14 +135,20 @@ class Kernels:
 
 
 class Short(NamedTuple):
-    """The reason why a call's workspace is too small for a solution.  If not ``certain``, it only may be too small."""
+    """The reason why a call gives too little workspace for a solution.
+
+    If ``certain`` is False, the workspace only may be too small.
+    """
 
     certain: bool
     text: str
 
 
 def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
-    """Yield (problem, solution) for each run of a solution in ``named``, from measurements and logged calls."""
+    """Yield (problem, solution) for each time that one of the ``named`` solutions ran.
+
+    They come from measurements and logged calls.
+    """
     timed = tables.measurements[tables.measurements["status"] == "ok"]
     for frame in (timed, tables.calls):
         rows: pd.DataFrame = frame[frame["solution"].isin(named)][["problem", "solution"]].drop_duplicates()
@@ -150,7 +156,7 @@ def _ran(tables: Tables, named: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _needed(tables: Tables, named: set[str]) -> Iterator[tuple[str, str, int]]:
-    """Yield (problem, solution, workspace in bytes) for each measurement of a solution in ``named``."""
+    """Yield (problem, solution, workspace in bytes) for each measurement of one of the ``named`` solutions."""
     rows = tables.measurements[tables.measurements["solution"].isin(named)]
     rows = rows.loc[rows["workspace_bytes"].notna(), ["problem", "solution", "workspace_bytes"]].drop_duplicates()
     columns = (rows["problem"].astype("str"), rows["solution"].astype("str"), rows["workspace_bytes"].astype("int64"))

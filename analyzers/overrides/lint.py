@@ -1,7 +1,7 @@
-"""Tell if a library will read an override file, match its rows and use them.  Nothing is run.
+"""Tell whether a library will read an override file, match its rows to calls and use them. Nothing is run.
 
-The verdict is per row and for a target machine.  With a workload (``against``), lint also tells which calls share a row
-although they are different problems, and if the row's solution is slower than the default on any of them.
+The verdict is given per row and for a target machine. If a run is also given (``against``), lint tells which calls
+share a row although they are different, and whether the row's solution is slower than the default for any of them.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _UNCHECKED: Mapping[str, str] = {
     aiter.FORMAT.name: "a table of aiter that lint cannot check; it checks the tables of tuned kernels",
     autotuner.FORMAT.name: "FlashInfer uses it only if all its metadata are FlashInfer's own; tactics are not checked",
 }
-"""Formats of tables that a library reads as overrides, but that lint cannot judge."""
+"""Maps formats of tables that a library reads as overrides, but that lint cannot check, to the reason."""
 _BOM = b"\xef\xbb\xbf"
 _SHOWN, _LINES = 4, 8
-"""Largest number of problems and of lines that one message names."""
+"""The largest number of problems and of lines that one message names."""
 
 
 class NotAnOverrideError(InputError):
-    """Raised if no library reads the file as overrides, or if its reading rules are unknown.  ``why`` states which."""
+    """Raised if no library reads the file as overrides, or if its reading rules are unknown. ``why`` has the reason."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}; lint checks: {CHECKED} (if the file is one of these, name it with --as)")
@@ -55,7 +55,7 @@ class NotAnOverrideError(InputError):
 
 
 class Unread(NamedTuple):
-    """A file, among several, that could not be judged, and the reason."""
+    """One of several files that could not be checked, and the reason."""
 
     path: str
     why: str
@@ -64,10 +64,10 @@ class Unread(NamedTuple):
 def lint(
     path: str, target: Facts | None = None, against: Tables | None = None, format: str | None = None
 ) -> OverrideFile:
-    """Judge one file.
+    """Check one override file.
 
-    ``target`` holds facts of the machine that will read the file.  Missing facts are taken from the files of the run
-    ``against``, if these files agree.  Raises InputError if the file does not exist or has no override format.
+    ``target`` has facts about the machine that will read the file. Missing facts are taken from the files of the run
+    ``against``, if these files agree. Raises InputError if the file does not exist or has no override format.
     """
     name, data = content_of(path)
     given, run = target or {}, facts_of_run(against) if against is not None else {}
@@ -76,10 +76,11 @@ def lint(
 
 
 def _left_open(run: Facts, given: Facts) -> dict[str, str]:
-    """Return the facts of a run, for use where ``given`` facts are missing.
+    """Return the facts of a run that may fill the gaps in the ``given`` facts.
 
-    The run's validators are left out if the given facts have a validator, or a value that differs from the run's value.
-    Because PyTorch compares whole sets of validators, the sets of two builds must not be mixed.
+    The run's validators (facts that PyTorch compares before it uses a file) are left out if the given facts have a
+    validator, or a value that differs from the run's value. PyTorch compares the whole set, so the sets of two builds
+    must not be mixed.
     """
     other = any(x.startswith(VALIDATOR) or not same_value(x, value, run.get(x, value)) for x, value in given.items())
     return {x: value for x, value in run.items() if not (other and x.startswith(VALIDATOR))}
@@ -92,12 +93,10 @@ def lint_files(
     format: str | None = None,
     begins: Callable[[str], None] = lambda path: None,
 ) -> tuple[list[OverrideFile], list[Unread]]:
-    """Judge override files for the machine that ``target`` and the run ``against`` describe.
+    """Check override files for the machine that ``target`` and the run ``against`` describe.
 
-    ``begins`` is called with the path of each file before it is read.
-
-    If several files are given (``dir/*``), the files that are no override files are returned as ``Unread``.  Raises
-    InputError if the only file is no override file.
+    ``begins`` is called with the path of each file before it is read. If several files are given (``dir/*``), the files
+    that are no override files are returned as ``Unread``. Raises InputError if the only file is no override file.
     """
     if format is not None:
         format_of("", b"", format)
@@ -117,7 +116,9 @@ def lint_files(
 
 
 def content_of(path: str) -> tuple[str, bytes]:
-    """Return a file's name (without folder and compression suffix) and its bytes.  Raises InputError."""
+    """Return a file's name (without folder and compression suffix) and its bytes. Raises InputError if it cannot be
+    read.
+    """
     file = InputFile(path, as_is=True)
     try:
         with file.open() as stream:
@@ -127,12 +128,18 @@ def content_of(path: str) -> tuple[str, bytes]:
 
 
 def inspect(name: str, data: bytes, target: Facts, format: str | None = None) -> OverrideFile:
-    """Return a file's rows as its library's reader takes them, with notes.  Raises InputError if no format fits."""
+    """Return the rows of an override file as its library reads them, with notes.
+
+    Raises InputError if no format fits.
+    """
     return format_of(name, data, format).inspect(name, data, target)
 
 
 def format_of(name: str, data: bytes, format: str | None = None) -> OverrideFormat:
-    """Return the format of a file, by the format's name or by the file's content.  Raises InputError."""
+    """Return the override format that the user named, or that the file's content shows.
+
+    Raises InputError if there is no such format.
+    """
     if format is not None:
         found = next((x for x in OVERRIDE_FORMATS if x.name == format), None)
         if found is None:
@@ -146,7 +153,7 @@ def format_of(name: str, data: bytes, format: str | None = None) -> OverrideForm
 
 
 def _what_else(head: Head) -> str:
-    """Describe a file that is no override file, or that lint cannot judge."""
+    """Say what a file is that is no override file, or that lint cannot check, for example "is empty"."""
     if not head.data.strip():
         return "is empty"
     if moe_config.recognise(head):
@@ -164,9 +171,10 @@ def by_name(format: str) -> OverrideFormat:
 
 
 def facts_of_run(tables: Tables) -> dict[str, str]:
-    """Return the facts on which all files of the run agree.
+    """Return the facts about the machine on which all files of the run agree.
 
-    Validators are included only if all files that have any have the same set.
+    PyTorch's validators (facts that it compares before it uses a file) are included only if all files that have any
+    have the same set.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     return machine_of_files(zip(*(facts[x] for x in ("source_id", "name", "value")), strict=True))
@@ -176,9 +184,10 @@ def facts_of_run(tables: Tables) -> dict[str, str]:
 
 
 def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Group texts that may mean one problem.  The keys are problems that are certainly different.
+    """Group texts that may describe the same call. Different groups are certainly different calls.
 
-    Two logs of one job may state one call in more or less detail.  The text with fewer unknown fields is the key.
+    Two logs of one job may state a call in more or less detail. The text with the fewest unknown fields is the key of
+    its group.
     """
     out: dict[str, list[str]] = {}
     by_shape: dict[str | None, list[Problem]] = {}
@@ -193,14 +202,14 @@ def same_calls(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """Add notes on rows that conflict with the workload.
+    """Add notes to rows that conflict with the calls of a run.
 
-    A note is added in each of these cases:
+    A note is added in any of four cases:
 
-    * One row serves several problems of the workload, or its solution is slower than the default on one of them.
+    * One row applies to several different calls, or its solution is slower than the default for one of them.
     * A row states a smaller workspace than was measured.
-    * The solvers of a record are not known to exist in the target's build.
-    * The run launches graphs, and the row's library allocates memory at the first call of a shape.
+    * The solvers in a row of a MIOpen file are not known to exist in the target's build.
+    * The run launches CUDA graphs, and the row's library allocates memory at the first call of a shape.
     """
     format = by_name(file.format)
     work = tables.workload[tables.workload["kind"].isin(format.kinds)]["problem"].drop_duplicates()
@@ -226,9 +235,9 @@ def with_collisions(file: OverrideFile, tables: Tables) -> OverrideFile:
 
 
 def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]:
-    """Yield a note on rows of libraries that allocate memory at the first call of a shape.
+    """Yield a note about rows of libraries that allocate memory at the first call of a shape.
 
-    Such an allocation fails in a stream that is being captured into a graph.
+    Such an allocation fails while a stream is captured into a graph.
     """
     lines = [row.line for row in reading.rows if row.live and row.solution and row.solution.library in unsafe]
     if lines:
@@ -241,9 +250,9 @@ def _in_graphs(reading: Reading[Any], unsafe: Collection[str]) -> Iterator[Note]
 
 
 def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[tuple[str, str], float]) -> list[Note]:
-    """Return notes on a row that several problems share, or whose solution is slower than the default.
+    """Return notes about a row that several different calls share, or whose solution is slower than the default.
 
-    ``ratios``: the solution's time divided by the default's time, by (problem, solution).
+    ``ratios`` has the solution's time divided by the default's time, by (problem, solution).
     """
     name = row.solution.text if row.solution else ""
     losing = [text for text, same in members.items() if any(ratios.get((x, name), 0) > 1 for x in same)]
@@ -265,9 +274,9 @@ def _collision(row: Row, members: Mapping[str, Sequence[str]], ratios: Mapping[t
 
 
 def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], int]) -> Iterator[Note]:
-    """Yield a note if the row's workspace is too small.
+    """Yield a note if the row states too small a workspace.
 
-    ``needed``: the largest workspace (bytes) that was measured, by (problem, solution).
+    ``needed`` has the largest workspace (bytes) that was measured, by (problem, solution).
     """
     if row.solution is not None and row.workspace_bytes is not None:
         most = int(max(needed.get((text, row.solution.text), 0) for text in texts))
@@ -278,7 +287,7 @@ def _too_small(row: Row, texts: Sequence[str], needed: Mapping[tuple[str, str], 
 
 
 def _not_in_the_build(file: OverrideFile, tables: Tables) -> Iterator[Note]:
-    """Yield notes on MIOpen's records whose solvers are unknown in the target's build.
+    """Yield notes about rows of a MIOpen file whose solvers are unknown in the target's build.
 
     A solver is known if a find-db, log or replay of that build names it.
     """
@@ -308,7 +317,7 @@ def _names(texts: Sequence[str]) -> str:
 
 
 def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool = False) -> Answer:
-    """Return verdicts on files, or verdicts on each row of the files if ``rows`` is True."""
+    """Return the verdicts on files, or on each row of the files if ``rows`` is True."""
     code = CHECK_FAILED if not all(file.ok for file in judged) else int(bool(unread))
     errors = unread_lines(unread)
     if rows:
@@ -319,10 +328,10 @@ def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool 
 
 
 def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
-    """Return lines with the number of rows that can serve the target's device.
+    """Return lines that say how many rows of the files the target's device can use.
 
-    Files that a library reads as one table are counted together.  The lines are empty for a single file, and if the
-    device is unknown.
+    Files that a library reads as one table are counted together. There are no lines for a single file, or if the device
+    is unknown.
     """
     families: dict[str, list[int]] = {}
     for file in judged:
@@ -339,7 +348,7 @@ def share_lines(judged: Sequence[OverrideFile]) -> list[str]:
 
 
 def lines(file: OverrideFile) -> list[str]:
-    """Return the verdict on the file, then one line per broken rule with the first lines of the file that break it."""
+    """Return the verdict on a file, then one line per broken rule, with the first lines of the file that break it."""
     accepted = {True: "accepted", False: "not accepted", None: "accepted if the target is of the build that wrote it"}
     live = sum(len(lines) for row, lines in file.reading.alike if row.live)
     out = [f"{file.title}: {file.format}, {accepted[file.accepted]}; {live:,} of {len(file.rows):,} rows are usable"]
@@ -354,7 +363,7 @@ def lines(file: OverrideFile) -> list[str]:
 def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], int, list[int]]]:
     """Group notes that differ only in their line number, ordered by their first line.
 
-    Yield three values per group: (severity, rule, message, remedy), the number of notes, and the first line numbers.
+    Yields three values per group: (severity, rule, message, remedy), the number of notes, and the first line numbers.
     Line 0 means the whole file.
     """
     in_order = sorted(noted, key=lambda note: note.line or 0)
@@ -365,20 +374,20 @@ def grouped(noted: Sequence[Note]) -> Iterator[tuple[tuple[str, str, str, str], 
 
 
 def unread_lines(unread: Sequence[Unread]) -> list[str]:
-    """Return one line per file that was not judged, then one line on what lint checks."""
+    """Return one line per file that could not be checked, then one line that says what lint checks."""
     out = [f"error: {path}: {why}" for path, why in unread]
     return [*out, f"lint checks: {CHECKED} (if a file is one of these, name it with --as)"] if out else []
 
 
 def note_rows(judged: Sequence[OverrideFile], unread: Sequence[Unread] = ()) -> Rows:
-    """Return one row per note, and one per file that was not judged."""
+    """Return a table with one row per note, and one per file that could not be checked."""
     names = ("line", "severity", "rule", "message", "remedy")
     rows = [{"file": x.title, **{name: getattr(note, name) for name in names}} for x in judged for note in x.notes]
     return rows + [{"file": x.path, "severity": "error", "rule": "unread", "message": x.why} for x in unread]
 
 
 def row_rows(file: OverrideFile) -> Rows:
-    """Return one row per row of the file: line, key, solution, and whether it will be read, matched and honoured."""
+    """Return a table with one row per row of the file: line, key, solution, and whether the library will use it."""
     return [
         {
             "file": file.title,

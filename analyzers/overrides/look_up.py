@@ -1,4 +1,4 @@
-"""Find the row of a file that serves a call, by the rules with which the library's reader keeps rows."""
+"""Find the row of an override file that a library would use for a call, by the library's own rules."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ Has: TypeAlias = Callable[[Solution], bool]
 
 @dataclass(frozen=True)
 class LookUp:
-    """The library's answer to a call: the call's key, the row that serves it, or the reason why no row does.
+    """The result of looking up a call in an override file: the row that the library would use, or the reason for no
+    row.
 
-    A call's key cannot be formed if its log leaves a field of the key open.  Then the call is ``unknown`` if rows could
-    match it (their lines are in ``maybe``), else it is a miss.
+    A library looks up a row by a key. If a call's log does not state all fields of the key, the result is ``unknown``
+    if some rows may match (their lines are in ``maybe``), else it is a miss.
     """
 
     key: str | None
@@ -31,17 +32,17 @@ class LookUp:
 
     @property
     def solution(self) -> Solution | None:
-        """Solution that the file gives to the call; None if the library makes its own choice."""
+        """The solution that the file chooses for the call, or None if the library makes its own choice."""
         return None if self.row is None else self.row.solution
 
 
 def look_up(
     format: OverrideFormat, reading: Reading[Any], call: Problem, *, has: Has | None = None, key: str | None = None
 ) -> LookUp:
-    """Return the library's answer to a call.  The library has read the file as ``reading``.
+    """Return the row of an override file that the library would use for a call, or the reason why it uses no row.
 
-    ``has`` tells whether the target's build can run a solution.  Without ``has``, every solution is taken to be
-    available. ``key`` is the call's key, if a log states the key.
+    ``reading`` is the file as the library has read it. ``has`` tells whether the target's build can run a solution.
+    Without it, every solution is assumed to be available. ``key`` is the call's key, if a log states it.
     """
     key = key or format.key(call, reading.key_facts)
     if key is None:
@@ -77,7 +78,7 @@ def _why_not(format: OverrideFormat, reading: Reading[Any], key: str, tries: Seq
 
 
 def _difference(key: str, other: str) -> str:
-    """Return the fields in which another key differs from the call's key."""
+    """Return the fields in which a row's key differs from the call's key, for example ``bf16 instead of f16``."""
     pairs = zip(key.split(","), other.split(","), strict=False)
     return ", ".join(f"{theirs} instead of {mine}" for mine, theirs in pairs if mine != theirs)
 

@@ -1,9 +1,11 @@
 """Merge override files of several GPUs, jobs or people into one, for one device and one build of the library.
 
-Files with other validators, revisions, devices or builds are refused, because their times and indices mean something
-else.  The fastest finite time wins per key (in MIOpen, per key and solver).  The first file's row is taken if a format
-has no times, or if the times are for different work that the library's key does not separate.  Disagreements are
-listed.
+* Files with other validators (version lines), revisions, devices or builds are refused, because their times and indices
+  mean something else.
+* For each key, the row with the shortest time is kept (in MIOpen for each key and solver).
+* The first file's row is kept if a format has no times, or if the times are for different work that the library's key
+  does not separate.
+* Disagreements are listed.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ from logparse.target import Facts
 from logparse.text import counted
 
 _SHOWN = 8
-"""Largest number of rows that an error names."""
+"""The largest number of rows that an error names."""
 
 
 class Choice(NamedTuple):
-    """One file's row for a key, with the time and the solution's text by which rows are ranked."""
+    """One file's row for a key, with the time and the solution's text by which rows are compared."""
 
     rank: tuple[float, str]
     file: str
@@ -47,7 +49,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Conflict:
-    """A key for which files name different solutions.  ``taken`` is the one that was written."""
+    """A key for which files name different solutions. ``taken`` is the row that was written."""
 
     key: str
     taken: Choice
@@ -55,34 +57,34 @@ class Conflict:
 
     @property
     def equal_work(self) -> bool:
-        """True if all times are for the same work.  Only then could the fastest row be taken."""
+        """True if all times are for the same work. Only then could the fastest row be taken."""
         return {x.offer.work for x in self.others} <= {self.taken.offer.work}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Merged(Made):
-    """Result of a merge: the files, the number of their keys, and the conflicts between the merged files.
+    """The result of a merge: the files to write, the number of keys, and the conflicts between the merged files.
 
-    TunableOp gets one file per GPU.
+    For TunableOp there is one file per GPU.
     """
 
     conflicts: tuple[Conflict, ...]
 
 
 def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
-    """Merge files of one format.
+    """Merge override files of one format into one. For each key the fastest row is kept.
 
     Raises InputError in these cases:
 
     * a file cannot be read;
     * the files have several formats, devices or builds;
-    * no row can be used, because a file without rows would take the place of the library's own.
+    * no row can be used, because a file without rows would replace the library's own file.
     """
     return merge_contents([(path, *content_of(path)) for path in paths], gpus)
 
 
 def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Merged:
-    """Merge files in memory as ``merge`` does.  Each file is given as (path, name, bytes)."""
+    """Merge override files that are already in memory. Each is given as (path, name, bytes)."""
     contents = deque(files)
     notes = [f"{path}: the file is empty" for path, _, data in contents if not _holds_text(data)]
     contents = deque(x for x in contents if _holds_text(x[2]))
@@ -123,7 +125,7 @@ def merge_contents(files: Iterable[tuple[str, str, bytes]], gpus: int = 1) -> Me
 
 
 def lines(found: Merged) -> list[str]:
-    """Return lines that state how many keys were merged, and which row was taken for each conflict."""
+    """Return lines that say how many keys were merged, and which row was taken for each conflict."""
     untimed = sum(conflict.taken.offer.time_us is None for conflict in found.conflicts)
     out = [
         (
@@ -145,19 +147,16 @@ def _holds_text(data: bytes) -> bool:
 
 
 def whole_lines(data: bytes) -> bytes:
-    """Return the file's text without byte order mark and carriage returns.
-
-    A last line without a line end is cut off.
-    """
+    """Return the file's text without byte order mark and carriage returns. A missing last line end is added."""
     clean = data.removeprefix(BOM_UTF8)
     clean = clean.replace(b"\r\n", b"\n") if b"\r" in clean else clean  # Searching for two bytes takes 20 times longer.
     return clean if clean.endswith(b"\n") else clean + b"\n"
 
 
 class _Winners:
-    """Iterator over the rows that were taken, sorted by key.
+    """An iterator over the rows that a merge keeps, sorted by key.
 
-    After the iteration, ``keys`` is the number of keys and ``conflicts`` holds the conflicts.
+    After the iteration, ``keys`` is the number of keys, and ``conflicts`` has the conflicts.
     """
 
     def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:
@@ -203,7 +202,10 @@ class _Winners:
 
 
 def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:
-    """Compare a file's header with the earlier headers.  For each value, remember the file that stated it."""
+    """Check that a file's header does not contradict the earlier headers. Raises InputError if it does.
+
+    ``agreed`` remembers for each value which file stated it first.
+    """
     for name, value in header:
         first, where = agreed.setdefault(name, (value, path))
         if first != value:
@@ -218,14 +220,17 @@ def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple
 
 
 def with_own(files: Sequence[Emission], paths: Sequence[str], target: Facts) -> tuple[list[Emission], list[str]]:
-    """Add the user's own rows to the emitted files.
+    """Add the rows of the user's own override files to the new files.
 
-    Because a library reads only one file, an emitted file would otherwise replace the user's file.
+    A library reads only one file, so a new file would otherwise replace the user's file. Returns the files, and notes
+    that say what became of each own file.
 
-    Return the files, and notes on what became of each own file.  Own rows whose keys are not emitted are kept
-    unchanged. If an own row and an emitted row have the same key, the emitted row is taken.  No own row is kept if the
-    target's library cannot read the own file (because of validators, revision, file name or layout).  Raises InputError
-    if an own file cannot be read, or if its format does not allow to keep rows.
+    * Own rows whose keys are not in the new file are kept unchanged.
+    * If an own row and a new row have the same key, the new row is taken.
+    * No own row is kept if the target's library cannot read the own file (because of validators, revision, file name or
+      layout).
+
+    Raises InputError if an own file cannot be read, or if rows of its format cannot be kept.
     """
     made, notes = list(files), []
     for path in paths:
@@ -265,7 +270,7 @@ def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat
 
 
 def _joined(file: Emission, own: OverrideFile, format: OverrideFormat) -> tuple[Emission, int]:
-    """Return the file with the own rows whose keys it lacks, and the number of keys that were added."""
+    """Return the new file with the own rows whose keys it lacks, and the number of keys that were added."""
     new = {row.key for row in format.reader(file.name, file.data, own.target).rows}
     kept = [row for row in own.rows if row.live and row.key not in new]
     return replace(file, data=file.data + bytes_of(format.lines(kept))), len({row.key for row in kept})

@@ -1,4 +1,4 @@
-"""Write overrides as a library's files.  Each row is first read back as the target's library reads it."""
+"""Write override files for a library. Before that, each row is read back in the way in which the library reads it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _SHOWN = 8
 class Made:
     """Files to write, with counts.
 
-    * ``count``: rows, keys or problems in the files.
-    * ``refused``: number of rows that are left out, by reason.
+    * ``count``: the number of rows, keys or problems in the files.
+    * ``refused``: the number of rows that are left out, by reason.
     * ``held``: the overrides in the files, if the files were made from overrides.
-    * ``notes``: remarks for the user of the files.
+    * ``notes``: remarks for the user.
     """
 
     files: tuple[Emission, ...]
@@ -45,9 +45,9 @@ class Made:
 
 
 def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
-    """Return the writer's files with all overrides that the writer can write and the target's reader uses.
+    """Return override files with all overrides that can be written and that the target's library will use.
 
-    Overrides may be valid alone but not together.  Then only the first override per key of the library is written.
+    Overrides may be valid alone but not together. Then only the first override for each key is written.
     """
     valid, refused = readable(writer, overrides, target)
     firsts = {id(x) for x in {writer.key(x.problem, target): x for x in reversed(valid)}.values()}
@@ -66,9 +66,9 @@ def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
 def readable(
     writer: Writer, overrides: Sequence[Override], target: Facts
 ) -> tuple[list[Override], dict[str, list[Override]]]:
-    """Return the overrides that the target's reader will use, and the refused overrides by reason.
+    """Return the overrides that the target's library will use, and the refused overrides by reason.
 
-    Each override is written alone and read back, so that a refused override does not spoil the others.  If only the
+    Each override is written alone and read back, so that a refused override does not spoil the others. If only the
     fallback of an override is refused, the override is kept without the fallback.
     """
     held: list[Override] = []
@@ -86,7 +86,10 @@ def readable(
 
 
 def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[Emission, ...]:
-    """Return the writer's files.  Raises EmissionError if the target's reader would not use one of their rows."""
+    """Return files with all these overrides.
+
+    Raises EmissionError if the target's library would not use one of their rows.
+    """
     files = tuple(writer.write(overrides, target)) if overrides else ()
     for _, reading in _readings(writer, files, target):
         _all_live(reading)
@@ -94,9 +97,10 @@ def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
 
 
 def _why_not(writer: Writer, override: Override, target: Facts) -> str:
-    """Return why the override cannot be written, or why the library ignores its row or does not find it for the call.
+    """Return why an override is of no use to the target's library. The text is empty if it can be used.
 
-    The text is empty if the override can be used.
+    Reasons are that the override cannot be written, that the library ignores its row, or that it does not find the row
+    for the call.
     """
     nouns = (override.problem, override.solution, *([override.fallback.solution] if override.fallback else []))
     wrong = next(filter(None, map(fault, nouns)), None)  # The store may have been written by another program.
@@ -116,9 +120,9 @@ def _why_not(writer: Writer, override: Override, target: Facts) -> str:
 def _readings(
     writer: Writer, files: Sequence[Emission], target: Facts
 ) -> Iterator[tuple[OverrideFormat, Reading[object]]]:
-    """Yield what the target's library takes from each file.
+    """Yield each file as the target's library reads it.
 
-    Yield nothing for a list that a tuner reads, because such a list has no reader.
+    A list for a tuner is skipped, because no library reads it.
     """
     format = format_of(writer)
     if format is not None:
@@ -132,10 +136,11 @@ def _all_live(reading: Reading[object]) -> None:
 
 
 def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> list[Emission]:
-    """Write files into a folder, scripts executable, and remember them as our own (``logparse.output.own_files``).
+    """Write files into a folder, with scripts executable, and remember them as files that logparse has written.
 
-    The files change as one (``logparse.output.files``).  If there is nothing to write, no folder is made.  Raises
-    InputError, and writes nothing, if a file would replace one of the files in ``read``.
+    Either all files are written or none (``logparse.output.files``). If there is nothing to write, no folder is made.
+    Raises InputError, and writes nothing, if a file would replace one of the files in ``read``. The names go to
+    ``logparse.output.own_files``.
     """
     for path in filter(os.path.exists, (out / file.name for file in files)):
         if any(os.path.exists(one) and os.path.samefile(one, path) for one in read):
@@ -146,15 +151,15 @@ def write(files: Sequence[Emission], out: Path, read: Sequence[str] = ()) -> lis
 
 
 def placed(files: Iterable[Emission], folder: Path) -> list[Emission]:
-    """Return the files with paths in a folder.  Nothing is written yet."""
+    """Return the files with their paths in a folder. Nothing is written yet."""
     return [replace(file, path=folder / file.name) for file in files]
 
 
 def write_placed(files: Sequence[Emission], out: Path) -> None:
-    """Write files into the folder ``out`` and its subfolders, in this order and as one change.
+    """Write files, which have their paths already, into the folder ``out`` and its subfolders.
 
-    The files have their paths already.  Raises OSError, and leaves all old files as they are, if one file cannot be
-    written or lies outside ``out``.
+    They are written in this order and as one change. Raises OSError, and leaves all old files as they are, if one file
+    cannot be written or is outside ``out``.
     """
     with Rewrite(within=out) as rewrite:
         for file in files:
@@ -167,8 +172,8 @@ def write_placed(files: Sequence[Emission], out: Path) -> None:
 def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = ()) -> Answer:
     """Write the files into the folder ``out`` and return ``lines`` followed by a list of the files.
 
-    The exit code is 1 if the files hold nothing.  ``read``: files that must not be replaced.  If several copies of a
-    file are written, only one of them is listed with the commands that use it.
+    The exit code is 1 if the files are empty. ``read`` are files that must not be replaced. If several copies of a file
+    are written, only one of them is listed with the commands that use it.
     """
     alike = {file.data: file.name for file in made.files}
     files = [
@@ -178,7 +183,7 @@ def written(made: Made, lines: Sequence[str], out: Path, read: Sequence[str] = (
 
 
 def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
-    """Yield a line per written file, followed by the commands that make its library read it.
+    """Yield a line per written file, followed by the commands that make the library read it.
 
     The commands are left out if ``apply.sh`` contains them.
     """
@@ -188,7 +193,7 @@ def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
 
 
 def left_out_lines(reasons: Mapping[str, int], form: str) -> list[str]:
-    """Return lines with the most frequent reasons why something is left out.  ``form`` formats a reason."""
+    """Return lines with the most frequent reasons why something was left out. ``form`` is the format of a line."""
     ranked = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     out = [form.format(count=count, reason=reason) for reason, count in ranked[:_SHOWN]]
     return [*out, *([f"  and {len(ranked) - _SHOWN:,} more reasons"] if len(ranked) > _SHOWN else [])]
