@@ -116,8 +116,9 @@ def lint_files(
 
 
 def content_of(path: str) -> tuple[str, bytes]:
-    """Return a file's name (without folder and compression suffix) and its bytes. Raises InputError if it cannot be
-    read.
+    """Return a file's name (without folder and compression suffix) and its bytes.
+
+    Raises InputError if the file cannot be read.
     """
     file = InputFile(path, as_is=True)
     try:

@@ -17,8 +17,7 @@ Has: TypeAlias = Callable[[Solution], bool]
 
 @dataclass(frozen=True)
 class LookUp:
-    """The result of looking up a call in an override file: the row that the library would use, or the reason for no
-    row.
+    """The result of looking up a call in an override file: the row for the call, or the reason for no row.
 
     A library looks up a row by a key. If a call's log does not state all fields of the key, the result is ``unknown``
     if some rows may match (their lines are in ``maybe``), else it is a miss.

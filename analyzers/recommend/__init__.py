@@ -1,1 +1,1 @@
-"""The verb ``recommend``: rank the findings of a run and write them to files."""
+"""The command ``recommend``: rank the findings about a run and write them to files."""

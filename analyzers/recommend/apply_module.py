@@ -1,12 +1,12 @@
-"""Write ``apply.py``, a module that a job imports to apply actions.
+"""Write ``apply.py``, a module that a job imports to apply actions (changes to the job, such as TF32).
 
     import apply
     apply.settings()
     model = apply.model(model)
 
-Without names, it applies the actions that pay and whose gain can show in the job's step.  With names, it applies the
-named actions.  The module holds every action of the recommendation that lines of Python can apply.  It needs PyTorch
-alone.
+Without names, it applies the actions that are worth applying and whose gain can show in the job's step. With names, it
+applies the named actions. The module contains every recommended action that lines of Python can apply. It needs nothing
+but PyTorch.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ _NAMED = Shell("add to the program (an action is applied only if it is named):  
 def chosen(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """Return the actions that are applied if the user names none: the best actions that pay and do not overlap.
+    """Return the actions to apply if the user names none: the best ones that are worth it and do not overlap.
 
-    Actions measured ``in_job`` are considered before others.  Two kinds of actions are left out, and users must name
-    them to apply them: actions that change results beyond rounding, and actions named in ``hidden``, because the step
-    does not show their gain.
+    Actions that were measured in the running job (``in_job``) are considered before others. Two kinds of actions are
+    left out unless the user names them:
+
+    * actions that change results beyond rounding;
+    * actions named in ``hidden``, because the time of a step does not show their gain.
     """
     out: list[ActionResult] = []
     for result in sorted(results, key=lambda x: (x.action.name not in in_job, -x.saving_us)):
@@ -42,24 +44,24 @@ def chosen(
 
 
 def alternatives(one: ActionResult, other: ActionResult) -> bool:
-    """Return True if only one of two actions can be applied: they exclude each other, or one contains the other."""
+    """Tell whether only one of two actions can be applied: they exclude each other, or one contains the other."""
     return one.action.is_alternative_to(other.action)
 
 
 def _together(one: ActionResult, other: ActionResult) -> bool:
-    """Return True if two actions can be applied at once and neither gain is part of the other."""
+    """Tell whether two actions can both be applied and neither gain is part of the other gain."""
     return not alternatives(one, other) and {x.of for x in one.parts}.isdisjoint(x.of for x in other.parts)
 
 
 def without_a_change(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """Return the settings that ``logparse run --with`` applies without a change of the program."""
+    """Return the settings that ``logparse run --with`` applies without a change of the user's program."""
     return chosen([x for x in results if x.action.kind == "setting" and x.application.settings], hidden, in_job)
 
 
 def has_lines(result: ActionResult) -> bool:
-    """Return True if lines of Python or the environment can apply the action."""
+    """Tell whether lines of Python or environment variables can apply the action."""
     return bool(calls(result))
 
 
@@ -71,13 +73,13 @@ def module(
     hidden: Collection[str] = (),
     in_job: Collection[str] = (),
 ) -> Emission | None:
-    """Return the module, or None if lines of Python can apply no action.
+    """Return the file ``apply.py``, or None if lines of Python can apply no action.
 
-    * ``step_us`` gives the step's time (µs) now and under an action.  The time is simulated, but measured for actions
-      in ``in_job``.
-    * ``hidden`` names the actions whose gain the step does not show.
-    * ``kept`` are actions that a trial applied and kept.  None means that no trial was made.
-    * ``left`` are actions that the trial did not apply.  The best changes of the program among them are applied too,
+    * ``step_us`` is a function that returns the time of a step now and with an action (µs). It is simulated, but
+      measured for actions in ``in_job``.
+    * ``hidden`` has the names of the actions whose gain the step does not show.
+    * ``kept`` are actions that a trial in the job applied and kept. None means that there was no trial.
+    * ``left`` are actions that the trial did not apply. The best changes of the program among them are applied, too,
       unless the user names others.
     """
     usable = [x for x in results if has_lines(x)]
@@ -111,7 +113,7 @@ def module(
 
 
 def calls(result: ActionResult) -> str:
-    """Return the lines of a program that apply this action by its name."""
+    """Return the line of a program that applies this action by its name, for example ``apply.settings("tf32")``."""
     settings = f'apply.settings("{result.action.name}")'
     model = f'model = apply.model(model, "{result.action.name}")'
     lines = result.application

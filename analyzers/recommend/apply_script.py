@@ -1,13 +1,13 @@
-"""Write ``apply.sh``, a script that makes a shell's jobs use a target's override files.
+"""Write ``apply.sh``, a script that makes the jobs of a shell use the override files for a target machine.
 
-The script runs the lines of each file's ``use`` that begin with ``export`` or ``unset``.  First it compares the machine
-with the files' target: arch, CU count and library builds, as far as a shell can read them.  It reads these sources:
+The script sets the environment variables that the files need. First it compares the machine with the target:
+architecture, CU count and library builds, as far as a shell can read them. It reads these sources:
 
 * ``rocminfo`` and ``nvidia-smi``;
-* PyTorch: its version, its devices, TunableOp's validators;
+* PyTorch: its version, its devices, and the validators of TunableOp (facts that it compares before it uses a file);
 * the version headers of ROCm, unless there is a PyTorch, because PyTorch may bring libraries of its own.
 
-If a fact differs from the target, the script exports nothing.  The script is plain POSIX shell for sh, dash, bash and
+If a fact differs from the target, the script exports nothing. The script is plain POSIX shell for sh, dash, bash and
 zsh, also under ``set -eu``.
 
 The facts and names to compare are in a quoted here-document, because a shell interprets nothing in such a document.
@@ -33,10 +33,10 @@ _DEVICE = ("arch", "cu_count")
 
 
 def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Facts) -> dict[str, str]:
-    """Return the facts that must hold on the machine that uses the files.
+    """Return the facts that must be true of the machine that uses the override files.
 
-    These facts are the device, and the builds of the libraries whose solutions the rows name.  They must hold because
-    another build or device may give a row another meaning.
+    They are the device, and the builds of the libraries whose solutions the rows name. In another build or on another
+    device a row may mean another kernel.
     """
     tunable = any(file.name.startswith(TUNABLEOP) for file in files)
     libraries = {x.solution.library for x in overrides} - {"torch"} | ({"torch"} if tunable else set())
@@ -51,9 +51,9 @@ def guards(overrides: Iterable[Override], files: Sequence[Emission], target: Fac
 def script(
     overrides: Sequence[Override], files: Sequence[Emission], target: Facts, folder: str = ".", caution: str = ""
 ) -> Emission | None:
-    """Return the script for these files, which lie in ``folder``.  Return None if there is nothing to export.
+    """Return the script for the override files in ``folder``, or None if they need no environment variables.
 
-    ``caution`` is a warning about the rows to whoever sources the script.  The script prints it on standard error too.
+    ``caution`` is a warning about the rows. The script also prints it on standard error.
     """
     lines = [line for file in files for line in settings_of(file)]
     if not lines:
@@ -75,7 +75,7 @@ def script(
 
 
 def _variables(lines: Iterable[str]) -> list[str]:
-    """Return the names of the variables that the settings export."""
+    """Return the names of the environment variables that the lines export."""
     found = (re.match(r"\s*export\s+(\w+)", line) for line in lines)
     return [*dict.fromkeys(x[1] for x in found if x)]
 
@@ -85,8 +85,8 @@ _HERE = Shell('"$_logparse_folder"')
 
 
 def settings_of(file: Emission) -> list[Shell]:
-    """Return the environment variables that an override file needs.
+    """Return the shell lines that set the environment variables for an override file.
 
-    Their values name the folder of the file as the script finds it when it runs.
+    Their values name the folder in which the script finds itself when it runs.
     """
     return settings(file.lines_at(_HERE, joined(Shell("/"), [_HERE, shell_word(file.name)])))

@@ -1,9 +1,10 @@
-"""Compute the most that overrides can gain (the ceiling), and the share of calls that this number covers.  Pure.
+"""Compute the most that override files can gain (the ceiling), and for which part of the calls it is known.
 
-The gain of a problem is its time × (1 − best/pick).  The times of best and pick come from one measured file.  The
-problem's time is its time in a trace of the run, else calls × measured time of the pick.  For some problems no log
-names the pick, but a finding has two measured times.  The saving of that finding is then added to the ceiling, so that
-no sum of measured findings is above it.
+A problem is an operator with its sizes. The gain of a problem is its time × (1 − time of the best solution / time of
+the library's choice). Both solutions were timed in one measured file. The problem's time comes from a trace of the run,
+else it is the number of calls × the measured time of the choice. For some problems no log names the library's choice,
+but a finding has two measured times. The saving of that finding is then added to the ceiling, so that no sum of
+measured findings is above it. No files are read.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from logparse.model import Finding
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The gain if every problem ran at its best known time.  Shares are 0 to 1, None if unknown.
+    """The gain if every problem (operator with its sizes) ran at its best known time.
 
-    * ``share``: the gain as a share of ``default_us``, the time (µs) of the problems whose pick is measured.
-    * ``calls_share``: the calls to problems with a measured pick, as a share of all calls.
-    * ``untimed_share``: the share of all calls whose problem has no time in any file.
+    All fractions are 0 to 1, None if unknown.
+
+    * ``share``: the gain as a fraction of ``default_us``, the time (µs) of the problems whose present solution was
+      measured.
+    * ``calls_share``: the calls to such problems, as a fraction of all calls.
+    * ``untimed_share``: the fraction of all calls whose problem has no time in any file.
     """
 
     share: float | None
@@ -39,9 +43,10 @@ class Ceiling:
 
 
 def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, judged: Judgement) -> Ceiling:
-    """Compute the ceiling from rows of ``picks_vs_best`` and from the findings that are kept.
+    """Compute the ceiling (the most that override files can gain) of a run.
 
-    The savings of the findings must be scaled by ``in_the_job``.
+    ``rows`` come from ``picks_vs_best``. ``findings`` are the findings that are kept. Their savings must be scaled by
+    ``in_the_job``.
     """
     known = rows[rows["pick_us"].notna() & rows["calls"].notna()]
     calls, pick = known["calls"].astype("float64"), known["pick_us"].astype("float64")
@@ -69,10 +74,10 @@ def ceiling(rows: pd.DataFrame, findings: Sequence[Finding], tables: Tables, jud
 
 @cached_per_run
 def _each_us(tables: Tables) -> pd.Series:
-    """Return the time of one call per problem in the run's traces, µs.
+    """Return the time of one call of each problem (operator with sizes) in the run's traces, µs.
 
-    It is (time of the problem's kernels) / (calls in the traces).  Calls that other logs count are not used.  The
-    page's column ``traced_us`` shows the same time.  If several texts mean one problem, they have one common time.
+    It is (time of the problem's kernels) / (calls in the traces). Calls that only other logs count are ignored. The
+    page's column ``traced_us`` shows the same time. If several texts mean the same problem, they have one common time.
     """
     kernels, held = kernels_of_run(tables), tables.calls[tables.calls["category"] == "profiler"]
     known = pd.DataFrame(
@@ -91,7 +96,10 @@ def _each_us(tables: Tables) -> pd.Series:
 
 
 def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
-    """Return the relative gain per pick (0 to 1): from the paired ratio if confirmed, else 1 − best_us / pick_us."""
+    """Return the fraction (0 to 1) of the time that each better solution saves.
+
+    It comes from the ratio of paired samples if a test was made, else from 1 − best_us / pick_us.
+    """
     gains = 1 - known["best_us"].astype("float64") / known["pick_us"].astype("float64")
     for place, source, pick, best in known[["source_id", "pick", "best"]].itertuples():
         test = judged.by_source.get(str(source))
@@ -101,10 +109,10 @@ def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
 
 
 def in_the_job(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """Scale the savings of findings to the time that the run's traces show, if they show the problem.
+    """Scale the savings of findings to the times in the run's traces, if these contain the calls.
 
-    A call that takes 60 µs in the job cannot save 70 µs, however long it takes alone.  The savings are also stated as a
-    share of all GPU time.  The gain of one call stays as it was measured.
+    A call that takes 60 µs in the job cannot save 70 µs, however long it takes alone. The savings are also stated as a
+    fraction of all GPU time. The gain of one call stays as it was measured.
     """
     traced, total = _each_us(tables).to_dict(), gpu_us(tables)
     return [_weighed(x, traced.get(x.problem.text if x.problem else ""), total) for x in findings]
@@ -120,11 +128,11 @@ def _weighed(finding: Finding, each_us: float | None, total_us: float | None) ->
 
 
 def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tuple[pd.Series, list[Finding]]:
-    """Split the measured savings of findings into those on known problems and those on other problems.
+    """Sum the measured savings of findings, separately for problems in ``known`` and for others.
 
-    Return the summed saving (µs) of each problem in ``known``, and the finding with the largest saving of each other
-    problem.  Two texts are linked if they may describe the same problem.  A saving on a text that is linked to a known
-    problem is added to the known problem.  Estimated savings are ignored.
+    Returns the summed saving (µs) of each problem in ``known``, and the finding with the largest saving of each other
+    problem. Two texts are linked if they may describe the same problem. A saving of a text that is linked to a known
+    problem is added to the known problem. Estimated savings are ignored.
     """
     links = tables.links[tables.links["other"].isin(known)].sort_values(["problem", "other"])
     names = dict(zip(links["problem"], links["other"], strict=True)) | {x: x for x in known}
@@ -143,9 +151,10 @@ def _listed(known: pd.Series, findings: Sequence[Finding], tables: Tables) -> tu
 
 
 def _with_time(tables: Tables, problems: pd.Index) -> set[str]:
-    """Return the problems whose time is known.
+    """Return the problems (operators with sizes) whose time is known.
 
-    A time is known if a trace shows the problem, or if a linked problem (another text for the same call) was measured.
+    It is known if a trace has the problem, or if it was measured under this text or a linked text (another text that
+    may mean the same call).
     """
     rows = timed(tables.measurements)
     linked = linked_measurements(tables, pd.Series(problems), rows["problem"])

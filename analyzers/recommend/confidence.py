@@ -1,7 +1,7 @@
-"""State how sure a finding is: its interval, the p-value of its confirmation, and where it was measured.
+"""State how certain a finding is: the interval of its gain, the p-value of its test, and where it was measured.
 
-A finding of any analyzer is completed from the measurements that its evidence names (``logparse.model.Evidence``).
-There are two kinds of interval.  If a file has each time only once, the interval is unknown.
+The statement is made from the measurements that the finding names (``logparse.model.Evidence``). There are two kinds of
+interval. If a file has each time only once, the interval is unknown.
 
 ==========  ==========================================================================================
 processes   95 % t-interval over the processes of a confirmation, which is the only kind that is a test
@@ -24,9 +24,9 @@ from logparse.target import Facts, machine
 
 @dataclass(frozen=True)
 class Judged:
-    """A confirmation (a repeated comparison of two solutions), and ``kept``: True if its gain is accepted.
+    """The judgement on a confirmation, which is a repeated comparison of two solutions.
 
-    Benjamini and Hochberg's procedure over all tests of the run decides which confirmations hold.
+    ``kept`` is True if its gain is accepted. Benjamini and Hochberg's procedure over all tests of the run decides that.
     """
 
     pick: str
@@ -37,10 +37,12 @@ class Judged:
 
 @dataclass(frozen=True)
 class Judgement:
-    """All tested pairs of a run.
+    """The judgements on all pairs of solutions that were tested in a run.
 
-    ``by_source``: verdict by source id.  Each confirmation is a source of its own.  Several confirmations of one pair
-    have one verdict.  ``tested``: number of tested pairs.  ``kept``: number of pairs whose gain holds.
+    * ``by_source``: the judgement by the id of the file (source). Each confirmation is a file of its own. Several
+      confirmations of one pair have one judgement.
+    * ``tested``: the number of tested pairs.
+    * ``kept``: the number of pairs whose gain is accepted.
     """
 
     by_source: Mapping[str, Judged]
@@ -50,16 +52,16 @@ class Judgement:
     rate: float = RATE
 
     def keeps(self, finding: Finding) -> bool:
-        """Return True if a finding is to be kept: no confirmation tested its gain, or its own confirmation holds."""
+        """Tell whether to keep a finding: either no test was made of its gain, or its own test accepted the gain."""
         test = self.by_source.get(_source(finding))
         return test is None or finding.per_call_us is None or (test.kept and finding.p is not None)
 
 
 def judgement(tables: Tables, floor: float) -> Judgement:
-    """Judge every confirmation of the run's problems together.  A gain must be above ``floor`` to be kept.
+    """Judge all confirmations (repeated comparisons of two solutions) of the run together.
 
-    Confirmations in which the pick won are judged together with the others, because the correction for many tests needs
-    failed tests, too.
+    A gain must be above ``floor`` to be accepted. Confirmations in which the library's choice won are included, because
+    the correction for many tests needs failed tests, too.
     """
     stored = stored_confirmations(tables)
     counts = counting(stored, tables)
@@ -80,7 +82,7 @@ def judgement(tables: Tables, floor: float) -> Judgement:
 
 
 def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) -> list[Finding]:
-    """Add to each finding its interval, its p-value, and the path and versions of the file that is its evidence."""
+    """Add to each finding its interval, its p-value, and the path and versions of the file in which it was measured."""
     given = list(findings)
     sources = {_source(x) for x in given}
     paths = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))
@@ -90,12 +92,12 @@ def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) ->
 
 
 def pre_us(finding: Finding) -> float | None:
-    """Return the time of one call now, µs.  Return None if it is unknown."""
+    """Return the time that one call takes now, µs, or None if it is unknown."""
     return finding.evidence.now_us
 
 
 def post_us(finding: Finding) -> float | None:
-    """Return the time that one call would take, µs.  Return None if it is unknown."""
+    """Return the time that one call would take with the change, µs, or None if it is unknown."""
     before = pre_us(finding)
     if before is None:
         return finding.evidence.best_us
@@ -103,7 +105,7 @@ def post_us(finding: Finding) -> float | None:
 
 
 def _source(finding: Finding) -> str:
-    """Return the id of the source that holds the times which a finding compares."""
+    """Return the id of the file that contains the times which a finding compares."""
     return finding.evidence.source_id or ""
 
 
@@ -146,7 +148,7 @@ def _bounded(finding: Finding, low: float, high: float, kind: str) -> Finding:
 
 
 def _with_place(finding: Finding, places: Mapping[str, tuple[str, Facts]]) -> Finding:
-    """Add the path of the finding's source, and the facts of the machine that wrote the source."""
+    """Add to a finding the path of the file in which it was measured, and facts about the machine that wrote it."""
     if _source(finding) not in places:
         return finding
     file, versions = places[_source(finding)]

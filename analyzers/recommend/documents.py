@@ -1,7 +1,7 @@
 """Write a recommendation as two files: ``findings.json`` for programs, ``report.md`` for people.
 
-``findings.json`` follows ``findings.schema.json`` beside this module.  ``docs/findings.md`` explains it.  ``version``
-grows if a field changes its meaning or is removed.  New fields may come within a version.
+``findings.json`` follows ``findings.schema.json`` in this folder. ``docs/findings.md`` explains it. ``version``
+increases if a field changes its meaning or is removed. New fields may come within a version.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ _LONG = 40
 
 
 def documents(found: Recommendation, settings: Settings, targets: Sequence[TargetFiles], use: str) -> list[Emission]:
-    """Return both files.  ``use`` states how ``apply.py`` is used; it is empty if no ``apply.py`` is written."""
+    """Return ``findings.json`` and ``report.md``.
+
+    ``use`` says how to use ``apply.py``. It is empty if no ``apply.py`` is written.
+    """
     texts = {REPORT_NAME: report(found, targets, use), JSON_NAME: document(found, settings, targets)}
     return [Emission(name, text.encode("utf-8", "backslashreplace"), Shell()) for name, text in texts.items()]
 
 
 def earlier_files(out: Path) -> list[Path]:
-    """Return the files of targets that the ``findings.json`` in a folder lists; empty if it cannot be read.
+    """Return the files that an earlier ``findings.json`` in the folder lists. Empty if it cannot be read.
 
     A listed path is returned only if it consists of plain file names and is inside the folder after links are followed.
     """
@@ -57,7 +60,7 @@ def earlier_files(out: Path) -> list[Path]:
 
 
 def document(recommendation: Recommendation, settings: Settings, targets: Sequence[TargetFiles]) -> str:
-    """Return the text of ``findings.json``: numbers, texts, lists and objects.  An unknown value is null."""
+    """Return the text of ``findings.json``. An unknown value is null."""
     judged = recommendation.judgement
     seen = verdict(recommendation)
     content: dict[str, object] = {
@@ -114,7 +117,10 @@ def _finding(finding: Finding, shown: Mapping[str, object]) -> dict[str, object]
 
 
 def _plain(value: object) -> Any:
-    """Convert a value to JSON's types: numpy numbers become Python numbers, and numbers that are not finite null."""
+    """Convert a value to types that JSON has.
+
+    Numbers of numpy become numbers of Python, and numbers that are not finite become null.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
@@ -132,7 +138,11 @@ def _plain(value: object) -> Any:
 
 
 def report(recommendation: Recommendation, targets: Sequence[TargetFiles], use: str = "") -> str:
-    """Return ``report.md``: the verdict, the ceiling, one table, each finding with its evidence, how to apply it."""
+    """Return ``report.md``.
+
+    It has the verdict, the most that can be gained, a table, each finding with its evidence, and how to apply the
+    changes.
+    """
     seen = verdict(recommendation)
     out = [
         f"# What to change in run {markdown_text(recommendation.run)}",
@@ -201,7 +211,7 @@ def _details(recommendation: Recommendation) -> list[str]:
 
 
 def _evidence(finding: Finding) -> list[tuple[str, object]]:
-    """Return names and values that state where a finding was measured and how sure it is.
+    """Return names and values that say where a finding was measured and how certain it is.
 
     Values that the table of findings shows are left out.
     """

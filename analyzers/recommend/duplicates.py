@@ -1,4 +1,4 @@
-"""Count each saving once, if several findings are on one problem or on two texts that may mean one call.  Pure."""
+"""Count each saving only once if several findings are about the same call. No files are read."""
 
 from __future__ import annotations
 
@@ -18,29 +18,35 @@ from logparse.text import duration
 
 
 def deduplicated(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """Return the findings, so that each better solution of a problem is proposed once.
+    """Remove or join findings that propose the same thing, so that each better solution is proposed once.
+
+    A problem is an operator with its sizes.
 
     * If another analyzer proposes the same solution as a finding of ``suboptimal_pick``, the finding of
-      ``suboptimal_pick`` is left out.  The other analyzer's finding gets its override.
-    * If a problem has an estimated saving and another saving, the estimate becomes a reason of the other finding.
-    * Some problems have calls that no log counts, and may be the same as a counted problem (a TunableOp key beside the
-      log's line).  A finding on such a problem is left out if the counted problem has a finding of the same analyzer.
+      ``suboptimal_pick`` is left out. The other analyzer's finding gets its override.
+    * If a problem has an estimated saving and another saving, the estimate becomes a reason in the other finding.
+    * Some problems have calls that no log counts, and may be the same as a counted problem (a key of TunableOp and the
+      log line of the same call). A finding about such a problem is left out if the counted problem has a finding of the
+      same analyzer.
     """
     return _with_reasons(_without_uncounted(_explained(findings), links))
 
 
 def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
-    """Return a sort key: known savings first, the largest first, then by the loss of one call, then by the text."""
+    """Return a sort key for findings: known savings first, the largest first.
+
+    Then come the largest losses of one call. The rest is sorted by text.
+    """
     saving = finding.saving_us
     return (saving is None, -(saving or 0.0), -(finding.per_call_us or 0.0), _text(finding), finding.message)
 
 
 def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """Let one finding keep the saving if several analyzers claim it for one problem, or for problems that may be one.
+    """If several analyzers claim a saving for the same calls, let only the best finding keep it.
 
-    Measured savings are preferred to estimated savings, then findings with an override to findings without, then larger
-    savings to smaller ones.  The other findings are alternatives to the chosen finding.  They lose their saving, and
-    their message states how much they would save.
+    Measured savings are preferred to estimated savings, then findings with an override to findings without one, then
+    larger savings. The other findings are alternatives: they lose their saving, and their message says how much they
+    would save.
     """
     same = _linked(links, {_text(x) for x in findings if x.saving_us}, both=True)
     claims: dict[str, str] = {}
@@ -59,12 +65,12 @@ def one_claim_each(findings: Sequence[Finding], links: pd.DataFrame) -> list[Fin
 def one_row_each(
     findings: Sequence[Finding], calls: Mapping[str, float], races: Callable[[], Mapping[str, Race]]
 ) -> list[Finding]:
-    """Resolve overrides that compete for one row of hipBLASLt's tuning file.
+    """Decide which override gets a row of hipBLASLt's tuning file if several compete for it.
 
-    The file has one row for all calls that differ only in β, bias or activation.  The row gets the override with which
-    these calls take the least time in total.  If a time is missing, the row gets the first override.  If the library's
-    own choices take no more time, there is no row.  A finding whose override does not get the row loses the override
-    (its remedy becomes ``Advise``).
+    The file has one row for all calls that differ only in β, bias or activation. The row gets the override with which
+    these calls take the least time in total. If a time is missing, the first override gets it. If the library's own
+    choices take no more time, there is no row. A finding whose override gets no row loses the override (its remedy
+    becomes ``Advise``).
     """
     rows: dict[tuple[str, str], list[Override]] = {}
     for x in findings:
@@ -99,7 +105,7 @@ def one_row_each(
 
 
 def _row(problem: Problem, target: Mapping[str, str]) -> tuple[str, str]:
-    """Return a key that is equal for two calls if one row of the library's tuning file would apply to both.
+    """Return a key that is equal for two calls if one row of hipBLASLt's tuning file would apply to both.
 
     If no row can apply to a call, its key is the call's own text.
     """
@@ -111,7 +117,7 @@ def _cheapest(
 ) -> str | None:
     """Return the solution with which the calls take the least time in total.
 
-    Return None if the library's own choices take no more time.  Return the first solution if a time is missing.
+    Returns None if the library's own choices take no more time. Returns the first solution if a time is missing.
     """
 
     def cost(solution: str | None) -> float:
@@ -125,18 +131,18 @@ def _cheapest(
 
 
 def reachable(finding: Finding) -> Finding:
-    """Remove the saving of a finding if no change for this one problem makes a library take the better solution.
+    """Remove the saving of a finding if the user cannot make a library take the better solution for this call alone.
 
-    The message then states how much the solution would save.  Other findings are returned as they are.
+    The message then says how much the solution would save. Other findings are returned as they are.
     """
     why = unreachable(finding)
     return finding if why is None or finding.saving_us is None else _potential(finding, why)
 
 
 def unreachable(finding: Finding) -> str | None:
-    """Return the reason why no setting for this problem alone makes the library take the better solution.
+    """Return the reason why the user cannot make a library take the better solution for this call alone.
 
-    Return None if such a setting exists.
+    Returns None if there is a setting for it.
     """
     best = finding.evidence.best
     return None if best is None or finding.override is not None else out_of_reach(solution_from_text(best))
@@ -157,9 +163,9 @@ def _text(finding: Finding) -> str:
 
 
 def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, set[str]]:
-    """Map each problem to the problems among ``texts`` that it may be.
+    """Map each problem (operator with sizes) to the problems among ``texts`` that may be the same.
 
-    With ``both``, the other problem of a pair must be among ``texts`` too.
+    With ``both``, the mapped problem must also be among ``texts``.
     """
     rows = of_problems(links, texts)
     rows = rows[rows["other"].isin(texts)] if both else rows
@@ -169,7 +175,7 @@ def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, se
 def _explained(findings: Sequence[Finding]) -> list[Finding]:
     """Remove the findings of ``suboptimal_pick`` whose better solution another analyzer proposes.
 
-    That analyzer's finding takes over the override.
+    The finding of the other analyzer gets their override.
     """
     plain = {_better(x): x for x in findings if x.analyzer == suboptimal_pick.NAME}
     explained = {_better(x) for x in findings if x.analyzer != suboptimal_pick.NAME} - {None}
@@ -185,15 +191,18 @@ def _explained(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _better(finding: Finding) -> tuple[str, str] | None:
-    """Return the problem and the better solution for which a finding claims a saving."""
+    """Return the problem (operator with sizes) and the better solution for which a finding claims a saving.
+
+    Returns None if it claims none.
+    """
     best = finding.evidence.best
     return None if finding.problem is None or best is None or finding.per_call_us is None else (_text(finding), best)
 
 
 def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list[Finding]:
-    """Remove findings that repeat a finding on a counted problem.
+    """Remove findings about calls that no log counts, if they repeat a finding about counted calls.
 
-    Only findings on texts that no log counts are removed, if the text may be the counted problem.
+    They repeat it if both texts may mean the same call and the same analyzer made both findings.
     """
     counted = {(x.analyzer, _text(x)) for x in findings if x.calls is not None}
     may_be = _linked(links, {_text(x) for x in findings if x.calls is None}, both=False)
@@ -206,7 +215,7 @@ def _without_uncounted(findings: Sequence[Finding], links: pd.DataFrame) -> list
 
 
 def _with_reasons(findings: Sequence[Finding]) -> list[Finding]:
-    """Turn estimated findings into reasons of the best finding on their problem, because time is saved only once.
+    """Turn estimated findings into reasons of the best finding about the same call, because time is saved only once.
 
     The best finding is a measured finding if there is one, then the finding with the largest saving per call.
     """

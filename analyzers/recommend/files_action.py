@@ -1,4 +1,4 @@
-"""Sum the findings with overrides into one action, which is to apply all override files together."""
+"""Sum the findings that have an override row into one action: to apply all override files together."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _LINE = (
 def files_action(
     findings: Sequence[Finding], default_us: float, tables: Tables, settings: Settings
 ) -> ActionResult | None:
-    """Return the action of applying the findings' override files.  Return None if no file saves a known time.
+    """Return the action of applying all override files, with its effect. None if no file saves a known time.
 
-    * With a trace, the action is about the traced steps.  A problem's time comes from the trace, because a log counts
-      the calls of the whole job.  The saving is (gain of a call) / (time of a call) of that time.
-    * If no problem of the findings is in a trace, the action is about all calls that the log counts.  Their time is
+    * With a trace, the times are of the traced steps. The time of a problem (operator with sizes) comes from the trace,
+      because a log counts the calls of the whole job. The saving is the fraction of this time that one call saves.
+    * If no trace contains the problems of the findings, the times are of all calls that the log counts. They take
       ``default_us`` (µs).
 
-    The intervals of the savings are added.  A saving without an interval may be as small as 0, because the fastest of
+    The intervals of the savings are added. A saving without an interval may be as small as 0, because the fastest of
     many times was partly luck.
     """
     written = [x for x in to_write(findings, settings) if x.saving_us]
@@ -69,9 +69,10 @@ def files_action(
 
 
 def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
-    """Return the ranked findings whose overrides are to be written.
+    """Return the findings whose override rows are to be written, in the order of their rank.
 
-    If the settings ask for it, only confirmed findings are kept, and only the ``max_rows`` most valuable per library.
+    If the settings ask for it, only confirmed findings are kept, and only the ``max_rows`` most valuable for each
+    library.
     """
     rows, held, kept = [x for x in findings if x.override is not None], Counter[str](), []
     for row in rows:
@@ -84,9 +85,9 @@ def to_write(findings: Sequence[Finding], settings: Settings) -> list[Finding]:
 
 
 def _in_traces(tables: Tables) -> Mapping[str, float]:
-    """Return the time that each problem's calls take in the run's traces, µs, by problem text.
+    """Map each problem (operator with sizes) to the time that its calls take in the run's traces, µs.
 
-    If several called problems may mean one traced problem, its time is divided among them by their calls.
+    If several called problems may mean one traced problem, its time is divided among them in proportion to their calls.
     """
     kernels = kernels_of_run(tables)
     traced = kernels[kernels["problem"].notna()].groupby("problem")["total_us"].sum().astype("float64")
@@ -103,7 +104,7 @@ def _in_traces(tables: Tables) -> Mapping[str, float]:
 
 
 def _share(finding: Finding, gain_us: float | None) -> float:
-    """Return the gain of one call as a share of the time of one call of its problem."""
+    """Return the fraction of the time of a call that the finding saves. ``gain_us`` is the saving of one call (µs)."""
     return (gain_us or 0.0) / max(pre_us(finding) or 0.0, finding.per_call_us or 0.0)
 
 

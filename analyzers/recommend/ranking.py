@@ -1,14 +1,14 @@
-"""Collect all findings of a run, judge them, leave out the weak ones and rank the others.
+"""Collect all findings about a run, judge them, leave out the weak ones and rank the others.
 
 ``recommend`` makes one list in stages:
 
-1. *completed*: each finding gets its interval, p-value and file;
-2. *deduplicated*: no time is saved twice;
-3. *weighed* by the time that the run's traces show;
+1. *completed*: each finding gets its interval, p-value and file.
+2. *deduplicated*: no time is saved twice.
+3. *weighed*: the savings are scaled to the times in the run's traces.
 4. *gated*: findings that failed their test or are too small are left out.
 
-A report shows the ceiling first: the gain if every problem ran at its best known time, and the share of the calls and
-of the time that this number covers.  "Nothing worth doing" is a valid result.
+A report shows the ceiling first: the gain if every call took the best known time, and the fractions of the calls and of
+the time for which it is known. "Nothing worth doing" is a valid result.
 """
 
 from __future__ import annotations
@@ -47,24 +47,26 @@ if TYPE_CHECKING:  # The simulation is loaded only for runs with traces.
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The ranked findings of a run, and all other contents of its report.
+    """The ranked findings about a run, and everything else that its report contains.
 
-    * ``findings``: findings about problems, the most valuable first.  ``remarks``: findings about the run.
-    * ``judgement``: the tested pairs.  ``left_out``: number of findings left out, by reason.
-    * ``calls``: number of the run's calls by problem text.  ``counted``: number of lines of the run's files that are
+    * ``findings``: findings about problems (operators with sizes), the most valuable first. ``remarks``: findings about
+      the run as a whole.
+    * ``judgement``: the solutions that were tested. ``left_out``: the number of findings left out, by reason.
+    * ``calls``: the number of the run's calls by problem. ``counted``: the number of lines in the run's files that are
       calls or measurements.
     * ``gpu_time``: GPU time of the run's traces by kind of work.
     * ``actions``: effects on the job of override files, settings and changes of the program, the best first.
     * ``cuda``: True if the run's files are from NVIDIA GPUs.
     * ``aiter_misses``: log lines with shapes that aiter's tables lack.
-    * ``object_calls``: problems called through hipBLASLt's C++ object.
-    * ``steps``: number of steps that the run's calls make up, None if unknown.  ``word``: the user's word for a step
-      (step, request …).
-    * ``step``: the step's time now and under each action, simulated from the traces; or the reason why it is unknown.
+    * ``object_calls``: problems that were called through hipBLASLt's C++ object.
+    * ``steps``: the number of steps to which the run's calls belong, None if unknown. ``word``: the user's word for a
+      step (step, request …).
+    * ``step``: the time of a step now and with each action, simulated from the traces, or the reason why it is unknown.
       None without a trace.
-    * ``ladder``: rungs between the overrides' sizes, if the user asked for them (``analyzers/evidence/ladders.py``).
-    * ``unlike``: a sentence with the reason why the times of the run's traces are not added; empty if they are.
-    * ``tried``: results of trials of actions in the running job.
+    * ``ladder``: additional sizes between the sizes of the overrides, if the user asked for them
+      (``analyzers/evidence/ladders.py``).
+    * ``unlike``: a sentence that says why the times of the run's traces cannot be added. Empty if they can.
+    * ``tried``: results of trying actions in the running job.
     """
 
     run: str
@@ -89,13 +91,13 @@ class Recommendation:
 
     @property
     def now(self) -> StepAnswer | None:
-        """The simulated step, unchanged; None if it is unknown."""
+        """The simulated step without any change. None if it is unknown."""
         return None if self.step is None or isinstance(self.step, str) else self.step.now
 
     def step_us(self, action: str) -> tuple[float, float] | None:
-        """Return the step's time now and under the named action, µs.
+        """Return the time of a step now and with the named action, µs. None if it is unknown.
 
-        The times are measured in the job if a trial did so, else simulated.  Return None if they are unknown.
+        The times were measured in the job if the action was tried there. Otherwise they are simulated.
         """
         for x in self.tried:
             if x.name == action and x.is_known and x.now_us is not None and x.then_us is not None:
@@ -104,7 +106,7 @@ class Recommendation:
 
     @property
     def in_job(self) -> frozenset[str]:
-        """Names of the actions whose step was measured in the job."""
+        """The names of the actions whose effect on a step was measured in the running job."""
         return frozenset(x.name for x in self.tried if x.is_known)
 
     @property
@@ -113,7 +115,10 @@ class Recommendation:
 
     @cached_property
     def rows(self) -> tuple[Mapping[str, object], ...]:
-        """Fields of each finding as a flat mapping, the same in ``findings.json``, the store and every table."""
+        """The fields of each finding as a flat mapping.
+
+        ``findings.json``, the store and all tables use the same fields.
+        """
         return tuple(map(_row, self.findings))
 
 
@@ -128,10 +133,10 @@ def recommend(
     analyzers: Sequence[Analyzer] | None = None,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Recommendation:
-    """Run the analyzers and rank their findings by time saved per run.
+    """Run the analyzers and rank their findings by the time that they save per run.
 
-    All analyzers are run if ``analyzers`` is None.  Findings with an unknown saving come last, ordered by the loss per
-    call.  ``begins`` is called with the name of each analyzer before it runs.
+    Without ``analyzers``, all are run. Findings with an unknown saving come last, ordered by the loss per call.
+    ``begins`` is called with the name of each analyzer before it runs.
     """
     usual, judged = _usual(settings), judgement(tables, settings.min_gain)
     chosen = ANALYZERS if analyzers is None else analyzers
@@ -174,7 +179,10 @@ def recommend(
 
 
 def _tried(tables: Tables) -> tuple[Tried, ...]:
-    """Return the results of trials in the job.  The module that judges them is loaded only if there are some."""
+    """Return the results of trying actions in the job.
+
+    The module that judges them is loaded only if there are some.
+    """
     if not tables.facts["name"].str.startswith(TRIAL).any():
         return ()
     from analyzers.evidence.trials import tried
@@ -183,9 +191,9 @@ def _tried(tables: Tables) -> tuple[Tried, ...]:
 
 
 def _steps(tables: Tables, settings: Settings) -> float | None:
-    """Return the number of steps that the run's calls make up, or None if it is unknown.
+    """Return the number of steps to which the run's calls belong, or None if it is unknown.
 
-    The user states the number, or the traces mark the steps.  Without traces, it is the number of units of work that
+    The user states the number, or the traces mark the steps. Without traces, it is the number of steps or requests that
     the job recorded.
     """
     if settings.steps or gpu_us(tables) is not None:
@@ -195,14 +203,14 @@ def _steps(tables: Tables, settings: Settings) -> float | None:
 
 
 def _usual(settings: Settings) -> Settings:
-    """Return the settings with thresholds that are at most the default thresholds."""
+    """Return the settings with thresholds that are not above the defaults."""
     usual = Settings()
     floor = min(settings.min_gain, usual.min_gain)
     return replace(settings, min_gain=floor, min_saving_us=usual.min_saving_us)
 
 
 def _ceiling(table: Sequence[Finding], tables: Tables, usual: Settings) -> Ceiling:
-    """Return the ceiling.  It does not depend on the thresholds that the user asked for."""
+    """Return the most that overrides can gain. It does not depend on the thresholds that the user asked for."""
     judged = judgement(tables, usual.min_gain)
     kept = one_claim_each([x for x in table if _why_left_out(x, usual, judged) is None], tables.links)
     return ceiling(picks_vs_best(tables, usual), kept, tables, judged)
@@ -218,7 +226,7 @@ def _timed_actions(tables: Tables, settings: Settings) -> list[ActionResult]:
 
 
 def _of_the_run(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """Keep findings about problems that this run called or measured.  Drop findings that rest on other runs alone.
+    """Keep the findings about problems (operators with sizes) that this run called or measured.
 
     A finding loses its calls and saving if its time may be from another device than the calls.
     """
@@ -247,7 +255,7 @@ def _object_calls(tables: Tables) -> tuple[Problem, ...]:
 
 
 def to_search(findings: Sequence[Finding]) -> list[Finding]:
-    """Keep the findings about a problem whose remedy is a search by the library's tool."""
+    """Keep the findings about a problem (operator with sizes) for which a library's tool can search for a solution."""
     return [finding for finding in findings if finding.problem is not None and isinstance(finding.remedy, Search)]
 
 
@@ -264,7 +272,7 @@ def _why_left_out(finding: Finding, settings: Settings, judged: Judgement) -> st
 
 
 def _of_cuda(tables: Tables) -> bool:
-    """Return True if the run's files name GPUs, and every GPU that they name is from NVIDIA."""
+    """Tell whether the run's files name GPUs, and all of them are from NVIDIA."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "arch")]
     return bool(len(rows) and rows["value"].str.startswith("sm_").all())
 

@@ -1,6 +1,6 @@
 """Format a ``Recommendation`` as text lines and table rows, for ``report.md``, the terminal and ``tune``.
 
-This module computes only what formatting needs.  ``verdict`` makes the list of things to do, and ``screen`` shows it.
+This module computes only what formatting needs. ``verdict`` makes the list of things to do, and ``screen`` shows it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from logparse.text import counted, duration
 
 
 def advice(recommendation: Recommendation) -> list[str]:
-    """Return the advice of all findings as lines.  A line that several findings give is returned once."""
+    """Return the advice of all findings as lines. A line that several findings give is returned once."""
     found = (*recommendation.remarks, *recommendation.findings)
     return list(dict.fromkeys(x.advice for x in found if x.advice))
 
 
 def gpu_time_lines(time: GpuTime | None) -> list[str]:
-    """Return lines on the parts of a step's GPU time, or of all traces' GPU time if they mark no steps."""
+    """Return lines that say how the GPU time of a step is divided among kinds of work.
+
+    If the traces mark no steps, it is the GPU time of all traces.
+    """
     if time is None:
         return []
     steps = time.steps or 1.0
@@ -65,11 +68,11 @@ def gpu_time_lines(time: GpuTime | None) -> list[str]:
 
 
 _LEAST_PART = 0.005
-"""Share of the kernels' time (0 to 1).  Kinds of work with less are added up into one line."""
+"""Kinds of work with less than this fraction (0 to 1) of the kernels' time are added up into one line."""
 
 
 def ceiling_lines(ceiling: Ceiling) -> list[str]:
-    """Return the line that states the ceiling and the share of the calls for which it is known."""
+    """Return the line that states the greatest possible saving and for which part of the calls it is known."""
     untimed = f"; {ceiling.untimed_share:.1%} of calls are not timed in any file" if ceiling.untimed_share else ""
     if ceiling.share is None:
         why = "no search timed both what runs and other solutions"
@@ -81,7 +84,7 @@ def ceiling_lines(ceiling: Ceiling) -> list[str]:
 
 
 def confidence_lines(judged: Judgement) -> list[str]:
-    """Return the line with the number of tested gains and the number that hold; empty without tests."""
+    """Return the line that says how many gains were tested and how many were accepted. Empty without tests."""
     if not judged.tested:
         return []
     return [
@@ -91,14 +94,14 @@ def confidence_lines(judged: Judgement) -> list[str]:
 
 
 def counts(recommendation: Recommendation) -> str:
-    """Return one line with the numbers of findings and overrides, and of findings left out by reason."""
+    """Return a line with the numbers of findings and overrides, and of findings left out by reason."""
     found, overrides = len(recommendation.findings), len(recommendation.overrides)
     reasons = "; ".join(f"{count:,} {why}" for why, count in recommendation.left_out.items())
     return f"{counted(found, 'finding')}, {overrides:,} with an override" + f"; left out: {reasons}" * bool(reasons)
 
 
 def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
-    """Describe one thing to do in full: its action, its remark, and its findings with their advice."""
+    """Describe one thing to do in full: its action or remark, and its findings with their advice."""
     actions = [line for x in recommendation.actions if x.action.name == todo.name for line in _action(x)]
     actions += list(_step(recommendation, todo.name))
     remarks = [x for x in recommendation.remarks if x.analyzer == todo.name]
@@ -114,7 +117,7 @@ def about(recommendation: Recommendation, todo: Todo) -> list[str | Block]:
 
 
 def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
-    """Yield lines on the simulated step under an action, what limits it, and how far the simulation can be trusted."""
+    """Yield lines about the simulated step with an action: its time, its limit, and how far to trust the simulation."""
     if recommendation.step is None or isinstance(recommendation.step, str):
         return
     under = recommendation.step.under.get(name)
@@ -137,9 +140,9 @@ def _step(recommendation: Recommendation, name: str) -> Iterator[str]:
 
 
 _SHOWS = 0.01
-"""Share of the step (0 to 1).  A smaller gain is treated as no gain."""
+"""A gain below this fraction of the step (0 to 1) is treated as no gain."""
 _PART = 0.5
-"""Largest (gain of a step) / (saving of its kernels) for which the reason of the difference is stated."""
+"""If a step gains less than this fraction of the time that its kernels save, the reason of the difference is stated."""
 _TEXT = ("analyzer", "kind", "problem", "label", "message", "interval_from", "confidence", "action")
 _NUMBERS = (
     *("pre_us", "post_us", "per_call_us", "per_call_low_us", "per_call_high_us"),
@@ -148,10 +151,10 @@ _NUMBERS = (
 
 
 def rows(recommendation: Recommendation) -> pd.DataFrame:
-    """Return one row per finding about a problem, ranked.
+    """Return a table with one row per finding about a problem (operator with sizes), in the order of their rank.
 
-    The columns are the fields of ``findings.json`` (docs/findings.md).  ``saving_us`` is per run of the workload (µs).
-    It is missing if the calls or the gain are unknown.
+    The columns are the fields of ``findings.json`` (docs/findings.md). ``saving_us`` is per run (µs). It is missing if
+    the calls or the gain are unknown.
     """
     rows, columns = recommendation.rows, [*_TEXT, "calls", *_NUMBERS, "solution", "advice"]
     values = {"run": [recommendation.run] * len(rows)} | {name: [row[name] for row in rows] for name in columns}
@@ -167,7 +170,7 @@ def proposed(finding: Finding) -> str | None:
 def brief(frame: pd.DataFrame, steps: float | None = None, word: str = "step") -> pd.DataFrame:
     """Return the columns of ``rows`` that fit into a terminal.
 
-    Times of one call are in µs.  The saving is in ms per step (named by ``word``), or per run if ``steps`` is unknown.
+    Times of one call are in µs. The saving is in ms per step (named by ``word``), or per run if ``steps`` is unknown.
     """
     return pd.DataFrame(
         {
@@ -186,7 +189,10 @@ def brief(frame: pd.DataFrame, steps: float | None = None, word: str = "step") -
 
 
 def interval(low_us: float | None, high_us: float | None, pre_us: float | None) -> str:
-    """Return the interval of a gain as percentages of the present time.  Return ``unknown`` if a number is unknown."""
+    """Return the interval of a gain as percentages of the present time, for example ``1.2% … 3.4%``.
+
+    Returns ``unknown`` if a number is unknown.
+    """
     if low_us is None or high_us is None or pre_us is None or not all(map(math.isfinite, (low_us, high_us, pre_us))):
         return "unknown"
     return f"{low_us / pre_us:.1%} … {high_us / pre_us:.1%}"
@@ -197,16 +203,16 @@ def _percent(share: float | None) -> str:
 
 
 _SOME, _HOST = 3, 0.01
-"""Largest number of slowed calls that are listed, and least change of the host's time that is shown.
+"""How many slowed calls are listed, and the smallest change of the host's time that is shown.
 
-The change is a share of the GPU time (0 to 1).
+The change is a fraction of the GPU time (0 to 1).
 """
 
 
 def action_lines(results: Sequence[ActionResult], time: GpuTime | None) -> list[str]:
-    """Return the lines on the given actions, in their order; empty if there are no actions.
+    """Return lines about the given actions, in their order. Empty without actions.
 
-    ``time`` is the job's GPU time, None without a trace.
+    ``time`` is the job's GPU time, or None without a trace.
     """
     if not results:
         return []

@@ -1,7 +1,7 @@
 """Format a verdict for a terminal: at most ``LINES`` lines of at most ``COLUMNS`` columns.
 
-The terminal shows the verdict, the split of a step, the things to do (the best first), and the commands to type.
-``explained`` shows all about one thing to do.
+The terminal shows the verdict, how the time of a step is divided, the things to do (the best first), and the commands
+to type. ``explained`` shows everything about one thing to do.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _TITLE, _LABEL, _LEFT_OUT, _LEAST_HOW = 44, 9, 2, 12
 
 @dataclass(frozen=True)
 class Written:
-    """The place of a recommendation's files: the folder ``out``, and the store that the next commands read.
+    """Where the files of a recommendation are: the folder ``out``, and the store that the next commands read.
 
-    ``runs``: labels that the store holds.  The printed commands use another label for a new run.
+    ``runs`` are the names of the runs in the store. The printed commands use another name for a new run.
     """
 
     out: Path
@@ -41,13 +41,16 @@ class Written:
 
     @property
     def next_run(self) -> str:
-        """Return a free label for the run after the change: ``after``, ``after2``, …"""
+        """Return a free name for the run after the change: ``after``, ``after2``, …"""
         numbered = (f"after{n}" for n in count(2))
         return next(x for x in chain(["after"], numbered) if x not in self.runs)
 
 
 def screen(found: Recommendation, written: Written, n: int | None = None) -> list[str]:
-    """Return the lines of the terminal.  If ``n`` is given, list n things to do, however many lines they need."""
+    """Return the lines that the terminal shows.
+
+    If ``n`` is given, ``n`` things to do are listed, however many lines they need.
+    """
     seen = verdict(found)
     head = _wrapped(f"recommend: {seen.headline}", 4)
     head += split_lines(seen) if seen.split else []
@@ -76,14 +79,14 @@ def screen(found: Recommendation, written: Written, n: int | None = None) -> lis
 
 
 def _wrapped(line: str, indent: int) -> list[str]:
-    """Wrap text into as many lines as it needs."""
+    """Wrap a line of text so that it fits the terminal. ``indent`` is the indentation of the second and later lines."""
     return textwrap.wrap(printable(line), COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def ending(found: Recommendation, head: Sequence[str], written: Written, apply: Sequence[str]) -> list[str]:
     """Return the last lines that ``tune`` prints.
 
-    These are its verdict (``head``), the split of a step, the things that are left to do, the lines that apply the
+    They are its verdict (``head``), how the time of a step is divided, what is left to do, the lines that apply the
     result (``apply``), and the path of the report.
     """
     seen = verdict(found)
@@ -101,10 +104,10 @@ def ending(found: Recommendation, head: Sequence[str], written: Written, apply: 
 
 
 def split_lines(seen: Verdict) -> list[str]:
-    """Return lines on the parts of a step's time.
+    """Return lines that say how the time of a step is divided among kinds of work.
 
-    One line names the largest kinds of work and ends with the sum of the other kinds.  If this sum is larger than the
-    smallest named kind, more kinds are named, in more lines.
+    The line names the largest kinds and ends with the sum of the others. If this sum is larger than the smallest named
+    kind, more kinds are named, in more lines.
     """
     whole = f"a {seen.word}" if seen.unit == "step" else "all traces"
     out = f"  {whole}, {duration(seen.whole_us)}: "
@@ -120,13 +123,13 @@ def split_lines(seen: Verdict) -> list[str]:
 
 
 def todo_lines(todo: Sequence[Todo], word: str, first: int = 1, whole: bool = False) -> list[str]:
-    """Return the lines of ``todo_blocks`` as one list, below their heading."""
+    """Return the list of things to do as lines, with a heading."""
     return [heading(todo, word), *chain.from_iterable(todo_blocks(todo, first, whole))]
 
 
 @dataclass(frozen=True)
 class _Widths:
-    """Width of each column of the list, in characters."""
+    """The width of each column in the list of things to do, in characters."""
 
     title: int
     saves: int
@@ -147,7 +150,10 @@ _SAVES = "saves"
 
 
 def heading(todo: Sequence[Todo], word: str) -> str:
-    """Return the names of the columns of ``todo_blocks``.  ``word`` is the user's word for a step."""
+    """Return the heading above the list of things to do: the names of the columns.
+
+    ``word`` is the user's word for a step.
+    """
     unit = next((x.unit for x in todo if x.now_us is not None), "run")
     saves = f"saves a {word if unit == 'step' else unit}"
     width = _widths(todo)
@@ -155,7 +161,10 @@ def heading(todo: Sequence[Todo], word: str) -> str:
 
 
 def savings(todo: Sequence[Todo]) -> list[str]:
-    """Format the savings in one unit: ``82.5 of 330 ms``, ``≈ 319 of 344 ms``, ``up to 18 of 40.8 ms``."""
+    """Return the savings as texts in one common unit, for example ``82.5 of 330 ms``, ``up to 18.0 of 40.8 ms``.
+
+    ``≈`` marks an estimate, and ``up to`` a bound.
+    """
     times = [x.step_us or (x.now_us, x.then_us) for x in todo]
     known = [us for now, then in times if now is not None and then is not None for us in (now - then, now)]
     numbers, unit = in_one_unit(known)
@@ -171,10 +180,10 @@ def savings(todo: Sequence[Todo]) -> list[str]:
 
 
 def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> list[list[str]]:
-    """Return the lines of each thing to do, numbered: title, what it saves, certainty, what changes.
+    """Return the lines of each thing to do, numbered: title, saving, certainty, and what changes.
 
-    Each thing takes one line, and the text may be cut.  It takes as many lines as it needs if it changes results by
-    rounding, or if ``whole`` asks for all of the text.
+    Each thing has one line, and its text may be cut. It has as many lines as it needs if it changes results by more
+    than rounding, or if ``whole`` asks for all of the text.
     """
     width = _widths(todo)
     titles = shortened([printable(x.title) for x in todo], width.title)
@@ -191,13 +200,13 @@ def todo_blocks(todo: Sequence[Todo], first: int = 1, whole: bool = False) -> li
 
 
 def _target(todo: Todo) -> str:
-    """Format the time that an estimate expects, ``to 24.9 ms: ``.  Return an empty text if it is no estimate."""
+    """Return the time that an estimate expects, as a text like ``to 24.9 ms: ``. Empty if it is no estimate."""
     known = todo.sureness == "estimated" and todo.then_us is not None and not todo.step_us
     return f"to {duration(todo.then_us)}: " if known else ""
 
 
 def _row_lines(found: Recommendation, todo: Todo, room: int) -> list[str]:
-    """Return lines on the rows of override files that save most.  Return at most ``room`` lines."""
+    """Return at most ``room`` lines about the rows of override files that save most."""
     rows = [found.findings[n - 1] for n in todo.findings]
     labels = [printable(x.problem.label) if x.problem else "" for x in rows[: max(room, 0)]]
     saved = (x.per_call_us if todo.unit == "call" or x.saving_us is None else x.saving_us for x in rows)
@@ -213,9 +222,9 @@ def _change(todo: Todo) -> str:
 
 
 def _typed(found: Recommendation, seen: Verdict, written: Written) -> Iterator[str]:
-    """Yield commands to paste that confirm, apply, search and check the listed things to do.
+    """Yield commands to paste: they confirm, apply, search and check the listed things to do.
 
-    The target's folder is named once, as ``$D``.
+    The target's folder is written once, as the shell variable ``$D``.
     """
     listed = {type(x.remedy) for x in seen.todo}
     placed = [(file.path.parent, file) for file in written.files if file.path is not None]
@@ -268,9 +277,9 @@ def _rest(seen: Verdict, written: Written, room: int) -> str:
 
 
 def _folded(line: str) -> Iterator[str]:
-    """Fold a command into lines that fit and that a shell joins again.
+    """Break a long command into lines that fit the terminal and that a shell joins again.
 
-    A command with quotes stays whole, because a shell joins no lines inside quotes.
+    A command with quotes is not broken, because a shell joins no lines inside quotes.
     """
     while len(line) > COLUMNS and "'" not in line:
         place = line.rfind(" ", 0, COLUMNS - 1)
@@ -284,9 +293,9 @@ def _folded(line: str) -> Iterator[str]:
 
 
 def explained(found: Recommendation, which: str) -> list[str | Block]:
-    """Return all about one thing to do, which may be too small to be listed.  ``which`` is its number or name.
+    """Return everything about one thing to do. ``which`` is its number or name.
 
-    Raises UsageError if there is no such thing to do.
+    It may also be a thing that is too small to be listed. Raises UsageError if there is no such thing.
     """
     seen = verdict(found)
     todo = (*seen.todo, *seen.unseen)

@@ -1,8 +1,8 @@
-"""Simulate the step from the run's traces: its time and its limit, now and under each action.
+"""Simulate the run's step from its traces: its time and what limits it, now and with each action.
 
-An action saves kernel time.  The step may gain all of that time, some of it (if communication hides the rest) or
-nothing (if the host launches too slowly).  ``analyzers/job/step`` replays the traced step with the kernels' times under
-the action.
+An action saves kernel time. The step may gain all of that time, some of it (if communication hides the rest) or nothing
+(if the host launches too slowly). ``analyzers/job/step`` replays the traced step with the kernel times that the action
+leads to.
 """
 
 from __future__ import annotations
@@ -18,22 +18,27 @@ from analyzers.job.step.answer import Factor, StepAnswer, StepUnknown, step_of
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Simulated steps: ``now`` is unchanged, with its ceilings; ``under`` is the step under each action, by name."""
+    """Simulated steps.
+
+    ``now`` is the step without a change, together with the bounds on its gain. ``under`` has the step with each action,
+    by the action's name.
+    """
 
     now: StepAnswer
     under: Mapping[str, StepAnswer]
 
     def us(self, action: str) -> tuple[float, float] | None:
-        """Return the step's time now and under the named action, µs.  Return None if that is not simulated."""
+        """Return the time of a step now and with the named action, µs. None if it was not simulated."""
         under = self.under.get(action)
         return (under.now_us, under.then_us) if under is not None else None
 
 
 def step_times(tables: Tables, actions: Sequence[ActionResult]) -> StepTimes | StepUnknown:
-    """Simulate the run's step.
+    """Simulate the run's step, now and with each action.
 
-    If the step is unknown, return the reason: its traces contain no calls of the host, or the store lacks them.  The
-    first ceiling needs the best known times of kernels.  These are the fastest times under the actions that pay.
+    If that is impossible, the reason is returned: the traces contain no calls of the host, or the store lacks them. The
+    simulation also needs the best known times of the kernels. They are the fastest times with the actions that are
+    worth applying.
     """
     best: dict[str, Factor] = {}
     for factors in (factors_of(x) for x in actions if x.pays):

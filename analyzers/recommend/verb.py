@@ -1,4 +1,4 @@
-"""The verb ``recommend``: make a recommendation from a store, and write it to files."""
+"""The command ``recommend``: make a recommendation from a store, and write it to files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from logparse.output import Answer
 from logparse.store import Store
 
 STAGES = len(ANALYZERS) + 3
-"""Number of stages of ``advise``: read the store, run each analyzer, rank the findings, simulate the step."""
+"""The number of stages of ``advise``: read the store, run each analyzer, rank the findings, simulate the step."""
 _REPLACES = (
     "these files replace the override files that the job reads now; to keep the other rows of those files, add "
     "--own FILE"
@@ -33,9 +33,9 @@ _REPLACES = (
 def advise(
     store: Store, settings: Settings, run: str | None = None, begins: Callable[[str], None] = lambda stage: None
 ) -> Recommendation:
-    """Analyse a run (default: the latest) and write its findings into the store, unless the store cannot be written.
+    """Analyse a run (by default the latest) and write its findings into the store, if the store can be written.
 
-    ``begins`` is called with the name of each stage before it begins.  Raises StoreError for an unknown run.
+    ``begins`` is called with the name of each stage before it begins. Raises StoreError for an unknown run.
     """
     begins("reading the store")
     tables = tables_to_analyse(store, run)
@@ -52,13 +52,13 @@ def advise(
 
 
 def _comparable(finding: Finding) -> str | None:
-    """Return the measured problems from which the finding's time is estimated, with their times."""
+    """Return the measured problems (operators with sizes) and times from which the finding's time is estimated."""
     named = finding.evidence.details.get("comparable")
     return named if isinstance(named, str) else None
 
 
 def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
-    """Add the step's time under each action, simulated from the traces of the tables' run."""
+    """Add to a recommendation the time of a step with each action, simulated from the run's traces."""
     from analyzers.recommend.step_times import StepTimes, step_times  # Only runs with traces need this.
 
     step = step_times(tables, recommendation.actions)
@@ -73,15 +73,16 @@ def with_step(recommendation: Recommendation, tables: Tables) -> Recommendation:
 def write(
     recommendation: Recommendation, settings: Settings, out: Path, gpus: int = 1, own: Sequence[str] = ()
 ) -> tuple[list[Emission], list[str]]:
-    """Write ``report.md`` and ``findings.json`` into ``out``, and every target's files into a folder of its own there.
+    """Write ``report.md`` and ``findings.json`` into ``out``, and the files for each target machine into subfolders.
 
-    * ``own``: override files that the user's job reads now.  Their other rows are kept in the new files.
-    * ``gpus``: number of devices that a process of the target sees, because PyTorch reads one TunableOp file for each.
+    * ``own``: override files that the user's job reads now. Their other rows are kept in the new files.
+    * ``gpus``: the number of devices that a process on the target sees, because PyTorch reads one TunableOp file for
+      each.
 
-    Return the written files, and notes for the user.  The notes state what was not written and why, and which files an
-    earlier ``recommend`` left in ``out``.  Such old files are renamed, so that they are not applied by mistake.
+    Returns the written files, and notes for the user. The notes say what was not written and why, and which files an
+    earlier ``recommend`` left in ``out``. Such old files are renamed, so that they are not applied by mistake.
 
-    All files change together, ``apply.sh`` after the files that it applies.  Raises OSError, and leaves all old files,
+    All files change together, ``apply.sh`` after the files that it applies. Raises OSError, and leaves all old files,
     if a file cannot be written or a link leads out of ``out``.
     """
     if own:
@@ -125,11 +126,15 @@ def answer(
     verbose: bool,
     store: Store,
 ) -> Answer:
-    """Write the files with ``write`` and return the answer that the terminal shows.
+    """Write the files with ``write`` and return what the terminal shows.
 
-    The list is returned even if the files cannot be written.  ``n`` limits the number of things to do.  ``explain`` is
-    the number or name of one thing: the answer is all about it, and nothing is written.  ``verbose`` returns the whole
-    report.  ``store`` is the store that the printed commands name.
+    The list of things to do is returned even if the files cannot be written.
+
+    * ``n`` limits the number of things to do.
+    * ``explain`` is the number or name of one thing to do. Then everything about it is returned, and nothing is
+      written.
+    * ``verbose`` returns the whole report.
+    * ``store`` is the store that the printed commands name.
     """
     table = rows(found).head(n or len(found.findings))
     if explain is not None:
@@ -146,7 +151,7 @@ def answer(
 
 
 def _set_aside(earlier: Sequence[Path], written: Collection[Path]) -> list[str]:
-    """Rename files of an earlier ``recommend`` that were not written now, and return a note on each."""
+    """Rename files of an earlier ``recommend`` that were not written again, and return a note on each."""
     notes = []
     for path in earlier:
         if path.absolute() not in written and path.is_file():

@@ -1,11 +1,11 @@
-"""Make the list of things to do about a run, best first, with a verdict and the parts of a step's time.
+"""Make the list of things to do about a run, the best first, with a verdict and the parts of a step's time.
 
-All functions are pure.  ``recommend``, ``tune``, ``report.md``, ``findings.json``, ``report`` and the page all show
-this list, so that order, names and units are the same everywhere.  Times are µs of GPU time per *unit*:
+``recommend``, ``tune``, ``report.md``, ``findings.json``, ``report`` and the page all show this list, so that order,
+names and units are the same everywhere. No function reads files. Times are µs of GPU time per *unit*:
 
 * a step, if traces mark steps or the user counts them;
 * else the whole run;
-* else one call of each problem, if nothing counts calls.
+* else one call of each problem (operator with sizes), if nothing counts calls.
 """
 
 from __future__ import annotations
@@ -27,18 +27,21 @@ from logparse.text import counted, duration
 Unit: TypeAlias = Literal["step", "run", "call"]
 DATA = "data loading"
 _LEAST = 0.01
-"""Least saving of a ceiling that is shown, as a share of the step (0 to 1)."""
+"""A bound on the step's time is shown if it is lower by at least this fraction of the step (0 to 1)."""
 _NOTHING = 1e-3
-"""Least gain that is worth a line, as a share of the step (0 to 1)."""
+"""A gain below this fraction of the step (0 to 1) is not listed."""
 _MEETS = 0.9
-"""If another limit lets the step gain less than this share (0 to 1) of a loss, the text states that limit."""
+"""If another limit lets the step gain less than this fraction (0 to 1) of a loss, the text states that limit."""
 _SHOWS = 0.05
-"""Least saving of GPU time that can show in a step whose GPU waits for the host, as a share of the step (0 to 1)."""
+"""If the GPU waits for the host, a saving of GPU time is listed only above this fraction of the step (0 to 1).
+
+A smaller saving would not show in the step.
+"""
 
 
 @dataclass(frozen=True)
 class Share:
-    """A kind of work in the step: ``name`` and its time, µs."""
+    """A kind of work in the step, and its time, µs."""
 
     name: str
     us: float
@@ -46,21 +49,23 @@ class Share:
 
 @dataclass(frozen=True)
 class Todo:
-    """One thing to do.
+    """One thing that the user can do to make the job faster.
 
-    * ``now_us``, ``then_us``: time now and afterwards, µs.  None if unknown.  Their difference is the saving, or the
+    * ``now_us``, ``then_us``: time now and afterwards, µs. None if unknown. Their difference is the saving, or the
       largest possible saving if ``sureness`` is ``unknown``.
-    * ``name``: an id, the argument of ``--explain``.  ``title``: a verb and its object.
-    * ``changes``: the thing that changes, such as a file that is read, a setting, lines of the program.
-    * ``findings``: numbers, from 1, of its findings in the ranking.  Actions and remarks are found by ``name`` instead.
-    * ``step_us``: the wall time of a step, now and then, µs; measured in the job, else simulated.  None is unknown.
-    * ``bounded``: True if ``step_us[1]`` is only a lower bound: the step cannot gain more than with kernels that take
-      no time.
+    * ``name``: an id, the argument of ``--explain``. ``title``: a verb and its object.
+    * ``changes``: what changes, such as a file that is read, a setting, or lines of the program.
+    * ``findings``: the numbers, from 1, of its findings in the ranking. Actions and remarks are found by ``name``
+      instead.
+    * ``step_us``: the wall time of a step, now and afterwards, µs. It was measured in the job, else simulated. None if
+      unknown.
+    * ``bounded``: True if ``step_us[1]`` is only a lower bound, because the step cannot gain more than with kernels
+      that take no time.
     * ``exact``: True if results change only by the order in which numbers are added.
     * ``waits``: True if the saving shortens a wait in the step and not the kernels.
     * ``confirmed``: True if a test confirmed every saving.
     * ``doubt``: ``not confirmed`` if a test could confirm the saving and none did, ``may gain nothing`` if the interval
-      of the saving holds no gain, else empty.
+      of the saving contains no gain, else empty.
     """
 
     name: str
@@ -82,18 +87,21 @@ class Todo:
 
     @property
     def certainty(self) -> str:
-        """``sureness``, and whether a test confirmed every saving."""
+        """How the saving is known (``sureness``), and whether a test confirmed it.
+
+        For example: ``measured alone, confirmed``.
+        """
         more = "confirmed" if self.confirmed else self.doubt
         return f"{self.sureness}, {more}" if more else self.sureness
 
     @property
     def saving_us(self) -> float:
-        """GPU time that is saved, µs."""
+        """The GPU time that is saved, µs."""
         return (self.now_us or 0.0) - (self.then_us or 0.0)
 
     @property
     def gained_us(self) -> float:
-        """Time that the step gains, µs, if that is known, else the GPU time that is saved."""
+        """The time by which a step becomes shorter, µs, if it is known, else the GPU time that is saved."""
         return self.saving_us if self.step_us is None else max(self.step_us[0] - self.step_us[1], 0.0)
 
 
@@ -102,11 +110,11 @@ class Verdict:
     """The verdict on a run, with the list of things to do.
 
     * ``headline``: one sentence.
-    * ``split``: the step, or all traced time, by kind of work and idle; empty without a trace.
-    * ``gains``: the largest possible saving (µs) for each sureness, by things to do that do not overlap.
-    * ``unseen``: savings of GPU time that would not show in a step that waits for something else.  No list shows them.
-    * ``limit``: text on what limits the step, and on its least time with each remedy; or the reason why the limit is
-      unknown.  Empty without a trace.
+    * ``split``: the time of a step, or of all traces, by kind of work and idle. Empty without a trace.
+    * ``gains``: the largest possible saving (µs) for each ``sureness``, by things to do that do not overlap.
+    * ``unseen``: savings of GPU time that would not show in a step that waits for something else. They are not listed.
+    * ``limit``: what limits the step, and how short it could be without each limit, or the reason why that is unknown.
+      Empty without a trace.
     * ``word``: the user's word for a step.
     """
 
@@ -139,14 +147,15 @@ def verdict(found: Recommendation) -> Verdict:
 
 
 def _left_out(time: GpuTime | None) -> tuple[str, ...]:
-    """Describe in words what the times do not include."""
+    """Say in words what the times do not include."""
     return () if time is None else (*time.left_out, *filter(None, [time.unknown_idle]))
 
 
 def _rank(todo: Todo) -> tuple[bool, bool, float, float, str]:
-    """Return a sort key: gains measured in the job first, then the largest gain of the step, then of GPU time.
+    """Return a sort key for things to do, the best first.
 
-    A saving per call comes last, because the number of its calls is unknown.
+    Gains that were measured in the job come first, then the largest gains of the step, then of GPU time. Savings per
+    call come last, because the number of calls is unknown.
     """
     in_job = todo.sureness == "measured in the job"
     return todo.unit == "call", not in_job, -todo.gained_us, -todo.saving_us, todo.name
@@ -156,10 +165,10 @@ _LIMITS = {"host": "the host", "kernels": "its kernels"}
 
 
 def _limit(found: Recommendation) -> str:
-    """Describe what limits the step: for example its kernels, the host, or communication.
+    """Write the sentence that says what limits the step: for example its kernels, the host, or communication.
 
-    The text also states how long the step would take with the best known kernels, with a host that takes no time, and
-    with communication that takes no time.
+    It also says how long the step would take with the best known kernels, with a host that takes no time, and with
+    communication that takes no time.
     """
     now = found.now
     if now is None:
@@ -188,7 +197,10 @@ def _limit(found: Recommendation) -> str:
 
 
 def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
-    """Return True if a saving of GPU time is negligible, or cannot show in a step that waits for something else."""
+    """Tell whether a saving of GPU time is too small to list.
+
+    It is if it is negligible, or if it would not show in a step that waits for something else.
+    """
     whole = todo.step_us[0] if todo.step_us is not None else _whole_us(time)
     if todo.unit != "step" or not whole or todo.now_us is None or todo.waits:
         return False
@@ -201,9 +213,9 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
 
 
 def hidden(found: Recommendation) -> frozenset[str]:
-    """Return the names of actions that are applied only if a user names them.
+    """Return the names of the actions that are applied only if the user names them.
 
-    The kernels gain from these actions, but the step does not show the gain, or a trial in the job found no gain.
+    They make the kernels faster, but the step does not show the gain, or a trial in the job found no gain.
     """
     unseen = (x for x in found.actions if x.pays and _is_hidden(_action(x, found), found.gpu_time))
     return frozenset((*(x.action.name for x in unseen), *(x.name for x in found.tried if x.is_lost)))
@@ -213,9 +225,9 @@ def hidden(found: Recommendation) -> frozenset[str]:
 
 
 def _whole_us(time: GpuTime | None) -> float | None:
-    """Return the time of a step, or of all traces if they mark none, µs.
+    """Return the time of a step, or of all traces if they mark no steps, µs.
 
-    It is the kernels' time if the traced window is unknown.
+    If the time that the traces cover is unknown, it is the time of the kernels.
     """
     if time is None:
         return None
@@ -223,15 +235,15 @@ def _whole_us(time: GpuTime | None) -> float | None:
 
 
 def kind_name(part: Part, time: GpuTime) -> str:
-    """Return the name of a kind of work.
+    """Return the name of a kind of work, for example ``GEMM``.
 
-    Communication is ``exposed`` if its exposed time is known, because only that time is counted.
+    Communication is called ``exposed`` if only the time is counted in which nothing else runs.
     """
     return f"exposed {part.name}" if part.name == COMMUNICATION and time.alone_us is not None else part.name
 
 
 def _split(time: GpuTime | None) -> tuple[Share, ...]:
-    """Return the kinds of work, the longest first and idle last.  All passes of convolutions are one kind."""
+    """Return the kinds of work with their times, the longest first and idle last. All convolutions are one kind."""
     if time is None:
         return ()
     sums: dict[str, float] = {}
@@ -249,10 +261,10 @@ def _split(time: GpuTime | None) -> tuple[Share, ...]:
 
 
 def _actions(found: Recommendation) -> list[Todo]:
-    """Return the actions that pay, and the override files.
+    """Return the actions that are worth applying, and the override files, as things to do.
 
-    If several actions exclude or contain each other, the best of them is kept.  Actions that ``apply.py`` applies
-    without being named are always kept.
+    If several actions exclude or contain each other, only the best is kept. Actions that ``apply.py`` applies by
+    default are always kept.
     """
     kept: list[ActionResult] = []
     unnamed = chosen([x for x in found.actions if x.action.kind != "files"], hidden(found), found.in_job)
@@ -307,7 +319,10 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
 
 
 def _of_findings(found: Recommendation) -> list[Todo]:
-    """Return the findings that no listed action covers, grouped by their remedy and what it changes."""
+    """Return the findings that no listed action covers, as things to do.
+
+    Findings with the same remedy become one thing to do.
+    """
     covered = {x.of for y in found.actions if y.pays or y.action is OVERRIDES for x in y.parts}
     files = any(x.action is OVERRIDES for x in found.actions)
     groups: dict[tuple[str, str], list[int]] = {}
@@ -320,7 +335,7 @@ def _of_findings(found: Recommendation) -> list[Todo]:
 
 
 def _sureness(findings: Sequence[Finding]) -> Sureness:
-    """Return the ``sureness`` (how a saving is known) of the least certain finding with a known saving."""
+    """Return how the least certain saving of the findings is known, for example ``estimated``."""
     known = {finding.sureness for finding in findings if finding.per_call_us is not None}
     return max(known, key=SURENESS.index, default="unknown")
 
@@ -329,9 +344,9 @@ NOTHING, UNCONFIRMED = "may gain nothing", "not confirmed"
 
 
 def _doubt(findings: Sequence[Finding]) -> str:
-    """Return the doubt about a saving that was measured outside the job and that no test confirmed.
+    """Return the doubt about a saving that was measured outside the job and not confirmed by a test.
 
-    Return an empty text if there is no such doubt.
+    The text is empty if there is no doubt.
     """
     known = [x for x in findings if x.per_call_us is not None]
     if _sureness(findings) != "measured alone" or all(x.confirmed for x in known):
@@ -341,7 +356,7 @@ def _doubt(findings: Sequence[Finding]) -> str:
 
 
 def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
-    """Sum findings into one thing to do.  Only the largest saving per problem counts."""
+    """Sum findings into one thing to do. If several are about the same call, only the largest saving is added."""
     findings = [found.findings[n - 1] for n in numbers]
     unit: Unit = "step" if found.steps else "run"
     times = [(now / (found.steps or 1.0), us / (found.steps or 1.0)) for now, us in _largest(_in_run(findings))]
@@ -376,10 +391,10 @@ def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
 
 
 def _at_most(found: Recommendation, saving_us: float) -> tuple[float, float] | None:
-    """Return the step's time now, and its least time if its kernels take ``saving_us`` less, µs.
+    """Return the time of a step now, and the least time that it can take if its kernels save ``saving_us``, µs.
 
-    The step cannot gain more than with kernels that take no time.  Return None if the step's time without the profiler
-    is unknown: the host then counts as slow as it was traced, so the time bounds nothing.
+    The step cannot gain more than with kernels that take no time. Returns None if the step's time without the profiler
+    is unknown, because the profiler slows the host, so nothing bounds the step.
     """
     now = found.now
     if now is None or (found.gpu_time is not None and found.gpu_time.profiled):
@@ -395,7 +410,7 @@ def _in_run(findings: Sequence[Finding]) -> Iterable[tuple[Finding, float | None
 
 
 def _largest(times: Iterable[tuple[Finding, float | None, float | None]]) -> list[tuple[float, float]]:
-    """Return one pair (time now, saving) per problem, from the finding with the largest saving.
+    """Return one pair (time now, saving) for each problem (operator with sizes), from the finding that saves most.
 
     Findings whose time or saving is unknown are ignored.
     """
@@ -407,15 +422,15 @@ def _largest(times: Iterable[tuple[Finding, float | None, float | None]]) -> lis
 
 
 def waits_for_data(found: Recommendation) -> bool:
-    """Return True if the simulated step waits mostly for its data loader."""
+    """Tell whether the simulated step waits mostly for its data loader."""
     return found.now is not None and found.now.limit == DATA
 
 
 def _of_the_job(found: Recommendation) -> list[Todo]:
-    """Return things to do about losses of the whole job, from remarks: for example a GPU that waits, or transposes.
+    """Return things to do about losses of the whole job, for example a GPU that waits for the host.
 
-    The saving is at most the wait.  It is also at most the gain of the simulated step if communication took no time,
-    the host took no time, or data arrived in time.
+    The saving is at most the wait. It is also at most what the simulated step gains if communication takes no time, the
+    host takes no time, or data arrive in time.
     """
     time, named = found.gpu_time, {x.action.name for x in found.actions}
     whole = _whole_us(time)
@@ -473,9 +488,9 @@ def _of_unknown_worth(remark: Finding, time: GpuTime) -> Todo:
 
 
 def _gain_without(waits: str | None, found: Recommendation) -> float:
-    """Return how much shorter the simulated step is without a wait (for the host or for communication), µs.
+    """Return how much shorter the simulated step is without a wait for the host or for communication, µs.
 
-    Return infinity if the step is not simulated, or if it waits for something else.
+    Returns infinity if the step is not simulated, or if it waits for something else.
     """
     now = found.now
     if now is None or found.gpu_time is None or not found.gpu_time.steps:
@@ -491,7 +506,7 @@ def _gain_without(waits: str | None, found: Recommendation) -> float:
 
 
 def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness, float], ...]:
-    """Return the possible saving by sureness.
+    """Return how much can be saved in total, separately for each way in which savings are known (``sureness``).
 
     It is summed over actions that can be applied together, and over findings that the actions do not cover.
     """
@@ -509,22 +524,22 @@ def _gains(found: Recommendation, todo: Sequence[Todo]) -> tuple[tuple[Sureness,
 
 
 def gain_text(sureness: Sureness, us: float) -> str:
-    """Format one summand of the ceiling, such as ``≈ 3 ms (estimated)``."""
+    """Return a possible saving as a text, such as ``≈ 3 ms (estimated)``."""
     about = {"estimated": "≈ ", "unknown": "up to "}.get(sureness, "")
     return f"{about}{duration(us)} ({sureness})"
 
 
 def change_text(todo: Todo) -> str:
-    """Describe what changes, and whether results change by more than the order of sums."""
+    """Say what changes. A change that makes results less precise is marked."""
     return todo.changes if todo.exact else f"less precise: {todo.changes}"
 
 
 def gain(todo: Todo) -> str:
-    """Format the gain as times of the step if they are known, else as GPU times.
+    """Return the gain as a text: the time of a step before and after if it is known, else the GPU time.
 
-    * ``45.4 → 41.1 ms``: measured or simulated;
-    * ``≈ 45.4 → 41.1 ms``: estimated;
-    * ``up to 18.5 of 45.4 ms``: no measurement bounds it.
+    * ``45.4 → 41.1 ms``: measured or simulated.
+    * ``≈ 45.4 → 41.1 ms``: estimated.
+    * ``up to 18.5 of 45.4 ms``: a bound, because nothing was measured.
     """
     now, then = todo.step_us or (todo.now_us, todo.then_us)
     if now is None or then is None:
@@ -535,9 +550,9 @@ def gain(todo: Todo) -> str:
 
 
 def kernels_text(todo: Todo) -> str:
-    """Format ``kernels 54.9 → 51.2 ms: `` to stand beside the step's time.
+    """Return the time of the kernels as a text like ``kernels 54.9 → 51.2 ms: ``, which is shown with the step's time.
 
-    Return an empty text if the step's time or the kernels' saving is unknown.
+    Empty if the step's time or the kernels' saving is unknown.
     """
     if None in (todo.step_us, todo.now_us, todo.then_us) or todo.sureness == "unknown":
         return ""
@@ -571,10 +586,10 @@ def _headline(found: Recommendation, todo: Sequence[Todo], gains: Sequence[tuple
 
 
 def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
-    """Return True if ``now_us`` is measured, and is the time of the whole step or run.
+    """Tell whether ``now_us`` is measured, and is the time of the whole step or run.
 
-    Without a trace only the problems with two times are summed.  The rest of the run is then unknown, so a share of the
-    sum means nothing.
+    Without a trace only the calls with two measured times are summed. The rest of the run is then unknown, so a
+    percentage of the sum means nothing.
     """
     if todo.sureness not in SURENESS[:2]:
         return False
@@ -584,9 +599,9 @@ def _is_whole(now_us: float, todo: Todo, found: Recommendation) -> bool:
 
 
 def _limited(found: Recommendation) -> str:
-    """Describe the limit of the step if its kernels are not the limit; empty if they are or if it is unknown.
+    """Say what limits the step if it is not the kernels, for example "the host is the limit; ". Empty otherwise.
 
-    The limit comes from the simulation, else from the share of time in which the GPU is busy.
+    The limit comes from the simulation, else from the fraction of time in which the GPU is busy.
     """
     time, now = found.gpu_time, found.now
     if now is not None:
@@ -595,7 +610,7 @@ def _limited(found: Recommendation) -> str:
 
 
 def nothing(found: Recommendation) -> str:
-    """Describe why there is nothing to do."""
+    """Say why there is nothing to do."""
     ceiling = found.ceiling
     if found.unlike:
         return f"no verdict: {found.unlike}"
