@@ -26,10 +26,10 @@ Made = tuple[nn.Module, tuple[torch.Tensor, ...] | dict[str, torch.Tensor], Call
 
 @dataclass(frozen=True)
 class Model:
-    """The parts that make a model, and how its step runs.
+    """A model for the benchmark, and how its step runs.
 
-    ``make`` takes the device and ``small`` and returns ``Made``.  ``autocast`` is the type for autocast (None: the step
-    runs in float32).  ``trains`` is False if the model is only used for inference.
+    ``make`` is a function of the device and of ``small`` (a size for tests) that returns ``Made``. ``autocast`` is the
+    type for autocast, or None if the step runs in float32. ``trains`` is False if the model is only used for inference.
     """
 
     make: Callable[[torch.device, bool], Made]
@@ -47,7 +47,7 @@ def _classified(model: nn.Module, device: torch.device, batch: int, size: int, c
 
 
 class Bottleneck(nn.Module):
-    """ResNet's (He et al. 2016, stride in the 3×3) and ResNeXt's (Xie et al. 2017) block."""
+    """The block of ResNet (He et al. 2016, with the stride in the 3×3 convolution) and of ResNeXt (Xie et al. 2017)."""
 
     def __init__(self, inputs: int, planes: int, stride: int, groups: int, width: int) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def resnext50(device: torch.device, small: bool) -> Made:
 
 
 class Inverted(nn.Module):
-    """MobileNetV2's inverted residual (Sandler et al. 2018)."""
+    """The inverted residual block of MobileNetV2 (Sandler et al. 2018)."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, expand: int) -> None:
         super().__init__()
@@ -129,7 +129,10 @@ class Permute(nn.Module):
 
 
 class ConvNeXtBlock(nn.Module):
-    """ConvNeXt's block (Liu et al. 2022) in its usual form: layer norm and both products work on permuted views."""
+    """The block of ConvNeXt (Liu et al. 2022) in its usual form.
+
+    Its layer norm and both matrix products work on permuted views.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -168,7 +171,7 @@ def convnext_tiny(device: torch.device, small: bool) -> Made:
 
 
 class UNet(nn.Module):
-    """U-Net (Ronneberger et al. 2015) with batch norm and bilinear upsampling."""
+    """A U-Net (Ronneberger et al. 2015) with batch norm and bilinear upsampling."""
 
     def __init__(self, width: int, depth: int) -> None:
         super().__init__()
@@ -221,7 +224,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """A transformer's block with layer norm first, as in ViT and GPT-2."""
+    """A transformer block with layer norm before attention, as in ViT and GPT-2."""
 
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
@@ -235,7 +238,7 @@ class Block(nn.Module):
 
 
 class ViT(nn.Module):
-    """Vision transformer (Dosovitskiy et al. 2021)."""
+    """A vision transformer (Dosovitskiy et al. 2021)."""
 
     def __init__(self, width: int, depth: int, heads: int, size: int) -> None:
         super().__init__()
@@ -258,7 +261,7 @@ def vit_b(device: torch.device, small: bool) -> Made:
 
 
 class GPT2(nn.Module):
-    """GPT-2 (Radford et al. 2019) with its tied output layer."""
+    """GPT-2 (Radford et al. 2019). Its output layer shares the weights of the embedding."""
 
     def __init__(self, vocabulary: int, width: int, depth: int, heads: int, length: int) -> None:
         super().__init__()
@@ -285,7 +288,7 @@ def gpt2(device: torch.device, small: bool) -> Made:
 
 
 class LlamaBlock(nn.Module):
-    """A decoder block as in Llama (Touvron et al. 2023): RMS norm, rotary positions, SwiGLU."""
+    """A decoder block as in Llama (Touvron et al. 2023), with RMS norm, rotary positions and SwiGLU."""
 
     def __init__(self, width: int, heads: int, inner: int) -> None:
         super().__init__()
@@ -330,7 +333,7 @@ def llama(device: torch.device, small: bool) -> Made:
 
 
 def _perceptron(device: torch.device, small: bool, act: Callable[[], nn.Module]) -> Made:
-    """Make wide layers with an activation after each layer but the last, as in a recommender (Naumov et al. 2019)."""
+    """Make a stack of wide linear layers with an activation between them, as in a recommender (Naumov et al. 2019)."""
     width, depth, batch = (32, 2, 8) if small else (4096, 6, 8192)
     layers = [x for _ in range(depth) for x in (nn.Linear(width, width), act())]
     model = nn.Sequential(*layers, nn.Linear(width, 1)).to(device)
@@ -361,9 +364,9 @@ MODELS: dict[str, Model] = {
 
 
 def model_of(name: str) -> Model:
-    """Return the model with a name of ``MODELS`` or of an installed library.
+    """Return the model with this name, from ``MODELS`` or from an installed library.
 
-    Raises KeyError if the name is unknown.
+    For example ``resnet50`` or ``torchvision.densenet121:inference``. Raises KeyError if the name is unknown.
     """
     if name in MODELS:
         return MODELS[name]
@@ -386,9 +389,9 @@ def _of_torchvision(name: str, device: torch.device, small: bool, trains: bool) 
 
 
 def _of_transformers(name: str, device: torch.device, small: bool, trains: bool) -> Made:
-    """Make a model of transformers.
+    """Make a model of the library transformers, with random inputs and a loss function.
 
-    In training, the module computes its loss itself, as in the library's own training loop.
+    In training, the model computes its loss itself, as in the library's own training loop.
     """
     kind = getattr(importlib.import_module("transformers"), name)
     model = kind(kind.config_class(**(_SMALL if small else {}))).to(device).train()
@@ -398,9 +401,9 @@ def _of_transformers(name: str, device: torch.device, small: bool, trains: bool)
 
 
 def _some_loss(output: Any) -> torch.Tensor:
-    """Return the cross entropy of the output with random classes.
+    """Return the cross entropy of a model's output with random classes.
 
-    Segmentation models return the output tensor in a dict, under "out".
+    Segmentation models return their output in a dict, under "out".
     """
     logits = output if isinstance(output, torch.Tensor) else output["out"]
     labels = torch.randint(0, logits.shape[1], (logits.shape[0], *logits.shape[2:]), device=logits.device)

@@ -1,4 +1,7 @@
-"""A training run of ``actions.py`` in a process of its own: a few steps under a profiler, with or without an action."""
+"""Train a model for a few steps under a profiler, in a process of its own. ``actions.py`` uses this module.
+
+The model runs unchanged or with an action (a change to the job, such as TF32).
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,19 @@ from logparse.libraries.torch_profiler.operands import WITHOUT_KERNELS
 from logparse.libraries.torch_profiler.operators import OPERATORS
 
 BY_HAND = ".by_hand"
-"""Suffix of a file beside a trace.  The file lists the changes to the model that ``apply.py`` leaves to a person."""
+"""The suffix of a file next to a trace. It lists the changes to the model that ``apply.py`` leaves to a person."""
 WARM_UP = 3
-"""Number of steps before the first timed step.
+"""The number of steps before the first timed step.
 
 At least two are needed, because a compiled model records its graphs in the second step.
 """
 _TIMED = 10
-"""Number of steps whose wall time is taken without the profiler."""
+"""The number of steps over which the wall time without the profiler is averaged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """``steps`` recorded steps of a model on a device. The trace is written to ``trace``.
+    """A training run: ``steps`` profiled steps of a model on a device. The trace is written to ``trace``.
 
     ``apply`` is the path of a generated ``apply.py``, and ``action`` the name of the action to apply from it. If both
     are empty, the model runs unchanged.
@@ -49,7 +52,7 @@ class Run:
 
 
 def train(run: Run, failed: str) -> None:
-    """Train as ``run`` states. If that fails, write the traceback to the file ``failed`` and raise the error again."""
+    """Train as ``run`` says. If that fails, write the traceback to the file ``failed`` and raise the error again."""
     try:
         _train(run)
     except BaseException:
@@ -58,9 +61,9 @@ def train(run: Run, failed: str) -> None:
 
 
 def prepared(run: Run) -> tuple[Callable[[], None], Any]:
-    """Return one step of the model with the run's action, and the module of the run's ``apply.py``.
+    """Return a function that does one step of the model with the action, and the imported ``apply.py``.
 
-    Without an action, the module is None.
+    Without an action, None is returned in place of the module.
     """
     device, chosen = torch.device(run.device), model_of(run.model)
     torch.manual_seed(0)
@@ -106,7 +109,7 @@ def _train(run: Run) -> None:
 
 
 def _step_us(step: Callable[[], None], device: torch.device) -> float:
-    """Return the wall time of a step without the profiler, µs: the mean of several consecutive steps."""
+    """Return the wall time of a step without the profiler, µs. It is the mean of several consecutive steps."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     wait()
     begun = time.perf_counter_ns()
@@ -117,9 +120,9 @@ def _step_us(step: Callable[[], None], device: torch.device) -> float:
 
 
 def _profiled(step: Callable[[], None], device: torch.device, count: int, untraced_us: float) -> torch.profiler.profile:
-    """Return the profile of ``count`` steps.
+    """Profile ``count`` steps and return the profile.
 
-    Its metadata hold the time of an untraced step, as in ``capture``'s traces.
+    Its metadata contain the time of a step without the profiler (``untraced_us``), as in the traces of ``capture``.
     """
     kinds = [torch.profiler.ProfilerActivity.CPU]
     kinds += [torch.profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
@@ -146,10 +149,10 @@ def imported(path: str) -> Any:
 
 
 def as_device(trace: dict[str, Any]) -> dict[str, Any]:
-    """Add a kernel for each operator to the trace of a CPU.
+    """Add a kernel for each operator to the trace of a CPU, so that it looks like the trace of a GPU.
 
-    If the operator is a problem, its kernel takes the operator's whole time.  The kernel of any other operator takes
-    the operator's time without the operators inside it.
+    A convolution or matrix product gets a kernel as long as the whole operator. The kernel of another operator is as
+    long as the operator without the operators that it calls.
     """
     events = [x for x in trace["traceEvents"] if x.get("cat") == "cpu_op" and x["name"].startswith("aten::")]
     kernels = []
@@ -161,9 +164,9 @@ def as_device(trace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _kernels(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the kernels of one thread's operators.
+    """Return the kernels to add for the operators of one thread.
 
-    ``rows`` are sorted by start, an outer operator before its inner ones.
+    ``rows`` are the operators sorted by start. An operator comes before the operators that it calls.
     """
     children: dict[int, list[int]] = {i: [] for i in range(-1, len(rows))}
     stack: list[int] = []

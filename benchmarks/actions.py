@@ -59,18 +59,21 @@ from logparse.store import Store, open_store
 
 WITHIN, SIGN, BEST = 0.05, 0.02, 0.01
 _MOST_S = 600
-"""Limit for one run of a model, in seconds."""
+"""A run of a model is ended after this many seconds."""
 _IMPORTS = ("torch", "torch.profiler", "analyzers.replay.worker")
-"""Modules that every run and the replay's worker need.  The server of all processes imports them once."""
+"""Modules that every run and the replay's worker need. A server process imports them once for all of them."""
 _ENVIRONMENT = ("device", "pytorch", "cudnn", "small")
-"""Facts that must be equal in all records to merge."""
+"""Facts that must be equal in all records that are merged."""
 
 
 # ------------------------------------------------------------------------------------------------ one model
 
 
 def measured(name: str, options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the record of a model after each action: the time without actions, and predicted and measured times."""
+    """Run a model unchanged and with each action, and yield its record after each action.
+
+    The record has the time without actions, and for each action the predicted and the measured time.
+    """
     store = open_store(str(folder / "store"), create=True)
     begun = time.monotonic()
     _run(name, options, folder / "as_is.json")
@@ -137,7 +140,7 @@ def _row(name: str, x: Any, now: float, folder: Path, store: Store, run: Future[
 
 
 def _groups(x: Any, store: Store, action: str, per: float) -> dict[str, list[float]]:
-    """Return times (µs per step) of each kind of operator: before the action, predicted, and measured."""
+    """Return three times for each kind of operator, µs per step: before the action, predicted, and measured."""
     before, after = (_by_group(store, run) for run in ("as_is", action))
     change: dict[str, float] = {}
     for part in x.parts:
@@ -165,7 +168,7 @@ def _per_step(store: Store, run: str) -> float:
 
 
 def _run(name: str, options: argparse.Namespace, trace: Path, apply: Path | None = None, action: str = "") -> None:
-    """Do one run in a process of its own.  Raises RuntimeError with the run's traceback if it fails."""
+    """Run a model once in a process of its own. Raises RuntimeError with the traceback of the run if it fails."""
     run = Run(
         model=name,
         device=options.device,
@@ -194,7 +197,7 @@ def _say(text: str) -> None:
 
 
 def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the required fractions over all models of a record, and whether they are reached."""
+    """Return how often the predictions were right over all models of a record, and whether that is often enough."""
     pairs = [(name, model["now_us"], x) for name, model in models.items() for x in model["actions"] if "error" in x]
     within = [abs(x["error"]) <= WITHIN for _, _, x in pairs]
     moved = [(now, x) for _, now, x in pairs if abs(x["measured_us"] / now - 1) > SIGN]
@@ -225,9 +228,10 @@ def summary(models: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge records.
+    """Merge records of several calls into one.
 
-    If several records hold a model, the last record is taken.  Raises ValueError if the environments differ.
+    If several records contain a model, the last one is taken. Raises ValueError if they come from different
+    environments.
     """
     out: dict[str, Any] = {"models": {}}
     for record in records:
@@ -265,9 +269,9 @@ def main() -> None:
 
 
 def _measured(options: argparse.Namespace, results: Path) -> tuple[dict[str, Any], Path]:
-    """Measure the chosen models.
+    """Measure the chosen models, and return the record with the path of its file.
 
-    The record is written after each action.  It keeps the models that its file held before.
+    The file is written after each action. Models that it contained before are kept.
     """
     options.devices = ("cuda:0",) if options.device == "cuda" else ("cpu",)
     if options.device == "cpu":

@@ -26,7 +26,7 @@ COUNTS = """
 
 
 def job(trace: Path, steps: int) -> None:
-    """Train in three types under the profiler, and write the trace."""
+    """Train a small model in three number formats under the profiler, and write the trace."""
     import torch
     from capture_train import Model
     from torch.nn.functional import cross_entropy
@@ -44,7 +44,7 @@ def job(trace: Path, steps: int) -> None:
 
 
 def main() -> int:
-    """Capture the job, read its trace, and compare the two."""
+    """Capture the logs of the job, read its trace, and compare the numbers of calls."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--results", default=str(Path(__file__).parent / "results"))

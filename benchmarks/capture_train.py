@@ -20,9 +20,9 @@ from torch.nn import functional
 
 
 class Block(nn.Module):
-    """Attention and MLP of GPT-2:
+    """Attention and MLP of GPT-2.
 
-    four GEMMs with bias in the forward pass, and two more GEMMs backward for each of the four.
+    There are four GEMMs with bias in the forward pass. The backward pass has two more GEMMs for each of the four.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -43,7 +43,10 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    """Patches of an image as a sequence, some blocks, and a head as wide as GPT-2's vocabulary."""
+    """A small model: patches of an image as a sequence, some transformer blocks, and a wide output layer.
+
+    The output layer is as wide as GPT-2's vocabulary.
+    """
 
     def __init__(self, width: int, depth: int, vocabulary: int) -> None:
         super().__init__()
@@ -57,7 +60,7 @@ class Model(nn.Module):
 
 
 def main() -> int:
-    """Train for a few steps on noise."""
+    """Train the model for a few steps on noise."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     for name, default in (("steps", 5), ("batch", 8), ("width", 768), ("depth", 2), ("vocabulary", 50257), ("exit", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)

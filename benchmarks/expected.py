@@ -61,22 +61,26 @@ FAMILIES = (
     *(("N", "N", x) for x in ("bf16_r", "f16_r")),
     ("N", "T", "bf16_r"),
 )
-"""Families of the random products of ``--cost``: transposes and type."""
+"""Transposes and type of the random products of ``--cost``."""
 MEASURED = 12_000
-"""Number of measured products of ``--cost``."""
+"""The number of products in ``--cost`` whose times are assumed to be measured."""
 GAINS, WORTH = 1.2, 1.1
-"""``GAINS``: a default that takes more than this factor of the best time is worth finding.
+"""Two factors that say when a default solution is slow.
 
-``WORTH``: flagging a problem is right if its default takes at least this factor of the best time.
+``GAINS``: a default that takes more than this factor of the best time is worth finding. ``WORTH``: flagging a problem
+is right if its default takes at least this factor of the best time.
 """
 FIRST = (0.05, 0.10, 0.20)
 FEW = (1000, 300, 100)
-"""Numbers of measured problems in the rows of the table that use fewer problems."""
+"""Numbers of measured problems in the rows of the table that show what fewer measurements give."""
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Problems of one device with their best times, and with the default's time if it is known (else NaN)."""
+    """Problems (operators with sizes) of one device with their best times.
+
+    The time of the library's default is NaN if it is unknown.
+    """
 
     name: str
     family: Ints
@@ -88,11 +92,11 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Guesses:
-    """Estimates of each problem's time.
+    """Estimates of the time of each problem, µs.
 
-    * ``expected_us``: the estimate (NaN: unknown).
-    * ``high_us``: the estimate's upper bound.
-    * ``guess_us``: the guess by which work is ordered.
+    * ``expected_us``: the estimate, NaN if it is unknown.
+    * ``high_us``: the upper bound of the estimate.
+    * ``guess_us``: a rougher guess, by which problems are ordered.
     """
 
     expected_us: Floats
@@ -128,10 +132,10 @@ def main() -> int:
 
 
 def read(inputs: Sequence[str], device: str) -> Iterator[Known]:
-    """Yield the problems of each input.
+    """Yield the problems of the input files, in sets that are judged separately.
 
-    Each table of defaults and bests is a set of its own.  All other inputs are read together, as one set per device and
-    kind.
+    Each table of defaults and bests is a set of its own. All other inputs are read together and become one set for each
+    device and kind of operator.
     """
     tables = [x for x in inputs if Path(x).is_file() and x.endswith(".csv") and columns(x) >= COLUMNS]
     for path in tables:
@@ -158,7 +162,7 @@ def columns(path: str) -> set[str]:
 
 
 def of_table(path: str) -> tuple[list[str], Floats, Floats]:
-    """Return the texts, best times and default times of a table of defaults and bests."""
+    """Return the texts of the products in a table of defaults and bests, with their best times and default times."""
     with open(path, encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["type"] in TYPES]
     texts = [product(row).text for row in rows]
@@ -166,7 +170,7 @@ def of_table(path: str) -> tuple[list[str], Floats, Floats]:
 
 
 def product(row: Mapping[str, str]) -> GemmProblem:
-    """Return the product of a row: batch count 1, columns without gaps, beta 0 (no C is added)."""
+    """Return the matrix product of a row in the table: not batched, columns without gaps, beta 0 (no C is added)."""
     dtype = TYPES[row["type"]]
     sizes = {name: int(row[name]) for name in ("m", "n", "k")}
     types = {"a_type": dtype, "b_type": dtype, "d_type": "f32_r", "compute_type": "f32_r"}
@@ -175,9 +179,10 @@ def product(row: Mapping[str, str]) -> GemmProblem:
 
 
 def of_texts(name: str, device: str, texts: list[str], best_us: Floats, default_us: Floats) -> Iterator[Known]:
-    """Yield sets of products and convolutions of a device.
+    """Yield the matrix products and the convolutions of a device as separate sets.
 
-    Convolutions are split by direction, and grouped convolutions are in sets of their own.
+    Convolutions are split by direction (forward, backward data, backward weights), and grouped convolutions are
+    separate sets.
     """
     for kind in sized(texts):
         base_us, parts = kind.base_us(device), dict[str, list[tuple[str, Ints]]]()
@@ -202,7 +207,7 @@ def part_of(family: str) -> str:
 
 
 def show_cost(count: int, rounds: int, device: str) -> None:
-    """Print the CPU seconds that it takes to order ``count`` random products without and with expected times."""
+    """Print the CPU seconds that it takes to order ``count`` random products, without and with expected times."""
     known, asked = random_products(MEASURED, 1), pd.Series(random_products(count, 2), dtype="str")
     [kind] = sized(known)
     best_us = np.empty(len(known))
@@ -224,7 +229,7 @@ def show_cost(count: int, rounds: int, device: str) -> None:
 
 
 def random_products(count: int, seed: int) -> list[str]:
-    """Return the texts of random products of six families. Sizes are from 1 to 16,384, uniform in their logarithms."""
+    """Return the texts of random matrix products. Their sizes are from 1 to 16,384, uniform in the logarithm."""
     random = np.random.default_rng(seed)
     sizes = np.exp2(random.uniform(0, 14, (count, 3))).astype(int).tolist()
     plain = [
@@ -243,7 +248,7 @@ def random_products(count: int, seed: int) -> list[str]:
 
 
 def table(known: Known, folds: int) -> Iterator[dict[str, object]]:
-    """Yield the rows of the table for one set of problems."""
+    """Yield the rows of the printed table for one set of problems. Each row judges one way of estimating."""
     log_ratio = np.log(known.best_us / known.base_us)
     roofline = known.base_us * np.exp(np.median(log_ratio))
     none = np.full(len(roofline), np.nan)
@@ -258,9 +263,10 @@ def table(known: Known, folds: int) -> Iterator[dict[str, object]]:
 
 
 def estimated(known: Known, folds: int, count: int | None = None, shuffled: bool = False) -> Guesses:
-    """Estimate the times of each fold from the other folds.
+    """Estimate the times of each fold (part of the problems) from the other folds.
 
-    ``count`` limits the measured problems to a random sample of this size.  ``shuffled`` permutes the measured times.
+    ``count`` limits the measured problems to a random sample of this size. ``shuffled`` permutes the measured times,
+    which shows how good the estimates are by chance.
     """
     random = np.random.default_rng(7)
     expected, high, guess = (np.full(len(known.best_us), np.nan) for _ in range(3))
@@ -287,7 +293,7 @@ def estimated(known: Known, folds: int, count: int | None = None, shuffled: bool
 
 
 def judged(name: str, known: Known, guesses: Guesses) -> dict[str, object]:
-    """Compare the estimates with the best times, and return one row of the table."""
+    """Compare the estimates with the true best times, and return one row of the table."""
     there = np.isfinite(guesses.guess_us)
     error = np.log(guesses.guess_us[there] / known.best_us[there])
     bounded = np.isfinite(guesses.high_us)
@@ -313,10 +319,10 @@ def judged(name: str, known: Known, guesses: Guesses) -> dict[str, object]:
 
 
 def area(score: Floats, true: Sequence[bool] | Floats) -> float | None:
-    """Return the area under the curve of true against false positives.
+    """Return the area under the curve of true against false positives (AUC).
 
-    The area is the probability that a true problem scores higher than a false problem.  Return None if all problems are
-    true or all are false.
+    It is the probability that a true problem has a higher score than a false one. Returns None if all problems are true
+    or all are false.
     """
     yes = np.asarray(true, dtype=bool)
     if yes.all() or not yes.any():

@@ -2,28 +2,27 @@
 
     python benchmarks/explore.py STORE [--rounds 5] [--against ../other] [--chromium /usr/bin/chromium] [--out FILE]
 
-The limits are for two stores.  One is the find-db of gfx90a with 104 CUs, which ROCm ships (193,590 problems, 648,924
-times); run ``logparse ingest gfx90a68.HIP.fdb.txt --store STORE`` first.  The other has at least 570,000 problems: the
+The limits are for two stores. One is the find-db of gfx90a with 104 CUs, which ROCm ships (193,590 problems, 648,924
+times); run ``logparse ingest gfx90a68.HIP.fdb.txt --store STORE`` first. The other has at least 570,000 problems: the
 store ``many`` of benchmarks/answers.py has 580,770 problems, and 1.36 million rows of points (one per problem and
 device).
 
-A look is one start of the program with one view of the page.  For each look, the output has the seconds from the
-start of the program to its address, to the first words in the browser, to the first view (cards or chart, filters and
-rows of the table are there) and to the headline, and the CPU seconds of server and readers.  With ``--against``, a
-look at the page of another checkout follows each look, on the same browser.  ``--looks 5 --rounds 0`` measures only
-looks.
-For each kind of interaction (another view, a filter, a
-search, opening a row) the output has two times, as median and largest.  Both begin with the click or key as the browser
-saw it. The first time ends when nothing on the screen changes any more (charts, filters, table and chips in the
-window).  The second time ends when nothing on the page changes any more (also charts below the window).  The output
-also has the server's CPU time for the interaction.
+A look is one start of the program with one view of the page. For each look, the output has the seconds from the start
+of the program to its address, to the first words in the browser, to the first view (cards or chart, filters and rows of
+the table are there) and to the headline, and the CPU seconds of server and readers. With ``--against``, a look at the
+page of another checkout follows each look, on the same browser. ``--looks 5 --rounds 0`` measures only looks.
 
-Memory is the largest sum over server and readers at one moment (proportional set size: pages that both hold count
-once).  The last lines compare the figures with their limits (``--size``), with the load of the machine: two cores draw,
+For each kind of interaction (another view, a filter, a search, opening a row) the output has two times, as median and
+largest. Both begin with the click or key as the browser saw it. The first time ends when nothing on the screen changes
+any more (charts, filters, table and chips in the window). The second time ends when nothing on the page changes any
+more (also charts below the window). The output also has the server's CPU time for the interaction.
+
+Memory is the largest sum over server and readers at one moment (proportional set size: pages that both hold are counted
+once). The last lines compare the figures with their limits (``--size``), with the load of the machine: two cores draw,
 query and serve at once.
 
 Three looks and five rounds take minutes, because each look waits for the analyzers, and each interaction until nothing
-has changed for a second.  Each part is printed when it is done.
+has changed for a second. Each part is printed when it is done.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ FILLED = """() => document.querySelector('aside .entry') && document.querySelect
     '#table tbody [data-column=label], #table .ag-row [col-id=label]')?.textContent.trim()"""
 WORDS = "document.querySelector('#verdict strong')?.textContent"
 HEADLINE = f"{WORDS} && !/^Reading|is being analysed/.test({WORDS})"
-"""JavaScript that is true if the analyzers' result is shown, on the page of this version and of the one before it."""
+"""JavaScript that is true if the page shows the result of the analyzers, in this version and in the one before."""
 PARTS = "#charts .chart, #table-box, #facets, #chips, #verdict, #tabs, #intro, #detail"
 WATCH = """parts => {
     if (!window.changed_) {
@@ -76,10 +75,10 @@ WATCH = """parts => {
     window.changed_.clear();
     window.clicked_ = 0; }"""
 QUIET_MS, UNCHANGED_MS = 1000, 2500
-"""Time without changes after which an interaction is over, in ms.
+"""How long nothing must change on the page until an interaction is over, ms.
 
-``QUIET_MS``: time after the last change, if the page also waits for nothing.  ``UNCHANGED_MS``: time after which an
-interaction that changes nothing is over.
+``QUIET_MS`` is the time after the last change, if the page also waits for nothing. ``UNCHANGED_MS`` is the time after
+which an interaction that changes nothing is over.
 """
 SETTLED = f"""() => new Promise((resolve) => {{
     const asked = performance.now();
@@ -102,7 +101,10 @@ FILTERS = ("FP16", "BF16", "FP32", "INT8")
 
 
 def first_view(page: Any, url: str, words: Callable[[], None] = lambda: None) -> float:
-    """Open the page and return the seconds until its first view.  ``words`` is called at the first words."""
+    """Open the page and return the seconds until its first view is complete.
+
+    ``words`` is called when the first words are shown.
+    """
     start = time.perf_counter()
     page.goto(url, wait_until="commit")
     page.wait_for_function(WORDS, polling=POLL)
@@ -114,17 +116,17 @@ def first_view(page: Any, url: str, words: Callable[[], None] = lambda: None) ->
 
 SEARCHES = ("1x1", "ConvAsm", "FP16", "256-56", "no such text")
 VIEW, AGAIN, FILTER, SEARCH, ROW = "view", "view again", "filter", "search", "row opened"
-"""Kinds of interaction.
+"""The kinds of interaction with the page.
 
-``VIEW``: the view is drawn anew, under filters that it was not drawn under before.  ``AGAIN``: the view is shown as it
+``VIEW``: another view is drawn with filters with which it was not drawn before. ``AGAIN``: another view is shown as it
 was left.
 """
 
 
 def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[float, float, float]:
-    """Time one interaction.
+    """Do one interaction, such as a click, and measure how long the page takes for it.
 
-    Returns the milliseconds from a click or key to the last change that it causes, first on the screen, then on the
+    Returns the milliseconds from the click or key to the last change that it causes, first on the screen, then on the
     whole page, and the server's CPU milliseconds for it.
     """
     page.evaluate(WATCH, PARTS)
@@ -138,10 +140,10 @@ def timed(page: Any, view: str, act: Callable[[], None], watch: Watch) -> tuple[
 
 
 def interactions(page: Any, rounds: int, watch: Watch) -> dict[str, list[tuple[float, float, float]]]:
-    """Do and time all interactions.
+    """Do and time all interactions with the page, by kind and view.
 
-    In each view, switch filters on and off, another filter each time.  Then go through the views, under other filters
-    each time, and go through them again.  At last search, and open rows.
+    In each view, filters are switched on and off, another filter each time. Then all views are opened, with other
+    filters each time, and opened again. At last there are searches, and rows are opened.
     """
     times: dict[str, list[tuple[float, float, float]]] = {}
 
@@ -181,7 +183,10 @@ def _entry(i: int) -> str:
 
 @contextmanager
 def serving(store: str, checkout: Path) -> Iterator[tuple[str, Watch]]:
-    """Serve a store with the program of a checkout, and yield the page's address."""
+    """Serve a store with the program of a checkout.
+
+    Yields the page's address and a watch of the server's memory and CPU time.
+    """
     compiled = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     compiled["PYTHONPATH"] = str(checkout)
     command = [sys.executable, "-m", "logparse", "explore", "--store", store, "--port", "0", "--no-browser"]
@@ -196,7 +201,7 @@ def serving(store: str, checkout: Path) -> Iterator[tuple[str, Watch]]:
 
 
 def look(browser: Any, store: str, checkout: Path) -> dict[str, object]:
-    """Start the server, open the page, and wait until the analyzers' results are shown."""
+    """Start the server, open the page, and wait until the results of the analyzers are shown. Returns the times."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(TIMEOUT_MS)
     begun = time.perf_counter()
@@ -219,7 +224,7 @@ def look(browser: Any, store: str, checkout: Path) -> dict[str, object]:
 
 
 def clicks(browser: Any, store: str, rounds: int) -> dict[str, object]:
-    """Measure warm pages and interactions."""
+    """Measure the page when the server has been up for a while: opening it again, and all interactions."""
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(TIMEOUT_MS)
     out: dict[str, object] = {}
@@ -260,8 +265,8 @@ OWED: Mapping[str, Mapping[str, float]] = {
 def owed(out: dict[str, Any], size: str) -> dict[str, object]:
     """Compare the worst case of each number with its limit.
 
-    The worst cases are the median headline, the largest first view, the median of the slowest interaction, and the
-    largest memory.
+    The worst cases are the median time to the headline, the longest time to the first view, the median of the slowest
+    interaction, and the largest memory.
     """
     looks = [value for name, value in out.items() if name.startswith("look")]
     memory = "largest memory of server and readers (MB)"

@@ -59,7 +59,7 @@ def made(kind: str, folder: Path) -> Any:
 
 
 def answers(url: str) -> tuple[dict[str, list[str]], int]:
-    """Return the rows of each view, and the number of views that end in an error."""
+    """Return the rows of each view of the store, and the number of views that end in an error."""
     from logparse.store import open_store
     from logparse.store.schema import VIEWS
 
@@ -89,7 +89,7 @@ def found(url: str) -> bool:
 
 
 def without(data: bytes, rng: random.Random) -> None:
-    """Delete the file.  Return None, the file's new content."""
+    """Delete a file, which means that its new content is missing (None)."""
 
 
 def cut(data: bytes, rng: random.Random) -> bytes:
@@ -103,10 +103,10 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
 
 
 def tried(url: str, files: Iterator[Path], fault: Callable[[bytes, random.Random], bytes | None], seed: int) -> str:
-    """Damage each file in one way, and undo the damage.
+    """Damage each file in one way, look for the effect, and undo the damage.
 
-    Return cells of the table: the numbers of faults, of faults that `check` found, of faults with an error, and of
-    faults that changed an answer.
+    Returns four cells of the printed table: the numbers of faults, of faults that `check` found, of faults with an
+    error, and of faults that changed an answer.
     """
     wanted, _ = answers(url)
     counts, rng = Counter[str](), random.Random(seed)

@@ -65,11 +65,11 @@ from logparse.model import Problem
 LARGEST_MEDIAN_REGRET = 1.05
 
 KINDS = {"W": "wgrads", "F": "fprops", "B": "dgrads"}
-"""Names of the records by direction."""
+"""The name of the record for each direction of a convolution."""
 
 
 def main() -> int:
-    """Parse the command line, measure, write the record, and print a summary."""
+    """Read the command line, measure, write the record, and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("record", choices=("gemms", "wgrads"))
     parser.add_argument("--log", help="cuBLASLt or hipBLASLt log with Trace, bench or profile lines (.gz allowed)")
@@ -147,7 +147,10 @@ def _replayed(
     workspaces: Mapping[str, int],
     budget_s: float,
 ) -> tuple[list[Outcome], bool]:
-    """Race and confirm in fresh processes.  Return the outcomes, and whether the budget sufficed."""
+    """Time the solutions of each problem, and confirm the winners in fresh processes.
+
+    Returns the results, and whether the time (``budget_s``) was enough.
+    """
     outcomes: list[Outcome] = []
 
     def sink(outcome: Outcome, device: str) -> None:
@@ -169,7 +172,7 @@ def _backends(options: argparse.Namespace, *wanted: tuple[str, str]) -> list[str
 
 
 def unpack_wheels(wheels: str | None, folder: str) -> None:
-    """Unpack wheels (zip files) onto the module path of this process and of its workers."""
+    """Unpack Python wheels into ``folder`` and make them importable, in this process and its workers."""
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     for wheel in sorted(Path(wheels).glob("*.whl")) if wheels else ():
         if version in wheel.name or "-none-any" in wheel.name:
@@ -237,7 +240,7 @@ def _record(
 
 
 def _said_slow(slow: Sequence[Problem], record: Mapping[str, Any]) -> dict[str, Any]:
-    """Count the problems that the find-db shows as slow, and list which are confirmed here and which are not."""
+    """Count the problems that the find-db shows as slow, and list which of them are confirmed as slow here."""
     measured = {row["problem"]: row for row in record["results"] if row["pick"]}
     tried = {row["problem"]: row for row in record["confirmations"]}
     confirmed: list[dict[str, Any]] = []
@@ -280,7 +283,10 @@ def _said_slow_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def _regret(result: Result) -> float | None:
-    """Return the pick's median time divided by the best median time of all solutions with a right result."""
+    """Return the time of the library's choice divided by the best time of all solutions with a right result.
+
+    Both times are medians.
+    """
     best = min((row.time_us for row in result.rows if row.status == "ok" and row.time_us), default=None)
     return result.pick_us / best if best and result.pick_us else None
 

@@ -40,7 +40,10 @@ ALPHABET = 'Gemm_TN,0123456789.-*" \t\r\n#aDdefault:é'
 
 
 def predict(data: bytes, running: Mapping[str, str]) -> tuple[bool, list[Any]]:
-    """Predict whether ``read_file`` returns True in a process with these validators, and which rows it reads."""
+    """Predict whether PyTorch's ``read_file`` accepts a file, and which rows it reads.
+
+    ``running`` are the validators (version lines) of the process that reads.
+    """
     target = {f"validator:{name}": value for name, value in running.items()}
     # These are the validators of the process itself, so the set is complete.
     target |= {} if len(running) > 1 else {"backend": "CUDA"}
@@ -50,7 +53,7 @@ def predict(data: bytes, running: Mapping[str, str]) -> tuple[bool, list[Any]]:
 
 
 def predicted_call(rows: Sequence[Any], torch: tuple[int, int]) -> str:
-    """Predict what a call of ``KEY`` does in a process that knows only the solution ``Default``."""
+    """Predict what a call of the matrix product ``KEY`` does in a process that knows only the solution ``Default``."""
     names = [row.name for row in rows if row.key == KEY]
     unknown = "default" if torch >= (2, 14) else "raises"
     return "miss" if not names else "hit" if names == ["Default"] else unknown
@@ -60,7 +63,7 @@ def predicted_call(rows: Sequence[Any], torch: tuple[int, int]) -> str:
 
 
 def edits(head: str, version: str) -> dict[str, bytes]:
-    """Return the cases of the reader's table.  ``head`` holds the running validators."""
+    """Return edited files, by the name of the edit. ``head`` has the validators (version lines) of this PyTorch."""
     row = f"{KEY},Default,0.01\n"
     wrong, bom = "Validator,PT_VERSION,1.0.0\n", b"\xef\xbb\xbf"
     texts = {
@@ -109,7 +112,7 @@ def edits(head: str, version: str) -> dict[str, bytes]:
 
 
 def mutations(valid: str) -> dict[str, bytes]:
-    """Return files with one edit each.
+    """Return copies of a valid file with one random edit each.
 
     An edit replaces, inserts or deletes a character, or it repeats, moves, drops or cuts a line.
     """
@@ -142,7 +145,7 @@ def mutations(valid: str) -> dict[str, bytes]:
 
 
 def observe(path: str, folder: str, pipe: Connection) -> None:
-    """Send what PyTorch does with the file, as a dict.  This function runs in a process of its own."""
+    """Let PyTorch read the file, and send what it did as a dict. This function runs in a process of its own."""
     log = Path(folder, Path(path).stem + ".log")
     os.environ |= {
         "PYTORCH_TUNABLEOP_ENABLED": "1",
@@ -189,7 +192,7 @@ def ask(path: str, folder: str) -> dict[str, Any]:
 
 
 def same_row(mine: Any, theirs: list[Any]) -> bool:
-    """Return True if the texts are equal and the times agree to float32's precision."""
+    """Tell whether the texts of two rows are equal and their times agree to the precision of float32."""
     if [mine.op, mine.params, mine.name] != theirs[:3]:
         return False
     a, b = mine.time_ms, theirs[3]

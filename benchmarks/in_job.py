@@ -60,12 +60,12 @@ from logparse.model import ConvProblem, Problem, Solution, problem_from_text
 from logparse.store import Store, open_store
 
 IN_JOB = 0.056
-"""Standard deviation of a call's log ratio in a job around the replay's log ratio.
+"""How much a call's log ratio in a job deviates from the replay's log ratio (standard deviation).
 
 A call behaves differently in a job, because other kernels have used the caches, the clock and the instruction cache
-before, and other kernels run beside the call.  The value is the root mean square over 129 calls of five models on an
-H200, of any length (``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``).  Fitted without one of the models,
-it covers 95 % of that model's calls.
+before, and other kernels run at the same time. The value is the root mean square over 129 calls of five models on an
+H200, of any length (``benchmarks/results/in-job-NVIDIA-H200-2026-11-22.json.gz``). Fitted without one of the models, it
+covers 95 % of that model's calls.
 """
 _NORMAL_975 = 1.959963984540054
 
@@ -74,12 +74,15 @@ WARM_UP, STEPS = 3, 4
 _START_S = 15.0  # A process needs this time to start: it imports torch and opens the device.
 
 Key: TypeAlias = tuple[str, str]
-"""A problem's text, and the solution that is compared with ``Default``."""
+"""The text of a problem (an operator with its sizes), and the solution that is compared with ``Default``."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting of a job that makes the calls of ``kind`` run ``solution`` (in the replay's spelling)."""
+    """A setting of a job that makes calls run another solution.
+
+    ``kind`` is the kind of calls that it changes, and ``solution`` the solution in the spelling of a replay.
+    """
 
     name: str
     kind: str = ""
@@ -100,7 +103,7 @@ def _blas(word: str) -> Iterator[None]:
 
 
 def settings_of(gpu: bool) -> list[Setting]:
-    """Return the default setting first, then the settings that are compared with it."""
+    """Return the settings to try. The first is the default, with which the others are compared."""
     layout = Setting("channels_last", "conv", "torch:layout=NHWC,stored", channels_last=True)
     if not gpu:
         off = Setting("mkldnn=off", "gemm", "torch:mkldnn=off", around=partial(without_mkldnn, torch_device("cpu")))
@@ -111,7 +114,7 @@ def settings_of(gpu: bool) -> list[Setting]:
 
 
 class Running:
-    """Model in training."""
+    """A model that is being trained."""
 
     def __init__(self, job: Job, device: torch.device, small: bool) -> None:
         torch.manual_seed(0)
@@ -120,14 +123,14 @@ class Running:
         self._inputs = (job.small_inputs(2) if small else job.inputs(job.batch)).to(device)
 
     def step(self) -> None:
-        """Run forward and backward in bfloat16.  Weights do not change, so all steps are alike."""
+        """Do a forward and a backward pass in bfloat16. The weights do not change, so all steps are alike."""
         with torch.autocast(self._device.type, dtype=torch.bfloat16):
             loss = self._model(self._inputs).float().square().mean()
         self._model.zero_grad(set_to_none=True)
         loss.backward()
 
     def trace(self, setting: Setting, path: Path, steps: int) -> None:
-        """Warm up, then write the profiler's trace of ``steps`` steps with this setting."""
+        """Warm up, then profile ``steps`` steps with this setting and write the trace."""
         if self._inputs.dim() == 4:
             layout = torch.channels_last if setting.channels_last else torch.contiguous_format
             self._model = self._model.to(memory_format=layout)
@@ -152,9 +155,9 @@ class Running:
 
 
 def in_any_layout(text: str) -> str:
-    """Remove the layouts from a problem's text, because ``channels_last`` changes them.
+    """Return a problem's text without memory layouts, because ``channels_last`` changes them.
 
-    So a call has the same text in any layout.
+    So a call has the same text with and without ``channels_last``.
     """
     problem = problem_from_text(text)
     if not isinstance(problem, ConvProblem):
@@ -164,16 +167,16 @@ def in_any_layout(text: str) -> str:
 
 @dataclass
 class Calls:
-    """Times of a model's calls in the job (µs per call of each trace) and their kernels, by setting and problem."""
+    """The times (µs per call, one per trace) and kernels of a model's calls, by setting and problem."""
 
     times: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     kernels: dict[str, dict[str, str]] = field(default_factory=dict)
     layouts: dict[str, str] = field(default_factory=dict)  # a problem's text without layouts → its text by default
 
     def add(self, setting: str, store: Store, run: str) -> None:
-        """Add the times of a trace.
+        """Add the times in the trace of a run.
 
-        Problems are looked up without their layouts, because channels_last changes them.
+        Problems are stored without their memory layouts, because channels_last changes them.
         """
         tables = tables_of(store, run)
         rows = timings(tables)
@@ -189,7 +192,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Pair:
-    """Call of one model with two solutions.  Times are µs per call, one per trace."""
+    """A call of a model with two solutions. Times are µs per call, one per trace."""
 
     model: str
     problem: str
@@ -204,7 +207,7 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """Gain of the call in the job: its default time divided by its time with the solution (medians)."""
+        """The gain of the call in the job: its default time divided by its time with the other solution (medians)."""
         return statistics.median(self.before_us) / statistics.median(self.after_us)
 
     @property
@@ -213,9 +216,9 @@ class Pair:
 
 
 def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
-    """Run every model under every setting that concerns its calls, in order and then in reverse order.
+    """Run every model with each setting that changes its calls, in order and then in reverse order.
 
-    Return the pairs of each model's costliest calls.
+    Returns the costliest calls of each model, each with its times with two solutions.
     """
     device, store = torch.device(options.device), open_store(str(folder / "store"), create=True)
     settings = settings_of(device.type == "cuda")
@@ -241,14 +244,17 @@ def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
 
 
 def in_turns(pairs: Sequence[Pair]) -> list[Key]:
-    """Return the distinct pairs, the models by turns, so that pairs of every model are left if the list is cut off."""
+    """Return the different pairs to replay, alternating between the models.
+
+    So pairs of every model are left if the list is cut off.
+    """
     seen: dict[str, int] = {}
     places = [(seen.setdefault(pair.model, 0), seen.update({pair.model: seen[pair.model] + 1}))[0] for pair in pairs]
     return list(dict.fromkeys(pair.key for _, pair in sorted(zip(places, pairs, strict=True), key=lambda x: x[0])))
 
 
 def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair]:
-    """Return the calls that ran by default and with a setting for their kind, the longest call first."""
+    """Return the calls that ran both by default and with a setting for their kind, the longest call first."""
     before, texts = calls.times["default"], calls.layouts
     out = [
         Pair(
@@ -271,7 +277,7 @@ def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair
 
 @dataclass(frozen=True)
 class Replay:
-    """Conditions under which a process confirms pairs."""
+    """The conditions under which a process confirms pairs: operands in the caches (``hot``) or not."""
 
     name: str
     hot: bool = False
@@ -282,7 +288,7 @@ COLD, HOT = Replay("cold"), Replay("hot", hot=True)
 
 @dataclass(frozen=True)
 class Measured:
-    """Results of one process."""
+    """The results of one process."""
 
     pairs: dict[Key, Pairs]
     failed: dict[str, str]
@@ -293,7 +299,7 @@ class Measured:
 def one_process(
     device: str, keys: Sequence[Key], replay: Replay, turn: int, blocks: int, deadline_s: float
 ) -> Measured:
-    """Measure every pair once in the calling process, until ``deadline_s`` seconds have passed."""
+    """Measure every pair once in this process, until ``deadline_s`` seconds have passed."""
     started = time.monotonic()
     place = Place(device=device)
     # The floor is chosen so that no pair is given up early.
@@ -317,10 +323,10 @@ def one_process(
 
 
 def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -> dict[str, list[Measured]]:
-    """Run the processes with cold operands, then one process with hot operands.
+    """Confirm the pairs in several processes with cold operands, then in one process with hot operands.
 
-    They should end at the moment ``until`` (monotonic clock, s).  The first process measures as many pairs as its time
-    allows.  The other processes measure the same pairs.
+    They should end at the time ``until`` (monotonic clock, s). The first process measures as many pairs as its time
+    allows. The others measure the same pairs.
     """
     replays = [COLD] * options.processes + ([] if options.device == "cpu" else [HOT])
     left, out = list(keys), dict[str, list[Measured]]()
@@ -356,9 +362,10 @@ def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
 
 
 def in_job(confirmation: Confirmation) -> Interval:
-    """Predict the interval of the pair's ratio in a job, with 95 % probability.
+    """Return the interval in which the ratio of a call in a job is predicted to be, with 95 % probability.
 
-    It is the prediction for one further process, widened by ``IN_JOB`` (the difference between a replay and a job).
+    It is the prediction for one more process of the replay, widened by ``IN_JOB`` (the difference between a replay and
+    a job).
     """
     ahead = prediction(confirmation)
     half = math.hypot(math.log(ahead.high / ahead.value), _NORMAL_975 * IN_JOB)
@@ -366,7 +373,7 @@ def in_job(confirmation: Confirmation) -> Interval:
 
 
 def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
-    """Return one row per replayed pair of a model, with the job's ratio and the predicted interval."""
+    """Return one row for each replayed pair, with the ratio in the job and the predicted interval."""
     cold = joined(replays[COLD.name])
     judged = judge_all(cold)[0]
     others = {name: joined(held) for name, held in replays.items() if name != COLD.name}
@@ -403,7 +410,7 @@ def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) ->
 
 
 def _blocks(pairs: Pairs) -> list[int]:
-    """Return the log ratios of the blocks, in millionths."""
+    """Return the log ratio of each block of samples, in millionths."""
     return [round(1e6 * math.log(a / b)) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True)]
 
 
@@ -412,11 +419,11 @@ def _medians(pairs: Pairs | None) -> list[float] | None:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return counts and fractions over three sets of pairs.
+    """Return how many pairs there are and which fraction is inside the prediction, for three sets of pairs.
 
-    - ``pairs``: all pairs.
-    - ``changed``: pairs in which the setting changed the kernels.
-    - ``findings``: pairs in which the kernels changed and which gain or lose at least 3 %.
+    * ``pairs``: all pairs.
+    * ``changed``: pairs for which the setting changed the kernels.
+    * ``findings``: changed pairs that gain or lose at least 3 %.
     """
     changed = [row for row in rows if row["changed"]]
     found = [row for row in changed if abs(math.log(row["replay_ratio"])) >= math.log1p(FLOOR)]
@@ -434,7 +441,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def missed(made: Mapping[str, Any]) -> list[str]:
-    """Return the requirements that are not met."""
+    """Return a line for each requirement that is not met."""
     out = []
     for name in ("changed", "findings"):
         held = made[name]
@@ -446,7 +453,10 @@ def missed(made: Mapping[str, Any]) -> list[str]:
 
 
 def as_if_on_a_gpu(path: Path) -> None:
-    """Add to a CPU's trace a kernel for each convolution and product, as long as the operator that launches it."""
+    """Add a kernel for each convolution and matrix product to the trace of a CPU.
+
+    The kernel takes as long as the operator that launches it.
+    """
     trace = json.loads(path.read_text())
     roles = {"aten::mkldnn_convolution": ("fprop",), "aten::convolution_backward": ("dgrad", "wgrad")}
     roles |= dict.fromkeys(("aten::mm", "aten::addmm", "aten::bmm"), ("gemm",))
@@ -469,7 +479,7 @@ def as_if_on_a_gpu(path: Path) -> None:
 
 
 def environment(device: str) -> dict[str, str]:
-    """Return names and versions of the device and the libraries."""
+    """Return the name of the device and the versions of the libraries."""
     out = {"pytorch": torch.__version__, "cuda": str(torch.version.cuda), "hip": str(torch.version.hip)}
     if device == "cpu":
         return out | {"device": "CPU"}
@@ -482,7 +492,7 @@ def environment(device: str) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, measure, write the record, and print the numbers.  Return 1 if a requirement is not met."""
+    """Run the models, replay, write the record, and print the numbers. Returns 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--models", nargs="+", choices=tuple(JOBS), default=list(JOBS))

@@ -94,7 +94,7 @@ def bench_line(m: int, n: int, k: int, trans: str, index: int) -> str:
 
 
 def trace_line(m: int, n: int, k: int, trans: str, index: int) -> str:
-    """Return a template of a trace line, with ``%s`` for the clock and ``%x`` for six addresses."""
+    """Return a template of a hipBLASLt trace line, with ``%s`` for the clock and ``%x`` for six addresses."""
     a, b = ((k, m) if trans[0] == "T" else (m, k)), ((n, k) if trans[1] == "T" else (k, n))
     return (
         "[%s][HIPBLASLT][4242][Trace][rocblaslt_matmul] A=0x%x"
@@ -116,7 +116,7 @@ APPLICATION = [
 
 
 def write_log(path: Path, kind: str, size: int, per_second: int) -> None:
-    """Write a log of about ``size`` bytes.  The same arguments give the same log."""
+    """Write a random log of about ``size`` bytes. The same arguments give the same log."""
     rng = random.Random(20260203)
     shapes = problems(rng)
     weights = [1 / (i + 1) for i in range(PROBLEMS)]
@@ -152,9 +152,9 @@ def write_log(path: Path, kind: str, size: int, per_second: int) -> None:
 
 
 def write_find_db(path: Path, size: int) -> None:
-    """Write the rows of a real find-db again and again, with larger batches each time.
+    """Write the rows of a real find-db again and again, with larger batch sizes each time.
 
-    If the real file is missing, the rows come from the sample.
+    If the real file is missing, the rows come from the sample in the repository.
     """
     text = bz2.decompress(REAL_ROWS.read_bytes()).decode() if REAL_ROWS.exists() else SAMPLE_ROWS.read_text()
     rows = [re.match(r"(\d+-\d+-\d+-\d+x\d+-\d+-\d+-\d+-)(\d+)(-.*)", row) for row in text.split("\n")]
@@ -170,7 +170,7 @@ def write_find_db(path: Path, size: int) -> None:
 def write_trace_json(path: Path, size: int) -> None:
     """Write the events of a real trace again and again, with later ids and times each time.
 
-    If the real file is missing, the events come from the sample.
+    If the real file is missing, the events come from the sample in the repository.
     """
     text = gzip.decompress(REAL_TRACE.read_bytes()) if REAL_TRACE.exists() else SAMPLE_TRACE.read_bytes()
     start, end = text.index(b'"traceEvents": [\n') + len(b'"traceEvents": [\n'), text.rindex(b"\n  ]")
@@ -188,7 +188,7 @@ def write_trace_json(path: Path, size: int) -> None:
 
 
 def pss_bytes(root: int) -> int:
-    """Return the proportional set size of a process and all its descendants, in bytes."""
+    """Return the memory of a process and all its descendants in bytes (PSS: shared pages are counted in part)."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -210,7 +210,7 @@ def pss_bytes(root: int) -> int:
 
 
 def timed(command: str, environment: Mapping[str, str]) -> float:
-    """Run a shell command and return its seconds.  Raises SystemExit if it fails."""
+    """Run a shell command and return the seconds that it took. Raises SystemExit if it fails."""
     started = time.monotonic()
     code = subprocess.run(["bash", "-c", command], stdout=subprocess.DEVNULL, env=environment, check=False).returncode
     seconds = time.monotonic() - started
@@ -220,9 +220,9 @@ def timed(command: str, environment: Mapping[str, str]) -> float:
 
 
 def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
-    """Run a shell command and return its seconds and the peak PSS of its processes, in bytes.
+    """Run a shell command and return its seconds and the largest memory of its processes, in bytes.
 
-    The program takes longer than under ``timed``, because reading the PSS takes time.
+    The command takes longer than with ``timed``, because reading the memory takes time.
     """
     started = time.monotonic()
     child = subprocess.Popen(["bash", "-c", command], stdout=subprocess.DEVNULL, env=environment)
@@ -234,7 +234,7 @@ def watched(command: str, environment: Mapping[str, str]) -> tuple[float, int]:
 
 
 def machine() -> Iterator[str]:
-    """Yield lines that describe the machine on which the times were measured."""
+    """Yield lines that describe the machine on which the times are measured."""
     info = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
     counter = "Python" if isinstance(new_counter((), (), ()), PlainCounter) else "native code"
@@ -245,10 +245,13 @@ def machine() -> Iterator[str]:
 
 
 class Program:
-    """The program logparse as a command line, and an environment for it."""
+    """The command line of logparse, and an environment for it that is as plain as a user's."""
 
     def __init__(self, folder: Path) -> None:
-        """Make an environment without a developer's packages in the folder.  Python also keeps its bytecode there."""
+        """Make a virtual environment without a developer's packages in the folder.
+
+        Python also keeps its bytecode there.
+        """
         venv.create(folder / "plain", with_pip=False)
         path = [str(ROOT), *(entry for entry in sys.path if entry.endswith("site-packages"))]
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -267,9 +270,9 @@ class Program:
 
 
 def measure(log: Path, kind: str, folder: Path, rounds: int, rivals: bool) -> tuple[float, list[str]]:
-    """Measure the ingest and its rivals, which take turns.
+    """Measure the ingest of a log and of the rival tools, which take turns.
 
-    Return the MB/s of the ingest, and lines to print.
+    Returns the MB/s of the ingest, and lines to print.
     """
     store, out = folder / "store", folder / "counts.txt"
     program = Program(folder)

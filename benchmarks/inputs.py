@@ -1,4 +1,7 @@
-"""Read the inputs of the GPU records: GEMMs of a log, convolutions of a find-db or of models (no store, no DuckDB)."""
+"""Read the inputs of the GPU benchmarks: GEMMs of a log, and convolutions of a find-db or of models.
+
+No store and no DuckDB is needed.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def _lines(stream: BinaryIO) -> Iterator[str]:
 
 @dataclass
 class Gemms:
-    """Distinct GEMMs of a log with the number of their calls, and with workspaces and picks by problem text."""
+    """The different GEMMs of a log with their numbers of calls.
+
+    ``workspaces`` and ``picks`` (the solutions that the library chose) are given by the text of the GEMM.
+    """
 
     calls: Counter[Problem] = field(default_factory=Counter)
     workspaces: dict[str, int] = field(default_factory=dict)
@@ -59,12 +65,12 @@ class Gemms:
 
     @property
     def problems(self) -> list[Problem]:
-        """Problems, the most called first."""
+        """The GEMMs, the most called first."""
         return [problem for problem, _ in self.calls.most_common()]
 
     @property
     def about(self) -> Mapping[str, Mapping[str, Any]]:
-        """Facts that the record holds in addition to a problem's result: number of calls and logged picks."""
+        """Facts that the record has in addition to the measured result of a GEMM: its calls and logged solutions."""
         return {
             problem.text: {"calls": count, "logged_picks": sorted(self.picks.get(problem.text, ()))}
             for problem, count in self.calls.items()
@@ -72,7 +78,7 @@ class Gemms:
 
 
 def gemms_of(path: str | None) -> Gemms:
-    """Read a log with Trace, bench or profile lines (.gz allowed).  Grouped GEMMs are left out."""
+    """Read a log with Trace, bench or profile lines (.gz allowed). Grouped GEMMs are left out."""
     found = Gemms()
     for line in _lines(_opened(path, "--log")):
         for call in _read(line).records:
@@ -100,7 +106,10 @@ def _read(line: str) -> Outcome:
 
 
 def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W") -> list[Problem]:
-    """Return a seeded sample of a find-db's problems of one direction above 2 GFLOP that torch can run."""
+    """Return a random sample of the convolutions in a find-db that have one direction and more than 2 GFLOP.
+
+    Only convolutions that torch can run are taken. The same ``seed`` gives the same sample.
+    """
     found = set()
     for line in _lines(_opened(path, "--find-db")):
         try:
@@ -114,10 +123,10 @@ def sampled_wgrads(path: str | None, count: int, seed: int, direction: str = "W"
 
 
 def slow_wgrads(path: str | None) -> list[Problem]:
-    """Return the W problems of a find-db that ``logparse recommend`` calls slow in comparison with their F and B.
+    """Return the backward-weight convolutions of a find-db that ``logparse recommend`` calls slow.
 
-    The criterion and its defaults are the analyzer's own.  Like the sample, problems are above 2 GFLOP.  The problem
-    with the largest loss comes first.
+    They are slow in comparison with the forward and backward-data passes of the same layer, by the analyzer's own rule
+    and defaults. As in the sample, they have more than 2 GFLOP. The one with the largest loss comes first.
     """
     found = [
         outcome.tables["measurements"] for outcome in find_db.read(_FindDb(path)) if "measurements" in outcome.tables
@@ -138,15 +147,15 @@ MODELS = (
     *("mobilenet_v3_large", "regnet_x_1_6gf", "regnet_y_3_2gf", "resnet18", "resnet50", "resnext50_32x4d"),
     *("shufflenet_v2_x1_0", "squeezenet1_1", "vgg16", "wide_resnet50_2"),
 )
-"""Names of torchvision's models."""
+"""Names of models in torchvision."""
 _BATCH, _IMAGE = 32, 224
 
 
 def model_convolutions(direction: str, per_model: int, seed: int) -> dict[Problem, tuple[str, ...]]:
-    """Return a seeded sample of at most ``per_model`` distinct BF16 convolutions per model.
+    """Return a random sample of at most ``per_model`` different BF16 convolutions of each model.
 
-    Each convolution comes with all models that contain it.  The models run without memory (torch's ``meta`` device).
-    Raises ImportError without torchvision.
+    Each convolution comes with the names of all models that contain it. The models run without memory (torch's ``meta``
+    device). Raises ImportError without torchvision.
     """
     found: dict[Problem, set[str]] = {}
     sampled: dict[Problem, None] = {}
@@ -160,9 +169,10 @@ def model_convolutions(direction: str, per_model: int, seed: int) -> dict[Proble
 
 
 def _convolutions(name: str, direction: str) -> list[Problem]:
-    """Return the 2D convolutions of a model.
+    """Return the 2D convolutions of a model, for one direction.
 
-    For direction B, the convolutions of the input images (3 channels) are left out, because images need no gradient.
+    For direction B (backward data), the convolutions of the input images (3 channels) are left out, because images need
+    no gradient.
     """
     import torch
     import torchvision
@@ -200,7 +210,7 @@ def _convolution(module: Any, x: tuple[int, ...], y: tuple[int, ...], direction:
 
 @dataclass(frozen=True)
 class _FindDb:
-    """Find-db file in the form that a format reads."""
+    """A find-db file, with the methods that a reader of logparse expects of a file."""
 
     path: str | None
 

@@ -1,20 +1,21 @@
-"""Test whether intervals of confirmations cover the truth often enough. Needs a GPU; the pairs' ratios are known.
+"""Test whether the intervals of confirmations contain the true ratio often enough. Needs a GPU.
 
-Two kinds of pairs are confirmed as ``logparse replay`` confirms them, each by several fresh processes, twice:
+A confirmation compares the times of two solutions. Two kinds of pairs whose true ratio is known are confirmed as
+``logparse replay`` does it, each by several fresh processes, twice:
 
-* *copies*: PyTorch's default GEMM against itself under another name.  The truth is 1, so a 95 % interval may exclude it
+* *copies*: PyTorch's default GEMM against itself under another name. The truth is 1, so a 95 % interval may exclude it
   in about 5 % of cases.
-* *planted*: a memory-bound kernel over all of its rows against the same kernel over 94 to 98 % of them.  The second one
-  is then 2 to 6 % faster, whatever else the device does.
+* *planted*: a memory-bound kernel over all of its rows against the same kernel over 94 to 98 % of them. The second is
+  then 2 to 6 % faster, whatever else the device does.
 
 Required:
 
 * At most 6 % of the intervals on copies exclude 1 (of at least 300).
-* In at least 90 % of cases (of at least 200), the ratio of a process of the second run lies inside the first run's
+* In at least 90 % of cases (of at least 200), the ratio of a process of the second run is inside the first run's
   prediction.
 * At least 90 % of one run's findings between 3 and 5 % are found again by the other run.
 
-The raw record holds the log ratio of every block of every process.
+The raw record has the log ratio of every block of every process.
 
     python benchmarks/intervals.py                         # one H200, about 7 minutes
     python benchmarks/intervals.py --device cpu --smoke    # tests only that it runs: a few pairs, no target is tested
@@ -57,13 +58,13 @@ _COPIES_EACH = 16
 _START_S = 12.0  # A process needs this time to start: it imports torch and opens the device.
 
 Key: TypeAlias = tuple[str, str, int]
-"""``copy`` or ``planted``, the problem's text, and the number of the pair among the pairs of this problem."""
+"""``copy`` or ``planted``, the text of the GEMM, and the number of the pair among the pairs of this GEMM."""
 
 
 class Known(Torch):
-    """Backend of solutions whose true ratio is known.
+    """A replay backend with solutions whose true time ratios are known.
 
-    ``copy:N`` is the default.  ``part:SHARE`` copies the fraction SHARE of the rows.
+    ``copy:N`` is PyTorch's default. ``part:SHARE`` copies the fraction SHARE of the rows.
     """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
@@ -88,7 +89,7 @@ class Known(Torch):
 
 
 class _Unchecked(TorchRunnable):
-    """Runnable without a check, because a copy of rows computes no product."""
+    """A call whose result is not checked, because a copy of rows computes no product."""
 
     def error(self) -> float:
         return 0.0
@@ -99,7 +100,7 @@ class _Unchecked(TorchRunnable):
 
 @dataclass(frozen=True)
 class Pair:
-    """Two solutions of one problem, and the true ratio of their times."""
+    """Two solutions of one GEMM, and the true ratio of their times."""
 
     key: Key
     problem: Problem
@@ -109,9 +110,9 @@ class Pair:
 
 
 def pairs_of(smoke: bool, copies: int) -> list[Pair]:
-    """Return the pairs in the order of work.
+    """Return the pairs to confirm, in the order of work.
 
-    Copies and planted pairs alternate, so that pairs of both kinds are left if the list is cut off.
+    The two kinds of pairs alternate, so that pairs of both kinds are left if the list is cut off.
     """
     sizes = (64, 96) if smoke else SIZES
     types = ("f32_r",) if smoke else ("bf16_r", "f16_r")
@@ -147,7 +148,7 @@ def _gemm(m: int, n: int, k: int, dtype: str) -> GemmProblem:
 
 @dataclass(frozen=True)
 class Measured:
-    """Results of one process: blocks by key, the pairs that failed, and the device's facts."""
+    """The results of one process: the samples of each pair, the pairs that failed, and facts about the device."""
 
     pairs: dict[Key, Pairs]
     failed: dict[str, str]
@@ -156,7 +157,7 @@ class Measured:
 
 
 def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, deadline_s: float) -> Measured:
-    """Measure every pair once in the calling process, until ``deadline_s`` seconds have passed."""
+    """Measure every pair once in this process, until ``deadline_s`` seconds have passed."""
     started = time.monotonic()
     place = Place(device=device)
     method = Method(blocks=blocks, floor=-1.0)  # No pair is given up early, because the intervals are measured here.
@@ -178,7 +179,7 @@ def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, dead
 def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, budget_s: float) -> list[Measured]:
     """Measure the pairs in ``total`` fresh processes, one after the other.
 
-    The first process measures as many pairs as its time allows.  The other processes measure the same pairs.
+    The first process measures as many pairs as its time allows. The others measure the same pairs.
     """
     started, done, left = time.monotonic(), list[Measured](), list(pairs)
     for turn in range(total):
@@ -198,7 +199,7 @@ def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, bud
 
 
 def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pairs]:
-    """Join the measurements of the pairs of one run over its processes."""
+    """Join what the processes of one run measured for each pair."""
     out = {}
     for pair in pairs:
         held = Pairs((), ())
@@ -209,7 +210,7 @@ def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pa
 
 
 def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, Any]:
-    """Return the required fractions with their counts."""
+    """Return the fractions for which there are requirements, with their counts."""
     half = len(processes) // 2
     runs = [processes[:half], processes[half : 2 * half]]
     judged = [judge_all(joined(pairs, run)) for run in runs]
@@ -236,7 +237,7 @@ def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, A
 
 
 def prediction(confirmation: Confirmation) -> Interval:
-    """Predict the interval of the ratio in one further process, with 95 % probability.
+    """Return the interval in which the ratio of one more process is predicted to be, with 95 % probability.
 
     The variance of the prediction is the variance of the mean × (n + 1), with n processes in the confirmation.
     """
@@ -255,7 +256,7 @@ def _share(values: Any) -> float:
 
 
 def _deviation(pairs: Sequence[Pair], processes: Sequence[Measured]) -> float:
-    """Return the pooled standard deviation of the log ratio between processes."""
+    """Return the standard deviation of the log ratio between processes, over all pairs."""
     squares = degrees = 0.0
     for pair in pairs:
         values = [math.log(judge(process.pairs[pair.key]).speedup.value) for process in processes]
@@ -265,7 +266,7 @@ def _deviation(pairs: Sequence[Pair], processes: Sequence[Measured]) -> float:
 
 
 def missed(made: Mapping[str, Any]) -> list[str]:
-    """Return the requirements that are not met."""
+    """Return a line for each requirement that is not met."""
     checks = {
         f"copies_excluded {made['copies_excluded']:.1%} of {made['copies']}": made["copies"] >= LEAST_COPIES
         and made["copies_excluded"] <= MOST_EXCLUDED,
@@ -278,12 +279,12 @@ def missed(made: Mapping[str, Any]) -> list[str]:
 
 
 def _blocks(pairs: Pairs) -> list[int]:
-    """Return the log ratios of the blocks, in millionths."""
+    """Return the log ratio of each block of samples, in millionths."""
     return [round(1e6 * math.log(a / b)) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, write the record, and print the numbers.  Return 1 if a requirement is not met."""
+    """Measure, write the record, and print the numbers. Returns 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--budget", type=float, default=430.0, help="seconds in all")

@@ -26,7 +26,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width, bias=bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the attended values, projected."""
+        """Return the result of the attention, projected to the input's width."""
         batch, tokens, width = x.shape
         q, k, v = (
             y.view(batch, tokens, -1, self._size).transpose(1, 2)
@@ -38,7 +38,7 @@ class Attention(nn.Module):
 
 
 class Gated(nn.Module):
-    """Llama's feed-forward layers."""
+    """The gated feed-forward layers of Llama."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Gated(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and feed-forward layers.
+    """A transformer block: attention, then feed-forward layers.
 
     The input of each is normalized, and the output of each is added to its input.
     """
@@ -71,7 +71,7 @@ class Block(nn.Module):
 
 
 class Patches(nn.Module):
-    """ViT's first layer: a token for the class, then patches of 16×16 as tokens."""
+    """The first layer of ViT. It makes a token for the class, then a token from each patch of 16×16 pixels."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Patches(nn.Module):
         self.token = nn.Parameter(torch.zeros(1, 1, width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map images to (batch, tokens, width)."""
+        """Map images to tokens of shape (batch, tokens, width)."""
         y = self.patch(x).flatten(2).transpose(1, 2)
         return torch.cat([self.token.expand(len(y), -1, -1), y], dim=1)
 
@@ -115,14 +115,14 @@ def _tokens(count: int, words: int) -> Callable[[int], torch.Tensor]:
 
 @dataclass(frozen=True)
 class Job:
-    """Function that makes a model (small or not), and the model's inputs."""
+    """A model to train, as a function that makes it (small or not), and its inputs."""
 
     build: Callable[[bool], nn.Module]
     inputs: Callable[[int], torch.Tensor]
     batch: int
     small_inputs: Callable[[int], torch.Tensor]
     kind: str
-    """Kind of the problems that take most of the model's time."""
+    """The kind of operator that takes most of the model's time: ``conv`` or ``gemm``."""
 
 
 JOBS: Mapping[str, Job] = {
@@ -133,4 +133,4 @@ JOBS: Mapping[str, Job] = {
     "regnet": Job(lambda small: regnet_y_3_2gf(), _images(224), 64, _images(32), "conv"),
     "vit": Job(vit, _images(224), 64, _images(32), "gemm"),
 }
-"""Jobs in the order of work.  The kinds alternate, so that a short list has jobs of both kinds."""
+"""The jobs in the order of work. Jobs of convolutions and of GEMMs alternate, so that a short list has both."""

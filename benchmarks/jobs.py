@@ -86,17 +86,17 @@ from logparse.capture.in_job.logparse_in_job.switches import parts_of
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "benchmarks" / "job_programs"
 FLOOR, MOST_SAME = 0.01, 0.04
-"""Bounds of a change that counts as no change, relative to the unit's time.
+"""Bounds of a change that is taken as no change, as fractions of the time of a step.
 
-A change of the truth below ``FLOOR`` counts as no change, because two machines of one kind differ by as much.  An
-interval that contains 0 counts as "same" if none of its ends is beyond ``MOST_SAME``.
+A change below ``FLOOR`` is no change, because two machines of one kind differ by as much. An interval that contains 0
+means "same" if none of its ends is beyond ``MOST_SAME``.
 """
 _RUN_S, _JOB_S, _LEAST_S = 90.0, 540.0, 120.0
-"""Limits in seconds: one run for the truth, one job, and the least remaining time in which a job may begin."""
+"""Limits in seconds: for one run without the profiler, for one job, and the time that must be left to begin a job."""
 _TRIED_S = 400
-"""Seconds for which a job runs in which actions are tried.  It is ended earlier, once its trial is over."""
+"""Seconds for which a job runs while actions are tried in it. It is ended earlier, once the trial is over."""
 _OTHERS = 2
-"""Number of other actions of a job that are timed."""
+"""How many other actions of a job are timed, in addition to the applied ones."""
 _SMOKE = {
     "JOB_SMOKE": "1",
     "JOB_SECONDS": "2",
@@ -108,19 +108,19 @@ _SMOKE = {
 FASTER = frozenset({"verified", "faster, not as promised"})
 NOT_FASTER = frozenset({"took effect, not faster", "had no effect"})
 _WALL = re.compile(r"wall time of an? \w+: (.*)")
-"""Pattern of the line of ``verify`` that states the unit's wall time before and after."""
+"""Pattern of the line in which ``verify`` states the wall time of a step before and after."""
 VERDICTS = (*FASTER, *NOT_FASTER, "another workload", "time unknown")
 
 
 @dataclass(frozen=True)
 class Job:
-    """Program and what it needs.
+    """A program to run as a job, and what it needs.
 
-    * ``gpus``: number of GPUs.
-    * ``only_gpu``: reason why it cannot run on a CPU.
-    * ``seconds``: how long it runs its units.
+    * ``gpus``: the number of GPUs.
+    * ``only_gpu``: the reason why it cannot run on a CPU.
+    * ``seconds``: how long it does steps or requests.
     * ``at_once``: how many of its processes fit into a GPU's memory.
-    * ``tries``: the actions that ``--tried`` tries.  Some of them should not win.
+    * ``tries``: the actions that ``--tried`` tries. Some of them should bring no gain.
     """
 
     program: str
@@ -132,7 +132,7 @@ class Job:
     tries: tuple[str, ...] = ()
 
     def command(self, name: str) -> list[str]:
-        """Return the command line as a user would type it."""
+        """Return the command line of the job, as a user would type it."""
         ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.gpus)]
         return [sys.executable, *(ranks if self.gpus > 1 else []), str(PROGRAMS / self.program), name]
 
@@ -170,7 +170,7 @@ JOBS: Mapping[str, Job] = {
 
 
 def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
-    """Run the job's stages in this process.  ``row.json`` is written after each stage."""
+    """Run all stages of a job in this process. ``row.json`` is written after each stage."""
     row: dict[str, Any] = {"job": name, "about": JOBS[name].about, "seconds": {}}
     if options.again:
         row |= json.loads((folder / "row.json").read_text(encoding="utf-8")) | {"seconds": {}}
@@ -188,7 +188,7 @@ def one_job(name: str, options: argparse.Namespace, folder: Path) -> None:
 
 
 class _Stages:
-    """Stages of one job.  Each adds its results to ``row``."""
+    """The stages of one job. Each stage adds its results to ``row``."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, row: dict[str, Any]) -> None:
         from logparse.store import open_store
@@ -204,7 +204,7 @@ class _Stages:
         row.setdefault("said", self._said)
 
     def done(self) -> Iterator[str]:
-        """Run the stages and yield the name of each when it has ended.  Raises RuntimeError if the job fails."""
+        """Run the stages, and yield the name of each when it has ended. Raises RuntimeError if the job fails."""
         row = self._row
         if self._options.again:
             self._kept()
@@ -242,9 +242,9 @@ class _Stages:
         yield from self._truths()
 
     def _kept(self) -> None:
-        """Simulate the step of a job again whose folder was kept.
+        """Simulate the step of a job again from the files of an earlier run, whose folder was kept.
 
-        If the unchanged step was also timed in turns with the actions, simulate from that time, too.
+        If the unchanged step was also timed in turns with the actions, the step is simulated from that time, too.
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise
@@ -257,11 +257,14 @@ class _Stages:
             self._named = self._applying(*row["actions"])
 
     def _applying(self, *names: str) -> dict[str, str]:
-        """Return the environment that makes the program apply these actions."""
+        """Return the environment variables with which the program applies these actions."""
         return {"JOB_APPLY": str(self._folder / "applied" / "apply.py"), "JOB_APPLY_NAMES": ",".join(names)}
 
     def _foretold(self) -> None:
-        """Trace the job, run it once more alone, replay, and simulate the step, as ``tune`` does."""
+        """Trace the job, run it once more without the profiler, replay its calls, and simulate its step.
+
+        ``tune`` does the same.
+        """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.verb import advise, write
         from analyzers.replay.replay import Options, replay
@@ -285,10 +288,10 @@ class _Stages:
         row["applied_by"], row["actions"], row["others"] = "nothing", [], _others(found.step, found.actions, [])
 
     def _simulated(self, found: Any, run: str) -> Any:
-        """Return the simulated time of a step in µs, now and under each action.
+        """Return the simulated time of a step in µs, now and with each action.
 
-        If the time is unknown, return the reason as a string.  ``traced_us`` is the unchanged step as the profiler saw
-        it.  In ``scaled_us``, the host's time and waits are scaled to a run without profiler.
+        If the time is unknown, the reason is returned as a string. ``traced_us`` is the unchanged step as the profiler
+        saw it. In ``scaled_us``, the host's time and waits are scaled to a run without profiler.
         """
         from analyzers.actions.totals import factors_of
         from analyzers.evidence.runs import tables_of
@@ -321,7 +324,7 @@ class _Stages:
             raise RuntimeError(f"tune ended with {code}")
 
     def _tried(self) -> None:
-        """Try the job's actions as ``logparse try`` does.  The raw records of the trials are kept.
+        """Try the job's actions while it runs, as ``logparse try`` does. The raw records of the trials are kept.
 
         Raises RuntimeError if nothing was tried.
         """
@@ -345,7 +348,7 @@ class _Stages:
             raise RuntimeError(f"nothing was tried: {'; '.join(found.notes)}")
 
     def _as_if_tuned(self) -> None:
-        """Do the first stages of ``tune`` on a CPU, whose operators are used in place of kernels."""
+        """Do the first stages of ``tune`` on a CPU, where the operators of the trace take the place of kernels."""
         from analyzers.replay.replay import Options, replay
         from analyzers.replay.results import Method
         from analyzers.replay.scheduler import Limits
@@ -358,7 +361,10 @@ class _Stages:
         )
 
     def _captured(self, run: str, environ: Mapping[str, str]) -> None:
-        """Run the job with its logs and traces, and ingest them as this run.  Raises RuntimeError if the job fails."""
+        """Run the job with logs and traces, and ingest them as the run ``run``.
+
+        Raises RuntimeError if the job fails.
+        """
         from logparse.capture.plan import Trace, plan
         from logparse.capture.run import capture
         from logparse.ingest import ingest
@@ -377,10 +383,10 @@ class _Stages:
             raise RuntimeError(f"the job ended with {code}")
 
     def _applied(self) -> tuple[str, str, list[str], Any]:
-        """Find the actions that ``tune`` applied.  If ``tune`` applied none, run the job with its best action.
+        """Find the actions that ``tune`` applied. If it applied none, run the job with its best action.
 
-        Return the runs before and after, the actions of the run after, and the action of its override files (None: no
-        files).
+        Returns the names of the runs before and after, the actions of the second run, and the action that applies its
+        override files (None without such files).
         """
         from analyzers.evidence.tables import Settings
         from analyzers.recommend.apply_module import without_a_change
@@ -411,7 +417,7 @@ class _Stages:
         return before, after, [best.action.name], None
 
     def _judged(self, before: str, after: str, names: Sequence[str], files: Any) -> dict[str, Any]:
-        """Return the verdict and the numbers of ``verify`` for the two runs."""
+        """Compare the two runs as ``verify`` does, and return the verdict and the numbers."""
         from analyzers.compare.actions import lines, verify_actions
         from analyzers.evidence.runs import tables_of
         from analyzers.tune.by_turns import MOST_PAIRS, PAIRS, by_turns
@@ -435,7 +441,7 @@ class _Stages:
         return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
 
     def _truths(self) -> Iterator[str]:
-        """Time runs without the action, with it, and with other actions, in turns.
+        """Time the program without the action, with it, and with other actions, in turns.
 
         If no action is applied, only the unchanged job and other actions are timed.
         """
@@ -479,9 +485,9 @@ class _Stages:
         yield "truth"
 
     def _beside(self) -> dict[str, Any]:
-        """Return the simulated step under each action.
+        """Return the simulated step with each action.
 
-        The simulation begins with the time that the unchanged step had in turns with the actions.
+        The simulation begins with the time that the unchanged step took in turns with the actions.
         """
         from analyzers.job.step.answer import Step, answer, traced_step
 
@@ -501,9 +507,9 @@ def _as_device(path: Path) -> None:
 
 
 def _best(actions: Sequence[Any]) -> Any:
-    """Return the best action of ``apply.py``: of the actions that pay, the one with the largest saving.
+    """Return the best action that ``apply.py`` can apply: the one with the largest saving among those worth applying.
 
-    If none pays, return the action with the largest saving.  Return None if there is no action.
+    If none is worth applying, it is the action with the largest saving. Returns None if there is no action.
     """
     from analyzers.recommend.apply_module import has_lines
 
@@ -519,7 +525,7 @@ def _offer(x: Any) -> dict[str, Any]:
 
 
 def _verdict(said: Sequence[str]) -> str | None:
-    """Return the verdict that the last lines of ``tune`` state, in the form "tune: VERDICT…: kept"."""
+    """Return the verdict in the last lines of ``tune``, which have the form "tune: VERDICT…: kept"."""
     ending = next((x.removeprefix("tune: ") for x in reversed(said) if x.startswith("tune: ")), "")
     return next((x for x in sorted(VERDICTS, key=len, reverse=True) if ending.startswith(x)), None)
 
@@ -536,7 +542,7 @@ def _others(step: Any, actions: Sequence[Any], applied: Sequence[str]) -> list[s
 
 
 class _Run:
-    """Run of the program without our profiler.  The program does its units turn by turn once all runs are ready."""
+    """A run of the program without our profiler. Once all runs are ready, it does steps turn by turn."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
         folder.mkdir()
@@ -547,11 +553,11 @@ class _Run:
             self._process = subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT)
 
     def ready(self) -> None:
-        """Wait until the run is ready.  Raises RuntimeError if the program ends or takes too long."""
+        """Wait until the run is ready. Raises RuntimeError if the program ends or takes too long."""
         self._awaited("ready", _RUN_S)
 
     def turn(self) -> dict[str, Any]:
-        """Let the program do its next turn, and return its report on the units.
+        """Let the program do its next turn, and return its report of how long the steps took.
 
         Raises RuntimeError if the program ends.
         """
@@ -561,7 +567,7 @@ class _Run:
         return dict(json.loads(found.read_text(encoding="utf-8")))
 
     def end(self) -> None:
-        """Let the program end by itself.  If the program does not end within 4 s, kill it."""
+        """Let the program end by itself. If it has not ended after 4 s, kill it."""
         (self._folder / "end").touch()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(4)
@@ -580,12 +586,10 @@ class _Run:
 def _by_turns(
     runs: Sequence[tuple[str, Sequence[str], Mapping[str, str]]], seconds: float, folder: Path
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Start all runs at once and wait until they are ready.
+    """Start all runs at once, and let them take turns on the device for ``seconds`` seconds.
 
-    Then let them take turns on the device for so many seconds.
-
-    Every other turn has the opposite order.  Yield the number of a run and its report on each turn.  The first turn is
-    a warm-up and is left out.
+    Yields the number of a run and its report after each turn. Every other turn has the opposite order. The first turn
+    is a warm-up and is left out.
     """
     held: list[_Run] = []
     with tempfile.TemporaryDirectory(dir=folder, prefix="truth-") as place:
@@ -617,7 +621,7 @@ def _last_lines(path: Path) -> str:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
-    """End a process and the processes that it started.  A launcher that gets enough time ends its ranks itself."""
+    """End a process and the processes that it started. A launcher gets time to end its ranks itself."""
     held = list(_below(process.pid))
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.terminate()
@@ -630,7 +634,7 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def _below(pid: int) -> Iterator[int]:
-    """Yield the descendants of a process."""
+    """Yield the ids of all processes that a process has started, directly or indirectly."""
     parents: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -643,7 +647,7 @@ def _below(pid: int) -> Iterator[int]:
 
 
 class _Devices:
-    """GPUs of the machine.  A job waits until it gets as many GPUs as it needs, after the jobs that came before it."""
+    """The GPUs of the machine. A job waits until it gets as many as it needs, after the jobs that came before it."""
 
     def __init__(self, count: int) -> None:
         shown = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -671,7 +675,7 @@ class _Devices:
 def all_jobs(
     names: Sequence[str], options: argparse.Namespace, folder: Path, record: dict[str, Any], out: Path
 ) -> None:
-    """Run the jobs side by side on the available GPUs.  The record is written after each stage."""
+    """Run the jobs side by side on the available GPUs. The record is written after each stage of a job."""
     deadline = time.monotonic() + options.budget
     devices, lock = _Devices(2 if options.smoke else record["environment"]["gpus"]), threading.Lock()
     rows: dict[str, dict[str, Any]] = record["jobs"]
@@ -716,7 +720,7 @@ def _watched(
     seconds: float,
     keep: Callable[[str, Mapping[str, Any]], None],
 ) -> None:
-    """Run the job's process until it ends or its time is over."""
+    """Run the process of a job until it ends or its time is over. ``keep`` is called with its results."""
     words = ["--job", name, "--folder", str(folder.resolve()), "--replay", str(options.replay)]
     words += ["--truth-s", str(options.truth_s), "--truth-copies", str(options.truth_copies)]
     words += ["--try-s", str(options.try_s)]
@@ -755,10 +759,10 @@ def _watched(
 
 
 def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
-    """Return the unit's times in µs without and with the action of a side, and the change with its interval.
+    """Return the time of a step in µs without and with an action, as the program itself measured it.
 
-    The program itself took the times.  Copy i of one side and copy i of the other side are a pair of runs.  Turns are
-    compared as ``tune`` compares them.  Return None without times.
+    The result also has the change with its interval. ``side`` names the runs with the action. Copy i of them and copy i
+    of the unchanged runs make a pair. Turns are compared as ``tune`` compares them. Returns None without times.
     """
     found = compared(row.get("truth", {}), side)
     if found is None:
@@ -773,7 +777,7 @@ def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
 
 
 def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
-    """Tell whether the verdict's claim about the unit's wall time is right: right, wrong, undecided, or no claim."""
+    """Tell whether a verdict about a step's wall time is right: right, wrong, undecided, or no claim."""
     if verdict is None or found is None or verdict not in (*FASTER, *NOT_FASTER):
         return "no claim"
     said, less = found["said"], found["change"] < -FLOOR
@@ -798,7 +802,7 @@ def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the required counts over all jobs of a record."""
+    """Return the counts for which there are requirements, over all jobs of a record."""
     if any("tried" in row for row in rows.values()):
         return tried.summary(rows)
     ran = {name: row for name, row in rows.items() if "skipped" not in row}
@@ -814,7 +818,7 @@ def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a row per job, as in ``docs/results.md``.  Times are in ms per unit."""
+    """Return a table with a row per job, as in ``docs/results.md``. Times are in ms per step."""
     if any("tried" in row for row in rows.values()):
         return tried.table(rows)
     head = (
@@ -857,9 +861,9 @@ def _ms(us: float | None) -> str:
 
 
 def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge records into one record of all jobs.
+    """Merge records of several calls into one record of all jobs.
 
-    If several records hold a job, the last record in which the job did not fail is taken.
+    If several records contain a job, the last one in which it did not fail is taken.
     """
     rows: dict[str, Any] = {}
     for name, row in (x for record in records for x in record["jobs"].items()):
@@ -871,9 +875,9 @@ def merged(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _environment(smoke: bool) -> dict[str, Any]:
-    """Return device, driver and libraries.
+    """Return the names and versions of device, driver and libraries.
 
-    No GPU gets a context, because jobs would notice it.
+    No GPU is opened by this process, because the jobs would notice it.
     """
     from importlib.metadata import PackageNotFoundError, version
 
@@ -897,9 +901,9 @@ def _written(record: Mapping[str, Any], path: Path) -> None:
 
 
 def _chosen(options: argparse.Namespace) -> list[str]:
-    """Return the jobs to run, in the order of ``--only``.
+    """Return the names of the jobs to run, in the order of ``--only``.
 
-    Without ``--only``, they come in the order of ``JOBS``, where jobs of two GPUs come first.
+    Without ``--only``, they have the order of ``JOBS``, where jobs with two GPUs come first.
     """
     names = options.only.split(",") if options.only else [x for x in JOBS if JOBS[x].tries or not options.tried]
     if unknown := [x for x in names if x not in JOBS]:
@@ -909,7 +913,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the jobs, write the record, and print the table.  Return 1 if a requirement is not met."""
+    """Run the jobs, write the record, and print the table. Returns 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="names of jobs, joined by commas (default: all)")
     parser.add_argument("--rest", type=Path, help="a record: the jobs that it has are left out, unless they failed")

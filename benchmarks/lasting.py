@@ -42,7 +42,7 @@ def inputs(folder: Path) -> dict[str, Path]:
 
 
 def timed(code: Path, logs: Path, store: Path) -> tuple[float, float]:
-    """Return the wall and CPU seconds of one ingest."""
+    """Ingest the logs once, and return the wall and CPU seconds."""
     shutil.rmtree(store, ignore_errors=True)
     os.sync()
     command = [sys.executable, "-P", "-m", "logparse", "ingest", str(logs), "--store", str(store), "--jobs", "1"]

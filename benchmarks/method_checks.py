@@ -33,7 +33,7 @@ from logparse.model import DEFAULT, Problem, Solution
 LEAST_AGAIN, MOST_FALSE = 0.95, 0.01
 COPIES_EACH, PAIRS = 8, 300
 SHARE_OF_RACES = 0.4
-"""Fraction of the budget of ``--null`` that races get.  The rest is for forced confirmations."""
+"""The fraction of the time of ``--null`` that is for races. The rest is for confirmations without a race."""
 
 Replayed: TypeAlias = Callable[
     [argparse.Namespace, Sequence[str], Sequence[Problem], Mapping[str, int], float], tuple[list[Outcome], bool]
@@ -41,7 +41,10 @@ Replayed: TypeAlias = Callable[
 
 
 class CopiesOfDefault:
-    """Backend with eight solutions, each of which is PyTorch's default call."""
+    """A replay backend with eight solutions that are all PyTorch's default call.
+
+    Because they are the same, every difference that a replay finds between them is false.
+    """
 
     def __init__(self, place: Place) -> None:
         self._inner: Backend = TORCH.open(place)
@@ -72,7 +75,10 @@ COPIES = BackendType("copies", "PyTorch's default under several names", CopiesOf
 
 @dataclass(frozen=True)
 class Replay:
-    """One run's verdicts by problem text. ``raced`` holds all measured problems, with or without a finding."""
+    """The results of one replay, by the text of a problem (an operator with its sizes).
+
+    ``raced`` are all measured problems, and ``kept`` the problems with a confirmed finding.
+    """
 
     raced: frozenset[str]
     judged: Mapping[str, Confirmation]
@@ -81,7 +87,10 @@ class Replay:
 
 
 def verdicts(outcomes: Sequence[Outcome]) -> Replay:
-    """Judge the results of a run as ``logparse replay`` reports them: confirmed under false-discovery control."""
+    """Judge the results of a replay as ``logparse replay`` reports them.
+
+    A finding is kept if it is confirmed with control of false discoveries.
+    """
     confirmed = {x.problem.text: x for x in outcomes if isinstance(x, Confirmed)}
     judged, kept = judge_all({text: x.pairs for text, x in confirmed.items()})
     raced = frozenset(x.problem.text for x in outcomes if isinstance(x, Result) and x.pick_us)
@@ -91,7 +100,10 @@ def verdicts(outcomes: Sequence[Outcome]) -> Replay:
 
 
 def compared(first: Replay, second: Replay) -> dict[str, Any]:
-    """Count the first run's findings that the second run finds again, over the problems of both runs."""
+    """Count how many findings of the first replay the second replay finds again.
+
+    Only problems that both replays measured are counted.
+    """
     common = first.raced & second.raced
     found = first.kept & common
     again = found & second.kept
@@ -115,7 +127,7 @@ def repeat(
     workspaces: Mapping[str, int],
     replayed: Replayed,
 ) -> int:
-    """Run the same replay twice, each time in half of the budget."""
+    """Do the same replay twice, each time in half of the time budget, and compare the findings."""
     started, runs = time.monotonic(), []
     for turn in (1, 2):
         print(f"-- run {turn} of 2: {len(problems)} problems", flush=True)
@@ -143,7 +155,10 @@ def repeat(
 
 
 def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Replayed) -> int:
-    """Replay copies as a whole. Then do as many forced confirmations as fit the rest of the budget."""
+    """Replay copies of the default, and count the (false) findings.
+
+    In the rest of the time, copies are confirmed against each other without a race.
+    """
     started = time.monotonic()
     outcomes, _ = replayed(options, [f"{Path(__file__).stem}:COPIES"], problems, {}, SHARE_OF_RACES * options.budget)
     run = verdicts(outcomes)
@@ -169,7 +184,7 @@ def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Rep
 
 
 def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: float) -> dict[str, Pairs]:
-    """Confirm copies against each other without a race, as a winner is confirmed: each pair in fresh processes."""
+    """Confirm copies against each other without a race, each pair in fresh processes, as a winner is confirmed."""
     wanted = [
         Pair(
             ("copy", problem.text, turn),
@@ -188,9 +203,9 @@ def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: 
 
 
 def _upper(count: int, trials: int) -> float:
-    """Return Clopper and Pearson's one-sided upper bound, found by bisection.
+    """Return Clopper and Pearson's one-sided upper bound of a fraction, found by bisection.
 
-    The bound is the fraction at which ``count`` or fewer events in ``trials`` have a probability of 5 %.
+    It is the fraction at which ``count`` or fewer events in ``trials`` have a probability of 5 %.
     """
     low, high = 0.0, 1.0
     for _ in range(50):

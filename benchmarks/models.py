@@ -15,13 +15,16 @@ REGNET_WIDTHS, REGNET_DEPTHS, REGNET_GROUP = (72, 216, 576, 1512), (2, 5, 13, 1)
 def convolution(
     c: int, k: int, window: int = 1, stride: int = 1, groups: int = 1, *, relu: bool = True
 ) -> nn.Sequential:
-    """Return a convolution and a batch norm, followed by a ReLU if ``relu``."""
+    """Make a convolution and a batch norm, followed by a ReLU if ``relu`` is True."""
     conv = nn.Conv2d(c, k, window, stride, window // 2, groups=groups, bias=False)
     return nn.Sequential(conv, nn.BatchNorm2d(k), *([nn.ReLU(inplace=True)] if relu else []))
 
 
 class Residual(nn.Module):
-    """A body whose output is added to the input, or to a 1×1 convolution of the input if the shape changes."""
+    """A body whose output is added to its input.
+
+    If the shape changes, a 1×1 convolution of the input is added instead.
+    """
 
     def __init__(self, body: nn.Sequential, c: int, k: int, stride: int) -> None:
         super().__init__()
@@ -34,7 +37,7 @@ class Residual(nn.Module):
 
 
 class SqueezeExcite(nn.Module):
-    """Channels weighted by two 1×1 convolutions of the channels' means."""
+    """A layer that weights each channel by two 1×1 convolutions of the means of all channels."""
 
     def __init__(self, width: int, squeezed: int) -> None:
         super().__init__()
@@ -80,7 +83,10 @@ def resnext50() -> nn.Sequential:
 
 
 def regnet_y_3_2gf() -> nn.Sequential:
-    """Make RegNetY-3.2GF. Every stage begins with stride 2.  A block squeezes to a quarter of its input channels."""
+    """Make RegNetY-3.2GF.
+
+    Every stage begins with stride 2. In each block, squeeze and excitation has a quarter of the input channels.
+    """
     layers: list[nn.Module] = [convolution(3, 32, 3, 2)]
     c = 32
     for k, depth in zip(REGNET_WIDTHS, REGNET_DEPTHS, strict=True):

@@ -1,17 +1,17 @@
-"""Test whether observing changes programs of real clients: each runs with and without the observer, in turns.
+"""Test whether the observer of ``capture --trace`` changes what programs do. Each runs with and without it, in turns.
 
     python benchmarks/observed.py                                 # one GPU, about 9 minutes
     python benchmarks/observed.py --only generate --pairs 1       # only some of the programs
 
 These are compared:
 
-- the exit code
-- the result (losses or outputs), which must be equal to the last bit
-- the number of compiled graphs
-- the program's own time of its steps outside of the windows: the ratio of the medians of the last quarters, beside the
-  spread of the plain runs
+* the exit code;
+* the result (losses or outputs), which must be equal to the last bit;
+* the number of compiled graphs;
+* the program's own time of its steps after the observer has recorded: the ratio of the medians of the last quarters,
+  together with the spread of the runs without observer.
 
-Every observed run must leave a trace.  The raw record goes to ``benchmarks/results/observed-DEVICE-DATE.json``.
+Every observed run must leave a trace. The raw record goes to ``benchmarks/results/observed-DEVICE-DATE.json``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RESULTS = Path(__file__).with_name("results")
 
 
 def run(name: str, folder: Path | None, limit: float) -> dict[str, Any]:
-    """Run a program once.  If a folder for its traces is given, observe the program."""
+    """Run a program once. If ``folder`` is given, the program is observed, and its traces go there."""
     environ = dict(os.environ)
     if folder is not None:
         environ = with_overrides.with_torch(environ, with_overrides.UNITS_FILE)
@@ -66,7 +66,7 @@ def run(name: str, folder: Path | None, limit: float) -> dict[str, Any]:
 
 
 def observation(folder: Path) -> dict[str, Any]:
-    """Read the files that an observed run has left."""
+    """Read the files that an observed run has left, and return what they show: steps, traces and kernels."""
     units = [json.loads(path.read_text()) for path in folder.glob("units_*.json")]
     best = max(units, key=lambda x: sum(kind["count"] for kind in x["kinds"].values()), default=None)
     traces = sorted(folder.glob("trace_*.json.gz"))
@@ -87,16 +87,16 @@ def observation(folder: Path) -> dict[str, Any]:
 
 
 def late_ms(found: Mapping[str, Any]) -> float | None:
-    """Return the median of the last quarter of the program's own step times, in ms.
+    """Return the median of the last quarter of the program's own step times, ms. None without times.
 
-    By then the observer's windows are over.  Return None without times.
+    By then the observer records no more.
     """
     times = found.get("ms") or []
     return statistics.median(times[-(len(times) // 4) :]) if times else None
 
 
 def judged(plain: Sequence[Mapping[str, Any]], seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return whether observed runs give the results of the runs without observer, and how their times compare."""
+    """Tell whether observed runs give the same results as runs without observer, and how their times compare."""
     same = {key: all(x.get(key) == plain[0].get(key) for x in seen) for key in ("code", "result", "graphs")}
     repeatable = all(x.get("result") == plain[0].get("result") for x in plain)
     times = [late_ms(x) for x in plain], [late_ms(x) for x in seen]

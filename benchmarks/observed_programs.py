@@ -21,7 +21,7 @@ from torch import nn
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 STEPS, CALLS = (120, 600) if GPU else (30, 30)
-"""Number of training steps, and number of calls of inference."""
+"""The number of training steps, and the number of calls of inference."""
 PROGRAMS: dict[str, Callable[[], None]] = {}
 
 
@@ -31,7 +31,7 @@ def program(function: Callable[[], None]) -> Callable[[], None]:
 
 
 class Clock:
-    """Clock that notes the times of steps.  The times are read at the end."""
+    """Notes the moments between steps. The times are read at the end, so that the device does not wait."""
 
     def __init__(self) -> None:
         self._moments: list[Any] = []
@@ -91,7 +91,7 @@ def infer(model: nn.Module, batch: torch.Tensor, steps: int = CALLS) -> None:
 
 
 def graphs() -> int:
-    """Return the number of graphs that Dynamo has compiled."""
+    """Return the number of graphs that torch.compile has made."""
     if "torch._dynamo.utils" not in sys.modules:
         return 0
     return int(sys.modules["torch._dynamo.utils"].counters["stats"]["unique_graphs"])
@@ -127,7 +127,7 @@ def vision_infer() -> None:
 
 @program
 def cuda_graph() -> None:
-    """Capture a step once and replay it, as in PyTorch's notes on CUDA graphs."""
+    """Capture a step as a CUDA graph and replay it, as in PyTorch's notes on CUDA graphs."""
     model, batch, clock = encoder(2).to(DEVICE).eval(), torch.randn(16, 128, 256, device=DEVICE), Clock()
     with torch.no_grad():
         stream = torch.cuda.Stream()
@@ -147,7 +147,7 @@ def cuda_graph() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Hide the progress bars and notices of a client, because they show times that differ from run to run."""
+    """Hide the progress bars and notices of a library, because they show times that differ from run to run."""
     with open(os.devnull, "w") as sink, contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
         yield
 

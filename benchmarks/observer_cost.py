@@ -1,14 +1,14 @@
-"""Measure what the observer costs per outermost call of a module, per module within it, and per optimizer step.
+"""Measure how much time the observer of ``capture --trace`` adds to a call of a model and to an optimizer's step.
 
     python benchmarks/observer_cost.py                 # on the GPU, if there is one
     python benchmarks/observer_cost.py --device cpu
 
 A process without the observer and a process with it run at the same time and measure in turns, so that other work on
-the machine affects both alike.  Two processes of one program differ by tens of µs per call, because their memory has
-another layout.  So several pairs of processes are started, and the result is the median over the pairs.
+the machine affects both alike. Two processes of one program differ by tens of µs per call, because their memory has
+another layout. So several pairs of processes are started, and the result is the median over the pairs.
 
 The cost is measured in a small network, a U-Net with 57 calls of modules, because between two of its functions the
-network's operators use the processor's caches.  In a loop that does nothing else the observer costs less (*hot*).
+network's operators use the processor's caches. In a loop that does nothing else the observer costs less (*hot*).
 
 ===============  ====================================================================================================
 measure          difference between the observed process and the plain process
@@ -22,8 +22,8 @@ step_share       ``outermost_us`` + 150 ``inner_us`` (GPT-2 has 150 modules) + `
 hot_…            the same from loops of ``nn.Identity``: the least time of each loop
 ===============  ====================================================================================================
 
-On the CPU the time is the thread's CPU time, because other programs may use the same cores.  With a GPU it is the time
-until the host has issued the call.  Each process gives the lower quartile of the calls of a turn.
+On the CPU the time is the thread's CPU time, because other programs may use the same cores. With a GPU it is the time
+until the host has issued the call. Each process gives the lower quartile of the calls of a turn.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent / "job_programs"))
 
 LIMITS = {"outermost_us": 40.0, "inner_us": 1.5, "step_share": 0.001}
-"""Limits: µs per outermost call, µs per module within it, and fraction of a step of 30 ms."""
+"""Limits: µs per call of the model, µs per module within it, and fraction of a step of 30 ms."""
 INNER, STEP_US = 150, 30e3
 STARTS, TURNS, CALLS, WARM_UP = 7, 10, 40, 400
 HOT_LOOP = 60
 
 
 class Programs:
-    """Loops of one process, by their name."""
+    """The measured loops of one process, by name."""
 
     def __init__(self, device: str) -> None:
         import torch
@@ -119,7 +119,7 @@ class Programs:
 
 
 def _without_inner_calls(network: Any) -> Any:
-    """Have each module within the network run ``forward`` without ``torch.nn.Module.__call__``."""
+    """Let each module within the network run ``forward`` directly, so that only the outermost call is observed."""
     for module in list(network.modules())[1:]:
         kind = type(module)
         module.__class__ = type(kind.__name__, (kind,), {"__call__": kind.forward})
@@ -143,7 +143,7 @@ def _lower(found: Sequence[float]) -> float:
 
 
 def child(device: str) -> None:
-    """Run the loop that each line of standard input names."""
+    """Run the loop whose name comes on standard input, once per line, and print its times."""
     programs = Programs(device)
     print("ready", flush=True)
     for line in sys.stdin:
@@ -165,9 +165,9 @@ def asked(process: subprocess.Popen[str], loop: str) -> dict[str, float]:
 
 
 def pair(device: str, folder: str, turns: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Start two processes and let them measure in turns.
+    """Start a process with the observer and one without it, and let them measure in turns.
 
-    Return two mappings in µs: observed process minus plain process, and the plain process alone.
+    Returns two mappings in µs: what the observed process takes more, and the times of the plain process.
     """
     from logparse.capture import with_overrides
 
@@ -194,7 +194,10 @@ def pair(device: str, folder: str, turns: int) -> tuple[dict[str, float], dict[s
 
 
 def cost(more: Mapping[str, float], modules: int) -> dict[str, float]:
-    """Return the measures of the docstring of this module, of one pair of processes with ``modules`` inner calls."""
+    """Return the measures that the module's docstring lists, from one pair of processes.
+
+    ``more`` is what the observed process takes more, and ``modules`` the number of inner calls.
+    """
     outermost, inner, step = more["flat"], (more["full"] - more["flat"]) / modules, more["step"]
     return {
         "outermost_us": outermost,

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one run of a program.
+    """The cost of one run of a program.
 
-    ``peak_mb`` is the largest sum of the proportional set sizes of its processes at one moment, in 10^6 bytes.  In a
-    proportional set size, pages that several processes hold count once.  ``resident_mb`` is the largest resident set of
-    one process.  It does not depend on other programs that hold the same pages.
+    * ``peak_mb``: the largest memory of all its processes at one moment, in 10^6 bytes. It is a sum of proportional set
+      sizes, in which pages that several processes share are counted once.
+    * ``resident_mb``: the largest resident set of one process. It does not depend on other programs that share the same
+      pages.
     """
 
     wall_s: float
@@ -28,7 +29,7 @@ class Cost:
 
 
 class Watch:
-    """Watch over a process and its descendants: their largest memory at any moment so far, and their CPU seconds."""
+    """Watches a process and all processes that it starts: their largest memory so far, and their CPU seconds."""
 
     def __init__(self, pid: int, every_s: float = 0.1) -> None:
         self.pid = pid
@@ -68,7 +69,7 @@ class Watch:
 
 
 def cost(command: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
-    """Run a program to its end and measure it.  CPU seconds include all processes that it waited for."""
+    """Run a program to its end and measure it. CPU seconds include all processes that it waited for."""
     begun = time.perf_counter()
     # The output is read all the time, because a full pipe would stop the program.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as started:
@@ -98,7 +99,7 @@ def cpu_s(pid: int) -> float:
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of all threads of a process, because any thread may start a process."""
+    """Return the ids of the processes that a process has started. Any of its threads may have started them."""
     found = []
     for thread in os.listdir(f"/proc/{pid}/task"):
         try:

@@ -47,23 +47,24 @@ from logparse.model import ConvProblem, Problem, Solution, problem_from_text, so
 
 RESULTS = Path(__file__).parent / "results"
 PLANS_OF, SETTINGS = "cudnn", "torch"
-"""Name of the library of cuDNN's plans, and name of the library of PyTorch's settings."""
+"""The name of the library whose solutions are cuDNN's plans, and of the library of PyTorch's settings."""
 _KINDS = {"F": "fprops", "B": "dgrads", "W": "wgrads"}
 RECORDS = {**_KINDS, **{f"{direction} of models": f"{kind}-models" for direction, kind in _KINDS.items()}}
-"""Kinds of the records."""
+"""The kinds of records that are read, by the name in the table."""
 SEARCH, BY_TURNS = "search", "by turns"
 COUNTS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128)
-"""Numbers of solutions that ``by turns`` tries per problem.  Simulated problems get eight times as many."""
+"""How many solutions ``by turns`` tries per problem. Simulated problems get eight times as many."""
 
 Near: TypeAlias = Mapping[str, Sequence[Measured]]
-"""Nearest measured problems, by a problem's text."""
+"""The nearest measured problems, by the text of a problem (an operator with its sizes)."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Problem with the time (µs) of every solution, the pick first.
+    """A problem (an operator with its sizes) with the time (µs) of every solution. The library's choice comes first.
 
-    ``models`` are the models (or the group) of the problem.  Problems that share a model are held out together.
+    ``models`` are the names of the models that contain the problem, or of its group. Problems that share a model are
+    held out together.
     """
 
     problem: Problem
@@ -79,12 +80,12 @@ class Case:
 
 
 def latest(kind: str) -> Path:
-    """Return the newest record of a kind.  Older records were measured under other settings (TF32) and clocks."""
+    """Return the newest record of a kind. Older records were measured with other settings (TF32) and clocks."""
     return max(RESULTS.glob(f"{kind}-NVIDIA-*.json.gz"), key=lambda path: path.name[-len("2026-11-21.json.gz") :])
 
 
 def recorded(path: Path, libraries: Sequence[str] = (PLANS_OF,)) -> list[Case]:
-    """Return the problems of a record with the solutions of ``libraries`` that ran."""
+    """Return the problems of a record, with the times of the solutions of ``libraries`` that ran."""
     found: dict[str, dict[str, Any]] = {}
     for result in _record(str(path))["results"]:
         rows = [x for x in result["rows"] if x["status"] == "ok" and library_of(x["solution"]) in libraries]
@@ -99,14 +100,14 @@ def recorded(path: Path, libraries: Sequence[str] = (PLANS_OF,)) -> list[Case]:
 
 
 def library_of(text: str) -> str:
-    """Return the library of a solution."""
+    """Return the library to which a solution belongs."""
     return solution_from_text(text).library
 
 
 def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
-    """Return the models of each problem that a record states, by problem text.
+    """Map each problem's text to the models that contain it, as the record states them.
 
-    If the record states no models, return the problem's group.
+    If the record states no models, it is the problem's group instead.
     """
     problems = [problem_from_text(x["problem"]) for x in results if "models" not in x]
     groups = grouped([x for x in problems if isinstance(x, ConvProblem)])
@@ -116,7 +117,7 @@ def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]
 
 
 def grouped(problems: Sequence[ConvProblem]) -> dict[str, str]:
-    """Return a name for each problem's group, by problem text: the text of the group's first problem.
+    """Map each problem's text to the name of its group, which is the text of the group's first problem.
 
     The module's docstring defines the groups.
     """
@@ -152,9 +153,9 @@ _CUS = 304
 
 
 def simulated(seed: int, per_model: int = 4) -> list[Case]:
-    """Return the GEMMs of nine models with planted times.
+    """Return the GEMMs of nine language models with invented times.
 
-    Each model has a projection, attention and two GEMMs of the MLP, with two token counts.
+    Each model has a projection, attention and two GEMMs of the MLP, with two numbers of tokens.
     """
     draw = np.random.default_rng(seed)
     tiles = draw.choice([16, 32, 64, 96, 128, 160, 192, 256], size=(SOLUTIONS, 2))
@@ -186,12 +187,12 @@ def simulated(seed: int, per_model: int = 4) -> list[Case]:
 
 
 def near_of(case: Case, cases: Sequence[Case]) -> list[Measured]:
-    """Return the nearest measured problems, without problems that share a model with the case."""
+    """Return the nearest measured problems for a case, without problems that share a model with it."""
     return nearest(case, [Measured(x.problem, x.times_us) for x in cases if not x.models & case.models])
 
 
 def nearest(case: Case, measured: Sequence[Measured]) -> list[Measured]:
-    """Return the nearest measured problems with the case's operation."""
+    """Return the nearest measured problems with the same operation as the case."""
     here = coordinates(case.problem)
     assert here is not None
     far = [(distance(here, at) if (at := coordinates(x.problem)) else math.inf, x.problem.text, x) for x in measured]
@@ -200,7 +201,7 @@ def nearest(case: Case, measured: Sequence[Measured]) -> list[Measured]:
 
 
 def tried_of(case: Case, near: Sequence[Measured], strategy: str, count: int) -> list[Solution]:
-    """Return the solutions that a strategy tries.
+    """Return the solutions that a strategy tries for a problem.
 
     ``by turns`` tries the first ``count`` solutions of its list, or the whole list if too few problems are near.
     ``search`` tries as many solutions as a search with this ``count`` wants.
@@ -213,7 +214,7 @@ def tried_of(case: Case, near: Sequence[Measured], strategy: str, count: int) ->
 
 
 def searched(proposal: Proposal, case: Case) -> list[Solution]:
-    """Return the solutions that a race with this proposal tries."""
+    """Return the solutions that a race tries if it follows this proposal."""
     chosen, following = proposal.chosen(case.offered), proposal.further(case.offered)
     found: dict[str, float | None] = {x.text: case.times_us[x.text] for x in chosen}
     while following is not None and (one := following(found)) is not None:
@@ -223,7 +224,7 @@ def searched(proposal: Proposal, case: Case) -> list[Solution]:
 
 
 def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) -> dict[str, Any]:
-    """Return the fractions of solutions tried and the losses, over all problems.
+    """Return the fraction of solutions that a strategy tries, and how much time it loses, over all problems.
 
     Without ``near``, learning begins with an empty store.
     """
@@ -244,9 +245,9 @@ def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) 
 
 
 def rows_of(name: str, cases: Sequence[Case], counts: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield a row for the search as ``replay`` does it, and a row for ``by turns`` at every count.
+    """Yield a row for the search as ``replay`` does it, and a row for ``by turns`` with each count.
 
-    Both first learn from all other problems (``held out``), and then begin with an empty store.
+    This is done twice: first each problem learns from all other problems (``held out``), then from an empty store.
     """
     times, least = (8, math.ceil(SOLUTIONS / 10)) if "simulated" in name else (1, Proposal.least)
     held_out = {x.problem.text: near_of(x, cases) for x in cases}
@@ -257,9 +258,9 @@ def rows_of(name: str, cases: Sequence[Case], counts: Sequence[int]) -> Iterator
 
 
 def saved(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line per record: the search's losses, and the plans that it spares in comparison with ``by turns``.
+    """Yield a line per record: how much time the search loses, and how many plans it spares against ``by turns``.
 
-    ``by turns`` needs the least number of plans at which it loses no more than the search, in total and for the worst
+    ``by turns`` is given the fewest plans with which it loses no more than the search, in total and for the worst
     problem.
     """
     for name, learns in itertools.product(dict.fromkeys(x["record"] for x in rows), ("held out", "empty")):
@@ -298,14 +299,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def sources(seed: int) -> Iterator[tuple[str, Sequence[Case]]]:
-    """Yield the name and the cases of each record."""
+    """Yield the name and the problems of each record."""
     for name, kind in RECORDS.items():
         yield f"cudnn {name}", recorded(latest(kind))
     yield "hipblaslt (simulated)", simulated(seed)
 
 
 def line(row: Mapping[str, Any]) -> str:
-    """Return a row as text."""
+    """Return a row of the table as text."""
     shares = f"plans {row['plans']:6.1%}  lost {row['lost']:6.2%}  worst {row['worst']:6.1%}"
     return f"{row['record']:22} {row['learns']:8} {row['strategy']:8} {row['count']:4}  {shares}"
 

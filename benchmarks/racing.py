@@ -46,23 +46,23 @@ from logparse.model import Problem, Solution, problem_from_text, solution_from_t
 
 LARGEST_REGRET, OF_EXHAUSTIVE, OF_TUNABLEOP = 1.01, 1 / 8, 1 / 2
 NEAR = 3.0
-"""Factor of the best time up to which a solution counts as near the best.
+"""A solution is near the best if it takes at most this factor of the best time.
 
-The output also has the time of exhaustive timing with only these solutions.
+The output also has the time of exhaustive timing with only such solutions.
 """
 JUDGING_SAMPLES = 9
 
 
 class OutOfTimeError(Exception):
-    """Raised if the budget ended within a problem.  The problem is then left out."""
+    """Raised if the time is over while a problem is measured. The problem is then left out."""
 
 
 class TooLongError(Exception):
-    """Raised if timing a problem exhaustively would take too much of the budget."""
+    """Raised if timing all solutions of a problem would take too much of the time."""
 
 
 class Metered:
-    """Backend that adds up the device time of its solutions.
+    """A replay backend that adds up the GPU time of its solutions.
 
     Prepared solutions are kept until ``forget`` is called.
     """
@@ -96,13 +96,13 @@ class Metered:
         self._inner.refresh(seed)
 
     def release(self) -> None:
-        """Do nothing: prepared solutions are kept, because the next strategy needs them."""
+        """Do nothing. Prepared solutions are kept, because the next strategy needs them."""
 
     def healthy(self) -> bool:
         return self._inner.healthy()
 
     def forget(self) -> None:
-        """Free everything before the next problem."""
+        """Free all prepared solutions before the next problem."""
         self._held.clear()
         self._inner.release()
 
@@ -126,12 +126,12 @@ class MeteredRunnable:
         return self._inner.host_us
 
     def error(self) -> float:
-        """Count one execution, and return the error that the inner runnable measures."""
+        """Measure the error of the result, and count the time of the one execution that it takes."""
         self._meter.add(self._once_us)
         return self._inner.error()
 
     def fault(self) -> str:
-        """Count two executions, and return the fault that the inner runnable finds."""
+        """Look for a fault of the result, and count the time of the two executions that it takes."""
         self._meter.add(2 * self._once_us)
         return self._inner.fault()
 
@@ -143,9 +143,9 @@ class MeteredRunnable:
 
 
 class Simulated:
-    """Backend that draws times from the raw samples of a record.
+    """A replay backend that draws random times from the raw samples of a record, so that no GPU is needed.
 
-    A sample is the solution's median × a relative deviation that was recorded for this problem.  The deviations of all
+    A sample is the solution's median × a relative deviation that was recorded for this problem. The deviations of all
     solutions are used, because most solutions left the race with one sample.
     """
 
@@ -180,7 +180,7 @@ class Simulated:
         return Drawn(self._medians[text][solution.text], self._deviations[text], self._random)
 
     def refresh(self, seed: int) -> None:
-        """Do nothing, because the draws go on."""
+        """Do nothing, because the random draws go on."""
 
     def release(self) -> None:
         """Do nothing, because no resource is in use."""
@@ -209,7 +209,7 @@ class Drawn:
 
 
 class Bench:
-    """Metered backend of one device, the method, and the three strategies to choose a solution."""
+    """The three strategies to choose a solution, on one device whose GPU time is counted."""
 
     def __init__(self, backend: Metered, method: Method, longest_s: float, place: Place) -> None:
         self.backend, self.method, self._longest_s = backend, method, longest_s
@@ -217,10 +217,10 @@ class Bench:
         self.context = WorkerContext({"metered": backend}, place, method, lambda what: None)
 
     def ready(self, problem: Problem) -> dict[Solution, MeteredRunnable]:
-        """Prepare and check every solution for all strategies.
+        """Prepare and check all solutions of a problem.
 
-        Returns the solutions that run and are right, the pick first.  Raises TooLongError if exhaustive timing would
-        take too long.
+        Returns the solutions that run and give a right result, the library's choice first. Raises TooLongError if
+        timing all of them would take too long.
         """
         self.backend.forget()
         seconds = 0.0
@@ -244,14 +244,14 @@ class Bench:
         return out
 
     def racing(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Run the replay itself."""
+        """Choose a solution by the race of ``logparse replay``."""
         result = self.context.run(RaceTask(problem=problem))
         return result.best or next(iter(ready))
 
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Give every solution a finalist's number of samples.
+        """Choose a solution by giving every solution as many samples as a finalist of the race gets.
 
-        The time of the solutions near the best is also counted alone.
+        The time of the solutions near the best is also counted separately.
         """
         times, spent_us = {}, {}
         for solution, runnable in ready.items():
@@ -265,7 +265,7 @@ class Bench:
         return best
 
     def tunableop(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Screen every solution three times against the best mean so far."""
+        """Choose a solution as TunableOp does: drop slow solutions after 3 and after 10 executions."""
         best, least = next(iter(ready)), math.inf
         for solution, runnable in ready.items():
             if runnable.sample_us(3) > 1.5 * least:
@@ -283,7 +283,7 @@ Strategy: TypeAlias = Callable[[Problem, Mapping[Solution, MeteredRunnable]], So
 
 
 def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[str, Any] | None:
-    """Compare all strategies on one problem.  Return None if fewer than two solutions can be chosen."""
+    """Compare the three strategies on one problem. Returns None if fewer than two solutions can be chosen."""
     ready = bench.ready(problem)
     if len(ready) < 2:
         return None
@@ -310,7 +310,10 @@ def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[st
 def _judged(
     ready: Mapping[Solution, MeteredRunnable], chosen: Mapping[Solution, None], generator: random.Random
 ) -> dict[Solution, float]:
-    """Return medians of interleaved samples.  Each round has another order."""
+    """Return the median time of each chosen solution, from samples taken in turns.
+
+    The order differs from round to round.
+    """
     samples: dict[Solution, list[float]] = {solution: [] for solution in chosen}
     counts = {solution: executions(ready[solution].sample_us(1)) for solution in chosen}
     for _ in range(JUDGING_SAMPLES):
@@ -323,7 +326,7 @@ def _judged(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare, print, and write the record.  Return 1 if a target is missed."""
+    """Compare the strategies, print the results, and write the record. Returns 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recorded", help="a wgrads or gemms record (.json or .json.gz): no GPU")
     parser.add_argument("--find-db", help="MIOpen find-db text (.bz2 allowed)")
@@ -392,7 +395,10 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the totals of each strategy, and racing's shares of the others: time, GPU seconds and wall seconds."""
+    """Return the totals of each strategy, and what fraction of the others' totals the race needs.
+
+    The totals are the time of the choices, GPU seconds and wall seconds.
+    """
     out: dict[str, float] = {"problems": len(rows), "solutions": sum(row["solutions"] for row in rows)}
     for name in ("racing", "exhaustive", "tunableop"):
         for key in ("gpu_s", "time_us", "wall_s"):
@@ -408,7 +414,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def missed(totals: Mapping[str, float]) -> list[str]:
-    """Return the targets that are missed by these totals."""
+    """Return a line for each target that these totals miss."""
     targets = (
         ("regret_against_exhaustive", LARGEST_REGRET),
         ("gpu_share_of_exhaustive", OF_EXHAUSTIVE),

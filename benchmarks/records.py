@@ -34,13 +34,13 @@ KINDS = ("fprops", "dgrads", "wgrads")
 
 
 def timed(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the time (µs) of each solution in a problem's race.  In the records of ``searched.py``, rows are lists."""
+    """Return the time (µs) of each solution in a problem's race. In the records of ``searched.py``, rows are lists."""
     rows = [x if isinstance(x, list) else [x["solution"], x["status"], x["time_us"]] for x in result["rows"]]
     return {x[0]: float(x[2]) for x in rows if x[1] == "ok"}
 
 
 def machine(store: Store, results: Sequence[Mapping[str, Any]], environment: Mapping[str, str]) -> None:
-    """Store the races of one machine as a replay stores them."""
+    """Store the races of one machine in the way in which a replay stores them."""
     facts = {**environment, "environment": environment_key(environment), "pick": "Default"}
     for result in results:
         problem = problem_from_text(result["problem"])
@@ -53,7 +53,7 @@ def machine(store: Store, results: Sequence[Mapping[str, Any]], environment: Map
 
 
 def compare(kind: str, results: Path) -> str:
-    """Compare two machines' records, and return one line of the table."""
+    """Compare the records of two machines, and return one line of the table."""
     first = _record(str(max(results.glob(f"{kind}-models-*.json.gz"))))
     second = _record(str(max(results.glob(f"searched-{kind}-*.json.gz"))))
     own = {x["problem"]: x for x in second["results"]["all"]}

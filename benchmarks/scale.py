@@ -1,7 +1,7 @@
 """Measure the costs of many files and many GPUs, in one section per question. Without arguments, all but ``--gpu`` run.
 
     python benchmarks/scale.py --ingest      # 200 logs by 1 and 2 workers, local processes and Ray: efficiency, and
-                                             # that of two plain loops, which is all that this machine gives
+                                             # the efficiency of two plain loops, the most that this machine gives
     python benchmarks/scale.py --cores       # one log of 6 GB with 1, 2, 4 … of this machine's cores
     python benchmarks/scale.py --memory      # memory of the driver against the number of files, to 20,000 tiny ones
     python benchmarks/scale.py --plan        # planning a replay of 2,000 problems with 100 measured solutions each
@@ -10,12 +10,12 @@
     python benchmarks/scale.py --gpu 1,2 --find-db gfx942130.HIP.fdb.txt.bz2    # the same replay on 1 GPU and on 2
     python benchmarks/scale.py --gpu 1,2 --smoke                                # that, with a backend that sleeps
 
-``--gpu`` first measures how long one GPU takes for a few of a find-db's backward weights.  From that time it chooses so
-many problems that one GPU should be busy for ``--busy`` seconds.  It replays these problems on each number of GPUs in
-turn, and on one GPU once more.  The runs on several GPUs are compared with the faster of the two runs on one GPU. It
-prints the ratio of the wall times with the start of the worker processes (torch alone takes seconds) and without it.
-"Without the start" leaves out the time in which no worker was open.  Exit status 1 if the ratio without the start is
-below 1.9 (2 GPUs) or 3.7 (4 GPUs), or if fewer than 95 % of the findings come again.
+``--gpu`` first measures how long one GPU takes for a few backward-weight convolutions of a find-db. From that time it
+chooses so many problems that one GPU should be busy for ``--busy`` seconds. It replays these problems on each number of
+GPUs in turn, and on one GPU once more. The runs on several GPUs are compared with the faster of the two runs on one
+GPU. It prints the ratio of the wall times with the start of the worker processes (torch alone takes seconds) and
+without it. "Without the start" leaves out the time in which no worker was open. Exit status 1 if the ratio without the
+start is below 1.9 (2 GPUs) or 3.7 (4 GPUs), or if fewer than 95 % of the findings come again.
 
 Everything goes into one JSON file per call in ``--results``.
 """
@@ -59,7 +59,7 @@ FOLDER = str(_SHARED_MEMORY) if os.access(_SHARED_MEMORY, os.W_OK) else tempfile
 
 
 def main() -> int:
-    """Parse the command line, measure, write the record, and print a summary."""
+    """Read the command line, measure, write the record, and print a summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ingest", action="store_true")
     parser.add_argument("--cores", action="store_true")
@@ -113,9 +113,10 @@ def main() -> int:
 
 
 def ingest_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time the same files with 1 and 2 workers, in turns. Times of a tenth of the files show the cost of starting.
+    """Time the ingest of the same files with 1 and 2 workers, in turns.
 
-    Copies of a loop that needs nothing but a core show how much this machine gives two processes at once.
+    Times of a tenth of the files show the cost of starting. Copies of a loop that needs nothing but a core show how
+    much this machine gives two processes at once.
     """
     from ingest import write_log
 
@@ -167,10 +168,10 @@ def _looped(copies: int) -> float:
 
 
 def _ingested(logs: Path, target: Path, engine: str, jobs: int) -> tuple[float, float]:
-    """Return the wall seconds and the CPU seconds of one ingest.
+    """Ingest the logs, and return the wall seconds and the CPU seconds.
 
-    CPU seconds cover this process and the processes that it started.  Ray's workers belong to the cluster and do not
-    count. The cluster runs before the ingest, but its workers do not.
+    CPU seconds include this process and the processes that it started. Ray's workers belong to the cluster and are not
+    included. The cluster is started before the ingest, but its workers are not.
     """
     from logparse.executors import open_executor
     from logparse.ingest import ingest
@@ -186,7 +187,7 @@ def _ingested(logs: Path, target: Path, engine: str, jobs: int) -> tuple[float, 
 
 
 def cores_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time the program with some of this machine's cores, in turns.
+    """Time the ingest of one log with some of this machine's cores, in turns.
 
     It is one process, with at most a thread per core.
     """
@@ -217,7 +218,7 @@ def cores_section(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def parts_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time views over many part files, and over the compacted files."""
+    """Time the views of a store with many part files, before and after the files are compacted."""
     from ingest import write_log
 
     from logparse.executors import open_executor
@@ -255,9 +256,9 @@ def parts_section(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def memory_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure the peak memory of a driver while other processes read its files.
+    """Measure the peak memory of the ingesting process while other processes read its files.
 
-    The second call finds all files known.
+    The second call finds that all files are known.
     """
     rows = []
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
@@ -303,7 +304,7 @@ def _child(engine: str, logs: str, target: str) -> int:
 
 
 def _peak_mb() -> float:
-    """Return the peak resident set of this process in MB.
+    """Return the peak resident set (memory) of this process in MB.
 
     ``ru_maxrss`` cannot be used, because it includes the process that started this one.
     """
@@ -316,7 +317,7 @@ def _peak_mb() -> float:
 
 
 def plan_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time how long planning takes, from a store of 200,000 measurements to the ordered list of problems."""
+    """Time how long planning a replay takes, from a store of 200,000 measurements to the ordered list of problems."""
     from dataclasses import replace
 
     from analyzers.evidence.runs import tables_of
@@ -358,9 +359,9 @@ MOST_SECONDS, SLACK = 6.0, 1.5
 
 
 def findings_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Time ``recommend`` over one table.
+    """Time ``recommend`` over tables of different lengths.
 
-    The target is missed above 6 s for 19,088 rows.  It is also missed if 100,000 rows take more than 1.5 times the time
+    The target is missed above 6 s for 19,088 rows. It is also missed if 100,000 rows take more than 1.5 times the time
     that n log n predicts from there.
     """
     from math import log
@@ -408,7 +409,7 @@ def timed(into: dict[str, float], name: str) -> Iterator[None]:
 
 @dataclass
 class Clock:
-    """Counter of open workers, and of the time in which no worker was open."""
+    """Counts open workers, and the time in which no worker was open."""
 
     since: float = field(default_factory=time.monotonic)
     open: int = 0
@@ -422,7 +423,7 @@ class Clock:
 
 
 class ClockedWorker(Worker):
-    """Worker that reports its start and its stop to the ``Clock``."""
+    """A worker that reports its start and its stop to the ``Clock``."""
 
     clock: Clock
     counted = False
@@ -453,7 +454,7 @@ class ClockedDevice(LocalDevice):
 
 @dataclass
 class Run:
-    """One replay."""
+    """One replay of the problems on a number of GPUs."""
 
     gpus: int
     wall_s: float
@@ -467,13 +468,13 @@ class Run:
 
     @property
     def findings(self) -> Mapping[str, float]:
-        """Confirmed speed-ups by problem."""
+        """The confirmed speed-ups, by the text of a problem (an operator with its sizes)."""
         judged, kept = judge_all({x.problem.text: x.pairs for x in self.outcomes if isinstance(x, Confirmed)})
         return {text: judged[text].speedup.value for text in kept}
 
 
 def gpu_section(options: argparse.Namespace) -> dict[str, Any]:
-    """Replay the same problems on each number of GPUs."""
+    """Replay the same problems on each number of GPUs, and compare the times."""
     counts = [int(x) for x in options.gpu.split(",")]
     problems = _problems(options)
     few = _replayed(options, 1, problems[:CALIBRATION])
@@ -557,7 +558,7 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
 
 
 class Sleeper:
-    """Backend without a device: two solutions that sleep.  The second one is twice as fast."""
+    """A replay backend without a device. It has two solutions that sleep, the second half as long."""
 
     cache_bytes = 0
     workspace_bytes, host_us = 0, None

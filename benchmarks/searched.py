@@ -57,11 +57,11 @@ from logparse.libraries.kinds.backend import Place
 from logparse.model import Problem
 
 Raced: TypeAlias = Mapping[str, Any]
-"""Problem of the record.  Its rows are ``[solution, status, time_us, samples_us]``."""
+"""A problem of the record. Its rows are ``[solution, status, time_us, samples_us]``."""
 PROBLEMS = 375
-"""Number of problems in the record of replays on several GPUs (``scale.py``)."""
+"""The number of problems in the record of replays on several GPUs (``scale.py``)."""
 _CHECKS = 3
-"""Executions of a finalist that are not samples: one in the check, two in the check for faults."""
+"""Executions of a finalist that are no samples: one in the check, two in the check for faults."""
 
 
 def main() -> int:
@@ -148,7 +148,7 @@ def _written(options: argparse.Namespace, record: Mapping[str, Any]) -> Path:
 
 
 class _All:
-    """Proposer that proposes every solution."""
+    """Proposes every solution of a problem."""
 
     def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
         return None
@@ -158,7 +158,7 @@ class _All:
 
 
 class _HeldOut:
-    """Proposer of a tenth of the plans, which learns from ``cases`` of other models."""
+    """Proposes a tenth of the plans, learned from ``cases`` (measured problems) of other models."""
 
     def __init__(self, models: Mapping[Problem, tuple[str, ...]], cases: Sequence[Case]) -> None:
         self._models, self._cases = models, cases
@@ -174,7 +174,7 @@ class _HeldOut:
 
 
 class _FromNothing:
-    """Proposer of a replay whose store holds no measurement."""
+    """Proposes solutions as a replay does whose store has no measurements at the beginning."""
 
     def __init__(self) -> None:
         self._experience = Experience()
@@ -191,7 +191,7 @@ Way: TypeAlias = _All | _HeldOut | _FromNothing
 
 @dataclass(frozen=True)
 class Run:
-    """Results of a replay, the confirmed speed-ups by problem, and the wall time (s)."""
+    """The results of a replay, the confirmed speed-ups by problem, and the wall time (s)."""
 
     results: Sequence[Result]
     confirmed: Mapping[str, float]
@@ -199,7 +199,7 @@ class Run:
 
 
 def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way, processes: int = 0) -> Run:
-    """Race problems.  Then confirm the winners in ``processes`` fresh processes."""
+    """Race the solutions of each problem. Then confirm the winners in ``processes`` fresh processes."""
     results: list[Result] = []
     pairs: dict[str, Pairs] = {}
 
@@ -226,7 +226,7 @@ def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way, p
 
 
 def compared(truth: Sequence[Raced], results: Sequence[Raced]) -> dict[str, Any]:
-    """Return the fraction of plans that ran in ``results``, and the losses.
+    """Return the fraction of plans that ran in ``results``, and how much time their choices lose.
 
     Times are taken from ``truth``, which has all plans.
     """
@@ -259,7 +259,7 @@ def table(record: Mapping[str, Any]) -> list[str]:
 
 
 def line(way: str, seconds: float, row: Mapping[str, Any]) -> str:
-    """Return a row as text."""
+    """Return a row of the table as text."""
     shares = f"plans {row['plans']:6.1%}  gpu {row['gpu']:6.2%}  lost {row['lost']:6.2%}  worst {row['worst']:6.1%}"
     winners = f"winners {row['lost_by_winners']:6.2%} {row['worst_by_winners']:6.1%}"
     return f"{way:12} {row['problems']:4} problems {seconds:6.1f} s  {shares}  {winners}  {row['worst_problem']}"
@@ -272,12 +272,12 @@ def plans_of(raced: Sequence[Raced]) -> list[Sequence[Any]]:
 
 
 def _gpu_us(row: Sequence[Any]) -> float:
-    """Return the device time of a plan's samples and of the checks before them, µs."""
+    """Return the GPU time of a plan's samples and of the checks before them, µs."""
     return sum(executions(x) * x for x in row[3]) + _CHECKS * float(row[2])
 
 
 def _whole_us(row: Sequence[Any]) -> float:
-    """Return the device time of a plan with all samples of a finalist, and of the checks before them, µs."""
+    """Return the GPU time of a plan if it gets all samples of a finalist, with the checks before them, µs."""
     return (Rules().rounds[-1] * executions(row[2]) + _CHECKS) * float(row[2])
 
 

@@ -1,14 +1,14 @@
-"""Compare rules that decide when a job's unit times are settled, on simulated times.
+"""Compare rules that decide when the times of a job's steps are settled, on simulated times.
 
     python benchmarks/settling.py                    # one core, below 3 minutes; the tables of docs/measurement.md
     python benchmarks/settling.py --series 200       # a first look
 
 Each cell is a percentage of series. *At n*: the rule decides that the first n times are settled. *By n*: the rule is
-asked after every unit from the sixth (``--first``) to the n-th, and has decided so at least once.  Some cases are
-defined by the whole series (a warm-up of its first half, a drift over it).  They are drawn anew for each n.
+asked after every step from the sixth (``--first``) to the n-th, and has decided so at least once. Some cases are
+defined by the whole series (a warm-up of its first half, a drift over it). They are drawn anew for each n.
 
-The rules are computed for many series at once.  The chosen rule is also compared with ``settling.settled``, on some
-series of every cell.  The exit status is 1 if the two differ.
+The rules are computed for many series at once. The chosen rule is also compared with ``settling.settled``, on some
+series of every cell. The exit status is 1 if the two differ.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from logparse.capture.in_job.logparse_in_job.settling import settled
 
 Times: TypeAlias = NDArray[np.float64]
-"""Times of units: a row per series, a column per unit."""
+"""Times of steps: a row per series, a column per step."""
 Shares: TypeAlias = Mapping[int, tuple[float, float]]
-"""Fractions (0 to 1) of series, by number of units n: settled at n units, and settled at least once by n units."""
+"""Fractions (0 to 1) of series, by number of steps n: settled at n steps, and settled at least once by n steps."""
 Draw: TypeAlias = Callable[[np.random.Generator, int, int], Times]
 Rule: TypeAlias = Callable[[Times], NDArray[np.bool_]]
 
 COUNTS = (6, 10, 20, 50, 100, 199)
 BRIEF = (20, 199)
 HELD = 20
-"""Number of series per cell on which the chosen rule is compared with ``settled``."""
+"""The number of series per cell on which the chosen rule is compared with ``settled``."""
 NOISE = 0.02
-"""Standard deviation of the noise around warm-ups, drifts and steps, relative to the time."""
+"""Standard deviation of the noise that is added to warm-ups, drifts and steps, relative to the time."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Way to draw times.
+    """A way to draw random times of steps.
 
-    ``wanted`` is the answer that a rule should give.  ``whole`` is True if the case depends on the number of units.
+    ``wanted`` is the answer that a rule should give. ``whole`` is True if the case depends on the number of steps.
     """
 
     name: str
@@ -68,7 +68,7 @@ def white(deviation: float) -> Draw:
 
 
 def spikes(share: float, factor: float) -> Draw:
-    """Draw noise of 1 %, in which a fraction of the units takes ``factor`` times as long."""
+    """Draw noise of 1 %. A fraction of the steps takes ``factor`` times as long."""
 
     def draw(random: np.random.Generator, series: int, count: int) -> Times:
         return white(0.01)(random, series, count) * np.where(random.random((series, count)) < share, factor, 1.0)
@@ -93,9 +93,9 @@ def shaped(shape: Callable[[int], Times]) -> Draw:
 
 
 def warm_up(units: int | None, factor: float) -> Draw:
-    """Draw times in which the first units take ``factor`` times as long.
+    """Draw times in which the first steps take ``factor`` times as long.
 
-    Without ``units``, the first half of the units (rounded up) takes longer.
+    ``units`` is their number. Without it, it is the first half of the steps (rounded up).
     """
     return shaped(lambda count: np.where(np.arange(count) < (units or (count + 1) // 2), factor, 1.0))
 
@@ -133,7 +133,7 @@ CASES = (
 
 
 def kept(values: Times, least: int, unbiased: bool = False) -> NDArray[np.int_]:
-    """Return how many values of each series the marginal rule keeps, at least ``least``.
+    """Return how many of the last values of each series the rule keeps, at least ``least``. The others are the warm-up.
 
     The rule minimizes White's s^2 / m if ``unbiased``, else MSER's sum((x - mean)^2) / m^2.
     """
@@ -163,7 +163,7 @@ def ranked(times: Times) -> Times:
 def batched(values: Times, size: int) -> Times:
     """Return the sums of ``size`` consecutive values, counted from the end.
 
-    Sums are used instead of means, because they give the same answers.
+    Sums are used instead of means, because they lead to the same answers.
     """
     series, count = values.shape
     return np.asarray(values[:, count % size :].reshape(series, count // size, size).sum(axis=2))
@@ -177,7 +177,7 @@ def batches_of_ranks(times: Times) -> NDArray[np.bool_]:
 def before(times: Times) -> NDArray[np.bool_]:
     """Apply the earlier rule, which the chosen rule replaced.
 
-    The earlier rule is MSER that keeps at least three times and cuts off at most half of the times.
+    It is MSER that keeps at least three times and cuts off at most half of the times.
     """
     count = times.shape[1]
     return np.asarray(count - kept(times, 3) <= count // 2)
@@ -203,7 +203,7 @@ def ranks_alone(times: Times) -> NDArray[np.bool_]:
 def mser_5(times: Times) -> NDArray[np.bool_]:
     """Apply MSER-5 (Hoad, Robinson and Davies, 2010): MSER on means of five times.
 
-    No cut may lie among the last five means.  Fewer than 30 times never settle.
+    It may not cut within the last five means. Fewer than 30 times are never settled.
     """
     if times.shape[1] < 30:
         return np.zeros(len(times), dtype=bool)
@@ -211,7 +211,7 @@ def mser_5(times: Times) -> NDArray[np.bool_]:
 
 
 def mann_whitney(times: Times) -> NDArray[np.bool_]:
-    """Return True if the third quarter of the times does not differ from the last quarter, at 5 %."""
+    """Tell for each series whether the third quarter of the times does not differ from the last quarter, at 5 %."""
     count = times.shape[1]
     last = count // 4
     ranks = ranked(times[:, count - 2 * last :]) + 1
@@ -235,9 +235,9 @@ MORE: Mapping[str, Rule] = {
 
 
 def shares(rule: Rule, drawn: Mapping[int, Times], whole: bool, first: int | None) -> Shares:
-    """Return the fractions of series that are settled at and by each number of units.
+    """Return the fractions of series that are settled at and by each number of steps.
 
-    The rule is asked from ``first`` units on.  Without ``first``, the fractions "by" are NaN.
+    The rule is asked from ``first`` steps on. Without ``first``, the fractions "by" are NaN.
     """
     found = {}
     ever, asked = np.zeros(len(drawn[COUNTS[0]]), dtype=bool), first

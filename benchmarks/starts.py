@@ -1,11 +1,11 @@
-"""Measure the CPU time of each verb on small samples, and count the modules that the verb imports.
+"""Measure the CPU time of each command on small samples, and count the modules that the command imports.
 
     python benchmarks/starts.py                              # this checkout
     python benchmarks/starts.py --against ../other           # beside another checkout, by turns in one run
 
-Each verb runs in a process of its own on samples.  Python has compiled the modules before.  Its figure is the median of
-user and system seconds (``getrusage`` of the child).  Two checkouts take turns, so that the machine's noise affects
-both alike. ``modules`` counts our own modules.
+Each command runs in a process of its own on samples. Python has compiled the modules before. Its figure is the median
+of user and system seconds (``getrusage`` of the child). Two checkouts take turns, so that the machine's noise affects
+both alike. ``modules`` is the number of logparse's own modules.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ print([name for name in sys.modules if name.partition(".")[0] in ("logparse", "a
 
 
 def main() -> int:
-    """Parse the command line, measure in turns, and print a line per verb."""
+    """Read the command line, measure in turns, and print a line per command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", type=Path, help="another checkout, with its native modules built")
     parser.add_argument("--count", type=int, default=9, help="processes per verb and checkout")
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 class Runs:
-    """Starts of one checkout's verbs, and the store of samples on which they run."""
+    """Starts the commands of one checkout on a store of samples."""
 
     def __init__(self, checkout: Path, folder: Path) -> None:
         self.checkout, self.folder, self._number = checkout, folder, 0
@@ -91,7 +91,7 @@ class Runs:
         return os.environ | {"PYTHONPATH": str(self.checkout), "PYTHONDONTWRITEBYTECODE": ""}
 
     def cpu_seconds(self, words: Sequence[str]) -> float:
-        """Return the user and system seconds of ``logparse WORD…``.  Raises RuntimeError if the command fails."""
+        """Return the user and system seconds of ``logparse WORD…``. Raises RuntimeError if the command fails."""
         command = [sys.executable, "-m", "logparse", *self._words(words)]
         self.folder.mkdir(exist_ok=True)
         with (self.folder / "said").open("w+b") as said:
@@ -106,7 +106,7 @@ class Runs:
         return usage.ru_utime + usage.ru_stime
 
     def modules(self, words: Sequence[str]) -> int:
-        """Return how many of our modules ``logparse WORD…`` imports."""
+        """Return how many of logparse's own modules ``logparse WORD…`` imports."""
         command = [sys.executable, "-c", MODULES, *self._words(words)]
         out = subprocess.run(
             command, capture_output=True, text=True, cwd=self.folder, env=self._environment, check=True

@@ -48,7 +48,7 @@ MOST_APART, MOST_OFF = 0.05, 0.01
 
 @dataclass
 class Watched:
-    """Reference with all its readings: (seconds since the start, µs)."""
+    """The reference computation with all its readings: (seconds since the start, µs)."""
 
     runnable: Runnable
     started: float = field(default_factory=time.monotonic)
@@ -61,12 +61,12 @@ class Watched:
 
     @property
     def last_us(self) -> float:
-        """Median of the last three readings, which ``SteadyClock`` takes at a check, µs."""
+        """The median of the last three readings, which ``SteadyClock`` takes at a check, µs."""
         return median([us for _, us in self.read[-3:]])
 
 
 def main() -> int:
-    """Measure, write the record, and print the numbers.  Return 1 if a requirement is not met."""
+    """Measure, write the record, and print the numbers. Returns 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--rounds", type=int, default=8, help="rests of the parts idle and copies")
@@ -80,7 +80,7 @@ def main() -> int:
     started, backend = time.monotonic(), BACKEND.open(Place(device=options.device))
 
     def product(size: int) -> Runnable:
-        """Prepare a square product.  A smoke test uses a small one in single precision."""
+        """Prepare a square matrix product. A smoke test uses a small one in single precision."""
         wanted = gemm(64, "f32_r") if options.smoke else gemm(size, "bf16_r")
         return backend.prepare(wanted, DEFAULT, Conditions())
 
@@ -116,13 +116,13 @@ def main() -> int:
 
 
 def gemm(size: int, dtype: str) -> GemmProblem:
-    """Return a square product whose columns follow each other without gaps."""
+    """Return a square matrix product whose columns follow each other without gaps."""
     types = dict.fromkeys(("a_type", "b_type", "c_type", "d_type"), dtype)
     return replace(REFERENCE, m=size, n=size, k=size, lda=size, ldb=size, ldc=size, ldd=size, **types)  # type: ignore[arg-type]
 
 
 def idle(options: argparse.Namespace, reference: Watched) -> dict[str, Any]:
-    """Let the device rest and then settle, several times."""
+    """Let the device rest, and measure how its clock settles afterwards, several times."""
     rounds = []
     for _ in range(options.rounds):
         time.sleep(options.rest)
@@ -150,7 +150,7 @@ def idle(options: argparse.Namespace, reference: Watched) -> dict[str, Any]:
 
 
 def load(options: argparse.Namespace, reference: Watched, large: Runnable) -> dict[str, Any]:
-    """Measure blocks of four samples, each checked against the reference."""
+    """Keep the device busy with a large product, and check the clock around blocks of four samples."""
     clock, kept, tries, unsettled = SteadyClock(reference), list[dict[str, Any]](), 0, 0
     with contextlib.suppress(UnsettledError):  # as a worker opens: each block is then either kept or refused
         clock.settle()
@@ -195,7 +195,10 @@ def load(options: argparse.Namespace, reference: Watched, large: Runnable) -> di
 
 
 def copies(options: argparse.Namespace, reference: Watched, one: Runnable, other: Runnable) -> dict[str, Any]:
-    """Return log ratios of one sample of each of two equal products after a rest, with and without the clock's loop."""
+    """Compare a product with a copy of itself right after a rest, with and without the loop that steadies the clock.
+
+    Returns the log ratios of the two samples.
+    """
     count = executions(one.sample_us(4))
     ratios: dict[str, list[float]] = {"held": [], "free": []}
     for _ in range(options.rounds):
@@ -222,7 +225,7 @@ def copies(options: argparse.Namespace, reference: Watched, one: Runnable, other
 
 
 def missed(record: dict[str, Any]) -> list[str]:
-    """Return the requirements that are not met."""
+    """Return a line for each requirement that is not met."""
     checks = {
         f"{record['idle']['unsettled']} rests did not end in a settled clock": record["idle"]["unsettled"] == 0,
         f"readings {record['load']['most_apart']:.1%} apart around a kept block": record["load"]["most_apart"]

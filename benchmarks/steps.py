@@ -46,19 +46,19 @@ from logparse.ingest.input_file import InputFile
 from logparse.libraries.torch_profiler.timeline import KernelIdentity
 
 JOBS = ((8, 6_250), (8, 50_000), (1, 10_000), (1, 100_000), (1, 1_000_000))
-"""Ranks, and kernels per rank, of each job.
+"""The number of ranks, and of kernels per rank, of each synthetic job.
 
 The first job has 50,000 kernels in all, the second 50,000 on each rank.
 """
 NEAR, WIDEST, _KNOWN = 0.05, 0.10, 0.04
 _EVERY = 100
-"""Kernels from one collective to the next."""
+"""The number of kernels from one collective to the next."""
 
 
 def synthetic(rank: int, kernels: int) -> RankTrace:
-    """Make one step:
+    """Make the trace of one step of a rank, with invented times.
 
-    a kernel of 20 µs every 25 µs, every tenth kernel on a second stream, and collectives on a third.
+    It has a kernel of 20 µs every 25 µs, every tenth kernel on a second stream, and collectives on a third.
     """
     calls: list[Call] = []
     works: list[Work] = []
@@ -78,7 +78,7 @@ def synthetic(rank: int, kernels: int) -> RankTrace:
 
 
 def as_json(trace: RankTrace, path: Path) -> None:
-    """Write the trace as a file in Kineto's form."""
+    """Write a trace as a file in the format of PyTorch's profiler (Kineto)."""
 
     def events() -> Iterator[dict[str, object]]:
         for x in trace.calls:
@@ -97,9 +97,9 @@ def as_json(trace: RankTrace, path: Path) -> None:
 
 
 def speed(job: tuple[int, int]) -> str:
-    """Return one row of the table.
+    """Simulate a synthetic job, and return the row of the table with the times.
 
-    Times are seconds of CPU, so that other processes of the machine do not count.
+    Times are seconds of CPU, so that other processes of the machine do not matter.
     """
     ranks, kernels = job
     traces = [synthetic(rank, kernels) for rank in range(ranks)]
@@ -117,7 +117,7 @@ def speed(job: tuple[int, int]) -> str:
 
 
 def whole(paths: Sequence[str]) -> tuple[float, str]:
-    """Return the CPU seconds from these traces to an answer, and the table's row."""
+    """Read trace files, answer a question by simulation, and return the CPU seconds and the table's row."""
     before = time.process_time()
     traces = [read_trace(InputFile(path)) for path in paths]
     read = time.process_time()
@@ -148,7 +148,7 @@ def speeds() -> None:
 
 
 def show(path: str) -> None:
-    """Print what limits the steps of one trace, as the trace states them."""
+    """Print what limits the steps of one trace, by simulation."""
     step = Step([build([read_trace(InputFile(path))])], {})
     found = answer(step, {})
     ends = found.ceilings
@@ -165,11 +165,11 @@ def show(path: str) -> None:
 
 @dataclass(frozen=True)
 class Pair:
-    """Times of a unit in µs, measured and simulated, for a job and an action.
+    """Times of a step in µs, measured and simulated, for a job and an action.
 
     * ``said_us``: the time that recommend printed for the action.
-    * ``now_us``: the time of the unchanged unit when it ran in turns with the changed unit.
-    * ``then_us`` and its interval: simulated from ``now_us``.
+    * ``now_us``: the time of the unchanged step when it ran in turns with the changed step.
+    * ``then_us`` and its interval: the changed step, simulated from ``now_us``.
     * ``measured_us``: ``now_us`` × the measured change.
     * ``spread``: half of the 95 % interval of the measured change, relative to the unchanged time.
     * ``limit``: what limits the simulated step.
@@ -194,14 +194,17 @@ class Pair:
     def held(self) -> bool:
         """True if the simulated time is right.
 
-        The error is within 5 %, or the measured time lies in an interval that reaches at most 10 % to either side.
+        The error must be within 5 %, or the measured time in an interval that reaches at most 10 % to either side.
         """
         narrow = self.high_us - self.low_us <= 2 * WIDEST * self.then_us
         return abs(self.error) <= NEAR or (narrow and self.low_us <= self.measured_us <= self.high_us)
 
 
 def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
-    """Return all pairs of a record's jobs, except ``void`` actions, which turned out not to be applied."""
+    """Return the measured and simulated times for all jobs and actions of a record.
+
+    ``void`` actions, which turned out not to be applied, are left out.
+    """
     out = []
     for name, row in jobs.items():
         if not isinstance(row.get("step"), dict):
@@ -219,9 +222,9 @@ def pairs(jobs: Mapping[str, Any]) -> list[Pair]:
 
 
 def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
-    """Compare the program's own times without and with an action.  Return None without runs.
+    """Compare the program's own times without and with an action. Returns None without runs.
 
-    Two runs that ran side by side make a pair, copy by copy and turn by turn.  If a record joins several calls of the
+    Two runs that ran side by side make a pair, copy by copy and turn by turn. If a record joins several calls of the
     benchmark, ``call`` is the number of the call in which a copy ran.
     """
     before, after = truth.get("before", ()), truth.get(side, ())
@@ -234,16 +237,16 @@ def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
 
 
 def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the time of one side's runs as ``compared`` computes it, µs."""
+    """Return the time of a step in the runs of one side, µs, computed as ``compared`` does it."""
     found = compared({"before": runs}, "before")
     return found.before_us if found is not None else None
 
 
 def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
-    """Return how much starts of a program differ, per job with several timed pairs.
+    """Return for each job how much the starts of its program differ, as a relative standard deviation.
 
-    The numbers are relative standard deviations.  If ``host``, they are for jobs that wait for their host, else for the
-    other jobs.  A pair has two starts, so four starts make two pairs' gains differ.
+    If ``host`` is True, only jobs that wait for their host are taken, else only the others. A pair has two starts, so
+    the gains of two pairs differ by the effect of four starts. Only jobs with several timed pairs are taken.
     """
     out = []
     for row in (row for jobs in records for row in jobs.values() if isinstance(row.get("step"), dict)):
@@ -257,15 +260,15 @@ def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
 
 
 def own_errors(jobs: Mapping[str, Any]) -> list[float]:
-    """Return the simulation's own relative errors.
+    """Return the relative errors of the simulation itself.
 
-    Only pairs whose measured change is well known are used, and whose step the host does not limit.
+    Only pairs whose measured change is well known and whose step is not limited by the host are taken.
     """
     return [x.error for x in pairs(jobs) if x.spread <= _KNOWN and x.limit != "host"]
 
 
 def foretold(jobs: Mapping[str, Any]) -> list[str]:
-    """Return two tables, one of the unchanged steps and one of the pairs.  Times are in ms."""
+    """Return two tables with times in ms: one of the unchanged steps, and one of the steps with actions."""
     out = ["| job | untraced | simulated as traced | scaled | limited by |", "|" + "---|" * 5]
     near = []
     for name, row in jobs.items():

@@ -32,7 +32,7 @@ ROCM = {
     "ROCBLAS_VERSION": "5.2.0.4f6b2c1",
     "HIPBLASLT_VERSION": "100202-fa4e",
 }
-"""Validators that a build for AMD registers in addition to PT_VERSION."""
+"""Validators (version lines) that a build for AMD writes in addition to PT_VERSION."""
 
 
 def unpacked(wheels: Path, folder: Path) -> str:
@@ -52,7 +52,7 @@ def unpacked(wheels: Path, folder: Path) -> str:
 
 
 def built(folder: Path) -> Path:
-    """Compile the program, with empty libraries in place of missing ones."""
+    """Compile the C++ program that calls PyTorch's reader. Missing libraries are replaced by empty ones."""
     libraries = folder / "torch/lib"
     for library in ("libtorch_cuda.so", "libtorch_cpu.so", "libc10_cuda.so"):
         dynamic = subprocess.run(["readelf", "-d", libraries / library], capture_output=True, text=True, check=True)
@@ -97,7 +97,7 @@ def asked(program: Path, running: dict[str, str], texts: dict[str, bytes], folde
 
 
 def compared(data: bytes, running: dict[str, str], seen: dict[str, Any]) -> str:
-    """Return how the prediction differs from what PyTorch reads; "" if there is no difference."""
+    """Return how the prediction differs from what PyTorch reads. Empty if there is no difference."""
     accepted, rows = made.predict(data, running)
     mine = sorted(rows, key=lambda row: (row.op, row.params))
     theirs = sorted(seen["rows"], key=lambda row: (row[0], row[1]))

@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def with_kernels(folder: Path) -> Iterator[Path]:
-    """Yield the traces of the folder that hold kernels, smallest first."""
+    """Yield the traces of the folder that contain kernels, the smallest first."""
     paths = [x for x in folder.rglob("*.json*") if "capture_traces" not in x.parts and x.is_file()]
     for path in sorted(paths, key=lambda x: (x.stat().st_size, x)):
         text = opened(path)
@@ -95,12 +95,12 @@ def opened(path: Path) -> bytes:
 
 
 def size_of(path: Path) -> int:
-    """Return the size of the trace's JSON in bytes."""
+    """Return the size of the trace's uncompressed JSON in bytes."""
     return len(opened(path))
 
 
 def compared(path: Path, trees: Mapping[str, Path], rival: Path, rounds: int) -> Iterator[dict[str, Any]]:
-    """Yield the costs of each program, round by round.  Raises SystemExit if a program fails."""
+    """Run each program on a trace, and yield the costs round by round. Raises SystemExit if a program fails."""
     for number in range(rounds):
         taken: dict[str, Any] = {}
         for name in [*trees, "rival"][:: -1 if number % 2 else 1]:
@@ -112,7 +112,7 @@ def compared(path: Path, trees: Mapping[str, Path], rival: Path, rounds: int) ->
 
 
 def answer(path: Path, folder: str) -> dict[str, list[str]]:
-    """Return our commands for one trace: ingest the trace, then recommend."""
+    """Return the commands of logparse for one trace: ingest the trace, then recommend."""
     program = [sys.executable, "-m", "logparse"]
     store = ["--store", f"{folder}/store"]
     return {
@@ -128,9 +128,9 @@ def report(rival: Path, path: Path, folder: str) -> dict[str, list[str]]:
 
 
 def environment(tree: Path | None) -> dict[str, str]:
-    """Return the environment of a program.
+    """Return the environment variables of a program.
 
-    Python keeps bytecode, and imports the modules of the checkout.
+    Python keeps bytecode, and imports the modules of the checkout ``tree``.
     """
     out = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
     return out if tree is None else {**out, "PYTHONPATH": str(tree)}
@@ -144,9 +144,9 @@ def ran(command: Sequence[str], env: Mapping[str, str]) -> Cost:
 
 
 def medians(trace: Mapping[str, Any], program: str, *verbs: str) -> dict[str, float]:
-    """Return median wall and CPU seconds of a program's commands together, and the MB of the command that needs most.
+    """Return the median wall and CPU seconds of a program, and the MB of its command that needs most.
 
-    ``verbs`` selects commands; without ``verbs`` all are added up.
+    ``verbs`` selects commands. Without it, the seconds of all commands are added up.
     """
     rounds = [[cost for verb, cost in x[program].items() if verb in verbs or not verbs] for x in trace["rounds"]]
     return {
@@ -157,7 +157,7 @@ def medians(trace: Mapping[str, Any], program: str, *verbs: str) -> dict[str, fl
 
 
 def head(before: bool = False) -> list[str]:
-    """Return the first two lines of the table."""
+    """Return the first two lines of the Markdown table."""
     names = ["trace", "MB", "rival, CPU s", "ours: ingest + recommend", "CPU", "wall", "rival, MB", "ours", "memory"]
     names += ["before, CPU s"] if before else []
     return [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
@@ -182,7 +182,7 @@ def line(name: str, trace: Mapping[str, Any]) -> str:
 
 
 def summary(traces: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return text on how many of the traces meet each goal."""
+    """Return a sentence that says how many of the traces meet each goal."""
     pairs = [(medians(x, "rival"), medians(x, "ours")) for x in traces.values()]
     answers = [medians(x, "ours", "recommend")["cpu_s"] for x in traces.values()]
     faster = sum(rival["wall_s"] >= FASTER * ours["wall_s"] for rival, ours in pairs)

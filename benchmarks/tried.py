@@ -20,16 +20,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 WRONG = 0.02
-"""Change, relative to a unit's time, beyond which a contradiction counts."""
+"""A contradiction is counted if one of the changes is larger than this fraction of a step's time."""
 NARROW, QUICK_S = 0.05, 60.0
 """Aims: the largest distance of the interval's ends from the ratio, and the seconds of trials in the job."""
 
 
 def comparisons(row: Mapping[str, Any], truths: Mapping[str, Mapping[str, Any] | None]) -> list[dict[str, Any]]:
-    """Return one comparison per action of a job that was tried.
+    """Compare what ``logparse try`` says about each action of a job with separate starts of the program.
 
     * ``row``: the job's record, with the rows of ``logparse try`` in ``tried``.
-    * ``truths``: per action the change by the program's own clock (``change``, ``low``, ``high``).  −0.1 is 10 % less.
+    * ``truths``: the change for each action, by the program's own clock (``change``, ``low``, ``high``). −0.1 is 10 %
+      less.
     """
     return [_compared(said, truths.get(said["action"])) for said in row.get("tried", ())]
 
@@ -51,15 +52,18 @@ def _compared(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[
 
 
 def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the action of a job with the least ratio.  Return None if no action was timed.
+    """Return the action of a job with the least ratio of times, or None if no action was timed.
 
-    Actions with a truth come first, because a combination of actions has none.
+    Actions that were also timed in separate starts come first, because a combination of actions was not.
     """
     return min((x for x in found if x["said"]), key=lambda x: (x["truth"] is None, x["said"][0]), default=None)
 
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Count over all jobs.  ``best`` counts the best action of each job, ``all`` all actions that were timed."""
+    """Count over all jobs how often the two agree.
+
+    ``best`` counts the best action of each job, ``all`` all actions that were timed.
+    """
     found = {name: row.get("compared", []) for name, row in rows.items() if "skipped" not in row}
     firsts = {name: x for name, of in found.items() if (x := best(of)) is not None}
     return {
@@ -85,7 +89,7 @@ def _counts(found: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a row per job and action, as in ``docs/results.md``."""
+    """Return a table with a row per job and action, as in ``docs/results.md``."""
     out = ["| job | action | `try` says | ratio in the job | truth | |", "|" + "---|" * 6]
     for name, row in rows.items():
         for x in row.get("compared", []):

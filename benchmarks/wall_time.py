@@ -42,7 +42,7 @@ PROCESSES = (1, 2, 4, 8)
 
 
 def main() -> int:
-    """Parse the command line, measure, write the record, and print the table."""
+    """Read the command line, measure, write the record, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--find-db", help="MIOpen find-db text (.bz2 allowed)")
     parser.add_argument("--backend", default="torch,cudnn", help="comma-separated")
@@ -78,7 +78,7 @@ def main() -> int:
 
 @dataclass
 class Steps:
-    """Seconds of each step, without the steps inside it, and the number of times that it ran."""
+    """The seconds of each step, without the steps inside it, and the number of times that it ran."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Steps:
                 self._inside[-1] += taken
 
     def watch(self, owner: Any, method: str, name: str | Callable[[Any], str]) -> None:
-        """Replace a method by one that measures each call as a step."""
+        """Replace a method of ``owner`` by one that measures each call as a step."""
         inner = getattr(owner, method)
 
         def watched(this: Any, *args: Any, **kwargs: Any) -> Any:
@@ -118,7 +118,7 @@ Pair: TypeAlias = tuple[Problem, Solution, Solution]
 
 
 def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], budget_s: float) -> dict[str, Any]:
-    """Race in this process, then confirm in one fresh process."""
+    """Race the solutions in this process, then confirm the winners in a fresh process."""
     steps = Steps()
     context = opened(names, place, steps)
     deadline, results = time.monotonic() + budget_s, list[Result]()
@@ -137,7 +137,7 @@ def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], bu
 
 
 def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
-    """Open the backends of a worker, and time every step of them."""
+    """Open the backends of a replay's worker, and time every step of them."""
     with steps.step("opening"):
         backends = {name: backend_named(name).open(place) for name in names}
         context = WorkerContext(backends, place, Method(), lambda what: None)
@@ -161,7 +161,7 @@ def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
 
 
 def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Steps:
-    """Confirm each pair once in this process."""
+    """Confirm each pair of solutions once in this process, and return the times of the steps."""
     steps = Steps()
     context = opened(names, place, steps)
     with steps.step("rest of the confirmations"):
@@ -197,7 +197,7 @@ def side_by_side(problems: Sequence[Problem]) -> dict[str, Any]:
 
 
 def _built(problems: Sequence[Problem], barrier: Any, queue: Any) -> None:
-    """Build all plans of ``problems`` twice, each time from new graphs.  Nothing runs."""
+    """Build all plans of ``problems`` twice, each time from new graphs. Nothing is run."""
     backend: Any = backend_named("cudnn").open(Place(device="cuda:0"))
     backend._device.torch.zeros(1, device=backend._device.device)
     row: dict[str, Any] = {"plans": 0, "milliseconds": {}}
@@ -222,7 +222,7 @@ def _built(problems: Sequence[Problem], barrier: Any, queue: Any) -> None:
 
 
 def _threaded(problem: Problem, count: int) -> dict[str, float]:
-    """Time building one problem's plans, first in turn and then by threads that share them, in seconds."""
+    """Time building the plans of one problem, first one after another and then by several threads, in seconds."""
     backend: Any = backend_named("cudnn").open(Place(device="cuda:0"))
     out = {}
     for threads in (1, 1, count):

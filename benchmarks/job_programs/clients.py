@@ -1,7 +1,7 @@
-"""Jobs of well-known clients on one device: ``python clients.py NAME``, a name of ``JOBS`` at the end.
+"""Training and inference jobs of well-known libraries on one device: ``python clients.py NAME``, a name of ``JOBS``.
 
-The loop is the client's own.  It takes the next unit from ``run.paced`` where a unit ends.  Weights and data are
-random, and nothing is downloaded.
+The loop is the library's own. Where a step ends, it takes the number of the next step from ``run.paced``. Weights and
+data are random, and nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 
 class Forever(IterableDataset[Any]):
-    """Data set that gives the same item until nobody asks."""
+    """A data set that yields the same item without end."""
 
     def __init__(self, item: Any) -> None:
         self._item = item
@@ -119,7 +119,7 @@ def lightning() -> None:
 
 
 def accelerate() -> None:
-    """Train torchvision's ConvNeXt in bfloat16 with accelerate.  An optimizer's step follows two batches."""
+    """Train torchvision's ConvNeXt in bfloat16 with accelerate. The optimizer steps after every two batches."""
     from accelerate import Accelerator
     from torchvision.models import convnext_tiny
 
@@ -138,7 +138,7 @@ def accelerate() -> None:
 
 
 def peft() -> None:
-    """Train LoRA on GPT-2 with checkpointing of activations."""
+    """Train LoRA on GPT-2 with checkpointing of activations, with the library peft."""
     from peft import LoraConfig, get_peft_model
 
     model = applied(_gpt2())
@@ -158,7 +158,7 @@ def peft() -> None:
 
 
 def detection() -> None:
-    """Train Faster R-CNN of torchvision in float32, with four images of one size."""
+    """Train torchvision's Faster R-CNN in float32, with four images of one size."""
     from torchvision.models.detection import fasterrcnn_mobilenet_v3_large_320_fpn, fasterrcnn_resnet50_fpn
 
     size = sized(512, 96)
@@ -177,7 +177,7 @@ def detection() -> None:
 
 
 class Residual(nn.Module):
-    """Block of a diffusion network: two convolutions behind group norms, with the time step added between."""
+    """A block of a diffusion network: two convolutions behind group norms, with the time step added between them."""
 
     def __init__(self, ins: int, outs: int, steps: int) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ class Residual(nn.Module):
 
 
 class Pixels(nn.Module):
-    """Attention among all places of an image."""
+    """Attention among all pixels of an image."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ class Pixels(nn.Module):
 
 
 class Unet(nn.Module):
-    """Network of a diffusion model, with skips from the way down to the way up."""
+    """The network of a diffusion model, with skips from the way down to the way up."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -234,7 +234,7 @@ class Unet(nn.Module):
 
 
 def unet() -> None:
-    """Denoise latent images with a UNet in float16.  A unit is one call of the network."""
+    """Denoise latent images with a UNet in float16. Each step is one call of the network."""
     width, batch, size = sized((192, 8, 64), (16, 1, 16))
     kind = torch.bfloat16 if SMOKE else torch.float16
     model = applied(Unet(width).to(DEVICE, kind).eval())
@@ -246,7 +246,7 @@ def unet() -> None:
 
 
 class Listener(nn.Module):
-    """DeepSpeech 2 in small: convolutions of the spectrogram, then gated recurrent units."""
+    """A small DeepSpeech 2: convolutions of the spectrogram, then gated recurrent units."""
 
     def __init__(self, width: int, depth: int, letters: int) -> None:
         super().__init__()
@@ -264,7 +264,7 @@ class Listener(nn.Module):
 
 
 def speech() -> None:
-    """Train speech recognition with GRUs and CTC in float32."""
+    """Train speech recognition with gated recurrent units and CTC in float32."""
     width, depth, batch, frames = sized((800, 3, 16, 400), (16, 1, 2, 40))
     model = applied(Listener(width, depth, 29).to(DEVICE))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)

@@ -1,4 +1,4 @@
-"""Jobs of two ranks: ``torchrun --nproc-per-node 2 distributed.py ddp|ddp_one_core|fsdp|…``."""
+"""Jobs with two ranks: ``torchrun --nproc-per-node 2 distributed.py ddp|ddp_one_core|fsdp|…``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def ddp() -> None:
-    """Train ResNeXt-50 in float32.  Each rank has its own batch."""
+    """Train ResNeXt-50 in float32 with DistributedDataParallel. Each rank has its own batch."""
     begin()
     batch, size = sized((32, 224), (2, 32))
     model = DistributedDataParallel(applied(network(resnext50()).to(DEVICE)))
@@ -37,7 +37,7 @@ def ddp() -> None:
 
 
 def ddp_one_core() -> None:
-    """Run ``ddp`` on one core, as in a container that has one core of the host.
+    """Run ``ddp`` with both ranks on one core, as in a container that has one core of the host.
 
     Other runs on the same host take other cores.
     """
@@ -46,7 +46,7 @@ def ddp_one_core() -> None:
 
 
 def fsdp() -> None:
-    """Train a Llama in bfloat16 with sharded blocks.
+    """Train a Llama in bfloat16 with FSDP, which shards its blocks over the ranks.
 
     The vocabulary has the odd size 32,001, as after one token was added to 32,000.
     """
@@ -73,7 +73,10 @@ def fsdp() -> None:
 
 
 class Part(nn.Module):
-    """One rank's heads and hidden channels of a block.  An all-reduce adds up the ranks' results twice per block."""
+    """The heads and hidden channels of a transformer block that one rank computes.
+
+    An all-reduce adds up the ranks' results twice per block.
+    """
 
     def __init__(self, width: int, heads: int, ranks: int) -> None:
         super().__init__()
@@ -96,7 +99,7 @@ class Part(nn.Module):
 
 
 def tensor_parallel() -> None:
-    """Run blocks that are split over the ranks: forward only, in bfloat16, one request after another."""
+    """Run transformer blocks that are split over the ranks: forward only, in bfloat16, one request after another."""
     _, ranks = begin()
     width, heads, depth, batch, tokens = sized((4096, 32, 6, 8, 1024), (64, 4, 2, 2, 16))
     made = nn.Sequential(*(Part(width, heads, ranks) for _ in range(depth)))

@@ -40,33 +40,33 @@ _SECONDS, _LEAST = float(os.environ.get("JOB_SECONDS", "6")), int(os.environ.get
 _TURNS = Path(os.environ["JOB_TURNS"]) if "JOB_TURNS" in os.environ else None
 _TURN_SECONDS = float(os.environ.get("JOB_TURN_SECONDS", "0.15"))
 _FIRST, _TIMED, _SETTLE = 6, 4, 2
-"""Three numbers of units.
+"""Three numbers of steps.
 
-* ``_FIRST``: units before any unit is timed, in which libraries choose their kernels.
-* ``_TIMED``: units whose time decides the number of units.
-* ``_SETTLE``: units at the beginning of a turn, after which the device is as busy as before the pause.
+* ``_FIRST``: steps before any step is timed, in which libraries choose their kernels.
+* ``_TIMED``: steps whose time decides how many steps are done.
+* ``_SETTLE``: steps at the beginning of a turn, after which the device is as busy as before the pause.
 """
 
 
 def sized(full: Any, small: Any) -> Any:
-    """Choose a size: ``full`` in a run, ``small`` in a test on a CPU."""
+    """Return ``full`` (a size) in a real run, ``small`` in a test on a CPU."""
     return small if SMOKE else full
 
 
 def network(model: nn.Sequential) -> nn.Sequential:
-    """Return an image network of ``models.py``. In a test on a CPU, return only its first stage with a head."""
+    """Return an image network of ``models.py``. In a test on a CPU, it is only its first stage with an output layer."""
     head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 1000))
     return nn.Sequential(*list(model)[:5], *head) if SMOKE else model
 
 
 def finish() -> None:
-    """Wait for the device."""
+    """Wait until the device has done all work."""
     if DEVICE.type == "cuda":
         torch.cuda.synchronize()
 
 
 def applied(model: nn.Module) -> nn.Module:
-    """Apply the actions that the environment names to the model.
+    """Apply the actions that environment variables name (``JOB_APPLY``, ``JOB_APPLY_NAMES``), and return the model.
 
     Call this before the model is wrapped, and before its optimizer is made.
     """
@@ -84,9 +84,9 @@ def applied(model: nn.Module) -> nn.Module:
 
 
 def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) -> None:
-    """Call ``unit`` with the number of each unit, until the time is over.
+    """Call ``unit`` with the number of each step, until the time is over.
 
-    If the job takes turns with another process, ``unit`` is called only during this job's turns.  ``paced`` yields the
+    If the job takes turns with another process, ``unit`` is called only during this job's turns. ``paced`` yields the
     numbers.
     """
     for index in paced(kinds, settle):
@@ -94,12 +94,11 @@ def run(unit: Callable[[int], object], kinds: int = 1, settle: int = _SETTLE) ->
 
 
 def paced(kinds: int = 1, settle: int = _SETTLE) -> Iterator[int]:
-    """Yield the number of each unit when it is to begin, until the time is over or the turns have ended.
+    """Yield the number of each step when the step is to begin, until the time is over or the turns have ended.
 
-    The number of units is the same in all ranks, and a multiple of ``kinds``.  In a turn, the first ``settle`` units
-    are not timed.  The other units are timed as a whole, without waiting for the device in between.
-
-    A client with a loop of its own takes the next number where a unit ends, and ends its loop after the last number.
+    The number of steps is the same in all ranks, and a multiple of ``kinds``. In a turn, the first ``settle`` steps are
+    not timed. The other steps are timed as a whole, without waiting for the device in between. A library with a loop of
+    its own takes the next number where a step ends, and ends its loop after the last number.
     """
 
     def seconds(count: int) -> Generator[int, None, float]:
@@ -134,8 +133,8 @@ def paced(kinds: int = 1, settle: int = _SETTLE) -> Iterator[int]:
 def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: dict[int, float]) -> None:
     """Answer requests until the time is over, or turn by turn.
 
-    The size of each request is chosen at random.  A server waits for each answer, so each answer is timed.  In the
-    mean, each size has the weight of its probability, and not of how often it was chosen.
+    The size of each request is chosen at random by ``choose``. A server waits for each answer, so each answer is timed.
+    In the average of the times, each size is weighted by its probability (``shares``), not by how often it was chosen.
     """
 
     def answered(least: int, seconds: float) -> list[tuple[int, float]]:
@@ -169,7 +168,7 @@ def serve(answer: Callable[[int], object], choose: Callable[[], int], shares: di
 
 
 def _report(number: int, seconds: dict[str, list[float]], units: int, shares: dict[str, float]) -> None:
-    """Write the mean time of a unit in a turn.  Each kind of unit has its own weight."""
+    """Write the mean time of a step in a turn into ``N.json``. Each kind of step has its own weight."""
     if _TURNS is None or (dist.is_initialized() and dist.get_rank()):
         return
     means = {name: math.fsum(held) / len(held) for name, held in seconds.items() if held}
@@ -184,8 +183,8 @@ def _report(number: int, seconds: dict[str, list[float]], units: int, shares: di
 def _turns() -> Iterator[int]:
     """Yield the number of each turn of this process when the turn begins.
 
-    Each rank looks for the files itself.  Otherwise a rank would wait for another rank in a collective, which would
-    keep its device busy.
+    Each rank looks for the files itself. Otherwise a rank would wait for another rank in a collective, which would keep
+    its device busy.
     """
     assert _TURNS is not None
     if dist.is_initialized():
@@ -211,7 +210,7 @@ def _agreed(count: int) -> int:
 
 
 def begin() -> tuple[int, int]:
-    """Join the other ranks.  Return this rank's number and the number of ranks."""
+    """Join the other ranks, and return this rank's number and the number of ranks."""
     if DEVICE.type == "cuda":
         torch.cuda.set_device(DEVICE)
         dist.init_process_group("nccl", device_id=DEVICE)

@@ -21,7 +21,10 @@ from torch.nn.functional import gelu, scaled_dot_product_attention, silu
 
 
 def generate() -> None:
-    """Run transformers' ``generate``, with prompts of 128 and 512 tokens in turns and 32 new tokens each."""
+    """Generate text with the library transformers.
+
+    The prompts have 128 and 512 tokens in turns, and 32 new tokens are generated for each.
+    """
     from transformers import LlamaConfig, LlamaForCausalLM
 
     width, inner, depth, heads, words, batch, new = sized((1024, 2816, 6, 16, 32001, 8, 32), (32, 64, 1, 2, 101, 2, 4))
@@ -48,7 +51,10 @@ def generate() -> None:
 
 
 def vision_server() -> None:
-    """Serve RegNetY in float16.  Batches of 1, 4 and 16 come in an order that differs in every process."""
+    """Answer requests with RegNetY in float16.
+
+    Batches of 1, 4 and 16 images come in an order that differs in every process.
+    """
     size = sized(224, 32)
     kind = torch.bfloat16 if SMOKE else torch.float16
     model = applied(regnet_y_3_2gf().to(DEVICE, kind).eval())
@@ -63,9 +69,9 @@ def vision_server() -> None:
 
 
 class Decoder(nn.Module):
-    """Decoder block for one new token per sequence.
+    """A decoder block that processes one new token per sequence.
 
-    A cache of fixed size holds the keys and values of the earlier tokens.
+    A cache of fixed size contains the keys and values of the earlier tokens.
     """
 
     def __init__(self, width: int, heads: int, kv_heads: int, inner: int, batch: int, cached: int) -> None:
@@ -92,7 +98,7 @@ class Decoder(nn.Module):
 
 
 class Decoders(nn.Module):
-    """Embedding and blocks.  The result is the next token of every sequence."""
+    """A language model of an embedding and decoder blocks. It returns the next token of every sequence."""
 
     def __init__(self, words: int, width: int, depth: int, *block: int) -> None:
         super().__init__()
@@ -108,7 +114,7 @@ class Decoders(nn.Module):
 
 
 def graph_decode() -> None:
-    """Decode with a Llama of 4,096 channels for 64 sequences. The loop only replays a captured graph."""
+    """Decode 64 sequences with a Llama of 4,096 channels. The loop only replays a captured CUDA graph."""
     with torch.device(DEVICE):
         made = Decoders(32001, 4096, 12, 32, 8, 14336, 64, 512)
     model = applied(made.to(torch.bfloat16).eval())
@@ -132,7 +138,7 @@ def graph_decode() -> None:
 
 
 def fp8() -> None:
-    """Run feed-forward layers in FP8 as plain functions, without a module or an optimizer."""
+    """Compute feed-forward layers in FP8 by plain functions, without a module or an optimizer."""
     applied(nn.Identity())  # This applies settings only, because there is no module to change.
     rows, width, inner, depth = 4096, 4096, 14336, 8
     kind, most = torch.float8_e4m3fn, torch.finfo(torch.float8_e4m3fn).max
@@ -163,7 +169,7 @@ def fp8() -> None:
 
 
 def _worker(requests: Any, answers: Any) -> None:
-    """Run the model in a process that the server starts.  Only this process launches kernels."""
+    """Run the model in a process that the server has started. Only this process launches kernels."""
     torch.manual_seed(0)
     batch, size = sized((48, 224), (2, 224))
     model = applied(vit(SMOKE).to(DEVICE).eval())
@@ -179,7 +185,7 @@ def _worker(requests: Any, answers: Any) -> None:
 
 
 def _next(answers: Any, worker: Any) -> float | None:
-    """Return the next answer.  Return None if the worker is done or has died."""
+    """Return the next answer of the worker, or None if it is done or has died."""
     while True:
         try:
             found: float | None = answers.get(timeout=2.0)
@@ -190,7 +196,7 @@ def _next(answers: Any, worker: Any) -> float | None:
 
 
 def forking_server() -> None:
-    """Start a worker and hand requests to it."""
+    """Start a worker process and send requests to it."""
     context = multiprocessing.get_context("spawn")
     requests, answers = context.Queue(), context.Queue()
     worker = context.Process(target=_worker, args=(requests, answers))

@@ -28,7 +28,7 @@ def _train(model: nn.Module, loss: Callable[[], torch.Tensor], optimizer: torch.
 
 
 class Experts(nn.Module):
-    """Mixture of experts, in which a router sends each token to two experts.
+    """A mixture of experts, in which a router sends each token to two experts.
 
     The number of tokens per expert differs in every step.
     """
@@ -67,7 +67,7 @@ def moe() -> None:
 
 
 class Slow(Dataset[tuple[torch.Tensor, int]]):
-    """Data set of images that take a few milliseconds each to read."""
+    """A data set of images. Reading one takes a few milliseconds."""
 
     def __init__(self, size: int) -> None:
         self._image = torch.randn(3, size, size)
@@ -81,7 +81,7 @@ class Slow(Dataset[tuple[torch.Tensor, int]]):
 
 
 def data_loader() -> None:
-    """Train ResNet-50 in float32 with a loader of four workers.  Loading a batch takes longer than the step."""
+    """Train ResNet-50 in float32 with a data loader of four workers. Loading a batch takes longer than the step."""
     batch, size = sized((48, 224), (2, 32))
     model = applied(network(resnet50()).to(DEVICE))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -98,7 +98,7 @@ def data_loader() -> None:
 
 
 def small_kernels() -> None:
-    """Train many layers of few channels.
+    """Train many layers with few channels, so that the kernels are small.
 
     The optimizer updates one parameter after another, so the host limits the speed.
     """
@@ -111,9 +111,9 @@ def small_kernels() -> None:
 
 
 class Waves(nn.Module):
-    """Layers of wav2vec 2.0:
+    """The layers of wav2vec 2.0.
 
-    seven strided convolutions of the samples, a grouped convolution of positions, a transformer.
+    They are seven strided convolutions of the samples, a grouped convolution for positions, and a transformer.
     """
 
     def __init__(self, channels: int, width: int, heads: int, depth: int) -> None:
