@@ -23,16 +23,19 @@ if TYPE_CHECKING:
     from analyzers.actions.job import Job, Work
 
 ActionKind: TypeAlias = Literal["files", "setting", "program"]
-"""The three kinds of action: override files, a setting of the process, or a change of the program."""
+"""The three kinds of action: override files, a setting of the process, or a change of the program.
+
+An action is a change to the job that a person makes once.
+"""
 CONVOLUTION, GEMM = "convolution", "GEMM"
 
 
 @dataclass(frozen=True)
 class Change:
-    """The new form of a call under an action: a problem (the operator with its sizes) and its solution.
+    """The new form of a call under an action (a change to the job, such as TF32): a problem and its solution.
 
-    The solution is a text. By default it is the library's own choice. A ``problem`` of None means that the action
-    removes the call, for example a copy from one memory layout to another.
+    A problem is an operator with its sizes. The solution is a text, by default the library's own choice. A ``problem``
+    of None means that the action removes the call, for example a copy from one memory layout to another.
     """
 
     problem: Problem | None
@@ -121,7 +124,7 @@ The host's time is the time in which it launches kernels. On three jobs no actio
 (``host_sums`` of ``benchmarks/results/jobs-NVIDIA-H100-80GB-HBM3-2026-11-28.json``).
 """
 _TIMED = 0.95
-"""If at least this fraction (0 to 1) of the changed calls' time was measured, the measurement is taken as complete.
+"""If at least this fraction (0 to 1) of the time that an action changes was measured, the measurement is complete.
 
 If a smaller fraction was measured, ``recommend`` and ``verify`` report the fraction.
 """
@@ -194,7 +197,7 @@ class ActionResult:
 
     @property
     def losers(self) -> tuple[Part, ...]:
-        """The calls that become slower. The calls that lose most come first."""
+        """The calls that the action makes slower. The calls that lose most come first."""
         return tuple(x for x in self.parts if x.then_us > x.now_us)
 
     @property
@@ -228,12 +231,12 @@ class ActionResult:
 
     @property
     def changed_us(self) -> float:
-        """The time that all calls changed by the action take now, µs."""
+        """The time that all calls take now which the action changes, µs."""
         return math.fsum(x.now_us for x in (*self.parts, *self.untimed))
 
     @property
     def measured_share(self) -> float:
-        """The fraction (0 to 1) of the changed calls' present time that was also measured with the action."""
+        """How much of the changed calls' present time was also timed with the action, as a fraction (0 to 1)."""
         return math.fsum(x.now_us for x in self.parts) / self.changed_us if self.changed_us else 0.0
 
     @property
@@ -260,9 +263,10 @@ class ActionResult:
 
     @property
     def ends_us(self) -> tuple[float, float]:
-        """The bounds of the job's GPU time with the action, widened because some calls were not timed, µs.
+        """The shortest and the longest GPU time that the job may take with the action, µs.
 
-        They are ``low_us`` and ``high_us``, with the time of the untimed calls multiplied by ``untimed_factors``.
+        They are ``low_us`` and ``high_us``, the bounds by the samples, widened because some calls were not timed. The
+        time of the untimed calls is multiplied by ``untimed_factors``.
         """
         untimed, (least, most) = math.fsum(x.now_us for x in self.untimed), self.untimed_factors
         return self.low_us + (least - 1) * untimed, self.high_us + (most - 1) * untimed

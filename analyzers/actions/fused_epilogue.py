@@ -50,10 +50,10 @@ def _tanh(tail: Epilogue, job: Job) -> bool:
 def _to(
     suits: Callable[[Epilogue, Job], bool], solution: Callable[[Epilogue], str]
 ) -> Callable[[Work, Job], Change | None]:
-    """Make the function ``change`` of an action: it changes each product that has suitable kernels after it.
+    """Make a function that tells what the action changes: matrix products that have suitable kernels after them.
 
     ``suits`` tells whether the kernels after a product are suitable. ``solution`` returns the text of the solution that
-    replaces the product and these kernels.
+    replaces the product and these kernels. The made function returns None for all other calls.
     """
 
     def change(work: Work, job: Job) -> Change | None:

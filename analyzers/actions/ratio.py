@@ -77,10 +77,10 @@ def host_us(passes: Sequence[Work], changes: Sequence[Change], host: Samples) ->
 
 
 def _now(work: Work, samples: Samples) -> tuple[str, Sequence[float]] | None:
-    """Return the time samples of the solution that computes the calls now, with the name of the replay's file.
+    """Return the measured times of the solution that computes a call now, with the name of the file that has them.
 
-    Returns None if they were not timed. If no replay can run this solution, the only sample is the mean time of a call
-    in the trace, and the name is "trace".
+    Returns None if they were not timed. If no replay can run this solution, the only time is the mean time of a call in
+    the trace, and the name is "trace".
     """
     if not work.replaced:
         return samples.get((work.problem.text, work.solution))

@@ -32,9 +32,10 @@ _SMALL = 2e-4
 
 
 def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> list[tuple[Problem, tuple[str, ...]]]:
-    """Return the problems (operators with sizes) that a replay must time for these actions, the costliest first.
+    """Return what a replay (a run that times calls alone) must time to judge these actions, the costliest first.
 
-    Each comes with the solutions to time. The first is the library's own choice.
+    It is a list of problems (operators with sizes), each with the solutions to time. The first solution is the
+    library's own choice.
     """
     job = job_of(tables, settings)
     least = _SMALL * (job.total_us or 0.0)
@@ -67,7 +68,7 @@ def wanted(tables: Tables, actions: Sequence[Action], settings: Settings) -> lis
 
 
 def _passes(work: Work, job: Job) -> tuple[Work, ...]:
-    """Return the calls in a form that a replay can time.
+    """Split or complete a call so that a replay (a run that times calls alone) can time it.
 
     A convolution whose two gradients are one entry (``B+W``) becomes two calls. Tensors of unknown type get a type.
     """
@@ -81,7 +82,7 @@ def _passes(work: Work, job: Job) -> tuple[Work, ...]:
 def results(
     tables: Tables, actions: Sequence[Action], settings: Settings, kept: Sequence[ActionResult] = ()
 ) -> list[ActionResult]:
-    """Return the measured effects of the actions on a job, the best action first.
+    """Return the measured effects of the actions (changes to the job) on a job, the best action first.
 
     An action is left out if the replay timed none of its calls. ``kept`` are actions that the run already applies, so
     their solutions are taken as the present solutions. Then an action is also left out if it cannot be applied together
@@ -97,7 +98,7 @@ def results(
 
 
 def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
-    """Return the job as it is once the actions ``kept`` are applied: their solutions become the present solutions."""
+    """Return the job as it is once some actions are applied: each changed call has its new solution."""
     work = list(job.work)
     for action in (x.action for x in kept):
         for i, one in enumerate(work):
@@ -108,7 +109,11 @@ def _under(job: Job, kept: Sequence[ActionResult]) -> Job:
 
 
 def _beside(action: Action, kept: ActionResult, job: Job) -> bool:
-    """Tell whether an action can be applied in addition to the action ``kept``, and was timed in addition to it."""
+    """Tell whether an action can be applied in addition to an action that the job already has.
+
+    It must also have been timed in addition to that action. That is so if the two do not change the same calls, or if
+    the new action contains the other.
+    """
     other = kept.action
     if action.name == other.name or (action.excludes is not None and action.excludes == other.excludes):
         return False
@@ -172,9 +177,10 @@ def result(action: Action, job: Job, samples: Samples, host: Samples | None = No
 
 
 def _now_us(work: Work, job: Job, samples: Samples) -> float:
-    """Return the GPU time that all calls of an entry take now, from the trace, µs.
+    """Return the GPU time that all calls of one problem (an operator with its sizes) take now, µs.
 
-    Without a trace, it is the number of calls times the replayed time of one call. Returns 0 if that time is unknown.
+    It comes from the trace. Without a trace, it is the number of calls times the replayed time of one call. Returns 0
+    if that time is unknown.
     """
     if work.us is not None:
         return work.us

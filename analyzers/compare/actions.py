@@ -390,7 +390,8 @@ class _Both:
     def timed(self) -> Times:
         """The steps or requests of the two runs, with their times.
 
-        If only one run has times without logging, the times with logging are used for both.
+        The libraries' logs slow a run. So if only one run has times without logs, the times with logs are used for
+        both.
         """
         found = self.units
         if len({x.alone for x in found if x}) > 1:
@@ -414,7 +415,7 @@ class _Both:
 
     @property
     def alike(self) -> Tables:
-        """The first run as it was traced, without the kinds of steps that the second run did not do."""
+        """The tables of the first run, without the kinds of steps that the second run did not do."""
         facts = self.runs[0].facts
         others = facts["name"].str.startswith(KIND) & ~facts["name"].str[len(KIND) :].isin(list(self.counts))
         return replace(self.runs[0], facts=facts[~others]) if self.share < 1 and others.any() else self.runs[0]

@@ -292,7 +292,10 @@ def _renamed(con: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
 
 def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
-    """Set new and vanished problems to ``unknown`` if the other run may have them under another text."""
+    """Mark new and vanished problems as ``unknown`` if the other run may have them under another text.
+
+    For example, one log may leave out a field that the other states. Then it is unknown whether the problem is new.
+    """
     states = dict(con.execute("select problem, state from compared").fetchall())
     if len(states) > _PARSED or not {"new", "vanished"} & {*states.values()}:
         return
@@ -306,9 +309,10 @@ def _leave_open(con: duckdb.DuckDBPyConnection) -> None:
 
 
 def _library_key(single: _Single) -> tuple[str, str] | None:
-    """Return the key under which override files of a library have this problem, with the name of the time's source.
+    """Return the key under which a library's override file would list this problem (an operator with its sizes).
 
-    Returns None if there is no such key.
+    The key comes with the name of the source of the problem's time. Returns None if the source is no override file, or
+    if the problem has no key.
     """
     key = _KEYS[single.basis](single.problem, {}) if single.basis in _KEYS else None
     return None if key is None or single.basis is None else (single.basis, key)
@@ -333,9 +337,10 @@ def _only_pairs(
     key: Callable[[_Single], Hashable],
     same: Callable[[Problem, Problem], bool],
 ) -> dict[str, str]:
-    """Map texts of run B to texts of run A that have the same ``key`` (not None) and are the ``same``.
+    """Map the text of each problem in run B to the text of the same problem in run A, if there is only one candidate.
 
-    A pair is left out if one of its texts also matches another text.
+    Two problems are the same if they have the same ``key`` (not None) and ``same`` returns True. A pair is left out if
+    one of its texts also matches another text.
     """
     ours = in_groups(mine, key)
     ours.pop(None, None)

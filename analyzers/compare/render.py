@@ -110,13 +110,13 @@ def _one_sided(found: Diff, state: Literal["new", "vanished"]) -> str:
 
 @dataclass(frozen=True)
 class Worth:
-    """The saving by the solutions that run B chose differently, from times that were measured alone.
+    """The saving by the solutions that changed between run A and run B, from times that were measured alone.
 
-    Both times of a choice come from one run and one environment.
+    Both times of a change come from one run and one environment.
 
     * ``saves``: maps a problem (an operator with its sizes) to its saving in µs per run of A. Negative if the new
-      choice is slower.
-    * ``changed``: the number of all problems with another choice, also of problems without a known saving.
+      solution is slower.
+    * ``changed``: the number of all problems with another solution, also of problems without a known saving.
     """
 
     saves: Mapping[str, float]
@@ -134,7 +134,10 @@ class Worth:
 
 
 def worth_of_changes(found: Diff, a: Store, b: Store) -> Worth:
-    """Return what the changed choices of the library save, if both solutions were timed in run A or in run B."""
+    """Return how much time the changed solutions save.
+
+    A saving is known if both the old and the new solution were timed in run A or in run B.
+    """
     rows = {x["problem"]: x for x in found.table("pick_a <> pick_b and state <> 'unknown'").to_pylist()}
     saves: dict[str, float] = {}
     for store, run, own, other, sign in ((a, found.a, "pick_a", "pick_b", 1.0), (b, found.b, "pick_b", "pick_a", -1.0)):

@@ -279,7 +279,10 @@ def same_solution(one: Solution, other: Solution, rocblas_version: str) -> bool:
 def _outcome(
     text: str, same: Sequence[str], intended: Solution, evidence: Evidence, promised: Mapping[str, float]
 ) -> Outcome:
-    """Return what an override row did for the problem ``text``. Logs may name the problem by any text of ``same``."""
+    """Return the effect of an override row on the problem ``text`` (an operator with its sizes).
+
+    Logs may name the problem by any text of ``same``. ``intended`` is the solution in the row.
+    """
     timed = [row for x in same if (row := evidence.moved.get(x)) is not None and not pd.isna(row["ratio"])]
     time: Mapping[Hashable, Any] = (
         timed[0] if timed else {"state": "unknown", "basis": None, "a_us": None, "b_us": None}
@@ -305,7 +308,7 @@ def _outcome(
 
 
 def _as_reported(one: Outcome, row: Row, report: Report) -> Outcome:
-    """Return the outcome, corrected if the library's own log states whether it found the row.
+    """Correct the effect of an override row if the library's own log says whether it found the row.
 
     Such a log may name kernels, but it names no solutions.
     """
@@ -361,9 +364,9 @@ def _failures(
 
 
 def promises(findings: pd.DataFrame) -> dict[str, float]:
-    """Return the saving that ``recommend`` promised for a call of each problem, µs. The largest one is taken.
+    """Return the saving per call that ``recommend`` promised for each problem (an operator with its sizes), µs.
 
-    ``findings`` is the view of that name in the store.
+    If there are several promises, it is the largest. ``findings`` is the view of that name in the store.
     """
     rows = findings[findings["per_call_us"].notna() & findings["problem"].notna()]
     each = rows["per_call_us"].astype("float64").groupby(rows["problem"]).max()

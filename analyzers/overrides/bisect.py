@@ -54,7 +54,7 @@ _DEVICE = re.compile(r"\d+(?=\.[^.]*\Z)")
 
 
 def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
-    """Reduce the failing ``rows`` to a smaller set that still fails, but passes without any one of its rows.
+    """Reduce the failing ``rows`` of a file to a set that still fails, but passes without any one of its rows.
 
     ``fails`` tells whether the check fails with a set of rows. An empty set is assumed to pass.
     """
@@ -75,10 +75,11 @@ def ddmin(rows: Rows, fails: Callable[[Rows], bool]) -> Rows:
 
 
 def narrowed(rows: Rows, ask: Callable[[Rows, int, int], Verdict]) -> Rows:
-    """Reduce the failing ``rows`` to a smaller set that still fails. It stays large if too many checks are skipped.
+    """Reduce the failing ``rows`` of a file to a smaller set that still fails, by halving.
 
-    ``ask(rows, suspected, needed)`` runs the check. It also gets two numbers for the progress line: how many rows are
-    suspected, and how many rows are already known to be needed.
+    ``ask(rows, suspected, needed)`` runs the check with some rows. It also gets two numbers for the progress line: how
+    many rows are suspected, and how many rows are already known to be needed. The set stays large if too many checks
+    are skipped (with exit code 125 a check says neither good nor bad).
     """
     needed: list[int] = []
     while ask(sorted(needed), len(rows), len(needed)) != "bad":

@@ -1,14 +1,15 @@
 """Convert an override file of one library to another's format, if both number their solutions alike.
 
-=====================  =====================================================  ================================== from
-index                                                  is =====================
-=====================================================  ================================== TunableOp CSV
-``Gemm_Hipblaslt_N``                                   hipBLASLt's N TunableOp CSV          ``Gemm_Rocblas_r``, r > 0,
-rocBLAS 5 and later         hipBLASLt's r − 1 TunableOp CSV          ``Gemm_Rocblas_r``, r < −10
-row −r − 10 of rocBLAS's table tuning file            the index                                              hipBLASLt's
-aiter table            ``hipblaslt,N``                                        hipBLASLt's N rocBLAS override CSV   i
-``rocblas:-i-10`` =====================  =====================================================
-==================================
+=====================  =====================================================  ==================================
+from                   index                                                  is
+=====================  =====================================================  ==================================
+TunableOp CSV          ``Gemm_Hipblaslt_N``                                   hipBLASLt's N
+TunableOp CSV          ``Gemm_Rocblas_r``, r > 0, rocBLAS 5 and later         hipBLASLt's r − 1
+TunableOp CSV          ``Gemm_Rocblas_r``, r < −10                            row −r − 10 of rocBLAS's table
+tuning file            the index                                              hipBLASLt's
+aiter table            ``hipblaslt,N``                                        hipBLASLt's N
+rocBLAS override CSV   i                                                      ``rocblas:-i-10``
+=====================  =====================================================  ==================================
 
 An index has its meaning only in one build of the library on one architecture, so both sides must have the same build.
 The libraries do not match calls by the same fields. So a row may apply to more calls afterwards, or to fewer, as the

@@ -36,9 +36,10 @@ A database that comes with a library has more.
 
 @dataclass(frozen=True)
 class Use:
-    """The answer of an override file to one problem (an operator with its sizes) of a run.
+    """The answer of an override file to one problem (an operator with its sizes) that a run calls.
 
-    ``line`` is the line of the row that the library would use. ``time_us`` is the problem's total time in the run, µs.
+    An override file is a list of solutions to use instead of the library's choice. ``line`` is the line of the row that
+    the library would use. ``time_us`` is the problem's total time in the run, µs.
     """
 
     problem: str
@@ -50,7 +51,9 @@ class Use:
     state: State
     reason: str
     maybe: tuple[int, ...] = ()
-    """Lines of rows that may apply to the problem. It is filled if logs do not state all fields of the problem's key.
+    """Lines of rows that may apply to the problem.
+
+    They are given if the logs do not state all fields by which the library looks up a row.
     """
 
 
@@ -68,7 +71,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The result of looking up all calls of a run in one override file."""
+    """The result of looking up all calls of a run in one override file (a list of solutions to use)."""
 
     file: str
     format: OverrideFormat
@@ -77,7 +80,7 @@ class Coverage:
     idle: tuple[Idle, ...]
 
     def share(self, what: Literal["calls", "time_us"], state: State = "hit") -> float | None:
-        """Return the fraction (0 to 1) of the calls, or of the known time, in the given state.
+        """Return which fraction (0 to 1) of the run's calls, or of their known time, is in the given state.
 
         For example, ``share("calls")`` is the fraction of the calls for which the file has a row. Returns None if no
         calls are counted, or no time is known.
@@ -93,7 +96,7 @@ class Coverage:
 
 
 def coverage(file: OverrideFile, tables: Tables) -> Coverage:
-    """Look up every call of the run in an override file."""
+    """Look up every call of the run in an override file, and return which rows the library would use."""
     format, times = by_name(file.format), times_of(tables)
     reports, kernels = reports_of(file, tables), Kernels.of(file, tables)
     called = calls_by_problem(tables.workload[tables.workload["kind"].isin(format.kinds)])
@@ -121,7 +124,7 @@ def coverage(file: OverrideFile, tables: Tables) -> Coverage:
 
 
 def with_idle(file: OverrideFile, tables: Tables) -> OverrideFile:
-    """Add a note to each usable row that no call of the run uses. ``lint --against`` shows these notes."""
+    """Add a note to each usable row of an override file that no call of the run uses. ``lint --against`` shows them."""
     idle = [x for x in coverage(file, tables).idle if not x.never and len(x.lines)]
     remedy = f"no call of run {tables.run} uses it"
     notes = [Note(x.lines[0], "info", "no-call", x.reason, remedy, x.lines[1:]) for x in idle]
@@ -214,7 +217,7 @@ def _near_miss(row: Row, near: Mapping[str, Sequence[str]]) -> str | None:
     """Return a sentence about the only difference between the row and a call of the same sizes.
 
     Returns None if every such call differs in several points. Example: "no call; one call differs only in that it has
-    bias=1, while the row has bias=0".
+    ld=1024,1024,-,4096, while the row has ld=1024,1024,4160,4160".
     """
     text = row.problem.text if row.problem is not None else ""
     for other in near.get(_size(text), ()):

@@ -1,10 +1,12 @@
 """Write problems (operators with their sizes) as input for the libraries' own tools.
 
-==========  ==================================================  ================================== ``as``      file
-read by ==========  ==================================================  ================================== bench
-``hipblaslt-bench …`` lines                         a shell driver      ``MIOpenDriver conv …`` lines
-a shell untuned     TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable`` ==========
-==================================================  ==================================
+==========  ==================================================  ==================================
+``as``      file                                                read by
+==========  ==================================================  ==================================
+bench       ``hipblaslt-bench …`` lines                         a shell
+driver      ``MIOpenDriver conv …`` lines                       a shell
+untuned     TunableOp's untuned CSV, and a script that tunes    ``torch.cuda.tunable``
+==========  ==================================================  ==================================
 """
 
 from __future__ import annotations

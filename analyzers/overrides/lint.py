@@ -64,7 +64,7 @@ class Unread(NamedTuple):
 def lint(
     path: str, target: Facts | None = None, against: Tables | None = None, format: str | None = None
 ) -> OverrideFile:
-    """Check one override file.
+    """Check one override file: will the library read it, match its rows to calls, and use them?
 
     ``target`` has facts about the machine that will read the file. Missing facts are taken from the files of the run
     ``against``, if these files agree. Raises InputError if the file does not exist or has no override format.
@@ -76,7 +76,7 @@ def lint(
 
 
 def _left_open(run: Facts, given: Facts) -> dict[str, str]:
-    """Return the facts of a run that may fill the gaps in the ``given`` facts.
+    """Return facts about a run's machine, for use where the ``given`` facts say nothing.
 
     The run's validators (facts that PyTorch compares before it uses a file) are left out if the given facts have a
     validator, or a value that differs from the run's value. PyTorch compares the whole set, so the sets of two builds
@@ -318,7 +318,7 @@ def _names(texts: Sequence[str]) -> str:
 
 
 def answer(judged: Sequence[OverrideFile], unread: Sequence[Unread], rows: bool = False) -> Answer:
-    """Return the verdicts on files, or on each row of the files if ``rows`` is True."""
+    """Return the verdicts of ``lint`` on files, or on each row of the files if ``rows`` is True."""
     code = CHECK_FAILED if not all(file.ok for file in judged) else int(bool(unread))
     errors = unread_lines(unread)
     if rows:

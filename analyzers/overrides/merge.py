@@ -33,7 +33,10 @@ _SHOWN = 8
 
 
 class Choice(NamedTuple):
-    """One file's row for a key, with the time and the solution's text by which rows are compared."""
+    """A row that one of the merged files offers for a key (the text by which the library looks up a call).
+
+    ``rank`` is the time and the solution's text by which rows are compared.
+    """
 
     rank: tuple[float, str]
     file: str
@@ -49,7 +52,10 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Conflict:
-    """A key for which files name different solutions. ``taken`` is the row that was written."""
+    """A key (the text by which a library looks up a call) for which the merged files name different solutions.
+
+    ``taken`` is the row that was written.
+    """
 
     key: str
     taken: Choice
@@ -74,7 +80,8 @@ class Merged(Made):
 def merge(paths: Sequence[str], gpus: int = 1) -> Merged:
     """Merge override files of one format into one. For each key the fastest row is kept.
 
-    Raises InputError in these cases:
+    A key is the text by which the library looks up a call. If rows have no times, or times for different work, the row
+    of the first file is kept. Raises InputError in these cases:
 
     * a file cannot be read;
     * the files have several formats, devices or builds;
@@ -154,9 +161,9 @@ def whole_lines(data: bytes) -> bytes:
 
 
 class _Winners:
-    """An iterator over the rows that a merge keeps, sorted by key.
+    """An iterator over the rows that a merge keeps, sorted by key (the text by which the library looks up a call).
 
-    After the iteration, ``keys`` is the number of keys, and ``conflicts`` has the conflicts.
+    After the iteration, ``keys`` is the number of keys, and ``conflicts`` has the keys with different solutions.
     """
 
     def __init__(self, merging: Merging, files: Sequence[tuple[str, Reading[Any]]]) -> None:
@@ -202,9 +209,9 @@ class _Winners:
 
 
 def _agree(agreed: dict[str, tuple[str, str]], path: str, header: Iterable[tuple[str, str]]) -> None:
-    """Check that a file's header does not contradict the earlier headers. Raises InputError if it does.
+    """Check that a file's header does not contradict the headers of the files before it. Raises InputError if it does.
 
-    ``agreed`` remembers for each value which file stated it first.
+    The header states the device and the build. ``agreed`` remembers for each value which file stated it first.
     """
     for name, value in header:
         first, where = agreed.setdefault(name, (value, path))
@@ -270,7 +277,10 @@ def _why_not(own: OverrideFile, emitted: Emission | None, format: OverrideFormat
 
 
 def _joined(file: Emission, own: OverrideFile, format: OverrideFormat) -> tuple[Emission, int]:
-    """Return the new file with the own rows whose keys it lacks, and the number of keys that were added."""
+    """Return the new file with the user's own rows added, and the number of added keys.
+
+    Only own rows whose key (the text by which the library looks up a call) the new file lacks are added.
+    """
     new = {row.key for row in format.reader(file.name, file.data, own.target).rows}
     kept = [row for row in own.rows if row.live and row.key not in new]
     return replace(file, data=file.data + bytes_of(format.lines(kept))), len({row.key for row in kept})

@@ -66,7 +66,7 @@ def _is_bound(row: Row) -> bool:
 
 
 def _calls(format: OverrideFormat, file: Emission, rows: Mapping[str, Row], tables: Tables) -> Mapping[str, int]:
-    """Map each key to the number of the run's calls that use the key's row, if the logs count calls."""
+    """Return how many of the run's calls use each row of an aiter table, by the row's key, if the logs count calls."""
     keys, out = {row.line: key for key, row in rows.items()}, Counter[str]()
     for use in coverage(format.inspect(file.name, file.data, facts_of_run(tables)), tables).uses:
         if use.line is not None:

@@ -45,9 +45,10 @@ class Made:
 
 
 def make(writer: Writer, overrides: Sequence[Override], target: Facts) -> Made:
-    """Return override files with all overrides that can be written and that the target's library will use.
+    """Write overrides (a user's choices of solutions for calls) in a library's format, and return the files.
 
-    Overrides may be valid alone but not together. Then only the first override for each key is written.
+    Only overrides that can be written and that the target's library will use are in the files. Overrides may be valid
+    alone but not together. Then only the first override for each key is written.
     """
     valid, refused = readable(writer, overrides, target)
     firsts = {id(x) for x in {writer.key(x.problem, target): x for x in reversed(valid)}.values()}
@@ -68,8 +69,9 @@ def readable(
 ) -> tuple[list[Override], dict[str, list[Override]]]:
     """Return the overrides that the target's library will use, and the refused overrides by reason.
 
-    Each override is written alone and read back, so that a refused override does not spoil the others. If only the
-    fallback of an override is refused, the override is kept without the fallback.
+    An override is a user's choice of a solution for a call. Each is written alone and read back, so that a refused
+    override does not spoil the others. If only the fallback of an override is refused, the override is kept without the
+    fallback.
     """
     held: list[Override] = []
     refused: dict[str, list[Override]] = {}
@@ -86,7 +88,7 @@ def readable(
 
 
 def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tuple[Emission, ...]:
-    """Return files with all these overrides.
+    """Write all these overrides (choices of solutions for calls) in a library's format, and return the files.
 
     Raises EmissionError if the target's library would not use one of their rows.
     """
@@ -97,10 +99,10 @@ def together(writer: Writer, overrides: Sequence[Override], target: Facts) -> tu
 
 
 def _why_not(writer: Writer, override: Override, target: Facts) -> str:
-    """Return why an override is of no use to the target's library. The text is empty if it can be used.
+    """Return why an override (a choice of a solution for a call) is of no use to the target's library.
 
-    Reasons are that the override cannot be written, that the library ignores its row, or that it does not find the row
-    for the call.
+    The text is empty if it can be used. Reasons are that the override cannot be written, that the library ignores its
+    row, or that it does not find the row for the call.
     """
     nouns = (override.problem, override.solution, *([override.fallback.solution] if override.fallback else []))
     wrong = next(filter(None, map(fault, nouns)), None)  # The store may have been written by another program.
@@ -193,7 +195,10 @@ def wrote_lines(files: Iterable[Emission]) -> Iterator[str]:
 
 
 def left_out_lines(reasons: Mapping[str, int], form: str) -> list[str]:
-    """Return lines with the most frequent reasons why something was left out. ``form`` is the format of a line."""
+    """Return lines with the most frequent reasons why something was left out.
+
+    ``form`` is the format of a line with ``{count}`` and ``{reason}``.
+    """
     ranked = sorted(reasons.items(), key=lambda entry: (-entry[1], entry[0]))
     out = [form.format(count=count, reason=reason) for reason, count in ranked[:_SHOWN]]
     return [*out, *([f"  and {len(ranked) - _SHOWN:,} more reasons"] if len(ranked) > _SHOWN else [])]

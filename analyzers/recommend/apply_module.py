@@ -27,10 +27,10 @@ _NAMED = Shell("add to the program (an action is applied only if it is named):  
 def chosen(
     results: Sequence[ActionResult], hidden: Collection[str] = (), in_job: Collection[str] = ()
 ) -> tuple[ActionResult, ...]:
-    """Return the actions to apply if the user names none: the best ones that are worth it and do not overlap.
+    """Return the actions (changes to the job) that are applied if the user names none.
 
-    Actions that were measured in the running job (``in_job``) are considered before others. Two kinds of actions are
-    left out unless the user names them:
+    They are the best actions that are worth applying and do not overlap. Actions that were measured in the running job
+    (``in_job``) are considered before others. Two kinds are left out unless the user names them:
 
     * actions that change results beyond rounding;
     * actions named in ``hidden``, because the time of a step does not show their gain.
@@ -44,12 +44,15 @@ def chosen(
 
 
 def alternatives(one: ActionResult, other: ActionResult) -> bool:
-    """Tell whether only one of two actions can be applied: they exclude each other, or one contains the other."""
+    """Tell whether only one of two changes to a job can be applied.
+
+    That is so if they exclude each other, or if one contains the other.
+    """
     return one.action.is_alternative_to(other.action)
 
 
 def _together(one: ActionResult, other: ActionResult) -> bool:
-    """Tell whether two actions can both be applied and neither gain is part of the other gain."""
+    """Tell whether two changes to a job can both be applied and their gains can be added."""
     return not alternatives(one, other) and {x.of for x in one.parts}.isdisjoint(x.of for x in other.parts)
 
 
@@ -61,7 +64,7 @@ def without_a_change(
 
 
 def has_lines(result: ActionResult) -> bool:
-    """Tell whether lines of Python or environment variables can apply the action."""
+    """Tell whether an action (a change to the job) can be applied by lines of Python or environment variables."""
     return bool(calls(result))
 
 

@@ -96,7 +96,7 @@ def _each_us(tables: Tables) -> pd.Series:
 
 
 def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
-    """Return the fraction (0 to 1) of the time that each better solution saves.
+    """Return by which fraction (0 to 1) the better solution of each row makes the call faster.
 
     It comes from the ratio of paired samples if a test was made, else from 1 − best_us / pick_us.
     """
@@ -109,10 +109,11 @@ def _gains(known: pd.DataFrame, judged: Judgement) -> pd.Series:
 
 
 def in_the_job(findings: Sequence[Finding], tables: Tables) -> list[Finding]:
-    """Scale the savings of findings to the times in the run's traces, if these contain the calls.
+    """Scale the savings of findings to the times that the calls take in the run's traces.
 
-    A call that takes 60 µs in the job cannot save 70 µs, however long it takes alone. The savings are also stated as a
-    fraction of all GPU time. The gain of one call stays as it was measured.
+    A call that takes 60 µs in the job cannot save 70 µs, however long it takes alone. Calls that the traces lack keep
+    their saving. The savings are also stated as a fraction of all GPU time. The gain of one call stays as it was
+    measured.
     """
     traced, total = _each_us(tables).to_dict(), gpu_us(tables)
     return [_weighed(x, traced.get(x.problem.text if x.problem else ""), total) for x in findings]

@@ -24,7 +24,7 @@ from logparse.target import Facts, machine
 
 @dataclass(frozen=True)
 class Judged:
-    """The judgement on a confirmation, which is a repeated comparison of two solutions.
+    """The result of a test whether one solution is faster than another, from repeated comparisons in fresh processes.
 
     ``kept`` is True if its gain is accepted. Benjamini and Hochberg's procedure over all tests of the run decides that.
     """
@@ -52,16 +52,19 @@ class Judgement:
     rate: float = RATE
 
     def keeps(self, finding: Finding) -> bool:
-        """Tell whether to keep a finding: either no test was made of its gain, or its own test accepted the gain."""
+        """Tell whether to keep a finding (a possible saving).
+
+        It is kept if its gain was not tested, or if its own test accepted the gain.
+        """
         test = self.by_source.get(_source(finding))
         return test is None or finding.per_call_us is None or (test.kept and finding.p is not None)
 
 
 def judgement(tables: Tables, floor: float) -> Judgement:
-    """Judge all confirmations (repeated comparisons of two solutions) of the run together.
+    """Decide for all tested solutions of a run together which of their gains are accepted.
 
-    A gain must be above ``floor`` to be accepted. Confirmations in which the library's choice won are included, because
-    the correction for many tests needs failed tests, too.
+    A gain must be above ``floor``. Tests in which the library's own choice won are included, because the correction for
+    many tests needs failed tests, too.
     """
     stored = stored_confirmations(tables)
     counts = counting(stored, tables)
@@ -82,7 +85,10 @@ def judgement(tables: Tables, floor: float) -> Judgement:
 
 
 def completed(findings: Iterable[Finding], tables: Tables, tested: Judgement) -> list[Finding]:
-    """Add to each finding its interval, its p-value, and the path and versions of the file in which it was measured."""
+    """Add to each finding (a possible saving) its interval, its p-value, and the file in which it was measured.
+
+    The path of the file and the versions that it states are added.
+    """
     given = list(findings)
     sources = {_source(x) for x in given}
     paths = dict(zip(tables.sources["source_id"], tables.sources["path"], strict=True))

@@ -33,9 +33,9 @@ def deduplicated(findings: Sequence[Finding], links: pd.DataFrame) -> list[Findi
 
 
 def rank(finding: Finding) -> tuple[bool, float, float, str, str]:
-    """Return a sort key for findings: known savings first, the largest first.
+    """Return a sort key for findings (possible savings): the largest known savings come first.
 
-    Then come the largest losses of one call. The rest is sorted by text.
+    Findings with an unknown saving follow, the largest loss of one call first. The rest is sorted by text.
     """
     saving = finding.saving_us
     return (saving is None, -(saving or 0.0), -(finding.per_call_us or 0.0), _text(finding), finding.message)
@@ -149,7 +149,7 @@ def unreachable(finding: Finding) -> str | None:
 
 
 def without_saving(finding: Finding, **changes: object) -> Finding:
-    """Return the finding with its savings in the run set to unknown."""
+    """Return the finding with its savings in the run set to unknown (None)."""
     return fast_replace(finding, saving_us=None, saving_low_us=None, saving_high_us=None, saving_share=None, **changes)
 
 
@@ -173,9 +173,10 @@ def _linked(links: pd.DataFrame, texts: set[str], *, both: bool) -> dict[str, se
 
 
 def _explained(findings: Sequence[Finding]) -> list[Finding]:
-    """Remove the findings of ``suboptimal_pick`` whose better solution another analyzer proposes.
+    """Remove findings that only say that a solution is slow, if another finding also says why.
 
-    The finding of the other analyzer gets their override.
+    The first kind comes from the analyzer ``suboptimal_pick``, the second from any other analyzer. If both propose the
+    same solution, the second finding gets the override of the first.
     """
     plain = {_better(x): x for x in findings if x.analyzer == suboptimal_pick.NAME}
     explained = {_better(x) for x in findings if x.analyzer != suboptimal_pick.NAME} - {None}
@@ -191,9 +192,9 @@ def _explained(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _better(finding: Finding) -> tuple[str, str] | None:
-    """Return the problem (operator with sizes) and the better solution for which a finding claims a saving.
+    """Return the problem (operator with sizes) and the better solution that a finding proposes.
 
-    Returns None if it claims none.
+    Returns None if the finding claims no saving.
     """
     best = finding.evidence.best
     return None if finding.problem is None or best is None or finding.per_call_us is None else (_text(finding), best)

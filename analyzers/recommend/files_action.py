@@ -34,7 +34,9 @@ _LINE = (
 def files_action(
     findings: Sequence[Finding], default_us: float, tables: Tables, settings: Settings
 ) -> ActionResult | None:
-    """Return the action of applying all override files, with its effect. None if no file saves a known time.
+    """Return the change "apply all override files", with its effect on the job's GPU time.
+
+    Returns None if no file saves a known time.
 
     * With a trace, the times are of the traced steps. The time of a problem (operator with sizes) comes from the trace,
       because a log counts the calls of the whole job. The saving is the fraction of this time that one call saves.

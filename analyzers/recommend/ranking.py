@@ -179,7 +179,7 @@ def recommend(
 
 
 def _tried(tables: Tables) -> tuple[Tried, ...]:
-    """Return the results of trying actions in the job.
+    """Return the results of trying actions (changes to the job) while the job runs.
 
     The module that judges them is loaded only if there are some.
     """
@@ -203,7 +203,10 @@ def _steps(tables: Tables, settings: Settings) -> float | None:
 
 
 def _usual(settings: Settings) -> Settings:
-    """Return the settings with thresholds that are not above the defaults."""
+    """Return the user's settings, but with thresholds that leave out no more findings than the defaults do.
+
+    ``min_gain`` is at most the default, and ``min_saving_us`` is the default.
+    """
     usual = Settings()
     floor = min(settings.min_gain, usual.min_gain)
     return replace(settings, min_gain=floor, min_saving_us=usual.min_saving_us)

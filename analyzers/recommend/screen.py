@@ -161,7 +161,7 @@ def heading(todo: Sequence[Todo], word: str) -> str:
 
 
 def savings(todo: Sequence[Todo]) -> list[str]:
-    """Return the savings as texts in one common unit, for example ``82.5 of 330 ms``, ``up to 18.0 of 40.8 ms``.
+    """Return the savings as texts in one common unit, for example ``82.5 of 330 ms``, ``up to 18 of 40.8 ms``.
 
     ``≈`` marks an estimate, and ``up to`` a bound.
     """

@@ -213,7 +213,7 @@ def _is_hidden(todo: Todo, time: GpuTime | None) -> bool:
 
 
 def hidden(found: Recommendation) -> frozenset[str]:
-    """Return the names of the actions that are applied only if the user names them.
+    """Return the names of the actions (changes to the job) that are applied only if the user names them.
 
     They make the kernels faster, but the step does not show the gain, or a trial in the job found no gain.
     """
@@ -319,9 +319,9 @@ def _action(result: ActionResult, found: Recommendation) -> Todo:
 
 
 def _of_findings(found: Recommendation) -> list[Todo]:
-    """Return the findings that no listed action covers, as things to do.
+    """Return the findings (possible savings) as things to do. Findings that a listed action covers are left out.
 
-    Findings with the same remedy become one thing to do.
+    Findings with the same remedy (for example a search) become one thing to do.
     """
     covered = {x.of for y in found.actions if y.pays or y.action is OVERRIDES for x in y.parts}
     files = any(x.action is OVERRIDES for x in found.actions)
@@ -344,9 +344,9 @@ NOTHING, UNCONFIRMED = "may gain nothing", "not confirmed"
 
 
 def _doubt(findings: Sequence[Finding]) -> str:
-    """Return the doubt about a saving that was measured outside the job and not confirmed by a test.
+    """Return in words why a saving that was measured outside the job is not certain, for example ``not confirmed``.
 
-    The text is empty if there is no doubt.
+    The text is empty if a test confirmed the saving, or if the saving was not measured in this way.
     """
     known = [x for x in findings if x.per_call_us is not None]
     if _sureness(findings) != "measured alone" or all(x.confirmed for x in known):
@@ -356,7 +356,10 @@ def _doubt(findings: Sequence[Finding]) -> str:
 
 
 def _group(name: str, numbers: Sequence[int], found: Recommendation) -> Todo:
-    """Sum findings into one thing to do. If several are about the same call, only the largest saving is added."""
+    """Sum findings (possible savings) into one thing to do.
+
+    If several are about the same call, only the largest saving is added.
+    """
     findings = [found.findings[n - 1] for n in numbers]
     unit: Unit = "step" if found.steps else "run"
     times = [(now / (found.steps or 1.0), us / (found.steps or 1.0)) for now, us in _largest(_in_run(findings))]
