@@ -65,10 +65,10 @@ FAMILIES = (
 MEASURED = 12_000
 """The number of products in ``--cost`` whose times are assumed to be measured."""
 GAINS, WORTH = 1.2, 1.1
-"""Two factors that say when a default solution is slow.
+"""Two factors of the best time, which say when a default solution is slow.
 
-``GAINS``: a default that takes more than this factor of the best time is worth finding. ``WORTH``: flagging a problem
-is right if its default takes at least this factor of the best time.
+``GAINS``: a default that takes more than this factor is worth finding. ``WORTH``: reporting a problem is right if its
+default takes at least this factor.
 """
 FIRST = (0.05, 0.10, 0.20)
 FEW = (1000, 300, 100)
@@ -263,10 +263,11 @@ def table(known: Known, folds: int) -> Iterator[dict[str, object]]:
 
 
 def estimated(known: Known, folds: int, count: int | None = None, shuffled: bool = False) -> Guesses:
-    """Estimate the times of each fold (part of the problems) from the other folds.
+    """Estimate the time of each problem from other problems, so that no problem is estimated from itself.
 
-    ``count`` limits the measured problems to a random sample of this size. ``shuffled`` permutes the measured times,
-    which shows how good the estimates are by chance.
+    The problems are split into ``folds`` parts, and each part is estimated from the others. ``count`` limits the
+    measured problems to a random sample of this size. ``shuffled`` permutes the measured times, which shows how good
+    the estimates are by chance.
     """
     random = np.random.default_rng(7)
     expected, high, guess = (np.full(len(known.best_us), np.nan) for _ in range(3))
@@ -319,7 +320,7 @@ def judged(name: str, known: Known, guesses: Guesses) -> dict[str, object]:
 
 
 def area(score: Floats, true: Sequence[bool] | Floats) -> float | None:
-    """Return the area under the curve of true against false positives (AUC).
+    """Return how well a score separates true problems from false ones (the area under the ROC curve).
 
     It is the probability that a true problem has a higher score than a false one. Returns None if all problems are true
     or all are false.

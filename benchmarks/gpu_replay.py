@@ -147,7 +147,7 @@ def _replayed(
     workspaces: Mapping[str, int],
     budget_s: float,
 ) -> tuple[list[Outcome], bool]:
-    """Time the solutions of each problem, and confirm the winners in fresh processes.
+    """Time the solutions of each problem, and confirm the fastest in fresh processes.
 
     Returns the results, and whether the time (``budget_s``) was enough.
     """

@@ -79,9 +79,9 @@ Key: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a job that makes calls run another solution.
+    """A setting of the job (for example another BLAS library) that makes calls run another solution.
 
-    ``kind`` is the kind of calls that it changes, and ``solution`` the solution in the spelling of a replay.
+    ``kind`` is the kind of calls that it changes, and ``solution`` the solution as a replay names it.
     """
 
     name: str
@@ -167,7 +167,10 @@ def in_any_layout(text: str) -> str:
 
 @dataclass
 class Calls:
-    """The times (µs per call, one per trace) and kernels of a model's calls, by setting and problem."""
+    """The times and kernels of a model's calls in the job, by setting and problem (an operator with its sizes).
+
+    Times are µs per call, one per trace.
+    """
 
     times: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     kernels: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -192,7 +195,10 @@ class Calls:
 
 @dataclass(frozen=True)
 class Pair:
-    """A call of a model with two solutions. Times are µs per call, one per trace."""
+    """A call of a model with two solutions, and the times of both in the job.
+
+    Times are µs per call, one per trace.
+    """
 
     model: str
     problem: str
@@ -216,9 +222,9 @@ class Pair:
 
 
 def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
-    """Run every model with each setting that changes its calls, in order and then in reverse order.
+    """Run every model with each setting that changes its calls, and return the times of its costliest calls.
 
-    Returns the costliest calls of each model, each with its times with two solutions.
+    The settings are tried in order and then in reverse order. Each returned pair is a call with two solutions.
     """
     device, store = torch.device(options.device), open_store(str(folder / "store"), create=True)
     settings = settings_of(device.type == "cuda")
@@ -244,9 +250,9 @@ def run_jobs(options: argparse.Namespace, folder: Path) -> list[Pair]:
 
 
 def in_turns(pairs: Sequence[Pair]) -> list[Key]:
-    """Return the different pairs to replay, alternating between the models.
+    """Return what to replay (each time a call and a solution), alternating between the models.
 
-    So pairs of every model are left if the list is cut off.
+    So calls of every model are left if the list is cut off.
     """
     seen: dict[str, int] = {}
     places = [(seen.setdefault(pair.model, 0), seen.update({pair.model: seen[pair.model] + 1}))[0] for pair in pairs]
@@ -254,7 +260,7 @@ def in_turns(pairs: Sequence[Pair]) -> list[Key]:
 
 
 def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair]:
-    """Return the calls that ran both by default and with a setting for their kind, the longest call first."""
+    """Return the calls of a model that ran by default and also with a setting, the longest call first."""
     before, texts = calls.times["default"], calls.layouts
     out = [
         Pair(
@@ -277,7 +283,7 @@ def pairs_of(model: str, settings: Sequence[Setting], calls: Calls) -> list[Pair
 
 @dataclass(frozen=True)
 class Replay:
-    """The conditions under which a process confirms pairs: operands in the caches (``hot``) or not."""
+    """The conditions under which a process times solutions: with their operands in the caches (``hot``) or not."""
 
     name: str
     hot: bool = False
@@ -288,7 +294,7 @@ COLD, HOT = Replay("cold"), Replay("hot", hot=True)
 
 @dataclass(frozen=True)
 class Measured:
-    """The results of one process."""
+    """The times that one process measured."""
 
     pairs: dict[Key, Pairs]
     failed: dict[str, str]
@@ -299,7 +305,7 @@ class Measured:
 def one_process(
     device: str, keys: Sequence[Key], replay: Replay, turn: int, blocks: int, deadline_s: float
 ) -> Measured:
-    """Measure every pair once in this process, until ``deadline_s`` seconds have passed."""
+    """Time both solutions of every call once in this process, until ``deadline_s`` seconds have passed."""
     started = time.monotonic()
     place = Place(device=device)
     # The floor is chosen so that no pair is given up early.
@@ -323,10 +329,10 @@ def one_process(
 
 
 def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -> dict[str, list[Measured]]:
-    """Confirm the pairs in several processes with cold operands, then in one process with hot operands.
+    """Time both solutions of every call in several processes with cold operands, then in one with hot operands.
 
-    They should end at the time ``until`` (monotonic clock, s). The first process measures as many pairs as its time
-    allows. The others measure the same pairs.
+    They should end at the time ``until`` (monotonic clock, s). The first process measures as many calls as its time
+    allows. The others measure the same calls.
     """
     replays = [COLD] * options.processes + ([] if options.device == "cpu" else [HOT])
     left, out = list(keys), dict[str, list[Measured]]()
@@ -347,7 +353,7 @@ def replay_all(options: argparse.Namespace, keys: Sequence[Key], until: float) -
 
 
 def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
-    """Join the measurements of the pairs that all processes measured."""
+    """Join the measurements of several processes. Only calls that all processes measured are kept."""
     out = {}
     for key in processes[0].pairs:
         if all(key in process.pairs for process in processes):
@@ -362,7 +368,7 @@ def joined(processes: Sequence[Measured]) -> dict[Key, Pairs]:
 
 
 def in_job(confirmation: Confirmation) -> Interval:
-    """Return the interval in which the ratio of a call in a job is predicted to be, with 95 % probability.
+    """Predict the ratio of a call's two times in a job, as an interval with 95 % probability.
 
     It is the prediction for one more process of the replay, widened by ``IN_JOB`` (the difference between a replay and
     a job).
@@ -373,7 +379,10 @@ def in_job(confirmation: Confirmation) -> Interval:
 
 
 def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) -> list[dict[str, Any]]:
-    """Return one row for each replayed pair, with the ratio in the job and the predicted interval."""
+    """Return one row for each call with two solutions.
+
+    It has the ratio of the two times in the job, and the interval that the replay predicts for this ratio.
+    """
     cold = joined(replays[COLD.name])
     judged = judge_all(cold)[0]
     others = {name: joined(held) for name, held in replays.items() if name != COLD.name}
@@ -410,7 +419,7 @@ def rows_of(pairs: Sequence[Pair], replays: Mapping[str, Sequence[Measured]]) ->
 
 
 def _blocks(pairs: Pairs) -> list[int]:
-    """Return the log ratio of each block of samples, in millionths."""
+    """Return the logarithm of the ratio of the two times in each block of samples, in millionths."""
     return [round(1e6 * math.log(a / b)) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True)]
 
 
@@ -419,11 +428,13 @@ def _medians(pairs: Pairs | None) -> list[float] | None:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how many pairs there are and which fraction is inside the prediction, for three sets of pairs.
+    """Return how many calls were compared, and which fraction is inside the predicted interval.
 
-    * ``pairs``: all pairs.
-    * ``changed``: pairs for which the setting changed the kernels.
-    * ``findings``: changed pairs that gain or lose at least 3 %.
+    There are three sets of calls with two solutions:
+
+    * ``pairs``: all of them.
+    * ``changed``: only calls for which the setting changed the kernels.
+    * ``findings``: only changed calls that gain or lose at least 3 %.
     """
     changed = [row for row in rows if row["changed"]]
     found = [row for row in changed if abs(math.log(row["replay_ratio"])) >= math.log1p(FLOOR)]

@@ -62,9 +62,9 @@ Key: TypeAlias = tuple[str, str, int]
 
 
 class Known(Torch):
-    """A replay backend with solutions whose true time ratios are known.
+    """A backend of ``replay`` with solutions whose true time ratios are known.
 
-    ``copy:N`` is PyTorch's default. ``part:SHARE`` copies the fraction SHARE of the rows.
+    ``copy:N`` is PyTorch's default under another name. ``part:SHARE`` copies the fraction SHARE of the rows.
     """
 
     def solutions(self, problem: Problem, limit: int, workspace_bytes: int | None = None) -> Sequence[Solution]:
@@ -110,7 +110,7 @@ class Pair:
 
 
 def pairs_of(smoke: bool, copies: int) -> list[Pair]:
-    """Return the pairs to confirm, in the order of work.
+    """Return the pairs of solutions to compare, in the order of work.
 
     The two kinds of pairs alternate, so that pairs of both kinds are left if the list is cut off.
     """
@@ -157,7 +157,7 @@ class Measured:
 
 
 def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, deadline_s: float) -> Measured:
-    """Measure every pair once in this process, until ``deadline_s`` seconds have passed."""
+    """Compare the two solutions of every pair once in this process, until ``deadline_s`` seconds have passed."""
     started = time.monotonic()
     place = Place(device=device)
     method = Method(blocks=blocks, floor=-1.0)  # No pair is given up early, because the intervals are measured here.
@@ -177,7 +177,7 @@ def one_process(device: str, pairs: Sequence[Pair], turn: int, blocks: int, dead
 
 
 def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, budget_s: float) -> list[Measured]:
-    """Measure the pairs in ``total`` fresh processes, one after the other.
+    """Compare the two solutions of every pair in ``total`` fresh processes, one after the other.
 
     The first process measures as many pairs as its time allows. The others measure the same pairs.
     """
@@ -199,7 +199,7 @@ def measured_by(device: str, pairs: Sequence[Pair], total: int, blocks: int, bud
 
 
 def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pairs]:
-    """Join what the processes of one run measured for each pair."""
+    """Join what the processes of one run measured, for each pair of solutions."""
     out = {}
     for pair in pairs:
         held = Pairs((), ())
@@ -210,7 +210,7 @@ def joined(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[Key, Pa
 
 
 def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, Any]:
-    """Return the fractions for which there are requirements, with their counts."""
+    """Return the results for which there are requirements: fractions, with the numbers from which they come."""
     half = len(processes) // 2
     runs = [processes[:half], processes[half : 2 * half]]
     judged = [judge_all(joined(pairs, run)) for run in runs]
@@ -237,7 +237,7 @@ def summary(pairs: Sequence[Pair], processes: Sequence[Measured]) -> dict[str, A
 
 
 def prediction(confirmation: Confirmation) -> Interval:
-    """Return the interval in which the ratio of one more process is predicted to be, with 95 % probability.
+    """Predict the ratio that one more process would measure, as an interval with 95 % probability.
 
     The variance of the prediction is the variance of the mean × (n + 1), with n processes in the confirmation.
     """
@@ -256,7 +256,7 @@ def _share(values: Any) -> float:
 
 
 def _deviation(pairs: Sequence[Pair], processes: Sequence[Measured]) -> float:
-    """Return the standard deviation of the log ratio between processes, over all pairs."""
+    """Return how much the log ratio of a pair differs from process to process (standard deviation over all pairs)."""
     squares = degrees = 0.0
     for pair in pairs:
         values = [math.log(judge(process.pairs[pair.key]).speedup.value) for process in processes]
@@ -279,7 +279,7 @@ def missed(made: Mapping[str, Any]) -> list[str]:
 
 
 def _blocks(pairs: Pairs) -> list[int]:
-    """Return the log ratio of each block of samples, in millionths."""
+    """Return the logarithm of the ratio of the two times in each block of samples, in millionths."""
     return [round(1e6 * math.log(a / b)) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True)]
 
 

@@ -242,7 +242,7 @@ class _Stages:
         yield from self._truths()
 
     def _kept(self) -> None:
-        """Simulate the step of a job again from the files of an earlier run, whose folder was kept.
+        """Simulate the step of a job again, from the files that an earlier run of this benchmark left.
 
         If the unchanged step was also timed in turns with the actions, the step is simulated from that time, too.
         """
@@ -441,7 +441,7 @@ class _Stages:
         return {"unit": found.sort, "tracing": found.tracing, "mean_us": found.mean_us, "kinds": kinds}
 
     def _truths(self) -> Iterator[str]:
-        """Time the program without the action, with it, and with other actions, in turns.
+        """Let the program itself time its steps without the action, with it, and with other actions, in turns.
 
         If no action is applied, only the unchanged job and other actions are timed.
         """
@@ -777,7 +777,10 @@ def truth(row: Mapping[str, Any], side: str = "after") -> dict[str, Any] | None:
 
 
 def direction(verdict: str | None, found: Mapping[str, Any] | None) -> str:
-    """Tell whether a verdict about a step's wall time is right: right, wrong, undecided, or no claim."""
+    """Tell whether a verdict about a step's wall time is right, by comparison with the measured truth.
+
+    Returns "right", "wrong", "undecided", or "no claim".
+    """
     if verdict is None or found is None or verdict not in (*FASTER, *NOT_FASTER):
         return "no claim"
     said, less = found["said"], found["change"] < -FLOOR
@@ -802,7 +805,7 @@ def _concluded(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the counts for which there are requirements, over all jobs of a record."""
+    """Count the right and the wrong verdicts over all jobs of a record, as the requirements need them."""
     if any("tried" in row for row in rows.values()):
         return tried.summary(rows)
     ran = {name: row for name, row in rows.items() if "skipped" not in row}

@@ -33,7 +33,10 @@ from logparse.model import DEFAULT, Problem, Solution
 LEAST_AGAIN, MOST_FALSE = 0.95, 0.01
 COPIES_EACH, PAIRS = 8, 300
 SHARE_OF_RACES = 0.4
-"""The fraction of the time of ``--null`` that is for races. The rest is for confirmations without a race."""
+"""The fraction of the time of ``--null`` in which all solutions of a problem are timed.
+
+In the rest of the time, two solutions are compared in fresh processes.
+"""
 
 Replayed: TypeAlias = Callable[
     [argparse.Namespace, Sequence[str], Sequence[Problem], Mapping[str, int], float], tuple[list[Outcome], bool]
@@ -89,7 +92,7 @@ class Replay:
 def verdicts(outcomes: Sequence[Outcome]) -> Replay:
     """Judge the results of a replay as ``logparse replay`` reports them.
 
-    A finding is kept if it is confirmed with control of false discoveries.
+    A winner is kept if it is confirmed by repeated comparisons, with a correction for many tests.
     """
     confirmed = {x.problem.text: x for x in outcomes if isinstance(x, Confirmed)}
     judged, kept = judge_all({text: x.pairs for text, x in confirmed.items()})
@@ -127,7 +130,7 @@ def repeat(
     workspaces: Mapping[str, int],
     replayed: Replayed,
 ) -> int:
-    """Do the same replay twice, each time in half of the time budget, and compare the findings."""
+    """Do the same replay twice, each time in half of the available time, and compare what the two find."""
     started, runs = time.monotonic(), []
     for turn in (1, 2):
         print(f"-- run {turn} of 2: {len(problems)} problems", flush=True)
@@ -155,9 +158,9 @@ def repeat(
 
 
 def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Replayed) -> int:
-    """Replay copies of the default, and count the (false) findings.
+    """Replay copies of PyTorch's default, and count the findings, which are all false.
 
-    In the rest of the time, copies are confirmed against each other without a race.
+    In the rest of the time, copies are compared with each other in fresh processes, as ``replay`` confirms a winner.
     """
     started = time.monotonic()
     outcomes, _ = replayed(options, [f"{Path(__file__).stem}:COPIES"], problems, {}, SHARE_OF_RACES * options.budget)
@@ -184,7 +187,7 @@ def null(options: argparse.Namespace, problems: Sequence[Problem], replayed: Rep
 
 
 def _forced(options: argparse.Namespace, problems: Sequence[Problem], budget_s: float) -> dict[str, Pairs]:
-    """Confirm copies against each other without a race, each pair in fresh processes, as a winner is confirmed."""
+    """Compare copies of PyTorch's default with each other in fresh processes, as ``replay`` confirms a winner."""
     wanted = [
         Pair(
             ("copy", problem.text, turn),

@@ -53,7 +53,7 @@ RECORDS = {**_KINDS, **{f"{direction} of models": f"{kind}-models" for direction
 """The kinds of records that are read, by the name in the table."""
 SEARCH, BY_TURNS = "search", "by turns"
 COUNTS = (8, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128)
-"""How many solutions ``by turns`` tries per problem. Simulated problems get eight times as many."""
+"""How many solutions the simple strategy ``by turns`` tries per problem. Simulated problems get eight times as many."""
 
 Near: TypeAlias = Mapping[str, Sequence[Measured]]
 """The nearest measured problems, by the text of a problem (an operator with its sizes)."""
@@ -61,10 +61,10 @@ Near: TypeAlias = Mapping[str, Sequence[Measured]]
 
 @dataclass(frozen=True)
 class Case:
-    """A problem (an operator with its sizes) with the time (µs) of every solution. The library's choice comes first.
+    """A problem (an operator with its sizes) with the measured time (µs) of every solution.
 
-    ``models`` are the names of the models that contain the problem, or of its group. Problems that share a model are
-    held out together.
+    The library's choice comes first. ``models`` are the names of the models that contain the problem, or of its group.
+    Problems that share a model do not learn from each other.
     """
 
     problem: Problem
@@ -105,9 +105,9 @@ def library_of(text: str) -> str:
 
 
 def models_of(results: Sequence[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
-    """Map each problem's text to the models that contain it, as the record states them.
+    """Map each problem's text to the models that contain it, as the record says.
 
-    If the record states no models, it is the problem's group instead.
+    If the record names no models, it is the name of the problem's group instead.
     """
     problems = [problem_from_text(x["problem"]) for x in results if "models" not in x]
     groups = grouped([x for x in problems if isinstance(x, ConvProblem)])
@@ -187,12 +187,12 @@ def simulated(seed: int, per_model: int = 4) -> list[Case]:
 
 
 def near_of(case: Case, cases: Sequence[Case]) -> list[Measured]:
-    """Return the nearest measured problems for a case, without problems that share a model with it."""
+    """Return the measured problems that most resemble this one, without problems that share a model with it."""
     return nearest(case, [Measured(x.problem, x.times_us) for x in cases if not x.models & case.models])
 
 
 def nearest(case: Case, measured: Sequence[Measured]) -> list[Measured]:
-    """Return the nearest measured problems with the same operation as the case."""
+    """Return the measured problems with the same operation that most resemble this one."""
     here = coordinates(case.problem)
     assert here is not None
     far = [(distance(here, at) if (at := coordinates(x.problem)) else math.inf, x.problem.text, x) for x in measured]
@@ -203,8 +203,9 @@ def nearest(case: Case, measured: Sequence[Measured]) -> list[Measured]:
 def tried_of(case: Case, near: Sequence[Measured], strategy: str, count: int) -> list[Solution]:
     """Return the solutions that a strategy tries for a problem.
 
-    ``by turns`` tries the first ``count`` solutions of its list, or the whole list if too few problems are near.
-    ``search`` tries as many solutions as a search with this ``count`` wants.
+    ``near`` are the most similar measured problems. The strategy ``by turns`` tries the first ``count`` solutions of
+    its list, or the whole list if too few problems are near. The strategy ``search`` tries as many solutions as a
+    search with this ``count`` wants.
     """
     offered = case.offered
     if strategy == SEARCH:
@@ -214,7 +215,7 @@ def tried_of(case: Case, near: Sequence[Measured], strategy: str, count: int) ->
 
 
 def searched(proposal: Proposal, case: Case) -> list[Solution]:
-    """Return the solutions that a race tries if it follows this proposal."""
+    """Return the solutions that ``replay`` tries if it follows this proposal."""
     chosen, following = proposal.chosen(case.offered), proposal.further(case.offered)
     found: dict[str, float | None] = {x.text: case.times_us[x.text] for x in chosen}
     while following is not None and (one := following(found)) is not None:
@@ -224,7 +225,7 @@ def searched(proposal: Proposal, case: Case) -> list[Solution]:
 
 
 def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) -> dict[str, Any]:
-    """Return the fraction of solutions that a strategy tries, and how much time it loses, over all problems.
+    """Return which fraction of all solutions a strategy tries, and how much time its choices lose, over all problems.
 
     Without ``near``, learning begins with an empty store.
     """
@@ -245,9 +246,10 @@ def summed(cases: Sequence[Case], near: Near | None, strategy: str, count: int) 
 
 
 def rows_of(name: str, cases: Sequence[Case], counts: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield a row for the search as ``replay`` does it, and a row for ``by turns`` with each count.
+    """Yield the rows of the table for one record.
 
-    This is done twice: first each problem learns from all other problems (``held out``), then from an empty store.
+    There is a row for the search as ``replay`` does it, and a row for the strategy ``by turns`` with each count. This
+    is done twice: first each problem learns from all other problems (``held out``), then from an empty store.
     """
     times, least = (8, math.ceil(SOLUTIONS / 10)) if "simulated" in name else (1, Proposal.least)
     held_out = {x.problem.text: near_of(x, cases) for x in cases}
@@ -258,10 +260,10 @@ def rows_of(name: str, cases: Sequence[Case], counts: Sequence[int]) -> Iterator
 
 
 def saved(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line per record: how much time the search loses, and how many plans it spares against ``by turns``.
+    """Yield a line per record: how much time the search loses, and how many solutions it spares.
 
-    ``by turns`` is given the fewest plans with which it loses no more than the search, in total and for the worst
-    problem.
+    It is compared with the strategy ``by turns`` with the fewest solutions that loses no more time than the search, in
+    total and for the worst problem.
     """
     for name, learns in itertools.product(dict.fromkeys(x["record"] for x in rows), ("held out", "empty")):
         mine = [x for x in rows if (x["record"], x["learns"]) == (name, learns)]
@@ -277,7 +279,7 @@ def saved(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Replay the records, print the table and write the record."""
+    """Apply both strategies to the records, print the table and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", default=str(RESULTS))
     parser.add_argument("--seed", type=int, default=0)

@@ -46,7 +46,7 @@ from logparse.model import Problem, Solution, problem_from_text, solution_from_t
 
 LARGEST_REGRET, OF_EXHAUSTIVE, OF_TUNABLEOP = 1.01, 1 / 8, 1 / 2
 NEAR = 3.0
-"""A solution is near the best if it takes at most this factor of the best time.
+"""A solution is called near the best if it takes at most this factor of the best time.
 
 The output also has the time of exhaustive timing with only such solutions.
 """
@@ -62,7 +62,7 @@ class TooLongError(Exception):
 
 
 class Metered:
-    """A replay backend that adds up the GPU time of its solutions.
+    """A backend of ``replay`` that adds up the GPU time of the solutions that it runs.
 
     Prepared solutions are kept until ``forget`` is called.
     """
@@ -143,10 +143,10 @@ class MeteredRunnable:
 
 
 class Simulated:
-    """A replay backend that draws random times from the raw samples of a record, so that no GPU is needed.
+    """A backend of ``replay`` that draws random times from the samples of a record, so that no GPU is needed.
 
     A sample is the solution's median × a relative deviation that was recorded for this problem. The deviations of all
-    solutions are used, because most solutions left the race with one sample.
+    solutions are used, because most solutions were dropped after one sample.
     """
 
     cache_bytes = 0
@@ -209,7 +209,7 @@ class Drawn:
 
 
 class Bench:
-    """The three strategies to choose a solution, on one device whose GPU time is counted."""
+    """Three strategies to choose the fastest solution of a problem, on one device whose GPU time is counted."""
 
     def __init__(self, backend: Metered, method: Method, longest_s: float, place: Place) -> None:
         self.backend, self.method, self._longest_s = backend, method, longest_s
@@ -244,12 +244,12 @@ class Bench:
         return out
 
     def racing(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Choose a solution by the race of ``logparse replay``."""
+        """Choose a solution as ``logparse replay`` does: it drops slow solutions early (a race)."""
         result = self.context.run(RaceTask(problem=problem))
         return result.best or next(iter(ready))
 
     def exhaustive(self, problem: Problem, ready: Mapping[Solution, MeteredRunnable]) -> Solution:
-        """Choose a solution by giving every solution as many samples as a finalist of the race gets.
+        """Choose the fastest solution by giving each as many samples as the last solutions of a race get.
 
         The time of the solutions near the best is also counted separately.
         """
@@ -310,10 +310,7 @@ def compare(bench: Bench, problem: Problem, generator: random.Random) -> dict[st
 def _judged(
     ready: Mapping[Solution, MeteredRunnable], chosen: Mapping[Solution, None], generator: random.Random
 ) -> dict[Solution, float]:
-    """Return the median time of each chosen solution, from samples taken in turns.
-
-    The order differs from round to round.
-    """
+    """Time the chosen solutions again, and return the median of each. They take turns, in another order each round."""
     samples: dict[Solution, list[float]] = {solution: [] for solution in chosen}
     counts = {solution: executions(ready[solution].sample_us(1)) for solution in chosen}
     for _ in range(JUDGING_SAMPLES):

@@ -34,13 +34,16 @@ KINDS = ("fprops", "dgrads", "wgrads")
 
 
 def timed(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the time (µs) of each solution in a problem's race. In the records of ``searched.py``, rows are lists."""
+    """Return the measured time (µs) of each solution of a problem.
+
+    ``result`` is a problem of a record. In the records of ``searched.py``, its rows are lists.
+    """
     rows = [x if isinstance(x, list) else [x["solution"], x["status"], x["time_us"]] for x in result["rows"]]
     return {x[0]: float(x[2]) for x in rows if x[1] == "ok"}
 
 
 def machine(store: Store, results: Sequence[Mapping[str, Any]], environment: Mapping[str, str]) -> None:
-    """Store the races of one machine in the way in which a replay stores them."""
+    """Store the times that one machine measured, in the way in which a replay stores them."""
     facts = {**environment, "environment": environment_key(environment), "pick": "Default"}
     for result in results:
         problem = problem_from_text(result["problem"])

@@ -61,11 +61,11 @@ Raced: TypeAlias = Mapping[str, Any]
 PROBLEMS = 375
 """The number of problems in the record of replays on several GPUs (``scale.py``)."""
 _CHECKS = 3
-"""Executions of a finalist that are no samples: one in the check, two in the check for faults."""
+"""How often a solution is run for checks before its samples: once for its result, twice for faults."""
 
 
 def main() -> int:
-    """Race three times, write the record, and print the table."""
+    """Time the solutions in three ways, write the record, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--direction", nargs="+", choices=tuple(KINDS), default=list(KINDS))
     parser.add_argument("--per-model", type=int, default=7, help="problems of each model")
@@ -148,7 +148,7 @@ def _written(options: argparse.Namespace, record: Mapping[str, Any]) -> Path:
 
 
 class _All:
-    """Proposes every solution of a problem."""
+    """Proposes that ``replay`` times every solution of a problem."""
 
     def propose(self, problem: Problem, facts: Mapping[str, str]) -> Proposal | None:
         return None
@@ -158,7 +158,10 @@ class _All:
 
 
 class _HeldOut:
-    """Proposes a tenth of the plans, learned from ``cases`` (measured problems) of other models."""
+    """Proposes that ``replay`` times a tenth of cuDNN's plans (solutions of a convolution).
+
+    The proposals are learned from ``cases``, which are measured problems of other models.
+    """
 
     def __init__(self, models: Mapping[Problem, tuple[str, ...]], cases: Sequence[Case]) -> None:
         self._models, self._cases = models, cases
@@ -174,7 +177,7 @@ class _HeldOut:
 
 
 class _FromNothing:
-    """Proposes solutions as a replay does whose store has no measurements at the beginning."""
+    """Proposes solutions in the way of ``replay --propose neighbours``, with a store that is empty at the beginning."""
 
     def __init__(self) -> None:
         self._experience = Experience()
@@ -199,7 +202,7 @@ class Run:
 
 
 def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way, processes: int = 0) -> Run:
-    """Race the solutions of each problem. Then confirm the winners in ``processes`` fresh processes."""
+    """Time the proposed solutions of each problem. Then confirm the winners in ``processes`` fresh processes."""
     results: list[Result] = []
     pairs: dict[str, Pairs] = {}
 
@@ -226,9 +229,9 @@ def _raced(options: argparse.Namespace, problems: Sequence[Problem], way: Way, p
 
 
 def compared(truth: Sequence[Raced], results: Sequence[Raced]) -> dict[str, Any]:
-    """Return the fraction of plans that ran in ``results``, and how much time their choices lose.
+    """Return how many of cuDNN's plans were timed in ``results``, and how much time their choices lose.
 
-    Times are taken from ``truth``, which has all plans.
+    The number is a fraction of all plans. Times are taken from ``truth``, which has all plans.
     """
     every = {x["problem"]: {y[0]: y[2] for y in plans_of([x])} for x in truth}
     tried = [(x, us := every[x["problem"]], {y[0]: y[2] for y in plans_of([x]) if y[0] in us}) for x in results]
@@ -250,7 +253,7 @@ def compared(truth: Sequence[Raced], results: Sequence[Raced]) -> dict[str, Any]
 
 
 def table(record: Mapping[str, Any]) -> list[str]:
-    """Return a line for each of the three ways to race."""
+    """Return a line for each of the three ways to choose the solutions that are timed."""
     results, seconds = record["results"], record["seconds"]
     return [
         f"{record['direction']} {line(name, seconds[name], compared(results['all'], results[name]))}"
@@ -266,18 +269,18 @@ def line(way: str, seconds: float, row: Mapping[str, Any]) -> str:
 
 
 def plans_of(raced: Sequence[Raced]) -> list[Sequence[Any]]:
-    """Return the rows of cuDNN's plans that ran."""
+    """Return the rows of cuDNN's plans (solutions of a convolution) that ran."""
     rows = [row for x in raced for row in x["rows"]]
     return [row for row in rows if row[0].startswith("cudnn:") and row[1] == "ok" and row[2]]
 
 
 def _gpu_us(row: Sequence[Any]) -> float:
-    """Return the GPU time of a plan's samples and of the checks before them, µs."""
+    """Return the GPU time that a plan's samples took, with the checks before them, µs."""
     return sum(executions(x) * x for x in row[3]) + _CHECKS * float(row[2])
 
 
 def _whole_us(row: Sequence[Any]) -> float:
-    """Return the GPU time of a plan if it gets all samples of a finalist, with the checks before them, µs."""
+    """Return the GPU time that a plan takes if it gets the full number of samples, with the checks before them, µs."""
     return (Rules().rounds[-1] * executions(row[2]) + _CHECKS) * float(row[2])
 
 

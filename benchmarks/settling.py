@@ -95,7 +95,7 @@ def shaped(shape: Callable[[int], Times]) -> Draw:
 def warm_up(units: int | None, factor: float) -> Draw:
     """Draw times in which the first steps take ``factor`` times as long.
 
-    ``units`` is their number. Without it, it is the first half of the steps (rounded up).
+    ``units`` is the number of slow steps. Without ``units``, the first half of the steps (rounded up) is slow.
     """
     return shaped(lambda count: np.where(np.arange(count) < (units or (count + 1) // 2), factor, 1.0))
 
@@ -133,9 +133,10 @@ CASES = (
 
 
 def kept(values: Times, least: int, unbiased: bool = False) -> NDArray[np.int_]:
-    """Return how many of the last values of each series the rule keeps, at least ``least``. The others are the warm-up.
+    """Return how many of the last values of each series a rule keeps. The values before them are the warm-up.
 
-    The rule minimizes White's s^2 / m if ``unbiased``, else MSER's sum((x - mean)^2) / m^2.
+    At least ``least`` are kept. The rule minimizes White's s^2 / m if ``unbiased``, else MSER's sum((x - mean)^2) /
+    m^2.
     """
     count = values.shape[1]
     held = np.arange(1, count + 1)
@@ -175,35 +176,38 @@ def batches_of_ranks(times: Times) -> NDArray[np.bool_]:
 
 
 def before(times: Times) -> NDArray[np.bool_]:
-    """Apply the earlier rule, which the chosen rule replaced.
+    """Apply the rule that was used earlier, and tell for each series whether its times are settled.
 
-    It is MSER that keeps at least three times and cuts off at most half of the times.
+    It is MSER (a rule that finds the end of the warm-up), which keeps at least three times and cuts off at most half.
     """
     count = times.shape[1]
     return np.asarray(count - kept(times, 3) <= count // 2)
 
 
 def rest_of_a_quarter(times: Times) -> NDArray[np.bool_]:
-    """Apply MSER, which keeps at least a quarter of the times."""
+    """Apply MSER (a rule that finds the end of the warm-up), keeping at least a quarter of the times."""
     return less_than_half(times, quarter(times.shape[1]))
 
 
 def winsorised(times: Times) -> NDArray[np.bool_]:
-    """Apply MSER to times that are clipped at three median absolute deviations from the median."""
+    """Apply MSER (a rule that finds the end of the warm-up) to times without outliers.
+
+    They are clipped at three median absolute deviations from the median.
+    """
     middle = np.median(times, axis=1, keepdims=True)
     width = 3 * np.median(np.abs(times - middle), axis=1, keepdims=True)
     return less_than_half(np.clip(times, middle - width, middle + width), quarter(times.shape[1]))
 
 
 def ranks_alone(times: Times) -> NDArray[np.bool_]:
-    """Apply the chosen rule without batches."""
+    """Apply the chosen rule to the ranks of single times, not of batches."""
     return less_than_half(ranked(times), quarter(times.shape[1]), unbiased=True)
 
 
 def mser_5(times: Times) -> NDArray[np.bool_]:
-    """Apply MSER-5 (Hoad, Robinson and Davies, 2010): MSER on means of five times.
+    """Apply MSER-5 (Hoad, Robinson and Davies, 2010), a rule that finds the end of the warm-up.
 
-    It may not cut within the last five means. Fewer than 30 times are never settled.
+    It works on means of five times and may not cut within the last five means. Fewer than 30 times are never settled.
     """
     if times.shape[1] < 30:
         return np.zeros(len(times), dtype=bool)
@@ -235,7 +239,7 @@ MORE: Mapping[str, Rule] = {
 
 
 def shares(rule: Rule, drawn: Mapping[int, Times], whole: bool, first: int | None) -> Shares:
-    """Return the fractions of series that are settled at and by each number of steps.
+    """Return which fraction of the series a rule calls settled, at and by each number of steps.
 
     The rule is asked from ``first`` steps on. Without ``first``, the fractions "by" are NaN.
     """

@@ -117,7 +117,10 @@ def speed(job: tuple[int, int]) -> str:
 
 
 def whole(paths: Sequence[str]) -> tuple[float, str]:
-    """Read trace files, answer a question by simulation, and return the CPU seconds and the table's row."""
+    """Measure the whole way from trace files to the simulated effect of faster kernels.
+
+    Returns the CPU seconds and the row of the table.
+    """
     before = time.process_time()
     traces = [read_trace(InputFile(path)) for path in paths]
     read = time.process_time()
@@ -237,7 +240,7 @@ def compared(truth: Mapping[str, Any], side: str) -> UnitTime | None:
 
 
 def unit_us(runs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the time of a step in the runs of one side, µs, computed as ``compared`` does it."""
+    """Return the time of a step in several runs of one kind, µs, computed as ``compared`` does it."""
     found = compared({"before": runs}, "before")
     return found.before_us if found is not None else None
 
@@ -260,9 +263,9 @@ def starts(records: Sequence[Mapping[str, Any]], host: bool) -> list[float]:
 
 
 def own_errors(jobs: Mapping[str, Any]) -> list[float]:
-    """Return the relative errors of the simulation itself.
+    """Return the relative errors of the simulation itself, without the errors of the measurement.
 
-    Only pairs whose measured change is well known and whose step is not limited by the host are taken.
+    So only changes that were measured precisely are taken. Jobs whose step is limited by the host are left out.
     """
     return [x.error for x in pairs(jobs) if x.spread <= _KNOWN and x.limit != "host"]
 

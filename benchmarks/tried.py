@@ -20,7 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 WRONG = 0.02
-"""A contradiction is counted if one of the changes is larger than this fraction of a step's time."""
+"""Two results that contradict each other are counted only if one of them changes the step by more than this fraction.
+"""
 NARROW, QUICK_S = 0.05, 60.0
 """Aims: the largest distance of the interval's ends from the ratio, and the seconds of trials in the job."""
 
@@ -52,7 +53,7 @@ def _compared(said: Mapping[str, Any], truth: Mapping[str, Any] | None) -> dict[
 
 
 def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the action of a job with the least ratio of times, or None if no action was timed.
+    """Return the action (change to a job) with the least ratio of times, or None if no action was timed.
 
     Actions that were also timed in separate starts come first, because a combination of actions was not.
     """
@@ -60,7 +61,7 @@ def best(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 
 def summary(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Count over all jobs how often the two agree.
+    """Count over all jobs how often ``logparse try`` and separate starts of the program agree.
 
     ``best`` counts the best action of each job, ``all`` all actions that were timed.
     """

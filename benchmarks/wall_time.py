@@ -78,7 +78,7 @@ def main() -> int:
 
 @dataclass
 class Steps:
-    """The seconds of each step, without the steps inside it, and the number of times that it ran."""
+    """How long each step of a replay took, without the steps inside it, and how often it ran."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -118,7 +118,10 @@ Pair: TypeAlias = tuple[Problem, Solution, Solution]
 
 
 def replayed(names: Sequence[str], place: Place, problems: Sequence[Problem], budget_s: float) -> dict[str, Any]:
-    """Race the solutions in this process, then confirm the winners in a fresh process."""
+    """Time the solutions of each problem in this process, then confirm the winners in a fresh process.
+
+    Returns how long each step of this took.
+    """
     steps = Steps()
     context = opened(names, place, steps)
     deadline, results = time.monotonic() + budget_s, list[Result]()
@@ -161,7 +164,7 @@ def opened(names: Sequence[str], place: Place, steps: Steps) -> WorkerContext:
 
 
 def confirmed(names: Sequence[str], place: Place, pairs: Sequence[Pair]) -> Steps:
-    """Confirm each pair of solutions once in this process, and return the times of the steps."""
+    """Compare each pair of solutions once in this process, and return how long each step took."""
     steps = Steps()
     context = opened(names, place, steps)
     with steps.step("rest of the confirmations"):
