@@ -1,6 +1,6 @@
 """Compare what ``logparse try`` says about an action with separate starts of the program (``jobs.py --tried``).
 
-Both sides are ratios of a unit's time: with the action / without it.
+An action is a change to the job, such as TF32. Both sides are ratios of a step's time: with the action / without it.
 
 ========  ==========================================================================================================
 side      how it was measured
@@ -10,7 +10,7 @@ truth     the program's own clock, in starts with the action and starts without 
           the action is applied by hand before the first step (``job_programs/by_hand.py``)
 ========  ==========================================================================================================
 
-The two agree if the intervals overlap.  They contradict each other if they do not agree, one is a gain, the other a
+The two agree if the intervals overlap. They contradict each other if they do not agree, one is a gain, the other a
 loss, and either is beyond ``WRONG``.
 """
 

@@ -1,7 +1,8 @@
 """Write ``apply.sh``, a script that makes the jobs of a shell use the override files for a target machine.
 
-The script sets the environment variables that the files need. First it compares the machine with the target:
-architecture, CU count and library builds, as far as a shell can read them. It reads these sources:
+The script sets and unsets the environment variables that the files need (the lines of each file's ``use`` that begin
+with ``export`` or ``unset``). First it compares the machine with the target: architecture, CU count and library builds,
+as far as a shell can read them. It reads these sources:
 
 * ``rocminfo`` and ``nvidia-smi``;
 * PyTorch: its version, its devices, and the validators of TunableOp (facts that it compares before it uses a file);
