@@ -8,9 +8,10 @@ was started only for the trial. A start tries the first row of this table that c
 actions                                because
 =====================================  ============================================================================
 not tried in any start                 An earlier start ended before them, or another action broke it.
-undecided                              The job makes few units. Pairs of several starts are one sample.
 faster in only one process             A process has a bias of its own.
 all measured actions together          The savings of two actions never just add up.
+undecided                              The job makes few units. Pairs of several starts are one sample. Actions that
+                                       seem faster come first. No such start begins once the patience is over.
 =====================================  ============================================================================
 """
 
@@ -61,6 +62,8 @@ class Trial:
     * ``seconds``: largest number of seconds of trials in each start.
     * ``unit``: the callable whose calls are units, as ``--unit`` names it.
     * ``rows``: the TunableOp files that the action ``tunableop_rows`` reads.
+    * ``expected``: number of units that the job makes, if an earlier run counted them (0: unknown).
+    * ``patience_s``: number of seconds after which no start is made for actions that are undecided.
     """
 
     actions: tuple[str, ...]
@@ -68,6 +71,8 @@ class Trial:
     seconds: float = 60.0
     floor: float = FLOOR
     rows: tuple[str, ...] = ()
+    expected: int = 0
+    patience_s: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -112,13 +117,15 @@ def try_in_the_job(
     """Try the actions. The job is started as often as the trial needs. Raises InputError as ``Starts`` does."""
     records: list[Record] = []
     names, notes, made, fruitless, code = list(asked.actions), dict[str, None](), 0, 0, 0
+    patient_until = time.monotonic() + asked.patience_s
     while made < MOST_STARTS and fruitless < _FRUITLESS:
         tried = gathered(names, records, asked.floor)
-        wanted = _wanted(tried)
+        wanted = _wanted(tried, time.monotonic() < patient_until)
         if not wanted:
             break
         names += [x for x in wanted if x not in names]
-        expected = max((x.units for x in records), default=0) if any(not x.over for x in records) else 0
+        ended_early = any(not x.over for x in records)
+        expected = max(x.units for x in records) if ended_early else asked.expected
         made += 1
         say(f"start {made}: {', '.join(wanted)}")
         ended = _start(command, environ, asked, wanted, expected, starts, say)
@@ -150,18 +157,16 @@ def write(found: Answer, folder: Path) -> None:
         write_file(folder / f"try_{number}.json", dump(each), within=folder)
 
 
-def _wanted(tried: Sequence[Tried]) -> list[str]:
-    """Return the actions that the next start tries."""
-    single = [x for x in tried if TOGETHER not in x.name]
-    found = [x.name for x in tried if x.outcome == "not tried"]
-    found += [x.name for x in tried if x.outcome == "undecided"]
-    if found:
+def _wanted(tried: Sequence[Tried], patient: bool) -> list[str]:
+    """Return the actions that the next start tries. Undecided actions are left out if ``patient`` is False."""
+    if found := [x.name for x in tried if x.outcome == "not tried"]:
         return found
     found = [x.name for x in tried if x.outcome == "faster once"]
-    together = TOGETHER.join(_compatible([x.name for x in single if x.outcome in ("measured", "faster once")]))
+    single = [x.name for x in tried if TOGETHER not in x.name and x.outcome in ("measured", "faster once")]
+    together = TOGETHER.join(_compatible(single))
     if TOGETHER in together and together not in [x.name for x in tried]:
         found.append(together)
-    return found
+    return found or [x.name for x in tried if patient and x.outcome == "undecided"]
 
 
 def _compatible(names: Iterable[str]) -> list[str]:

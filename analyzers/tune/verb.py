@@ -47,8 +47,12 @@ from logparse.output.files import write_file
 from logparse.store import Store, command_line
 from logparse.text import counted, fitted, signed
 
-_MOST_TRIED, _TRIAL_S = 4, 30.0
-"""Largest number of actions that are tried in the running job, and seconds of trials in each of its starts."""
+_MOST_TRIED, _TRIAL_S, _PATIENCE_S = 4, 30.0, 45.0
+"""Limits of the trials in the running job.
+
+They are: the largest number of actions, the seconds of trials in each start of the job, and the seconds after which the
+job is no longer started for an action that is still undecided.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,10 +266,12 @@ class _Job:
         """Try the best actions in the running job. Return True if the store got new results."""
         names = candidates(found)
         unit = self.tuning.trace.unit if self.tuning.trace else ""
-        if not names or units(tables_of(self.store, self.run)) is None:
+        found_units = units(tables_of(self.store, self.run))
+        if not names or found_units is None:
             return False
         self.say(f"    trying in the running job, switched on and off between its units of work: {', '.join(names)}")
-        asked = in_the_job.trial(names, unit=unit, seconds=_TRIAL_S)
+        limits = {"seconds": _TRIAL_S, "patience_s": _PATIENCE_S, "expected": found_units.count}
+        asked = in_the_job.trial(names, unit=unit, **limits)
         answer = in_the_job.try_in_the_job(self.command, self.environ, asked, self.starts, self.say)
         for line in try_verb.lines(answer):
             self.say(f"    {line}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -13,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from analyzers.evidence.trials import Tried
 from analyzers.tune import in_the_job
 from analyzers.tune.in_the_job import Answer, trial, try_in_the_job
 from analyzers.tune.starts import Starts
 from analyzers.tune.try_verb import answer, lines, split
 from logparse.errors import UsageError
+from logparse.libraries.own.job_trials import Seen
 from tests.capture.in_job.test_trial import PROGRAM
 
 FAKE = """
@@ -139,6 +142,22 @@ def test_a_short_job_is_started_until_its_pairs_suffice(tmp_path: Path) -> None:
     assert found.tried[0].outcome == "measured"
     lines = (tmp_path / "log").read_text().splitlines()
     assert [json.loads(x)["expected"] for x in lines] == [0, 60]
+
+
+def test_a_winner_is_seen_again_before_undecided_actions_are_tried_again() -> None:
+    """The user waits for the answer about the best action. So a second start confirms it first."""
+    winner = Tried("tf32", (Seen("tf32", "units", pairs=((math.log(0.8), 10.0, 8.0),) * 8),))
+    open_one = Tried("padded_output", (Seen("padded_output", "units", pairs=((0.1, 1.0, 1.1), (-0.1, 1.0, 0.9)) * 4),))
+    assert (winner.outcome, open_one.outcome) == ("faster once", "undecided")
+    assert in_the_job._wanted([winner, open_one], True) == ["tf32"]
+    assert in_the_job._wanted([open_one], True) == ["padded_output"]
+    assert in_the_job._wanted([open_one], False) == []  # the patience is over
+
+
+def test_the_number_of_units_of_an_earlier_run_is_told_to_the_first_start(tmp_path: Path) -> None:
+    tried(tmp_path, {"tf32": 0.8}, "tf32", expected=60)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [json.loads(x)["expected"] for x in lines] == [60, 60]
 
 
 def test_a_job_that_tries_nothing(tmp_path: Path) -> None:

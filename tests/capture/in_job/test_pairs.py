@@ -87,7 +87,13 @@ def test_the_order_is_abba_and_baab_with_a_control_every_third() -> None:
 
 def test_blocks_are_as_long_as_a_job_bears() -> None:
     assert Comparison(40_000.0).next.units == 7
-    for unit_us, expected, timed in ((40_000.0, 0, 4), (1_000.0, 0, 64), (1e6, 0, 2), (1_000.0, 60, 2)):
+    for unit_us, expected, timed in (
+        (40_000.0, 0, 4),
+        (1_000.0, 0, 64),
+        (1e6, 0, 2),
+        (1_000.0, 200, 2),
+        (1_000.0, 60, 1),
+    ):
         comparison = Comparison(unit_us, expected)
         states(comparison, 1, steady())
         assert comparison.next.units == 1 + timed

@@ -60,8 +60,11 @@ FLOOR, WIDE, NARROW = 0.01, 0.05, 0.02
 _BLOCK_S, _LEAST, _MOST = 0.15, 2, 64
 """How long steps are timed before the change is switched again: in seconds, and the least and largest number of steps.
 """
-_SHORT_JOB = 400
-"""If a job has fewer steps than this, the change is switched as often as possible."""
+_SHORT_JOB, _SHORTEST_JOB = 400, 100
+"""A job with fewer steps than the first number times ``_LEAST`` steps before each switch, to compare as often as
+possible. A job with fewer steps than the second number times one step, so that one start gives the eight pairs that an
+answer needs.
+"""
 _FIRST, _MORE, _MOST_FIRST = 7, 4, 30
 """Numbers of steps to wait after a change was switched on for the first time, until the times are steady.
 
@@ -130,8 +133,7 @@ class Comparison:
 
     def __init__(self, unit_us: float, expected: int = 0, floor: float = FLOOR) -> None:
         self._floor = floor
-        timed = _LEAST if 0 < expected < _SHORT_JOB else math.ceil(1e6 * _BLOCK_S / max(unit_us, 1.0))
-        self._timed = min(max(timed, _LEAST), _MOST)
+        self._timed = _timed_steps(unit_us, expected)
         self._blocks = 0
         self._quad: List[Times] = []
         self._first: List[float] = []
@@ -181,6 +183,15 @@ class Comparison:
         if len(self.pairs) in LOOKS and found is not None:
             self.done = is_decided(widened(found, [x.log for x in self.control]), self._floor)
         self.done = self.done or len(self.pairs) >= LOOKS[-1]
+
+
+def _timed_steps(unit_us: float, expected: int) -> int:
+    """Return how many steps are timed before the change is switched again."""
+    if 0 < expected < _SHORTEST_JOB:
+        return 1
+    if 0 < expected < _SHORT_JOB:
+        return _LEAST
+    return min(max(math.ceil(1e6 * _BLOCK_S / max(unit_us, 1.0)), _LEAST), _MOST)
 
 
 def widened(found: Interval, control: Sequence[float]) -> Interval:

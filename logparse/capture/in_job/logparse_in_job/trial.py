@@ -405,7 +405,7 @@ class Trial:
         except RefusedError as error:
             why = str(error)
         except (IncomparableError, UnknownShardingError) as error:
-            why = f"its result could not be compared: {error}"
+            why, failed = f"its result could not be compared: {error}", isinstance(error, IncomparableError)
         except NotRestoredError as error:
             why, over = str(error), f"{self._tried[-1].name} could not be undone: {error}"
         except Exception as error:
