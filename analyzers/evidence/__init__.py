@@ -1,1 +1,1 @@
-"""Joins of measured times with the problems of a run: origins, picks, neighbours and confirmations."""
+"""Find the measured times that belong to the calls of a run, and compare the libraries' choices with the best times."""

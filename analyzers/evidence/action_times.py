@@ -1,4 +1,7 @@
-"""Samples that replays took for actions: times of each problem with its default and with the actions' solutions."""
+"""Times from replays of a proposed change: each call with the library's own choice and with the changed solution.
+
+An action is a change that logparse proposes for a job, for example an environment variable or an override file.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from analyzers.evidence.units import units
 from logparse.lazy import pd
 
 Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
-"""(Problem text, solution text) → the source and its samples, µs."""
+"""A dictionary: (problem text, solution text) → (id of the file with the times, its times in µs)."""
 
 
 def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samples:
-    """Return the samples that replays took for actions.
+    """Return the times that replays measured for proposed changes of the job (actions).
 
-    ``origin``: ``ACTION`` for times of calls, ``HOST`` for times that the host took to enqueue calls. The samples come
-    from the target's device and from one environment (see ``of_one_environment``).
+    ``origin`` is ``ACTION`` for the times of calls, or ``HOST`` for the times that the host took to enqueue calls. All
+    times are from the target's device and from one environment (see ``of_one_environment``), so they can be compared.
     """
     rows = tables.measurements[(tables.measurements["origin"] == origin).to_numpy(dtype=bool)]
     rows = rows[rows["samples_us"].notna()]
@@ -33,10 +36,10 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 
 
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return the rows of the environment (machine and libraries of a replay) that has the most rows.
+    """Keep only the rows from one environment, the one with the most rows.
 
-    If some environments treat TF32 as the job does (both use it for products, or neither does), only these environments
-    are considered.
+    An environment is the machine and the library versions of a replay. Environments that treat TF32 as the job does
+    (both use it for matrix products, or neither does) are preferred if there are any.
     """
     if not len(rows):
         return rows

@@ -1,4 +1,4 @@
-"""Convert DataFrame cells to Python types. An unknown value is None, NaN or NA in pandas, and None in Python."""
+"""Convert cells of a DataFrame to Python types. An unknown cell (None, NaN or NA in pandas) becomes None."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from logparse.lazy import pd
 
 
 def text_of(value: object) -> str | None:
-    """Return the cell as text. Return None if it is unknown or empty."""
+    """Return a cell as text, or None if it is unknown or empty."""
     return str(value) if isinstance(value, str) and value else None
 
 
 def number_of(value: Any) -> float | None:
-    """Return the cell as a number. Return None if it is unknown."""
+    """Return a cell as a float, or None if it is unknown."""
     return None if _unknown(value) else float(value)
 
 
 def count_of(value: Any) -> int | None:
-    """Return the cell as a whole number. Return None if it is unknown."""
+    """Return a cell as an int, or None if it is unknown."""
     return None if _unknown(value) else int(value)
 
 
 def is_true(cells: pd.Series) -> pd.Series:
-    """Return the cells as bools. An unknown cell becomes False.
+    """Convert a column to bools. An unknown cell becomes False.
 
     The cells are converted before ``fillna``, because pandas 2 warns if ``fillna`` gets a column of objects.
     """

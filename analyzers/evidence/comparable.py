@@ -1,12 +1,12 @@
-"""Measured best times by device and family, and the times that they predict for other problems.
+"""Collect the best measured times of problems, and use them to estimate the times of other problems.
 
-A family is a set of problems that differ only in their sizes (``families.py``). The best time of a problem is the time
-of a solution that won against other solutions:
+A problem is a GEMM or a convolution with all its sizes and types. A family is a set of problems that differ only in
+their sizes (``families.py``). The best time of a problem is the time of a solution that won against other solutions:
 
-| origin | the best time of a problem |
+| origin of the rows | the best time of a problem |
 |---|---|
-| rows that won a tuner's search, for example find-dbs (``kinds.format.Origin.winners``) | the fastest row |
-| other rows, for example replays and bench output | the fastest of two or more solutions |
+| files with the winners of a tuner's search, for example find-dbs (``kinds.format.Origin.winners``) | the fastest row |
+| other files, for example replays and bench output | the fastest of two or more solutions |
 
 Best times come from the user's store and from the shipped table (``expected_times``). If both have a time of a problem,
 the store's time is used. Machines and library builds differ, so the shipped times of other problems are multiplied by a
@@ -36,18 +36,25 @@ from logparse.model import TRIED
 from logparse.target import Facts, arch
 
 COLUMNS = ("device", "problem", "time_us", "source")
-"""Columns of best times. ``device`` is arch and CU count (``gfx942 304``). ``source`` names who measured."""
+"""Columns of a table of best times.
+
+``device`` is arch and number of CUs (``gfx942 304``). ``source`` is the file with the time, or the name of the shipped
+table.
+"""
 MOST = 4000
 """Largest number of measured problems kept per family.
 
 More problems would cost time, but would hardly bring a nearer neighbour to a new problem.
 """
 ENOUGH_SHARED = 8
-"""Least number of problems in the store from which the factor of the shipped times is estimated."""
+"""Smallest number of problems in the store from which a factor for the shipped times is estimated."""
 
 
 def device_name(facts: Facts) -> str | None:
-    """Return arch and CU count of a device as one text (``gfx942 304``). Return None if either is unknown."""
+    """Return the arch and the number of CUs of a device as one text, for example ``gfx942 304``.
+
+    Returns None if either is unknown.
+    """
     known = device_of(facts)
     name, cus = arch(facts), facts.get("cu_count")
     if known is not None:
@@ -56,9 +63,11 @@ def device_name(facts: Facts) -> str | None:
 
 
 class Neighbour(NamedTuple):
-    """A measured problem from which the time of another problem is estimated.
+    """A measured problem that was used to estimate the time of a similar problem.
 
-    ``time_us``: the problem's own time, µs. ``scaled_us``: that time scaled to the size of the estimated problem, µs.
+    * ``time_us``: its own best time, µs.
+    * ``scaled_us``: that time converted to the size of the estimated problem, µs.
+    * ``source``: the file with the time.
     """
 
     problem: str
@@ -69,7 +78,10 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """The measured problems of one device and family."""
+    """The measured problems of one device that differ only in their sizes.
+
+    Entry i of ``problems`` and ``sources`` belongs to row i of ``measured``.
+    """
 
     measured: Comparable
     problems: Sequence[str]
@@ -80,26 +92,29 @@ class Family:
         return {text: i for i, text in enumerate(self.problems)}
 
     def rows_of(self, problems: Sequence[str]) -> Ints:
-        """Return the row number of each given problem in ``measured``. The number is −1 if it is not measured."""
+        """Return the row number of each given problem in ``measured``, or −1 for a problem that is not measured."""
         return np.array([self._row_of.get(x, -1) for x in problems], dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Expected times of n problems, µs. NaN if unknown (see ``expected.Estimates``)."""
+    """The times (µs) that n problems are expected to take at their best. NaN means unknown.
+
+    ``expected.Estimates`` describes the columns.
+    """
 
     expected_us: Floats
     high_us: Floats
     guess_us: Floats
     base_us: Floats
     rows: Ints
-    """Row numbers of each problem's neighbours (n × 8) among the measured problems of its family."""
+    """Row numbers (n × 8) of each problem's most similar problems in ``measured`` of its family."""
     family: Ints
-    """Index of each problem's family in ``families``, or −1 if it has none."""
+    """Index of each problem's family in ``families``, or −1 if no problem of its family was measured."""
     families: Sequence[Family]
 
     def neighbours(self, i: int) -> list[Neighbour]:
-        """Return the measured problems from which problem ``i`` is estimated, the nearest first."""
+        """Return the measured problems from which the time of problem ``i`` is estimated, the most similar first."""
         if self.family[i] < 0:
             return []
         family, rows = self.families[self.family[i]], self.rows[i][self.rows[i] >= 0]
@@ -110,18 +125,18 @@ class Expected:
         ]
 
     def calibration(self, i: int) -> Calibration | None:
-        """Return the measured errors of estimates in the family of problem ``i``. Return None if unknown."""
+        """Return how large the errors of estimates are in the family of problem ``i``, or None if that is unknown."""
         return self.families[self.family[i]].measured.calibration if self.family[i] >= 0 else None
 
 
 class BestTimes:
-    """Measured best times of one device.
+    """The best measured times of one device.
 
-    * ``own``: the store's best times, with ``COLUMNS``. If a problem has several times, the fastest is kept.
-    * ``shipped``: the shipped best times, which are ``joined`` to them.
+    * ``own``: best times from the user's store, with ``COLUMNS``. If a problem has several, the shortest is used.
+    * ``shipped``: best times that are shipped with ``logparse``. They are used for problems that ``own`` lacks.
 
-    The texts of a kind of problem (``gemm``, ``conv``) are parsed when a problem of that kind is asked for. A shipped
-    table has tens of thousands of texts, and many jobs have problems of one kind only.
+    The problems of a kind (``gemm``, ``conv``) are parsed only when they are needed. A shipped table has tens of
+    thousands of them, and many jobs have problems of one kind only.
     """
 
     def __init__(self, device: str, own: pd.DataFrame, shipped: pd.DataFrame | None = None) -> None:
@@ -129,7 +144,7 @@ class BestTimes:
         self._known: dict[str, Mapping[str, Family]] = {}
 
     def families(self, kind: str) -> Mapping[str, Family]:
-        """Return the families of a kind of problem (the first word of its text: ``gemm``) by name."""
+        """Return the families with problems of this kind, by name. The kind is ``gemm`` or ``conv``."""
         if kind not in self._known:
             rows = joined(self._device, _of_kind(self._own, kind), _of_kind(self._shipped, kind))
             rows = rows.sort_values(["problem", "time_us", "source"]).drop_duplicates("problem")
@@ -137,9 +152,9 @@ class BestTimes:
         return self._known[kind]
 
     def expect(self, problems: Sequence[str] | pd.Series, *, others: bool = False) -> Expected:
-        """Return the expected times of problems (canonical texts).
+        """Estimate the times of problems from the best times of similar problems.
 
-        ``others``: if True, a problem's own measurement is not used for its estimate.
+        ``problems`` are canonical texts. With ``others``, a problem's own measurement is not used for its estimate.
         """
         count, texts = len(problems), pa.array(problems, pa.large_string())
         expected, high, guess, base = (np.full(count, np.nan) for _ in range(4))
@@ -177,9 +192,10 @@ def _families(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, Family]]:
 
 
 def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Return the best times in ``measurements`` (rows of the view of that name), with ``COLUMNS``.
+    """Return the best time of each problem in each file, as a table with ``COLUMNS``.
 
-    Times are left out if the device of their source is unknown.
+    ``measurements`` are rows of the SQL view with that name. A problem is left out if only one of its solutions was
+    timed, unless that solution won a tuner's search. Files from an unknown device are left out.
     """
     rows = measurements[(is_evidence(measurements) | (measurements["origin"] == RACE)).to_numpy(dtype=bool)]
     rows = timed(rows)
@@ -191,9 +207,9 @@ def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.Data
 
 
 def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Return ``rows`` (``source_id, problem, time_us``) with the device of each source, as a table with ``COLUMNS``.
+    """Add the device of each file to ``rows`` (``source_id, problem, time_us``), and return a table with ``COLUMNS``.
 
-    Rows of sources without a known device are left out.
+    Rows of files from an unknown device are left out.
     """
     device = rows["source_id"].map({x: device_name(facts.get(str(x), {})) for x in rows["source_id"].unique()})
     rows = rows.assign(device=device, source=rows["source_id"])
@@ -202,14 +218,14 @@ def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
 
 @cached_per_run
 def best_times(tables: Tables, device: str) -> BestTimes:
-    """Return the best times of a device (``gfx942 304``) from the store and from the shipped table."""
+    """Return the best times of a device (``gfx942 304``), from the store and from the shipped table."""
     rows = own_rows(tables)
     return BestTimes(device, rows[rows["device"] == device], expected_times.shipped(device))
 
 
 @cached_per_run
 def own_rows(tables: Tables) -> pd.DataFrame:
-    """Return the best times of the store, with ``COLUMNS``."""
+    """Return the best time of each device and problem in the user's store, as a table with ``COLUMNS``."""
     own = [best_rows(tables.measurements, facts_of(tables))]
     if tables.find_dbs is not None:
         own.append(placed(tables.find_dbs().to_pandas(), facts_of(tables)))
@@ -219,10 +235,11 @@ def own_rows(tables: Tables) -> pd.DataFrame:
 
 
 def joined(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:
-    """Return the store's best times, and the shipped times of other problems multiplied by their ``factor``.
+    """Combine the store's best times with the shipped times of other problems.
 
-    All rows are of one device and one kind of problem. The column ``source`` of a shipped time states its factor, for
-    example ``shipped MIOpen 3.5.1 × 1.07``.
+    The shipped times are multiplied by their ``factor``, which adapts them to this machine. The column ``source`` of
+    such a row states it, for example ``shipped MIOpen 3.5.1 × 1.07``. All rows are of one device and one kind of
+    problem.
     """
     rest = shipped[~shipped["problem"].isin(own["problem"]).to_numpy(dtype=bool)]
     if not len(rest):
@@ -235,9 +252,10 @@ def joined(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFram
 
 
 def factor(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> float | None:
-    """Return the median of (best time in the store) / (time that the shipped times predict).
+    """Return the factor that adapts the shipped times to the user's machine and libraries.
 
-    Return None if the shipped times predict fewer than ``ENOUGH_SHARED`` of the store's problems.
+    It is the median of (best time in the store) / (time that the shipped times predict). Returns None if the shipped
+    times predict fewer than ``ENOUGH_SHARED`` of the store's problems.
     """
     if len(own) < ENOUGH_SHARED:
         return None
@@ -248,7 +266,7 @@ def factor(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> float | Non
 
 
 def lone_times(tables: Tables) -> pd.DataFrame:
-    """Return the times of problems for which a file tried only one solution.
+    """Return the times of problems for which a file tried only one solution, so that nothing shows if it is the best.
 
     Columns ``source_id, origin, problem, time_us``. The rows of a tuner's file are left out, because their solutions
     won against other solutions.

@@ -1,8 +1,8 @@
-"""Comparison of a problem's pick with its best known solution, and the decision whether to propose an override.
+"""Compare a library's choice for a problem with the best known solution, and decide whether to propose an override.
 
-``suboptimal-pick`` and the page both call ``override_or_refusal``, so that both propose overrides by the same rules. No
-override file can choose some solutions, because they need a change of the program. These are the formulations of the
-torch backend (``libraries/pytorch/replay_convs.py``, ``replay_gemms.py``) and cuDNN's plans.
+``suboptimal-pick`` and the page both call ``override_or_refusal``, so that both propose overrides by the same rules.
+Some solutions cannot be chosen by an override file, because they need a change of the program: solutions of the torch
+backend (``libraries/pytorch/replay_convs.py``, ``replay_gemms.py``) and cuDNN's plans.
 """
 
 from __future__ import annotations
@@ -20,24 +20,27 @@ from logparse.target import Facts, machine
 
 MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE = "measured", "default", "unmeasured", "incomparable"
 BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
-"""Kinds of evidence for the time of a pick, the best first.
+"""How the time of the library's choice (the pick) is known, the most reliable way first.
 
 * ``measured``: the pick was timed.
 * ``default``: the library's own choice was timed on the machine that made the file. Its time is used for the pick.
 * ``unmeasured``: the pick has no time.
-* ``incomparable``: an index may mean different solutions in log and file.
+* ``incomparable``: the number of a solution may mean different kernels in the log and in the file.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A pick and the best known solution of its problem, both timed in one file. None means unknown.
+    """The library's choice (the pick) and the best known solution of a problem, both timed in one file.
 
-    * ``measured``: text of the problem that was timed: the problem itself or a linked problem.
-    * ``facts``: facts of the file.
-    * ``noise_us``: difference between the shortest and the longest time of the default, µs.
-    * ``ambiguous``: True if the problem may be any of several measured problems whose best solutions differ.
-    * ``given_bytes``: the most workspace that the job gives any call of the problem.
+    None means unknown.
+
+    * ``measured``: text of the problem that was timed: the same problem, or one that may mean the same call.
+    * ``basis``: how the pick's time is known (``BASES``).
+    * ``facts``: facts about the machine and libraries of the file.
+    * ``noise_us``: the longest minus the shortest time of the library's own choice, µs.
+    * ``ambiguous``: True if the call may be any of several measured problems whose best solutions differ.
+    * ``given_bytes``: the largest workspace that the job gives any call of the problem.
     """
 
     problem: Problem
@@ -57,12 +60,12 @@ class Comparison:
 
     @property
     def loss_us(self) -> float | None:
-        """Time of the pick − time of the best known solution, µs per call. None if the pick has no comparable time."""
+        """How much longer the library's choice takes than the best known solution, µs per call. None if unknown."""
         return None if self.pick_us is None or self.basis == INCOMPARABLE else self.pick_us - self.best_us
 
     @property
     def loses(self) -> bool:
-        """True if the pick is slower than the best known solution by more than noise."""
+        """True if the library's choice is slower than the best known solution by more than noise."""
         return self.loss_us is not None and self.loss_us > max(self.noise_us or 0.0, 0.0)
 
 
@@ -75,11 +78,11 @@ class Refusal:
 
 
 def override_or_refusal(known: Comparison, settings: Settings) -> Override | Refusal:
-    """Return the override that makes the target take the best known solution, or the reason why none is proposed.
+    """Return an override that makes the library use the best known solution, or the reason why none is proposed.
 
-    If the settings name no target, the target is a machine like the one that timed the solution. The gain must exceed
-    ``settings.min_gain`` of the pick's time. A confirmed gain is exempt, because ``recommend.confidence`` tests it
-    against the same floor.
+    Without ``settings.target`` (the machine where the job runs), the override is for a machine like the one that timed
+    the solution. The gain must exceed ``settings.min_gain`` of the current time. A gain that a replay confirmed is
+    exempt, because ``recommend.confidence`` tests it against the same limit.
     """
     target = settings.target or known.facts
     refusal = _no_gain(known, settings) or _no_file(known, target)
@@ -103,7 +106,7 @@ def override_or_refusal(known: Comparison, settings: Settings) -> Override | Ref
 
 
 def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
-    """Return the reason why the two times show no gain for the problem. Return None if they show a gain."""
+    """Return the reason why the two times do not show a gain, or None if they show one."""
     if known.basis == INCOMPARABLE:
         return Refusal(
             "the log and the file are not known to be from one library build and GPU arch, so an index may name "
@@ -125,7 +128,7 @@ def _no_gain(known: Comparison, settings: Settings) -> Refusal | None:
 
 
 def _no_file(known: Comparison, target: Facts) -> Refusal | None:
-    """Return the reason why no file makes the target take the solution. Return None if a file may do so."""
+    """Return the reason why no override file can make the library use the solution, or None if a file may do it."""
     best, given, need = known.best, known.given_bytes, known.workspace_bytes
     if best.library == "hipblaslt" and need is not None and given is not None and given < need:
         return Refusal(
@@ -182,7 +185,10 @@ _OUT_OF_REACH: Mapping[str, str] = {
 
 
 def out_of_reach(solution: Solution) -> str | None:
-    """Return why no change by a person makes this one problem take the solution. Return None if some change does."""
+    """Return why even a change of the program cannot give this one problem the solution.
+
+    Return None if a change can do it.
+    """
     return next((why for pattern, why in _OUT_OF_REACH.items() if re.fullmatch(pattern, solution.text)), None)
 
 
@@ -191,7 +197,7 @@ def by_hand(solution: Solution) -> bool:
 
 
 def may_be_so(problem: Problem, measured: str, solution: str) -> bool:
-    """Tell whether the call may already have the layout to which ``solution`` changes it.
+    """Tell whether the call may already have the layout that ``solution`` would give it.
 
     This is possible if the call's layout is unknown and the solution was measured on another text of the problem.
     """
@@ -211,11 +217,14 @@ _CHANGES: Mapping[str, str] = {
 
 
 def change(solution: Solution) -> str:
-    """Return the change of the program that makes a call take the solution: a verb and its object."""
+    """Return what the user would change in the program to get this solution, for example ``fuse the epilogue``."""
     return next((text for pattern, text in _CHANGES.items() if re.fullmatch(pattern, solution.text)), "change the call")
 
 
 def advice(solution: Solution) -> str | None:
-    """Return the advice how to change the program. Return None if a file can choose the solution, or without advice."""
+    """Return advice for a solution that only a change of the program can choose.
+
+    Returns None if an override file can choose the solution, or if there is no advice.
+    """
     known = (text for pattern, text in _ADVICE.items() if re.fullmatch(pattern, solution.text))
     return next(known, None) if by_hand(solution) else None

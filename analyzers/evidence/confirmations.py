@@ -1,4 +1,4 @@
-"""Confirmations: paired samples of a pick and a winner from several fresh processes, and the verdict on them.
+"""Confirm that one solution is faster than the library's choice, with paired times from several fresh processes.
 
 The pick is the solution that the library chose. The winner is the fastest solution of a search.
 
@@ -27,10 +27,10 @@ from analyzers.evidence.tables import Tables
 K = TypeVar("K")
 
 RATE = 0.05
-"""Largest expected share (0 to 1) of false findings among the confirmed findings."""
+"""Largest expected fraction (0 to 1) of false results among the confirmed results."""
 
 BETWEEN_PROCESSES = 0.0032
-"""Standard deviation of a log ratio between processes. It is used if only one process measured a pair.
+"""Standard deviation of the logarithm of the speedup between processes, used if only one process measured a pair.
 
 It was measured with 238 pairs of repeated confirmations on H200s
 (``benchmarks/results/scale-gpu-NVIDIA-H200-2026-11-21.json.gz``).
@@ -39,10 +39,10 @@ It was measured with 238 pairs of repeated confirmations on H200s
 
 @dataclass(frozen=True)
 class Pairs:
-    """Paired samples, µs. Entry i of both tuples is the mean of two samples of the same block.
+    """Paired times (µs) of the library's choice (``pick_us``) and of the winner of a search (``winner_us``).
 
-    ``blocks``: the number of consecutive entries that each process measured. If ``blocks`` is empty, one process
-    measured all entries.
+    Entry i of both tuples is from the same short block of measurements: the mean of two times each. ``blocks`` is the
+    number of entries from each process, one process after the other. If it is empty, one process measured all entries.
     """
 
     pick_us: tuple[float, ...]
@@ -51,7 +51,7 @@ class Pairs:
 
     @property
     def by_process(self) -> tuple[Pairs, ...]:
-        """The pairs of each process."""
+        """These pairs, split into one ``Pairs`` for each process."""
         out, at = [], 0
         for count in self.blocks or (len(self.pick_us),):
             out.append(Pairs(self.pick_us[at : at + count], self.winner_us[at : at + count]))
@@ -59,7 +59,7 @@ class Pairs:
         return tuple(x for x in out if x.pick_us)
 
     def joined(self, other: Pairs) -> Pairs:
-        """Return these pairs, followed by the pairs of another process."""
+        """Return these pairs, followed by the pairs of other processes."""
         mine = self.blocks or ((len(self.pick_us),) if self.pick_us else ())
         blocks = (*mine, *(other.blocks or (len(other.pick_us),)))
         return Pairs(self.pick_us + other.pick_us, self.winner_us + other.winner_us, blocks)
@@ -67,12 +67,12 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The verdict on a pick and a winner.
+    """The statistical result for one pair of solutions: is the winner of a search faster than the library's choice?
 
-    * ``speedup``: pick time / winner time, with a 95 % interval.
+    * ``speedup``: (time of the library's choice) / (time of the winner), with a 95 % interval.
     * ``p``: p-value of the hypothesis that the speedup is at most 1 + ``floor``.
     * ``processes``: the number of fresh processes that measured the pair.
-    * ``confirmed``: True if the whole interval of the speedup lies above 1 + ``floor``.
+    * ``confirmed``: True if the whole interval of the speedup is above 1 + ``floor``.
     """
 
     speedup: intervals.Interval
@@ -86,9 +86,9 @@ class Confirmation:
 
 
 def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
-    """Return the verdict on one pair.
+    """Return whether one pair of solutions shows a confirmed gain, and how large it is.
 
-    No GPU is needed, so a stored pair can be judged again with another floor.
+    No GPU is needed, so stored times can be judged again with another ``floor`` (smallest gain, 0.03 means 3 %).
     """
     return judge_all({0: pairs}, floor=floor)[0][0]
 
@@ -96,11 +96,12 @@ def judge(pairs: Pairs, *, floor: float = 0.03) -> Confirmation:
 def judge_all(
     pairs: Mapping[K, Pairs], *, floor: float = 0.03, device: Mapping[K, str] | None = None
 ) -> tuple[dict[K, Confirmation], set[K]]:
-    """Return the verdict on every pair, and the keys that stay confirmed under false-discovery control over all pairs.
+    """Return the result for every pair, and the keys that are still confirmed after correction for many tests.
 
-    ``device`` names the device of each key. None means that all pairs are of one device. The variances between
-    processes are moderated over all pairs of one device (``intervals.moderated``). Without that, three processes would
-    estimate their variance with two degrees of freedom, and no p-value would be small enough among a thousand pairs.
+    The correction is a false-discovery control over all pairs. ``device`` names the device of each key. None means that
+    all pairs are of one device. The variances between processes are moderated over all pairs of one device
+    (``intervals.moderated``). Without that, three processes would estimate their variance with two degrees of freedom,
+    and no p-value would be small enough among a thousand pairs.
     """
     estimates = {key: _estimate(x) for key, x in pairs.items() if x.pick_us}
     groups: dict[str, list[K]] = {}
@@ -122,7 +123,7 @@ def judge_all(
 
 
 def _estimate(pairs: Pairs) -> tuple[float, intervals.Variance]:
-    """Return the log ratio of a pair, and the variance of the values that single processes give."""
+    """Return the logarithm of a pair's speedup, and the variance of this value between single processes."""
     ratios = [intervals.log_ratios(x.pick_us, x.winner_us) for x in pairs.by_process]
     values = [statistics.median(map(float, x)) for x in ratios]
     if len(values) > 1:
@@ -140,9 +141,10 @@ _WIDEST = 20.0  # Largest half width of a log ratio, because the exponential of 
 def confirmation_text(
     problem: str, pick: str, winner: str, pairs: Pairs, confirmation: Confirmation, *, complete: bool = True
 ) -> str:
-    """Return the value of the fact ``confirmation``: the verdict with its own floor, and ``blocks`` by process.
+    """Return a confirmation as JSON, the value of the fact ``confirmation`` in the store.
 
-    ``complete``: True if no process is missing, so that the pair need not be confirmed again.
+    It has the speedup with its interval, the floor, and the number of blocks of each process. ``complete`` is True if
+    no process is missing, so that the pair need not be measured again.
     """
     ratio = confirmation.speedup
     values = {"speedup": ratio.value, "low": ratio.low, "high": ratio.high, "p": confirmation.p}
@@ -153,22 +155,22 @@ def confirmation_text(
 
 
 def blocks_of(fact: Mapping[str, object]) -> tuple[int, ...]:
-    """Return the number of blocks of each process from a decoded fact ``confirmation``.
+    """Return the number of blocks that each process measured, from a decoded fact ``confirmation``.
 
-    Return an empty tuple for an early record, which lacks the field because one process measured all blocks.
+    Returns an empty tuple for an early record, which lacks the field because one process measured all blocks.
     """
     blocks = fact.get("blocks", ())
     return tuple(int(x) for x in blocks) if isinstance(blocks, Sequence) else ()
 
 
 def samples_in(values: object) -> tuple[float, ...]:
-    """Return the samples in a cell of ``samples_us``. Empty if the cell has none."""
+    """Return the times in a cell of the column ``samples_us``. Returns an empty tuple if it has no times."""
     return tuple(map(float, values)) if isinstance(values, list | tuple | np.ndarray) else ()
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored confirmation. Its readers judge ``pairs`` again, each with a floor of its own."""
+    """A confirmation as it is in the store. Each reader judges its ``pairs`` again, with a floor of its own."""
 
     problem: str
     pick: str
@@ -178,7 +180,7 @@ class Stored:
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
-    """Return the confirmations of problems that the run calls or measures, by source."""
+    """Return the stored confirmations of problems that the run calls or measures, by the id of their file."""
     facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
     values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
     rows = tables.measurements
@@ -207,10 +209,10 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
 
 
 def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
-    """Map the source of each confirmation to the source whose verdict is used for the same pair and device.
+    """Map the file of each confirmation to the file whose result is used for the same solutions and environment.
 
-    That is the confirmation with the most processes. If several have the most, the latest of them is used. The fastest
-    is not preferred, because such a selection would bias the result.
+    Several confirmations of the same pair may be stored. The one with the most processes is used, and of several such
+    the latest. The one with the largest gain is not preferred, because such a selection would bias the result.
     """
     ingested = dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True))
     best: dict[tuple[str, ...], str] = {}
@@ -226,6 +228,6 @@ def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
 
 
 def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
-    """Return the verdicts on the confirmations of the named sources, by source."""
+    """Return the results of the confirmations in the named files, by file."""
     pairs = {source: stored[source].pairs for source in set(sources)}
     return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]

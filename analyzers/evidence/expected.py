@@ -1,25 +1,26 @@
-"""Estimate the time of a problem from the best times of comparable problems. Pure.
+"""Estimate the time of a problem from the best times of similar problems. Pure.
 
-Comparable problems are measured problems of one device (arch and CU count) and one family (kind, type, operations or
-direction, layout) whose best time won against other solutions.
+A problem is a GEMM or a convolution with all its sizes and types. Only measured problems of the same device (arch and
+CU count) and the same family (kind, type, operations or direction, layout) are used. Their best times must have won
+against other solutions.
 
 Every problem has a *base time*, a smooth form of the roofline (Williams, Waterman, Patterson, CACM 52 (2009)) that
 includes the launch of one kernel:
 
     base = flops / peak + bytes / bandwidth + LAUNCH_US
 
-The logarithm of time / base changes little between neighbours. So it is averaged over the ``NEIGHBOURS`` problems whose
-logarithms of sizes are nearest (k-nearest-neighbour regression, Cover, IEEE Trans. Inf. Theory 14 (1968); weights by
-distance: Shepard, ACM National Conference (1968)):
+The logarithm of time / base changes little between problems of similar sizes. So it is averaged over the ``NEIGHBOURS``
+problems whose logarithms of sizes are nearest (k-nearest-neighbour regression, Cover, IEEE Trans. Inf. Theory 14
+(1968); weights by distance: Shepard, ACM National Conference (1968)):
 
     log(expected / base) = Σ wᵢ · log(timeᵢ / baseᵢ) / Σ wᵢ,   wᵢ = 1 / (dᵢ² + SOFTENING)
 
-Distances dᵢ are in doublings. The spread of one estimate is √(weighted variance of the neighbours' logarithms +
-FLOOR²).
+Distances dᵢ are in doublings: a distance of 1 means that one size is twice as large. The spread of one estimate is
+√(weighted variance of the neighbours' logarithms + FLOOR²).
 
-The spread is calibrated by leaving groups of sizes out:
+The spread is calibrated by cross-validation:
 
-1. Sizes that round to the same powers of two are one group. Groups are dealt into ``FOLDS`` folds.
+1. Sizes that round to the same powers of two are one group. The groups are distributed over ``FOLDS`` folds.
 2. Each fold is estimated from the other folds.
 3. The quantile of error / spread is the factor by which a spread is multiplied.
 
@@ -27,15 +28,15 @@ This is normalised conformal prediction (Papadopoulos, Gammerman, Vovk, ECAI 200
 Candès, Ramdas, Tibshirani, Annals of Statistics 49 (2021)). So at most 5 % of the problems that run at their best are
 above ``high_us``.
 
-Limits. The estimate is *unknown* (NaN) in these cases:
+The estimate is *unknown* (NaN) in these cases:
 
 | case | reason |
 |---|---|
 | the measured problems are of fewer than ``ENOUGH`` groups of sizes | no quantile can be estimated |
-| left-out estimates explain less than ``SKILL`` of the variance of log(time) | the neighbours predict too little |
-| neighbours are farther away than for 95 % of the left-out problems | the error at that distance is unknown |
+| the cross-validation explains less than ``SKILL`` of the variance of log(time) | the neighbours predict too little |
+| the neighbours are farther away than for 95 % of the cross-validated problems | their error is unknown |
 
-The expected time holds for the libraries that made the measurements. A newer library may be faster.
+The expected time is valid for the libraries that made the measurements. A newer library may be faster.
 """
 
 from __future__ import annotations
@@ -56,40 +57,49 @@ _Reals: TypeAlias = npt.NDArray[np.floating[Any]]
 
 NEIGHBOURS = 8
 SOFTENING = 0.05
-"""Squared doublings. Because of it, neighbours nearer than a quarter of a doubling count almost alike."""
+"""A constant in the weights of neighbours, in squared doublings.
+
+With it, all neighbours nearer than a quarter of a doubling have almost the same weight.
+"""
 LAUNCH_US = 4.0
-"""Time of launch, fill and drain of one kernel, µs. No measured product takes less."""
+"""Time to launch, start and end one kernel, µs. No measured matrix product takes less."""
 FLOOR = 0.03
-"""Least spread of the logarithm of a time. Two measurements of the same problem differ by as much."""
+"""Smallest spread of the logarithm of a time. Two measurements of the same problem already differ this much."""
 LEVEL = 0.95
 FOLDS = 10
-"""Number of folds of the groups.
+"""Number of folds of the cross-validation.
 
-A left-out problem is estimated without its own group and a tenth of the other groups.
+A problem is estimated without its own group of sizes and without a tenth of the other groups.
 """
 ENOUGH = 20
-"""Least number of groups of sizes: the quantile of ``LEVEL`` needs 1 / (1 − LEVEL) values."""
+"""Smallest number of groups of sizes for which an estimate is given.
+
+The quantile of ``LEVEL`` (95 %) needs 1 / (1 − LEVEL) = 20 values.
+"""
 SKILL = 0.5
 _CALIBRATED = 1500
-"""Most problems of a family that are used for calibration.
+"""Largest number of problems of a family that the cross-validation uses.
 
 More problems would change the quantile by less than its own error.
 """
 _COARSE, _FINE = (2.0, 400), (0.5, 40)
-"""Width of a cell of sizes, in doublings, and its number of candidates: the measured problems nearest to its centre."""
+"""Two grids of the search for neighbours: the width of a cell in doublings, and its number of candidates.
+
+The candidates of a cell are the measured problems nearest to its centre.
+"""
 _CHUNK = 1 << 22
-"""Most distances in memory at once."""
+"""Largest number of distances in memory at the same time."""
 _MOST_CODE = 1 << 62
-"""Largest code of a row of whole numbers. A larger one does not fit into 64 bits."""
+"""Largest number with which ``_distinct`` encodes a row of whole numbers. A larger one does not fit into 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Estimated times of n problems, µs. NaN if unknown.
+    """Estimated times of n problems, µs. NaN means unknown.
 
-    * ``high_us``: the bound that 95 % of the problems stay below if they run at their best.
-    * ``guess_us``: an estimate even if the neighbours are far away or few. Use it only to order work.
-    * ``neighbours`` (n × 8): rows of the measured problems, the nearest first. −1 stands for a missing neighbour.
+    * ``high_us``: 95 % of the problems take less than this bound if they run as fast as they can.
+    * ``guess_us``: an estimate even if there are few similar problems. Use it only to order work.
+    * ``neighbours`` (n × 8): row numbers of the most similar measured problems, the nearest first. Missing ones are −1.
     """
 
     expected_us: Floats
@@ -100,9 +110,11 @@ class Estimates:
 
 @dataclass(frozen=True, eq=False)
 class Comparable:
-    """The measured problems of one device and family.
+    """The measured problems of one device and family, from which times of other problems are estimated.
 
-    ``at``: sizes, n × (number of sizes), in doublings. ``base_us`` and ``time_us``: base times and best times, µs.
+    * ``at`` (n × number of sizes): logarithms to base 2 of the problems' sizes.
+    * ``base_us``: the base time of each problem, µs (see the module).
+    * ``time_us``: the best measured time of each problem, µs.
     """
 
     at: Floats
@@ -120,19 +132,25 @@ class Comparable:
 
     @cached_property
     def groups(self) -> Ints:
-        """The index of each problem's group. Problems whose sizes round to the same powers of two are one group."""
+        """The group of each problem, as an index.
+
+        Problems whose sizes round to the same powers of two are one group.
+        """
         return groups_of(self.at)
 
     @cached_property
     def folds(self) -> Ints:
-        """The index of each problem's fold. All problems of a group are in one fold."""
+        """The fold of each problem in the cross-validation, as an index. All problems of a group are in one fold."""
         dealt = np.random.default_rng(0).permutation(int(self.groups.max(initial=-1)) + 1) % FOLDS
         out: Ints = dealt[self.groups]
         return out
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """The calibration from leaving groups out. None if the family has too few problems or no skill."""
+        """The errors of this family's estimates, from a cross-validation.
+
+        None if the family has too few problems, or if the sizes predict the times too badly (see ``SKILL``).
+        """
         if len(np.unique(self.groups)) < ENOUGH:
             return None
         rows = np.unique(np.linspace(0, len(self.at) - 1, _CALIBRATED).astype(np.intp))
@@ -152,7 +170,11 @@ class Comparable:
         )
 
     def _left_out(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Return mean, spread and distance for each of ``rows``, estimated without its own fold."""
+        """Estimate each of the problems ``rows`` from the problems of all other folds.
+
+        Returns the mean and the spread of the logarithm of time / base time, and the distance of the neighbours
+        (doublings).
+        """
         found = np.full((len(rows), NEIGHBOURS), -1, dtype=np.intp)
         squared = np.full((len(rows), NEIGHBOURS), np.inf)
         for part in _parts(len(rows), len(self.at)):
@@ -162,11 +184,12 @@ class Comparable:
         return _weighted(self.log_ratio, found, squared)
 
     def estimates(self, at: Floats, base_us: Floats, own: Ints | None = None) -> Estimates:
-        """Return the estimates of problems with the given sizes and base times.
+        """Estimate the times of problems with the given sizes and base times.
+
+        ``own`` is the row number of each problem's own measurement, which is left out of its estimate, or −1 if it has
+        none.
 
         The estimate of a problem does not depend on the other problems of the call.
-
-        ``own``: the row of each problem's own measurement, which is left out of its estimate. −1 if it has none.
         """
         found, squared = self.nearest(at, own)
         mean, spread, distance = _weighted(self.log_ratio, found, squared)
@@ -178,18 +201,21 @@ class Comparable:
         return Estimates(expected, expected * np.exp(known.factor * spread), guess, found)
 
     def scaled_us(self, neighbours: Ints, base_us: float) -> Floats:
-        """Return the times of the measured problems, scaled to a problem with ``base_us``, µs."""
+        """Convert the times of the measured problems ``neighbours`` to a problem whose base time is ``base_us``. In µs.
+
+        For example, a neighbour that takes 1.5 times its own base time becomes 1.5 · ``base_us``.
+        """
         out: Floats = base_us * np.exp(self.log_ratio[neighbours[neighbours >= 0]])
         return out
 
     def nearest(self, at: Floats, own: Ints | None = None) -> tuple[Ints, Floats]:
-        """Return the measured problems nearest to each point and their squared distances.
+        """Return the measured problems whose sizes are nearest to each point, and their squared distances.
 
-        A point's ``own`` row is left out.
+        ``own`` is the row number of each point's own measurement, which is left out.
 
-        The sizes are cut into coarse cells, and these into fine cells. A fine cell's candidates are searched among the
-        candidates of its coarse cell, and a point's neighbours among those of its fine cell. This saves time, because
-        the million points of a log lie in few cells.
+        The search uses two grids to save time, because the million points of a log lie in few cells. First the nearest
+        problems of each coarse cell are found, then among these the nearest of each fine cell, and among those the
+        nearest of each point.
         """
         fine, of_point = _cells(at, _FINE[0])
         coarse, of_fine = _cells(fine, _COARSE[0])
@@ -204,9 +230,11 @@ class Comparable:
     def _nearest_among(
         self, candidates: Ints, cell: Ints, at: Floats, count: int, own: Ints | None = None
     ) -> tuple[Ints, Floats]:
-        """Return the ``count`` measured problems nearest to each point, and their squared distances.
+        """Return for each point the ``count`` nearest of the candidates of its cell, and their squared distances.
 
-        ``candidates``: rows of measured problems per cell, ascending. ``cell``: the index of each point's cell.
+        * ``candidates``: row numbers of measured problems for each cell, ascending.
+        * ``cell``: the cell of each point, as an index.
+        * ``own``: the row number of each point's own measurement, which is left out.
         """
         columns = [size[candidates].astype(np.float32) for size in self.at.T]
         points = at.astype(np.float32)
@@ -229,11 +257,11 @@ class Comparable:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Errors of the estimates of one family, measured by leaving groups out.
+    """The errors of one family's estimates, measured by cross-validation.
 
     * ``factor``: the factor by which a spread is multiplied.
     * ``reach``: the largest distance of neighbours (doublings) at which an estimate is given.
-    * ``problems``: the number of left-out problems.
+    * ``problems``: the number of problems in the cross-validation.
     * ``median_error``: the median of |expected / best − 1|.
     """
 
@@ -244,29 +272,36 @@ class Calibration:
 
 
 def base_time_us(flops: Floats, bytes: Floats, peak_tflops: Floats | float, hbm_gbs: Floats | float) -> Floats:
-    """Return the base time of problems, µs: time to compute, to move the operands once, and to launch."""
+    """Return a simple model of each problem's time, µs: computing, moving all operands once, and one kernel launch.
+
+    ``peak_tflops`` (TFLOP/s) and ``hbm_gbs`` (GB/s) are the rates of the device.
+    """
     out: Floats = flops / (np.asarray(peak_tflops) * 1e6) + bytes / (np.asarray(hbm_gbs) * 1e3) + LAUNCH_US
     return out
 
 
 def groups_of(at: Floats) -> Ints:
-    """Return the index of each point's group. Points that round to the same powers of two are one group."""
+    """Return the group of each point, as an index. Points that round to the same whole numbers are one group.
+
+    Points are logarithms to base 2 of sizes, so sizes 1000 and 1030 are in one group.
+    """
     return _distinct(np.rint(at))[1]
 
 
 def _quantile(values: Floats) -> float:
-    """Return the quantile of ``LEVEL`` with the finite-sample correction of conformal prediction.
+    """Return the 95 % quantile of the values, with the correction of conformal prediction for small samples.
 
-    The corrected quantile is the value of rank ⌈(n + 1) · LEVEL⌉ of n.
+    It is the value of rank ⌈(n + 1) · LEVEL⌉ of n, at most the largest value.
     """
     rank = min(len(values), math.ceil((len(values) + 1) * LEVEL))
     return float(np.sort(values)[rank - 1])
 
 
 def _weighted(log_ratio: Floats, found: Ints, squared: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the weighted mean and spread of the neighbours' ``log_ratio``, and their root mean square distance.
+    """Average the ``log_ratio`` of each row's neighbours, with larger weights for nearer neighbours.
 
-    All three are NaN for a row without neighbours.
+    Returns the mean, the spread, and the root mean square distance of the neighbours. All three are NaN for a row
+    without neighbours.
     """
     there = found >= 0
     weights = np.where(there, 1 / (squared + SOFTENING), 0.0)
@@ -286,9 +321,10 @@ def _squared(one: Floats, other: Floats) -> Floats:
 
 
 def _smallest(far: _Reals, wanted: int = NEIGHBOURS) -> tuple[Ints, _Reals]:
-    """Return columns and values of the ``wanted`` smallest finite values of each row, in ascending order.
+    """Return the column numbers and values of the ``wanted`` smallest finite values of each row, in ascending order.
 
-    Of equal values the smaller column comes first. A missing neighbour has column −1 and an infinite value.
+    Of two equal values the one with the smaller column comes first. If a row has too few finite values, the rest is
+    filled with column −1 and an infinite value.
     """
     count = min(wanted, far.shape[1])
     columns = np.sort(np.argpartition(far, count - 1, axis=1)[:, :count], axis=1)
@@ -302,13 +338,16 @@ def _smallest(far: _Reals, wanted: int = NEIGHBOURS) -> tuple[Ints, _Reals]:
 
 
 def _cells(at: Floats, width: float) -> tuple[Floats, Ints]:
-    """Return the centres of the cells in which the points lie, and the index of each point's cell."""
+    """Divide the points into cells of a grid.
+
+    Returns the centres of the cells that contain points, and for each point the index of its cell.
+    """
     cells, of_point = _distinct(np.rint(at / width))
     return cells * width, of_point
 
 
 def _distinct(rows: Floats) -> tuple[Floats, Ints]:
-    """Return the distinct rows of whole numbers, and the index of each row among them."""
+    """Return the distinct rows of a table of whole numbers, and for each row its index among them."""
     if not len(rows):
         return rows, np.zeros(0, dtype=np.intp)
     code, most = np.zeros(len(rows), dtype=np.int64), 1
@@ -324,6 +363,6 @@ def _distinct(rows: Floats) -> tuple[Floats, Ints]:
 
 
 def _parts(count: int, width: int) -> Iterator[slice]:
-    """Yield slices of ``count`` rows of ``width`` values, so that a slice has at most ``_CHUNK`` values."""
+    """Cut ``count`` rows of ``width`` values into slices of at most ``_CHUNK`` values, so that memory is bounded."""
     step = max(1, _CHUNK // max(1, width))
     return (slice(i, min(i + step, count)) for i in range(0, count, step))

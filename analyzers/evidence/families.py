@@ -1,6 +1,7 @@
-"""Comparable problems: the family and the sizes of problems, read from their canonical texts. Pure.
+"""Parse the texts of problems by columns: their families, their sizes, and their numbers of operations and bytes. Pure.
 
-Problems of one family are equal in:
+A family is a set of problems (GEMMs or convolutions) that differ only in their sizes. Problems of one family are equal
+in:
 
 * products: types, transposes and scales
 * convolutions: direction, types, layout, number of spatial dimensions, mode, and whether they are grouped or depthwise
@@ -29,26 +30,29 @@ from logparse.model.problems import COMPLEX, CONV_WORDS, GEMM_LATER, GEMM_WORDS,
 _Cells: TypeAlias = tuple[str, ...]
 
 _ASSUMED_TFLOPS, _ASSUMED_GBS = 200.0, 2000.0
-"""Rates for a device without a data sheet, TFLOP/s and GB/s.
+"""Assumed speed of a device without a data sheet, TFLOP/s and GB/s.
 
-They hardly change an estimate, because only the ratio of base times of a problem and its neighbours enters it.
+The values hardly change an estimate, because it depends only on the ratio of two base times.
 """
 _GEMM_WORDS = tuple(x for x in GEMM_WORDS if x[0] not in GEMM_LATER)
 _CONV_WORDS = (("direction", ("direction",)), *CONV_WORDS)
 _IGNORED = pa.array(["input=?", "input=?,?", "input=?,-", "input=-,?", "sms=?"], pa.large_string())
-"""Words of ``GEMM_LATER`` that state only unknown values (``?``) and values that cannot matter (``-``)."""
+"""Words of a matrix product that say nothing: all their values are unknown (``?``) or cannot matter (``-``)."""
 _GROUPINGS = ("", " grouped", " depthwise")
 _UNKNOWN = ("?", "-")
-"""Cells of a canonical text: ``?`` if the format does not state the value, ``-`` if the value cannot matter."""
+"""Values without information in a problem's text.
+
+``?`` means that the log does not state the value. ``-`` means that the value cannot matter.
+"""
 
 
 class Kind(NamedTuple):
-    """Properties that the problems of one family share.
+    """Properties that the problems of one family have in common.
 
-    * ``family``: its name; None if it is unknown.
-    * ``dtype``: the type whose peak applies.
+    * ``family``: the name of the family. None if it is unknown.
+    * ``dtype``: the type whose peak rate limits the computation.
     * ``sizes``: bytes of an element of each operand.
-    * ``flops``: operations per multiply and add.
+    * ``flops``: operations for each multiply-add. 8 for complex numbers.
     """
 
     family: str | None
@@ -59,9 +63,12 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sized:
-    """Problems (products or convolutions) of known families and sizes.
+    """The parsed problems of one sort (matrix products or convolutions), as columns.
 
-    ``rows``: the places of the problems among the given texts. ``kind``: the index of each problem's kind in ``kinds``.
+    * ``rows``: the index of each problem among the given texts.
+    * ``kind``: the index of each problem's kind in ``kinds``.
+    * ``at``: logarithms to base 2 of its sizes.
+    * ``flops``, ``bytes``: its numbers of operations and of bytes to move.
     """
 
     rows: Ints
@@ -72,13 +79,16 @@ class Sized:
     bytes: Floats
 
     def base_us(self, device: str) -> Floats:
-        """Return the base time of each problem on a device (``gfx942 304``), µs. See ``expected.base_time_us``."""
+        """Return a simple model of each problem's time on a device (``gfx942 304``), µs.
+
+        See ``expected.base_time_us``.
+        """
         sheet = _sheet(device)
         peak = np.array([_peak(sheet, x.dtype) for x in self.kinds], dtype=np.float64)[self.kind]
         return base_time_us(self.flops, self.bytes, peak, sheet.hbm_gbs if sheet else _ASSUMED_GBS)
 
     def by_family(self) -> Iterator[tuple[str, Ints]]:
-        """Yield each family, with the indices of its problems in this object."""
+        """Yield the name of each family with the indices of its problems."""
         names = sorted({x.family for x in self.kinds if x.family is not None})
         code = np.array([names.index(x.family) if x.family is not None else -1 for x in self.kinds], dtype=np.intp)
         of_each = code[self.kind]
@@ -89,12 +99,11 @@ class Sized:
 
 
 def sized(texts: Sequence[str] | pa.Array) -> tuple[Sized, ...]:
-    """Return the products and the convolutions among the canonical texts.
+    """Parse the texts of problems, and return the matrix products and the convolutions with their families and sizes.
 
-    A text is left out if it does not state all sizes and all properties that its family is made of.
-
-    The words ``input`` and ``sms`` of products, which were added later, are ignored if they state only unknown values
-    (``?``). If they state a value, the product has no family.
+    * A text is left out if it does not state all its sizes, or not all properties of its family.
+    * The words ``input`` and ``sms`` of a matrix product were added later. They are ignored if they state only unknown
+      values (``?``). If they state a value, the product has no family.
     """
     given = texts if isinstance(texts, pa.Array) else pa.array(texts, pa.large_string())
     split = _Split.of(given)
@@ -169,7 +178,7 @@ def _convolution(cells: Sequence[_Cells], grouping: str) -> Kind:
 
 
 def _sized(rows: Ints, kinds: Sequence[Kind], place: Ints, at: Floats, flops: Floats, bytes: Floats) -> Sized:
-    """Return the problems of known families whose sizes are all known."""
+    """Keep the problems whose family and sizes are all known."""
     known = np.array([x.family is not None for x in kinds], dtype=bool)
     with np.errstate(invalid="ignore"):
         good = known[place] & (bytes > 0) & (flops > 0) & np.isfinite(at).all(axis=1)
@@ -181,16 +190,18 @@ def _columns(rows: Sequence[Sequence[float]], count: int) -> Floats:
 
 
 def _doublings(*sizes: Floats) -> Floats:
-    """Return sizes as columns of logarithms to base 2. An unknown size stays NaN."""
+    """Return the sizes as columns of logarithms to base 2. An unknown size is NaN."""
     out: Floats = np.log2(np.maximum(np.stack(sizes, axis=1), 1.0))
     return out
 
 
 @dataclass(frozen=True)
 class _Word:
-    """One word of every text, for example ``mnk=4096,512,1024``.
+    """One word of all texts as a column, for example ``mnk=4096,512,1024``.
 
-    ``values``: the distinct words. ``place``: the index in ``values`` of each text's word. ``count``: cells per word.
+    * ``values``: the distinct words.
+    * ``place``: the index of each text's word in ``values``.
+    * ``count``: how many values the word lists. 3 for ``mnk``.
     """
 
     values: pa.Array
@@ -198,12 +209,15 @@ class _Word:
     count: int
 
     def rows(self) -> list[_Cells]:
-        """Return the cells of each distinct value."""
+        """Return the values that each distinct word lists, for example ``("4096", "512", "1024")``."""
         flat = self._cells().to_pylist()
         return [tuple(flat[i : i + self.count]) for i in range(0, len(flat), self.count)]
 
     def numbers(self) -> list[Floats]:
-        """Return each cell as a column of numbers. NaN if a text does not state it as a number."""
+        """Return one column of numbers for each value of the word: the m, the n and the k of all texts for ``mnk``.
+
+        A value that is not a number becomes NaN.
+        """
         cells = self._cells()
         known = pc.if_else(pc.utf8_is_digit(cells), cells, pa.scalar(None, cells.type))
         flat = known.cast(pa.float64()).to_numpy(zero_copy_only=False).reshape(-1, self.count)
@@ -218,7 +232,9 @@ class _Word:
 class _Split:
     """Texts that are split at blanks.
 
-    ``words``: the words of all texts. ``begin``: the place of each text's first word. ``count``: its number of words.
+    * ``words``: the words of all texts, one after the other.
+    * ``begin``: the index of each text's first word.
+    * ``count``: the number of its words.
     """
 
     words: pa.Array
@@ -232,7 +248,7 @@ class _Split:
         return cls(parts.values, offsets[:-1], np.diff(offsets))
 
     def is_kind(self, kind: str) -> Bools:
-        """Return for each text whether ``kind`` is its first word."""
+        """Tell for each text whether its first word is ``kind``, for example ``gemm``."""
         out: Bools = pc.equal(self._first, kind).to_numpy(zero_copy_only=False)
         return out
 
@@ -243,9 +259,10 @@ class _Split:
     def columns(
         self, kind: str, names: Sequence[tuple[str, tuple[str, ...]]], wanted: Set[str]
     ) -> tuple[Ints, dict[str, _Word]]:
-        """Return the places of the texts that consist of ``kind`` and of words with these names; the wanted columns.
+        """Return the indices of the texts of this kind (``gemm``, ``conv``), and their ``wanted`` words as columns.
 
-        ``_IGNORED`` words at the end of a text do not count.
+        ``names`` lists the words that follow the kind, each with the names of its values. A text with more or fewer
+        words is left out, but words in ``_IGNORED`` at its end do not matter.
         """
         rows, usual = np.flatnonzero(self.is_kind(kind)), 1 + len(names)
         count = self.count[rows]
@@ -263,7 +280,7 @@ class _Split:
 
 
 def _distinct(words: Mapping[str, _Word], names: Sequence[str]) -> tuple[list[tuple[_Cells, ...]], Ints]:
-    """Return the distinct combinations of the words, as their cells, and the index of each row's combination."""
+    """Return the distinct combinations of the named words, and for each row the index of its combination."""
     code = np.zeros(len(words[names[0]].place), dtype=np.int64)
     for name in names:
         code = code * max(1, len(words[name].values)) + words[name].place
@@ -278,7 +295,7 @@ def _sheet(device: str) -> Device | None:
 
 
 def _peak(device: Device | None, dtype: str) -> float:
-    """Return the peak of a type on a device, TFLOP/s.
+    """Return the peak rate of a device for a type, TFLOP/s.
 
     If the data sheet lacks the type, the peak of the device's fastest type is returned.
     """

@@ -1,8 +1,9 @@
-"""Joins of tables for the analyzers: facts per source, the measured problem that a call means, calls per problem.
+"""Combine tables for the analyzers: facts of each file, measured problems that belong to a call, calls of each problem.
 
-Two problems are linked if their texts may mean the same call. They are never merged into one (docs/findings.md). A
-value of one call, such as its time, is used for a linked problem, and the level of the link is recorded. A number of
-calls is used for a linked problem only if it is clear to which problem the calls belong.
+Two problems are linked if their texts may mean the same call, for example because one log states fewer values. They are
+never merged into one (docs/findings.md). A value of one call, such as its time, is used for a linked problem, and how
+close the link is (``LEVELS``) is recorded. A number of calls is used for a linked problem only if it is clear to which
+problem the calls belong.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from logparse.model import DEFAULT
 from logparse.target import same_device
 
 LEVELS = ("exact", "layout", "shape")
-"""Levels of links, the closest first."""
+"""How closely the texts of two linked problems agree, the closest first."""
 DEFAULT_TEXT = DEFAULT.text
-"""Text of the solution ``Default``, the library's own choice. The fact ``PICK`` of a replay states which one it is."""
+"""Name of the solution that means "the library's own choice". A replay records as a fact (``PICK``) which one that is.
+"""
 
 
 def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Return the facts of each source about the machine that made it.
+    """Return what is known about the machine of each file: a dictionary of facts by the id of the file.
 
-    If a name has two values, the smaller text is kept.
+    If a file states a fact twice, the smaller text is used.
     """
     kept: dict[tuple[str, str], str] = {}
     for source, name, value in zip(facts["source_id"], facts["name"], facts["value"], strict=True):
@@ -52,15 +54,16 @@ def launches_graphs(tables: Tables) -> bool:
 
 @cached_per_run
 def run_facts(tables: Tables) -> dict[str, str]:
-    """Return the facts of the machine that made the run's calls.
+    """Return facts about the machine on which the run's calls were made, for example its arch.
 
-    The first group of sources that states a name decides its value, if the sources in the group agree:
+    The files of the run are asked in this order:
 
-    1. the run's logs and traces
-    2. what ``capture`` found out (``facts.json``)
-    3. the run's other files
+    1. its logs and traces
+    2. ``facts.json``, which ``capture`` wrote on the machine
+    3. its other files
 
-    Because of this order, a table that was made elsewhere, or whose rows are of several devices, never overrules a log.
+    The first group that states a fact decides, and only if all its files agree. So a table that was made on another
+    machine, or whose rows are of several devices, never overrules a log.
     """
     facts = tables.facts
     own = facts[facts["source_id"].isin(tables.sources.loc[tables.sources["run"] == tables.run, "source_id"])]
@@ -75,9 +78,9 @@ def run_facts(tables: Tables) -> dict[str, str]:
 
 
 def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Drop rows (with a ``source_id``) whose source is known to be of another device than the target.
+    """Drop the rows of files that are known to be from another device than the target, so that times are never mixed.
 
-    If no target is named, the device of the run's calls is the target. So times of two devices are never joined.
+    If the settings name no target, the device of the run's calls is the target.
     """
     here, facts = settings.target or run_facts(tables), facts_of(tables)
     sources = rows["source_id"].unique()
@@ -93,14 +96,14 @@ def agreed_facts(facts: pd.DataFrame) -> dict[str, str]:
 
 @cached_per_run
 def called_problems(tables: Tables) -> frozenset[str]:
-    """Return the problems that the run calls and the problems that are linked to them."""
+    """Return the problems that the run calls, and the problems whose texts may mean the same calls."""
     called = set(tables.workload["problem"])
     linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
     return frozenset(map(str, called.union(linked)))
 
 
 def timed(measurements: pd.DataFrame) -> pd.DataFrame:
-    """Return the measurements that have a time: status ``ok``, positive and finite.
+    """Keep the measurements that have a usable time: status ``ok``, positive and finite.
 
     Find-dbs contain zero and negative times.
     """
@@ -111,7 +114,7 @@ def timed(measurements: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
-    """Return the rows of the given problems.
+    """Keep the rows of the given problems.
 
     An empty table is returned at once, because pandas would convert the thousands of texts in ``problems`` for nothing.
     """
@@ -121,7 +124,7 @@ def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
 def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Tell for each measurement whether its solution is the library's own choice.
 
-    The solution is ``Default``, or the solution that the replay's fact ``pick`` names.
+    The solution is named ``Default``, or the replay recorded it as the library's choice (the fact ``pick``).
     """
     named = facts[facts["name"] == PICK]
     own = dict(zip(named["source_id"], named["value"], strict=True))
@@ -133,10 +136,10 @@ def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Return (time of the solution) / (time of the library's own choice) by (problem, solution).
+    """Return (time of a solution) / (time of the library's own choice), by problem and solution.
 
-    Both times come from one source. If several sources have both times, the largest ratio is returned. Kernel times of
-    traces are left out, because they are not times of calls.
+    Both times are from the same file. If several files have both, the largest ratio is returned. Kernel times of traces
+    are not used, because they are not times of calls.
     """
     rows = timed(measurements[(measurements["origin"] != TRACE).to_numpy(dtype=bool)])
     keys = ["source_id", "origin", "problem"]
@@ -149,11 +152,15 @@ def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tup
 
 
 def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFrame:
-    """Pair each of ``problems`` with the ``others`` that it may mean, at the closest level of its links.
+    """Find for each of ``problems`` the ones among ``others`` that may mean the same call.
 
-    Columns ``problem, other, level, choices, fan``. ``choices`` is the number of others that the problem may mean.
-    ``fan`` is the number of problems that may mean the other. A problem that is itself among ``others`` means only
-    itself.
+    Only the closest links of a problem are returned. A problem that is itself in ``others`` is paired only with itself.
+    Columns:
+
+    * ``problem``, ``other``: the pair.
+    * ``level``: how closely the two texts agree (``LEVELS``).
+    * ``choices``: how many others the problem may mean.
+    * ``fan``: how many problems may mean this other.
     """
     mine, theirs = pd.Index(problems.dropna().unique()), pd.Index(others.dropna().unique())
     links = tables.links[["problem", "other", "level"]]
@@ -173,7 +180,7 @@ def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) 
 
 
 def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
-    """Return the number of calls of each problem of the workload, summed over all processes.
+    """Return how often each problem was called, summed over all processes.
 
     The number is missing if the log does not count calls.
     """
@@ -181,9 +188,9 @@ def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
 
 
 def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
-    """Return how often the workload called each (measured) problem.
+    """Return how often the run called each of the given problems, which a file measured.
 
-    If a logged problem may mean several measured problems, its calls are added to none of them.
+    If a problem in the log may mean several of them, its calls are counted for none of them.
     """
     if not len(tables.workload) or not len(problems):
         return {}
@@ -195,7 +202,7 @@ def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
 
 
 class Given(NamedTuple):
-    """The least and the most workspace (bytes) over the calls of one problem. Call sites may differ."""
+    """The smallest and the largest workspace (bytes) that the job gives to calls of one problem."""
 
     least: int
     most: int
@@ -203,9 +210,9 @@ class Given(NamedTuple):
 
 @cached_per_run
 def given_workspaces(tables: Tables) -> Mapping[str, Given]:
-    """Return the workspace that the job gives its calls, by the problems for which a log states it.
+    """Return how much workspace the job gives to its calls of each problem, if a log states it.
 
-    The workspace matters because hipBLASLt takes no solution that needs more than the call gives. If no log states the
+    The workspace matters because hipBLASLt uses no solution that needs more than the call gives. If no log states the
     workspace of a problem, the workspace of a linked problem is used. For example, a Trace line (mask 2) states the
     workspace, but a bench or profile line of the same call does not.
     """

@@ -1,9 +1,11 @@
-"""Ladders: rows of hipBLASLt's tuning file for the sizes between two timed sizes.
+"""Fill the gaps between measured sizes in hipBLASLt's tuning file, so that calls of other sizes profit as well.
 
-hipBLASLt looks a row up by exact sizes, so a job whose token counts vary needs a row for each size. A *rung* lies
-between two neighbouring n of calls that are equal in everything else. One solution serves all sizes of a rung, which
-are the multiples of a step. It costs the bucket-transfer regret: (the solution's time) / (the best time at that size) −
-1. The regret is measured at both ends of the rung and in its middle if a replay timed the solutions there.
+hipBLASLt looks a row up by exact sizes, so a job whose token counts vary needs a row for each size. Two calls that are
+equal except for n, with no other n between them, are the ends of a *rung*. Rows for the multiples of a step between
+them (for example every 16th n) use one solution. All rungs form a ladder.
+
+This solution loses a little time against the best one at each size: the *regret* is (its time) / (the best time) − 1.
+It is known at both ends and in the middle of the rung if a replay timed the solutions there.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ from logparse.text import counted
 
 LIBRARY = "hipblaslt"
 MOST = 0.03
-"""Largest regret at which the rows of a rung are written."""
+"""Largest loss of time (0.03 = 3 %) against the best solution at which the rows of a rung are written."""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """The sizes n between two calls, which one solution serves.
+    """The sizes n between two calls that are otherwise equal. One solution is used for all of them.
 
-    * ``override``: the override of one end, whose solution serves the sizes.
-    * ``regrets``: regret at the low end, in the middle and at the high end. None if it is not measured.
-    * ``why``: why the sizes get no row. Empty if they get rows.
+    * ``override``: the override of one end, whose solution is used for the sizes.
+    * ``regrets``: (its time) / (the best time) − 1 at the low end, in the middle and at the high end. None if unknown.
+    * ``why``: why the sizes get no row. It is empty if they get rows.
     """
 
     low: GemmProblem
@@ -50,17 +52,17 @@ class Rung:
 
     @property
     def timed(self) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
-        """The problems whose times decide whether the rung is written: its ends and its middle."""
+        """The three problems whose times decide whether rows are written: the two ends and the middle."""
         return self.low, self.middle, self.high
 
     @property
     def untimed(self) -> bool:
-        """True if a replay has to time the rung first."""
+        """True if a replay must still time the solution at an end or in the middle."""
         return None in self.regrets
 
     @property
     def line(self) -> str:
-        """The rung as text: its sizes, its cost, and whether rows are written."""
+        """A line for the user: the sizes, the loss of time there, and whether rows are written."""
         sizes = zip(self.timed, self.regrets, strict=True)
         costs = ", ".join(f"{x:.1%} at {problem.n:,}" for problem, x in sizes if x is not None)
         regret = f"regret (time lost against the best solution) {costs}" if costs else "regret unknown"
@@ -70,7 +72,7 @@ class Rung:
 
     @property
     def rows(self) -> list[Override]:
-        """The override, repeated for each size between the ends. These rows have no time of their own."""
+        """One override for each size between the ends, all with the same solution and without a time."""
         if self.override is None or self.why:
             return []
         row = replace(self.override, time_us=None, default_us=None, key_text=None, fallback=None)
@@ -78,9 +80,9 @@ class Rung:
 
 
 def called(tables: Tables) -> list[Problem]:
-    """Return the problems between which rungs lie.
+    """Return the problems between whose sizes rows may be added. These are the problems that the run calls.
 
-    They are the problems that the run calls. If it calls none, they are the problems that its files time.
+    If it calls none, the problems that its files time are returned.
     """
     texts: Sequence[str] = list(calls_by_problem(tables.workload).index)
     if not texts:
@@ -90,7 +92,10 @@ def called(tables: Tables) -> list[Problem]:
 
 
 def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
-    """Return a rung for each two neighbouring n that have a multiple of ``step`` between them."""
+    """Find pairs of matrix products that differ only in n and have a multiple of ``step`` between their n.
+
+    The two n of a pair are neighbours: no other called n lies between them.
+    """
     families: dict[GemmProblem, dict[int, GemmProblem]] = {}
     for problem in problems:
         if isinstance(problem, GemmProblem) and not problem.members and problem.n is not None:
@@ -106,11 +111,11 @@ def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
 
 @dataclass(frozen=True)
 class Race:
-    """One race of a problem: a replay timed several solutions against each other.
+    """The times of several solutions of one problem, which a replay timed against each other.
 
     * ``times``: the time of each solution, µs.
     * ``pick``: the library's own choice.
-    * ``facts``: facts of the machine.
+    * ``facts``: facts about the machine.
     """
 
     times: Mapping[str, float]
@@ -119,10 +124,10 @@ class Race:
 
 
 def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Override] | None = None) -> list[Rung]:
-    """Return the rungs of a run, each with the override of one of its ends.
+    """Choose the solution for each range of sizes between two called n, and state how much time it loses.
 
-    The override is the one whose largest regret is smaller. ``overrides``: the overrides of the ends. None: the winners
-    of the races are used. Rungs without an override are left out.
+    The candidates are the overrides of the two ends. The one whose largest loss is smaller is chosen. Without
+    ``overrides``, the fastest solutions of the replays are used. Ranges without an override at either end are left out.
     """
     raced = races(tables, settings)
     if overrides is None:
@@ -144,7 +149,7 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
 
 
 def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
-    """Return the rung with the regrets of the override's solution."""
+    """Return the rung with this override, how much time its solution loses, and why no rows are written, if so."""
     solution, why = override.solution.text, ""
     taken = [race.times.get(solution) for race in races]
     regrets = tuple(us and us / min(race.times.values()) - 1 for us, race in zip(taken, races, strict=True))
@@ -160,7 +165,11 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
 
 @cached_per_run
 def races(tables: Tables, settings: Settings) -> dict[str, Race]:
-    """Map each problem text to its race with the most solutions. All races are of one environment."""
+    """Return the times that a replay took of several solutions, for each problem.
+
+    If a problem was timed several times, the replay with the most solutions is used. All times are from one environment
+    (machine and library versions).
+    """
     rows = timed(tables.measurements[(tables.measurements["origin"] == RACE).to_numpy(dtype=bool)])
     rows = of_one_environment(not_elsewhere(rows, tables, settings), tables).sort_values("time_us", ascending=False)
     times: dict[tuple[str, str], dict[str, float]] = {}

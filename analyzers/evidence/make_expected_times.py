@@ -46,9 +46,9 @@ def main() -> int:
 
 
 def best_of_files(files: list[str], source: str) -> pd.DataFrame:
-    """Return the best times in the files: ``device, problem, time_us, source``.
+    """Read the files and return the best time of each device and problem: ``device, problem, time_us, source``.
 
-    If a problem is in several files, its least time is kept.
+    If several files have a problem, the shortest time is kept.
     """
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder, create=True)
@@ -59,7 +59,10 @@ def best_of_files(files: list[str], source: str) -> pd.DataFrame:
 
 
 def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Keep at most ``most`` problems of each family, taken in turn from every group of sizes."""
+    """Keep at most ``most`` problems of each family (problems that differ only in sizes).
+
+    They are taken in turn from every group of similar sizes, so that all sizes stay covered.
+    """
     kept: list[Ints] = []
     for kind in sized(rows["problem"].tolist()):
         for _, places in kind.by_family():
@@ -73,7 +76,7 @@ def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
 
 
 def write(rows: pd.DataFrame, path: Path) -> int:
-    """Write the table of one device. Return its size in bytes."""
+    """Write the best times of one device to a Parquet file. Return the size of the file in bytes."""
     times = np.array([float(f"{x:.4g}") for x in rows["time_us"]], dtype=np.float32)
     columns = {"problem": pa.array(rows["problem"], pa.string()), "time_us": pa.array(times)}
     table = pa.table(columns | {"source": pa.array(rows["source"], pa.string()).dictionary_encode()})

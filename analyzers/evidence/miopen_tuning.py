@@ -1,11 +1,13 @@
-"""Additions to MIOpen overrides: the parameters that the solver was tuned to, and a second solver.
+"""Complete overrides for MIOpen with tuning parameters and a second solver, so that MIOpen really uses them.
 
-* Parameters: a tunable solver without its perf-db row runs at default parameters. It is then often several times slower
-  than measured.
-* A second solver: a solver may not apply in a run (another workspace, a deterministic run). If it is the only solver of
-  its find-db record, the record counts as empty, and MIOpen searches and overwrites it.
+* Parameters: a tunable solver without its row in the perf-db runs with default parameters. It is then often several
+  times slower than measured.
+* A second solver: a solver may not be applicable in a run, for example because the workspace is smaller or the run is
+  deterministic. If it is the only solver of its find-db record, MIOpen treats the record as empty, searches, and
+  overwrites it.
 
-So if the store has a find-db, log or replay of the target's build, it must name at least one of the two solvers.
+The target's build of MIOpen may lack a solver. So if the store has a find-db, log or replay of that build, it must name
+at least one of the two solvers.
 
 Source: ROCm/MIOpen ``src/find_db.cpp``, ``src/include/miopen/generic_search.hpp``.
 """
@@ -25,11 +27,11 @@ from logparse.target import Facts, same_device
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """Return the findings, with parameters and a second solver added to their MIOpen overrides.
+    """Add parameters and a second solver to the MIOpen overrides of findings.
 
     The second solver is the next fastest in the record of the first solver. Parameters come from perf-dbs of the
     target's device. If perf-db and target both state their MIOpen version, the versions must match. Among several
-    perf-dbs, the target's own build comes first, then user files.
+    perf-dbs, the target's own build is preferred, then user files.
     """
     if not any(_of_miopen(x) for x in findings):
         return list(findings)
@@ -38,7 +40,7 @@ def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, F
 
 
 def of_build(measurements: pd.DataFrame, facts: Mapping[str, Facts], target: Facts) -> pd.DataFrame:
-    """Return the measurements that the target's build of MIOpen made. That build has all of their solvers."""
+    """Keep the measurements that the same MIOpen build as the target's made. That build has all solvers in them."""
     sources = [source for source, mine in facts.items() if _is_build(mine, target)]
     return measurements[(measurements["library"] == "miopen") & measurements["source_id"].isin(sources)]
 
@@ -53,16 +55,16 @@ NOT_IN_THE_BUILD = (
     "target's build lacks {name}, MIOpen searches again and overwrites the record. Run `logparse replay` on the "
     "target to try it"
 )
-"""Advice that replaces an override if no file of the target's build names its solvers."""
+"""Advice that replaces an override if no file of the target's MIOpen build names its solvers."""
 
 
 UNTIMED_ZEROS = (
     "MIOpen's Find does not time the kernel that sets dW to zero before a GEMM solver runs, so a call takes longer "
     "than this"
 )
-"""Warning for a GEMM solver of W whose time was measured by MIOpen's Find.
+"""Warning about the time of a GEMM solver of a weight gradient (W) that MIOpen's Find measured.
 
-Seen with MIOpen 3.5.1: its times of GemmWrwUniversal and GemmWrw1x1_stride1 are the times of the other kernels.
+Seen with MIOpen 3.5.1: its times of GemmWrwUniversal and GemmWrw1x1_stride1 lack the kernel that sets dW to zero.
 """
 _FIND = frozenset({"find-db", "miopen-log"})
 """Origins of times that MIOpen's Find measured."""
@@ -74,9 +76,9 @@ def _of_miopen(finding: Finding) -> bool:
 
 
 class _Known:
-    """Measurements, the builds that made them, and the parameters in perf-dbs.
+    """The measurements, grouped by MIOpen build when asked for, and the tuning parameters in perf-dbs.
 
-    ``_tuned``: (perf-db key, solver) → pairs of source and text of the parameters.
+    ``_tuned`` maps (perf-db key, solver) to pairs of the file and the parameters' text.
     """
 
     def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
@@ -89,10 +91,10 @@ class _Known:
             self._tuned.setdefault((key, name), []).append((source, text))
 
     def completed(self, finding: Finding, override: Override) -> Finding:
-        """Return the finding with parameters, workspace and second solver of its override.
+        """Add the parameters, the workspace and a second solver to the override of a finding.
 
-        The finding loses its override if the target's build seems to lack the solvers. That is so if files of the build
-        name solvers, but neither a solver of the override nor another solver of the problem.
+        The override is replaced by advice if the target's build seems to lack its solvers: files of the build name
+        solvers, but neither one of the override's nor any other solver of the problem.
         """
         known = self._of_build(override.target)
         second = self._second(override, finding.evidence)
@@ -119,14 +121,14 @@ class _Known:
         return self._builds[place]
 
     def _second(self, override: Override, evidence: Evidence) -> Override | None:
-        """Return the next fastest solver in the record (source, origin, problem) of the override."""
+        """Return the next fastest solver in the record from which the override was made, or None."""
         rows = self._measurements
         same = (rows["problem"] == evidence.measured) & (rows["library"] == "miopen")
         same &= (rows["source_id"] == evidence.source_id) & (rows["origin"] == evidence.origin)
         return _fastest(override, rows[same])
 
     def _tuned_to(self, override: Override, known: pd.DataFrame) -> Override:
-        """Return the override with its parameters and its workspace.
+        """Add the solver's parameters and its workspace to an override.
 
         An override without a workspace, for example from a confirmation, gets the largest workspace known for its
         solver.
@@ -137,9 +139,9 @@ class _Known:
         return replace(override, parameters=self._parameters(override), workspace_bytes=space)
 
     def _parameters(self, override: Override) -> str | None:
-        """Return the solver's parameters for the override's problem on its target.
+        """Return the parameters to which the override's solver was tuned, from a perf-db of the target's device.
 
-        Return None if no perf-db has them.
+        Returns None if the solver is not tunable or no perf-db has its parameters.
         """
         from logparse.libraries.miopen import perf_db  # Imported here because most runs have no override of MIOpen.
         from logparse.libraries.miopen.solvers import TUNABLE
@@ -160,7 +162,7 @@ class _Known:
 
 
 def _fastest(override: Override, measurements: pd.DataFrame) -> Override | None:
-    """Return the override, changed to the fastest other solver of the rows. Return None without another solver."""
+    """Change the override to the fastest other solver in the rows. Return None if there is no other solver."""
     rows = timed(measurements).sort_values(["time_us", "solution"])
     rows = rows[rows["solution"] != override.solution.text]
     if not len(rows):

@@ -1,8 +1,9 @@
-"""The passes of each layer in each file: the best time of W beside the best F and B of the same layer.
+"""Compare the time of each convolution's weight gradient (W) with the other two passes of the same layer.
 
-The same SQL makes the table from a store and from DataFrames. A store has hundreds of thousands of records, and only
-this table leaves the database. Layers are compared by their hashes, because their texts have 150 characters. The
-aggregates reduce millions of times to one row per file and problem before anything is joined.
+The other passes are the forward pass (F) and the gradient of the input (B). The same SQL makes the table from a store
+and from DataFrames. A store has hundreds of thousands of records, and only this table leaves the database. Layers are
+compared by their hashes, because their texts have 150 characters. The aggregates reduce millions of times to one row
+per file and problem before anything is joined.
 """
 
 from __future__ import annotations
@@ -30,28 +31,35 @@ _PASSES = f"""
     select source_id, problem, hash(problem) as problem_hash, best.us as best_us, best.solution as solution,
         contains(lower(best.solution), 'naive') as naive, f_us, b_us
     from w left join siblings using (source_id, layer)"""
-"""SQL of the passes. The text of a problem begins with ``conv``, the direction and the layer. The layer is hashed."""
+"""SQL that finds the best times of F, B and W of each layer.
+
+The text of a problem is ``conv``, the direction, and then the layer, which is hashed.
+"""
 
 
 def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
-    """Return the passes of a connection's view ``measurements``: one row per source and W problem.
+    """Return one row for each file and weight gradient (W), with the best times of all three passes of its layer.
 
-    * ``source_id, problem, problem_hash``: rows are compared by the hash, because the text is long.
+    ``con`` has a view ``measurements``. Times are positive, finite, and may be used to compare solutions. Columns:
+
+    * ``source_id``: the file.
+    * ``problem, problem_hash``: the W. Rows are compared by the hash, because the text is long.
     * ``best_us, solution``: the fastest solution; of equal times the smaller text.
-    * ``naive``: True if the fastest solution is naive.
-    * ``f_us``, ``b_us``: best times of F and B of the layer. Missing if the source has none.
-
-    Times are positive, finite, and of origins that are evidence.
+    * ``naive``: True if the fastest solution is a naive one.
+    * ``f_us``, ``b_us``: best times of F and B of the layer. Missing if the file has none.
     """
     made: pd.DataFrame = con.sql(_PASSES).to_arrow_table().to_pandas()
     return made
 
 
 def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
-    """Add the columns ``sibling_us`` and ``slow`` to ``passes``.
+    """Mark the weight gradients (W) that are slow compared with the other passes of their layer.
 
-    ``sibling_us`` is the time of the slower of F and B of the same layer, or of the only one that is known. ``slow`` is
-    True if W takes more than ``Settings.slow_factor`` times ``sibling_us`` and more than ``Settings.slow_floor_ms``.
+    Adds two columns to the table of ``passes``:
+
+    * ``sibling_us``: the time of the slower of F and B of the same layer, or of the only one that is known.
+    * ``slow``: True if W takes more than ``Settings.slow_factor`` times ``sibling_us`` and more than
+      ``Settings.slow_floor_ms``.
     """
     sibling_us = rows[["f_us", "b_us"]].max(axis=1)
     best_us = rows["best_us"] / (1 + TIE)
@@ -61,14 +69,14 @@ def backward_weights(rows: pd.DataFrame, settings: Settings) -> pd.DataFrame:
 
 @cached_per_run
 def passes(tables: Tables) -> pd.DataFrame:
-    """Return the passes of the tables (see ``read_passes``).
+    """Return the best times of the passes of each convolution layer (see ``read_passes``).
 
-    The passes are computed here unless the reader of the store has computed them.
+    They are computed here unless they were already computed when the store was read.
     """
     return passes_of(tables.measurements) if tables.passes is None else tables.passes
 
 
 def passes_of(measurements: pd.DataFrame) -> pd.DataFrame:
-    """Return the passes of a DataFrame with the columns of the view."""
+    """Return the table of ``read_passes`` for measurements in a DataFrame."""
     with reading({"measurements": measurements}, {"measurements": _COLUMNS}) as con:
         return read_passes(con)

@@ -1,8 +1,8 @@
-"""The picks of the libraries beside the best known solutions: the table that ``suboptimal_pick`` reads.
+"""Put each library's choices (picks) beside the best known solutions: the table that ``suboptimal_pick`` reads.
 
-Times are compared only within one file. So the times of pick and best come from one device and one method of
-measurement. A solution *index* has a meaning only within one library build and arch. A MIOpen solver is a name, which
-means the same solver everywhere, but its time differs between machines.
+Times are compared only within one file, so that the times of both solutions are from one device and one method of
+measurement. The *index* of a solution has a meaning only within one library build and arch. A MIOpen solver is a name,
+which means the same solver everywhere, but its time differs between machines.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from logparse.store.rules import LOGGED, counted_as_sql, picks_sql
 from logparse.target import Facts, device_of_file, different_devices, same_device
 
 SILENT, UNCALLED = "", "-"
-"""Values of the column ``log`` in rows whose pick no log names.
+"""Values of the column ``log`` if no log names the library's choice.
 
-* ``SILENT``: the run calls the problem, but no log names its pick.
+* ``SILENT``: the run calls the problem, but no log names the solution that was chosen.
 * ``UNCALLED``: the run never called the problem.
 """
 COLUMNS = (
@@ -39,7 +39,7 @@ COLUMNS = (
 
 @cached_per_run
 def picks(tables: Tables) -> pd.DataFrame:
-    """Return the solutions that the run's logs name, sorted by their texts. The columns are as in ``picks_sql``."""
+    """Return the solutions that the library chose, as the run's logs name them. The columns are as in ``picks_sql``."""
     calls, chosen = tables.calls, tables.measurements
     chosen = chosen[chosen["origin"].isin(LOGGED) & (chosen["run"] == tables.run)]
     with reading({"calls": calls[calls["solution"].notna()], "measurements": chosen}, _NAMING) as con:
@@ -53,19 +53,21 @@ _NAMING = {
 
 
 def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per source, origin and problem: its fastest solution and the time of the default.
+    """Return the fastest solution and the time of the library's own choice for each file, origin and problem.
 
     Columns ``source_id, origin, measured, best, best_us, best_raw, algorithm, workspace_bytes, key_text, candidates,
     tried, default, default_us, noise_us``:
 
+    * ``measured``: the text of the problem.
     * ``candidates``: the number of solutions with a time.
-    * ``tried``: the number of solutions that ran; solutions that failed count as well.
-    * ``default``: the solution that is the library's own choice in this source.
-    * ``default_us``, ``noise_us``: the mean of the default's times in this source, and the longest minus the shortest
-      of them, µs.
+    * ``tried``: the number of solutions that ran, with or without success.
+    * ``default``: the solution that is the library's own choice in this file.
+    * ``default_us``: the mean of its times, µs.
+    * ``noise_us``: the longest minus the shortest of its times, µs.
 
-    In the row of a race, the default is also the best, and the winner's time is not used, because selection biases it
-    low. The row is kept, because its problem was measured and belongs in every sum over measured problems.
+    If a replay timed solutions against each other (a race), the row gives the library's own choice as the best. The
+    winner's time is not used, because the fastest of many is partly fast by chance. The row is kept, because its
+    problem was measured and belongs in every sum over measured problems.
     """
     of_evidence = measurements[is_evidence(measurements) | (measurements["origin"] == RACE)]
     rows = joins.timed(of_evidence)
@@ -88,21 +90,25 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _solutions_of(rows: pd.DataFrame) -> pd.Series:
-    """Return how many solutions of a problem each source and origin has."""
+    """Count the solutions of each problem in each file and origin."""
     count: pd.Series = rows.groupby(["source_id", "origin", "problem"])["solution"].nunique()
     return count.rename_axis(index={"problem": "measured"})
 
 
 @cached_per_run
 def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Put each pick beside the best known solution of its problem.
+    """Put each choice of a library (pick) beside the best known solution of its problem.
 
-    Return one row per problem and pick, with ``COLUMNS``. If no log names a pick, the library's default is taken as the
-    pick. Times are in µs. ``calls`` is missing if no log counts calls. ``apart`` is True if the time may be from
-    another device than the one that was called. Such a row has no ``calls``.
+    Returns a table with ``COLUMNS``, one row for each problem and pick. Times are in µs. If no log names a pick, the
+    library's default is used as the pick. ``calls`` is missing if no log counts calls. ``apart`` is True if the time
+    may be from another device than the calls; such a row has no ``calls``.
 
-    The row is made from the best evidence, by these criteria in this order: the ``basis`` (``BASES``), the closest
-    link, a confirmation, the most candidates.
+    Among several files with times, the best evidence is used. These criteria decide, in this order:
+
+    1. how the time of the pick is known (``basis``, ``BASES``)
+    2. the closest link between the texts of the problem
+    3. a confirmation
+    4. the most solutions with a time
     """
     made = _with_workload(tables, picks(tables))
     known = records(_relevant(tables, made["problem"]), tables.facts)
@@ -151,16 +157,16 @@ _RECORD = ["source_id", "origin", "measured"]
 
 
 def _processes(tables: Tables) -> dict[str, int]:
-    """Return the number of processes of each confirmation, by source."""
+    """Return how many processes measured each confirmation, by the id of its file."""
     rows = tables.facts[tables.facts["name"] == "confirmation"]
     columns = (rows["source_id"], rows["value"])
     return {str(x): len(blocks_of(json.loads(value))) or 1 for x, value in zip(*columns, strict=True)}
 
 
 def _ages(tables: Tables) -> dict[str, int]:
-    """Return a rank of each source by age, the latest first.
+    """Number the files by age: the file that was read last has the smallest number.
 
-    Sources that were ingested at the same time have the same rank, and so have sources without a time.
+    Files that were read at the same time have the same number, and so have files without a time.
     """
     ages = tables.sources["ingested_at"].rank(method="dense", ascending=False).fillna(0).astype(int)
     return dict(zip(tables.sources["source_id"].astype(str), ages, strict=True))
@@ -168,9 +174,10 @@ def _ages(tables: Tables) -> dict[str, int]:
 
 @cached_per_run
 def counted_as(tables: Tables) -> pd.Series:
-    """Map each called problem to another text of it that has a pick, to which its calls are added.
+    """Map each called problem to another text of the same problem to which its calls are added.
 
-    ``counted_as_sql`` defines this map.
+    One log may count the calls of a problem, and another log may name the chosen solution under a slightly different
+    text. ``counted_as_sql`` defines the map.
     """
     links = tables.links[tables.links["problem"].isin(tables.workload["problem"])]
     frames = {"picks": picks(tables), "links": links[links["problem"] != links["other"]]}
@@ -180,10 +187,12 @@ def counted_as(tables: Tables) -> pd.Series:
 
 
 def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
-    """Return the picks with their calls, and a pick ``Default`` for each called problem without a logged pick.
+    """Add the number of calls to each choice of a library.
 
-    Columns ``log, problem, pick, calls``. Calls are moved between texts of a problem, because a log may name the pick
-    with one text and count the calls with another text (for example MIOpen's key and command).
+    A called problem without a logged choice gets the choice ``Default``. Columns ``log, problem, pick, calls``.
+
+    A log may name the choice with one text and count the calls with another text (for example MIOpen's key and
+    command). So calls are moved between texts of the same problem.
     """
     calls = joins.calls_by_problem(tables.workload).astype("float64")
     without, passed = calls[~calls.index.isin(made["problem"])], counted_as(tables)
@@ -199,9 +208,10 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
 
 
 def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
-    """Return the measurements of ``problems``, of problems linked to them, and of problems whose default was timed.
+    """Keep the measurements that may matter for the given problems.
 
-    A system find-db has hundreds of thousands of other records, whose problems no log of the run names.
+    These are measurements of the problems, of problems linked to them, and of problems whose default was timed. A
+    system find-db has hundreds of thousands of other records, whose problems no log of the run names.
     """
     links, rows = tables.links, tables.measurements
     linked = links.loc[links["problem"].isin(problems), "other"]
@@ -212,8 +222,8 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
     """Return the problems that were measured against their default but that no log calls.
 
-    Only problems are returned that the run itself measured, or to which a called problem is linked. The loss of one
-    call is reported for them.
+    Only problems are returned that the run itself measured, or to which a called problem is linked. Only the loss of a
+    single call can be reported for them.
     """
     known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
@@ -234,7 +244,7 @@ def _times(tables: Tables, measured: pd.Series) -> pd.DataFrame:
 
 
 def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
-    """Tell for each row whether its time may be from the device that made the calls of the row."""
+    """Tell for each row whether its time may be from the device that made the row's calls."""
     logs = [None if log == SILENT else str(log) for log in rows["log"]]
     keys = zip(rows["problem"], rows["source_id"], logs, strict=True)
     known = [log == UNCALLED or not unknown(problem, source, log) for problem, source, log in keys]
@@ -242,9 +252,9 @@ def _of_these_calls(rows: pd.DataFrame, unknown: UnknownDevice) -> pd.Series:
 
 
 def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settings) -> pd.DataFrame:
-    """Drop rows whose file is known to be from another device than the log or the target, and add ``same``.
+    """Drop rows whose file is known to be from another device than the log or the target, and add a column ``same``.
 
-    ``same`` is True if an index means the same solution in log and file.
+    ``same`` is True if the index of a solution means the same solution in the log and in the file.
     """
 
     @cache
@@ -266,11 +276,11 @@ def _comparable(rows: pd.DataFrame, facts: Mapping[str, Facts], settings: Settin
 
 
 def _judged(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add ``basis``, ``pick_us`` and ``noise_us`` to each row.
+    """Add the time of the library's choice (``pick_us``), how it is known (``basis``) and its noise (``noise_us``).
 
-    A file in which only one solution of a problem was tried (a tuner's winner) measures no pick. Otherwise a pick that
-    happens to be this solution would be measured with no loss, while all other picks stay unmeasured, and the total
-    loss would be biased low. If other solutions were tried and failed, the remaining solution is the best.
+    If a file tried only one solution of a problem (for example a tuner's winner), it gives no time for any pick.
+    Otherwise picks that happen to be this solution would have a loss of zero, while all other picks have no time, and
+    the total loss would be too low. If other solutions were tried and failed, the remaining solution is the best.
     """
     index = rows["pick"] != joins.DEFAULT_TEXT
     choice = rows["tried"] > 1
@@ -283,7 +293,7 @@ def _judged(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 class UnknownDevice:
-    """Test whether a time may be from another device than the run's calls. In a run of one device none is.
+    """A test whether a time may be from another device than the run's calls. It is never true in a run of one device.
 
     A log that states no device may be from any device of the run's files. If its calls were multiplied by the times of
     one device, the result would be a saving that nothing measured.
@@ -298,7 +308,7 @@ class UnknownDevice:
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}
 
     def __call__(self, problem: str, source: str, log: str | None = None) -> bool:
-        """Return True if ``source`` is not known to be from the device that made the calls of ``problem``.
+        """Return True if the times in ``source`` may be from another device than the calls of ``problem``.
 
         ``log``: consider only the calls in this log. None: consider the calls in all logs.
         """

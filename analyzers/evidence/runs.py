@@ -1,6 +1,6 @@
-"""The tables of a run. Every verb takes them from here, so that no two verbs disagree.
+"""Load the tables of a run from a store. All commands use these functions, so that no two commands disagree.
 
-| function | its readers |
+| function | used by |
 |---|---|
 | ``tables_to_analyse`` | the analyzers of ``recommend``, ``explore`` and ``report`` |
 | ``tables_to_check`` | ``coverage`` and ``lint --against`` |
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Read = Callable[[Store, str | None], T]
-"""A function that reads its result from one run of a store. Without a run it reads the latest."""
+"""A function that reads something from one run of a store. Without a run it reads the latest."""
 
 
 def tables_of(store: Store, run: str | None = None) -> Tables:
-    """Return all tables of a run (default: the latest) and the measurements of all runs. Raises StoreError."""
+    """Return all tables of a run (default: the latest), and the measurements of all runs. Raises StoreError."""
     run = store.latest_run(run)
     # Imported here because ``diff`` imports this module and does not need pandas.
     from analyzers.evidence.traces import of_the_job
@@ -48,7 +48,7 @@ def tables_of(store: Store, run: str | None = None) -> Tables:
 
 
 def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str] = ()) -> Tables:
-    """Return the tables of a run (default: the latest) that the analyzers read. Raises StoreError.
+    """Return the tables of a run (default: the latest) that the analyzers need. Raises StoreError.
 
     Measurements of problems that the run never called are left out if no analyzer can use them. A system find-db of
     200,000 problems would otherwise take two gigabytes.
@@ -72,7 +72,7 @@ def tables_to_analyse(store: Store, run: str | None = None, limits: Sequence[str
 
 
 def _find_dbs(store: Store) -> pa.Table:
-    """Return the best time of each convolution in each find-db of the store: ``source_id, problem, time_us``."""
+    """Return the best time of each convolution in each MIOpen find-db of the store: ``source_id, problem, time_us``."""
     sql = """
         select source_id, problem, min(time_us) as time_us from measurements
         where origin = 'find-db' and kind = 'conv' and status = 'ok' and time_us > 0 and isfinite(time_us)
@@ -83,7 +83,7 @@ def _find_dbs(store: Store) -> pa.Table:
 
 
 def _timeline(store: Store, source_id: str) -> pa.Table | None:
-    """Return the timeline row of a trace. Return None if the store has none (it was written by an early logparse)."""
+    """Return the timeline of a trace, or None if the store has none because an early logparse wrote it."""
     sql = f"select * exclude (source_id, run) from timelines where source_id = {sql_text(source_id)}"
     with store.reading(sql) as con:
         rows: pa.Table = con.sql(sql).to_arrow_table()
@@ -93,7 +93,8 @@ def _timeline(store: Store, source_id: str) -> pa.Table | None:
 def tables_to_check(store: Store, run: str | None = None) -> Tables:
     """Return the tables of a run (default: the latest) for ``coverage`` and ``lint --against``. Raises StoreError.
 
-    The measurements are the same as for the analyzers. ``solvers`` names the solvers of every find-db of the store.
+    The measurements are the same as for the analyzers. The table ``solvers`` lists all solvers that the store's MIOpen
+    measurements name.
     """
     run = store.latest_run(run)
     with store.reading(_READ) as con:
@@ -102,7 +103,10 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
 
 
 def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, Any]:
-    """Return the tables of a run. Keep only measurements that concern its calls, and the replays of any run."""
+    """Read the tables of a run from a database connection, but only those measurements that concern its calls.
+
+    Replays of any run are kept. ``links`` is SQL for the pairs of problems that may mean the same call.
+    """
     con.execute("create temp table called as select distinct problem from workload where run = ?", [run])
     con.execute(f"create temp table linked as {links}")
     con.execute(_USERS)
@@ -118,10 +122,10 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
 
 
 def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Split each file whose rows state several devices into one source per device. aiter's tables are such files.
+    """Split each file whose rows state several devices into one file per device, as if it had been read that way.
 
-    Because times are compared only within a source, times of two devices are then never compared. The file's other
-    facts are copied to each of the new sources.
+    aiter's tables are such files. Times are compared only within a file, so times of two devices are then never
+    compared. The file's other facts are copied to each part.
     """
     import pandas as pd
 
@@ -159,14 +163,18 @@ def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFram
 _OF_RUN = ("calls", "workload", "process_messages")
 _WHOLE = ("sources", "gemm_problems", "solutions", "kernels", "collectives", "facts")
 _READ = " ".join((*_OF_RUN, *_WHOLE, "measurements", "gemm_rows", "conv_rows", "open_links"))
-"""The views that ``_near_the_calls`` and its callers read. To make all views would take a quarter longer."""
+"""Names of the views that ``_near_the_calls`` and its callers read.
+
+To create all views would take a quarter longer.
+"""
 _CALLED = full_links_sql("""
     select problem from gemm_rows where problem in (from called)
     union all select problem from conv_rows where problem in (from called)""")
 _LINKS = f"from open_links union all {_CALLED}"
-"""All links, but without the links from a full problem to itself if the run does not call the problem.
+"""SQL of all pairs of problems that may mean the same call.
 
-There may be 200,000 such links.
+The pair of a problem with itself is left out if the run does not call it and its text is complete. There may be 200,000
+such pairs.
 """
 _LINKS_OF_CALLS = f"""
     select * from open_links where problem in (from called) or other in (from called) union all {_CALLED}"""
@@ -181,7 +189,7 @@ _USERS = "create temp table users as select distinct source_id from facts where 
 _CONVS = f"""
     select problem, layer, direction, groups, dtype, flops
     from ({conv_problems_sql("select * from conv_rows where problem in (from close)")})"""
-"""SQL for the columns of convolutions that analyzers read.
+"""SQL of the columns of convolutions that the analyzers read.
 
 A test checks that the findings are the same as with all columns.
 """
@@ -193,10 +201,10 @@ _MEASURED = f"""
 _MEASUREMENTS = f"""
     {_MEASURED} origin <> 'find-db' or kind <> 'conv'
     union all {_MEASURED} origin = 'find-db' and kind = 'conv' and problem in (from close)"""
-"""The measurements that analyzers read.
+"""SQL of the measurements that the analyzers read.
 
-A convolution that only system find-dbs know is left out, because only ``passes`` reads it. ``samples_us`` is kept for
-the origins ``CONFIRM``, ``ACTION`` and ``HOST``.
+A convolution that only system find-dbs contain is left out, because only ``passes`` reads it. ``samples_us`` is kept
+only for the origins ``CONFIRM``, ``ACTION`` and ``HOST``.
 """
 
 
@@ -205,7 +213,7 @@ def tables_at(word: str, store: str | None = None) -> Tables:
 
 
 def read_at(word: str, store: str | None, read: Read[T]) -> T:
-    """Find the run that ``word`` names, and return the result of ``read`` for it.
+    """Find the run that the user's ``word`` names, and return what ``read`` returns for it.
 
     Raises InputError if ``word`` names no run.
 
@@ -241,11 +249,11 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 
 
 def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
-    """Return notes for the user about words that name runs.
+    """Return notes for the user about the runs that he named to compare.
 
-    * There is a note if two words are the same.
-    * There is a note if a word is a file that ``store`` already has as part of a run, because the file is then read
-      again, without the rest of that run.
+    * There is a note if both words are the same.
+    * There is a note if a word is a file that ``store`` already has as part of a run. The file is then read again,
+      without the rest of that run.
     """
     if len(set(words)) < len(words):
         return [f"note: {words[0]} is compared with itself"]
@@ -266,7 +274,7 @@ def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str
 
 
 def existing(store: str | None) -> Store | None:
-    """Return the store at a folder or URL, or None if no store is there."""
+    """Open the store at a folder or URL. Return None if there is no store."""
     try:
         return open_store(store)
     except StoreError:

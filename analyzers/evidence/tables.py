@@ -27,7 +27,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Traces of a run that are left out of every sum.
+    """Traces of a run that are not included in any sum, for example copies of another trace.
 
     * ``why``: the reason.
     * ``sources``, ``names``: ids and names of the files.
@@ -42,7 +42,7 @@ class LeftOut:
 
     @property
     def text(self) -> str:
-        """The sentence that a user reads about these traces."""
+        """A line for the user: the names of the files, their kernels and time, and the reason."""
         more = len(self.names) - _NAMED
         named = ", ".join(self.names[:_NAMED]) + f" and {more:,} more" * (more > 0)
         return f"{named} ({counted(self.kernels, 'kernel')}, {duration(self.us)}): {self.why}"
@@ -53,23 +53,22 @@ _NAMED = 3
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The tables of one run, plus the measurements and facts of every run of the store.
+    """The data that the analyzers read: the tables of one run, and the measurements and facts of all runs.
 
-    The other runs are included because evidence may come from any run.
+    The other runs are included because a solution may have been timed in any run. The columns are as in the SQL views
+    with the same names. ``calls``, ``workload`` and ``messages`` have only rows of ``run``. ``messages`` has a row per
+    process, with a column ``pid``.
 
-    The columns are those in the SQL views of the same names. ``calls``, ``workload`` and ``messages`` hold only rows of
-    ``run``. ``messages`` is per process: it has a column ``pid``.
-
-    * ``passes``: the table of ``evidence.passes`` for the whole store. It is set if ``measurements`` lacks the records
-      that only system find-dbs contain, and None if ``measurements`` is complete.
-    * ``find_dbs``: a function that reads the best times of find-dbs (``source_id, problem, time_us``). It is set if
+    * ``passes``: the table that ``evidence.passes`` computes, for the whole store. None if ``measurements`` is
+      complete. If ``measurements`` lacks the records that only MIOpen's system find-dbs contain, ``passes`` is set.
+    * ``find_dbs``: a function that reads the best times in find-dbs (``source_id, problem, time_us``). It is set if
       ``passes`` is set.
-    * ``solvers``: ``source_id, library, solution`` of all solutions of MIOpen, for the checks of override files.
-    * ``timeline``: a function that reads the row of a trace (``libraries/torch_profiler/timeline.py``) by the id of its
-      source. It returns None if the store has no row.
-    * ``left_out``: traces that are no part of the job's time. The tables of the job's time do not contain them.
-    * ``unlike``: the reason why the times of the run's traces are not added (``evidence/traces.py``). Empty if they
-      are.
+    * ``solvers``: ``source_id, library, solution`` of all MIOpen solvers, to check override files.
+    * ``timeline``: a function that reads the timeline of a trace (``libraries/torch_profiler/timeline.py``) by the id
+      of its file. It returns None if the store has none.
+    * ``left_out``: traces that are not part of the job's time. The tables of the job's time do not contain them.
+    * ``unlike``: the reason why the times of the run's traces are not added (``evidence/traces.py``). It is empty if
+      they are added.
     """
 
     run: str
@@ -95,11 +94,11 @@ class Tables:
 
 @contextmanager
 def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a connection with DataFrames as views, so that the SQL for a store's views runs on them.
+    """Open a DuckDB connection in which pandas DataFrames can be queried like the views of a store.
 
-    ``columns`` lists the columns of each view, for example ``source_id text, count int``. If a frame lacks a column,
-    the column is null in all rows. Kinds are ``text``, ``int`` (a fraction is rounded), ``float``, ``bool`` and
-    ``floats`` (a list).
+    ``columns`` lists the columns of each view, for example ``source_id text, count int``. The types are ``text``,
+    ``int`` (a fraction is rounded), ``float``, ``bool`` and ``floats`` (a list). If a frame lacks a column, the column
+    is null in all rows.
     """
     with shared_database().cursor() as con:
         for view, wanted in columns.items():
@@ -108,7 +107,10 @@ def reading(frames: Mapping[str, pd.DataFrame], columns: Mapping[str, str]) -> I
 
 
 def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
-    """Convert columns of a frame to Arrow's types, because in pandas a missing value may have any type."""
+    """Convert the columns of a DataFrame to Arrow columns of fixed types.
+
+    In pandas, missing values can give a column any type.
+    """
     import pyarrow as pa
 
     types = {
@@ -131,9 +133,10 @@ def _as_arrow(frame: pd.DataFrame, columns: Mapping[str, str]) -> pa.Table:
 
 
 def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concatenate[K, P], R]:
-    """Compute a result once per tables (or job) and settings, because several analyzers ask for the same joins.
+    """Decorate a function of a run's tables so that it computes each result only once.
 
-    All callers share the result, so none may change it.
+    A result is kept for each first argument (tables or job) and for the values of the other arguments, because several
+    analyzers ask for the same joins. All callers get the same object, so none may change it.
     """
     kept: WeakKeyDictionary[K, dict[str, Any]] = WeakKeyDictionary()
 
@@ -150,24 +153,31 @@ def cached_per_run(function: Callable[Concatenate[K, P], R]) -> Callable[Concate
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the user: thresholds of the analyzers and facts of the target machine."""
+    """Settings of the user: thresholds of the analyzers, and facts of the machine for which results are made."""
 
     slow_factor: float = 3.0
-    """W is slow if it takes more than this many times the slower of F and B, and more than ``slow_floor_ms``."""
+    """How many times slower than F and B a pass W of a convolution must be to be reported as slow.
+
+    F, B and W are the forward pass, the gradient of the input and the gradient of the weights. W is compared with the
+    slower of F and B of the same layer, and it must also take more than ``slow_floor_ms``.
+    """
     slow_floor_ms: float = 0.05
-    """Least time of a slow W, ms. See ``slow_factor``."""
+    """Smallest time of a weight-gradient pass (W) that is reported as slow, ms. See ``slow_factor``."""
     same_build: bool = False
-    """The user states that logs and measurements are of one library build and one GPU arch."""
+    """True if the user states that logs and measurements are from the same library build and GPU arch."""
     min_saving_us: float = 0.0
-    """Least saving of a finding that is shown, µs per run."""
+    """Findings that save less than this are not shown, µs per run."""
     min_gain: float = 0.03
-    """Least gain of a proposal, as a share of the problem's own time (0 to 1)."""
+    """Smallest gain for which a change is proposed, as a fraction of the call's own time. 0.03 means 3 %."""
     ladder: int | None = None
-    """Step of n for extra rows of hipBLASLt's tuning file, at sizes between measured ones. None: no such rows."""
+    """Add rows to hipBLASLt's tuning file for every multiple of this n between two measured sizes.
+
+    None: add no such rows.
+    """
     steps: int | None = None
     """Number of steps (or requests) in the run's logs. None: as many as its traces marked."""
     confirmed_only: bool = False
-    """Write only overrides that a replay confirmed to override files. All findings are reported."""
+    """Write only those overrides to files that a replay confirmed. All findings are still reported."""
     max_rows: int | None = None
     """Largest number of rows of an override file; the most valuable rows are kept. None: no limit."""
     target: Mapping[str, str] = field(default_factory=dict)

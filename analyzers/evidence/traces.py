@@ -1,6 +1,6 @@
-"""The traces of a run that are its job, and the traces that are left out of every sum.
+"""Decide which traces of a run are part of its job's time, and leave the other traces out of every sum.
 
-Traces that are left out are counted, and ``recommend`` states them. The rules and their reasons:
+Traces that are left out are counted, and ``recommend`` lists them. The rules and their reasons:
 
 | left out | reason |
 |---|---|
@@ -14,8 +14,8 @@ traces are of one program if at least one statement is true:
 
 * They are of one process.
 * They are of different ranks of one job.
-* Our ``capture`` counted the units of both.
-* The problems that they share have at least 5 % of the time of each.
+* Our ``capture`` counted the steps or requests of both.
+* The problems (GEMMs and convolutions) that they have in common take at least 5 % of the time of each.
 * One of them names no problem.
 """
 
@@ -32,23 +32,23 @@ from analyzers.evidence.tables import LeftOut, Tables, cached_per_run
 from logparse.ingest.input_file import CAPTURES
 
 Facts: TypeAlias = Mapping[str, list[str]]
-"""The values of each fact of a source."""
+"""All values that a file states for each fact, by the fact's name."""
 TORCH = "torch-profiler"
 TRACE_ID, CAPTURE = "trace_id", "graph_capture"
-"""Facts of a trace.
+"""Names of facts about a trace.
 
-* ``TRACE_ID``: identifies the trace.
+* ``TRACE_ID``: identifies the trace, also in a copy.
 * ``CAPTURE``: number and time of the kernels that the trace of a graph's capture holds besides the job's work.
 """
 STEPS, KINDS, RANK, PID = "profiler_steps", "unit_kinds", "rank", "pid"
 _OF_TIME = r"gpu_|profiler_steps|graph_(?!capture)|untraced_step_us|unit_kinds|epilogue_|gelu_|searches"
-"""Pattern for the names of facts that state times or numbers of a trace."""
+"""Pattern for the names of facts that state times or counts of a trace."""
 _IN_COMMON = 0.05
-"""Least share of the time (0 to 1) in common problems at which two traces are assumed to be of one program."""
+"""Two traces are assumed to be of one program if at least this part of their time is in common problems (0 to 1)."""
 
 
 def of_the_job(tables: Tables) -> Tables:
-    """Return the tables without the traces that are not part of the job's time. ``left_out`` lists these traces."""
+    """Remove the traces that are not part of the job's time from the tables. ``left_out`` of the result lists them."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     kernels = tables.kernels[tables.kernels["run"] == tables.run]
     sources = tables.sources[tables.sources["run"] == tables.run]
@@ -74,7 +74,7 @@ def of_the_job(tables: Tables) -> Tables:
 
 
 def _by_source(facts: pd.DataFrame) -> Mapping[str, Facts]:
-    """Return the values of each fact of each source."""
+    """Return all values of each fact of each file."""
     out: dict[str, dict[str, list[str]]] = {}
     for source, name, value in facts[["source_id", "name", "value"]].dropna().itertuples(index=False):
         out.setdefault(str(source), {}).setdefault(str(name), []).append(str(value))
@@ -90,7 +90,10 @@ _UNMARKED = "a trace without marked steps; traces with marked steps are used ins
 def _reasons(
     torch: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], ran: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the sources that repeat the work of other sources or are captures of graphs, each with the reason."""
+    """Yield each file that must not be added to the others, with the reason.
+
+    It repeats the work of another file, or it is the capture of a graph.
+    """
     seen: set[str] = set()
     for source in torch:
         known = of.get(source, {}).get(TRACE_ID, [])
@@ -118,7 +121,7 @@ def _left_out(dropped: Mapping[str, str], paths: Mapping[str, str], kernels: pd.
 
 
 def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mapping[str, str]) -> Iterator[LeftOut]:
-    """Yield the captures of graphs whose kernels ``ingest`` left out already."""
+    """Yield the traces of graph captures whose kernels were already left out when the files were read (``ingest``)."""
     held = {x: json.loads(known[CAPTURE][0]) for x, known in of.items() if CAPTURE in known and x not in dropped}
     if held:
         names = tuple(sorted(paths[x].rpartition("/")[2] for x in held if x in paths))
@@ -127,7 +130,7 @@ def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mappin
 
 
 def _without(tables: Tables, dropped: Mapping[str, str]) -> Tables:
-    """Return the tables without the kernels, calls and times of the dropped sources."""
+    """Return the tables without the kernels, calls and times of the given files."""
     ours = set(dropped)
 
     def rest(frame: pd.DataFrame) -> pd.DataFrame:
@@ -148,7 +151,7 @@ def _without(tables: Tables, dropped: Mapping[str, str]) -> Tables:
 
 
 def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
-    """Return the workload without the calls in ``gone``, which are calls of traces."""
+    """Subtract the calls in ``gone``, which are calls of traces, from the numbers of calls in the workload."""
     if not len(gone):
         return workload
     keys = ["pid", "problem"]
@@ -166,7 +169,10 @@ def _fewer(workload: pd.DataFrame, gone: pd.DataFrame) -> pd.DataFrame:
 
 
 def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], kernels: pd.DataFrame) -> str:
-    """Return a sentence with the reason why the times of the sources are not added. Empty if they are of one job."""
+    """Explain why the traces cannot be added: they are of several devices or programs.
+
+    Returns an empty text if they are all of one job.
+    """
     devices = _grouped(sources, lambda one, other: _same_device(of.get(one, {}), of.get(other, {})))
     if len(devices) > 1:
         return _sentence("devices", {_device(of.get(x[0], {})): [paths[y] for y in x] for x in devices})
@@ -182,7 +188,7 @@ def _unlike(sources: Sequence[str], paths: Mapping[str, str], of: Mapping[str, F
 
 
 def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[list[str]]:
-    """Group the sources that are alike, directly or through other sources."""
+    """Group the files that are alike, directly or through other files."""
     groups: list[list[str]] = []
     for source in sources:
         near = [x for x in groups if any(alike(other, source) for other in x)]
@@ -194,15 +200,15 @@ def _grouped(sources: Sequence[str], alike: Callable[[str, str], bool]) -> list[
 def _same_device(one: Facts, other: Facts) -> bool:
     """Tell whether two traces may be of one device.
 
-    The first fact of ``device``, ``arch`` and ``cu_count`` that both state decides. Without such a fact the answer is
-    True.
+    ``device``, ``arch`` and ``cu_count`` are compared in this order. The first of them that both traces state decides.
+    If both state no common fact, the answer is True.
     """
     pairs = ((set(one.get(x, [])) - {""}, set(other.get(x, [])) - {""}) for x in ("device", "arch", "cu_count"))
     return next((bool(a & b) for a, b in pairs if a and b), True)
 
 
 def _device(known: Facts) -> str:
-    """Return the devices of a trace as text."""
+    """Return the name of the device (or devices) of a trace, for a message."""
     named = next((x for name in ("device", "arch") if (x := sorted(set(known.get(name, [])) - {""}))), [])
     return " and ".join(named) or f"a device with {' or '.join(sorted(set(known.get('cu_count', ['?']))))} CUs"
 
@@ -216,14 +222,17 @@ def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """Return for each source how its time is divided among problems: the shares (0 to 1) by problem."""
+    """Return how the time of each trace is divided among its problems: fractions that add up to 1."""
     mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
     sums = mine.groupby(["source_id", "problem"])["total_us"].sum()
     return {str(x): each.droplevel(0) / each.sum() for x, each in sums.groupby(level=0) if each.sum() > 0}
 
 
 def _of_one_job(one: Facts, other: Facts) -> bool:
-    """Tell whether two traces are of one process, of different ranks, or of units that our ``capture`` counted."""
+    """Tell whether the facts of two traces show that they are of one job.
+
+    That is so if they are of one process, of different ranks, or both have steps that our ``capture`` counted.
+    """
     ranks = one.get(RANK), other.get(RANK)
     processes = one.get(PID), other.get(PID)
     apart = None not in ranks and ranks[0] != ranks[1]
@@ -234,7 +243,7 @@ def _of_one_job(one: Facts, other: Facts) -> bool:
 def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
     """Tell whether two traces have enough problems in common, by time (``_IN_COMMON``).
 
-    A trace that names no problem counts as alike, because nothing shows that it is of another program.
+    Returns True if one of them names no problem, because then nothing shows that they are of different programs.
     """
     if one is None or other is None:
         return True
@@ -247,11 +256,11 @@ def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
 
 @cached_per_run
 def unknown_idle(tables: Tables) -> str:
-    """Return a sentence with the reason why the GPU's idle time is unknown. Empty if it is known.
+    """Explain why the GPU's idle time in the traces is unknown. Return an empty text if it is known.
 
     A profiler may lose the kernels of some launches of a graph. These launches then look like idle time. Their time is
-    estimated by the mean time of the launches with kernels. The idle time counts as unknown if they take at least
-    ``_HIDDEN`` of the window.
+    estimated by the mean time of the launches with kernels. If it is at least ``_HIDDEN`` (2 %) of the traced time, the
+    idle time is unknown.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     lost, kept, us, window = (

@@ -1,13 +1,13 @@
-"""Judge an action by its trials in the running job: faster, not faster, or the reason why nothing is known. Pure.
+"""Judge whether a change made a running job faster, from the times of its steps with and without the change. Pure.
 
-Each process that tried the action gives pairs of blocks of units, one block with the action and one without
-(``logparse/capture/in_job/logparse_in_job/pairs.py``). The pairs of all processes are one sample here. The interval of
-their signed ranks is widened twice, each time by the root of the sum of squares:
+A change (action) is switched on and off while the job runs. Each process gives pairs of blocks of steps, one block with
+the change and one without (``logparse/capture/in_job/logparse_in_job/pairs.py``). The pairs of all processes are one
+sample here. The interval of their signed ranks is widened twice, each time by the root of the sum of squares:
 
-* by the effect found in control pairs, which is no effect of the action
+* by the difference found in control pairs, in which nothing was changed
 * by half the range of the processes' medians, because each process has a bias that taking turns does not remove
 
-An action is *measured* once two processes agree that it is faster.
+A change is *measured* once two processes agree that it is faster.
 """
 
 from __future__ import annotations
@@ -35,22 +35,26 @@ from logparse.libraries.own.job_trials import TRIAL, Record, Seen, seen_of
 Outcome: TypeAlias = Literal[
     "measured", "faster once", "not faster", "within noise", "undecided", "differs", "refused", "broken", "not tried"
 ]
-"""Outcome of the trials of an action.
+"""The result of all trials of a change in a running job.
 
-* ``measured``: faster by more than the floor in two processes.
-* ``within noise``: as many pairs as a trial takes, and the interval still holds both a gain beyond the floor and none.
-* ``undecided``: too few pairs to tell.
-* ``differs``: the job computes something else with the action.
+* ``measured``: it is faster by more than the smallest gain (floor) in at least two processes.
+* ``faster once``: it is faster, but fewer than two processes agree.
+* ``not faster``: it gains less than the floor.
+* ``within noise``: all pairs of a full trial were timed, and it may still be faster than the floor or not.
+* ``undecided``: there are too few pairs to tell.
+* ``differs``: the job computes something else with the change.
+* ``refused``, ``broken``: the change could not be switched on, or it broke.
+* ``not tried``: no process tried it.
 """
 AGREE = 2
-"""Number of processes that must find an action faster before it is called measured."""
+"""Number of processes that must find a change faster before the result is called measured."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """The trials of an action in all processes. Times in µs per unit.
+    """All trials of one change (action) in the processes of a running job. Times are in µs per step.
 
-    ``ratio`` is (time with the action) / (time without the action).
+    ``ratio`` is (time with the change) / (time without it). ``floor`` is the smallest gain that matters, 0.03 for 3 %.
     """
 
     name: str
@@ -75,7 +79,7 @@ class Tried:
 
     @property
     def same(self) -> tuple[float, float, str] | None:
-        """The worst comparison of results with and without the action: deviation, tolerance and description.
+        """The worst comparison of the job's results with and without the change: deviation, tolerance and description.
 
         A comparison beyond its tolerance is worse than any other. None if no process compared results.
         """
@@ -84,7 +88,7 @@ class Tried:
 
     @property
     def logs(self) -> Interval | None:
-        """The logarithm of ``ratio`` with its interval. None if there are too few pairs."""
+        """The logarithm of ``ratio`` with its confidence interval. None if there are too few pairs."""
         logs = [pair[0] for pair in self.pairs]
         found = interval(logs, CONFIDENCE) or interval(logs)
         if found is None:
@@ -100,12 +104,12 @@ class Tried:
 
     @property
     def now_us(self) -> float | None:
-        """Median time of a unit without the action, µs."""
+        """Median time of a step without the change, µs."""
         return statistics.median(pair[1] for pair in self.pairs) if self.pairs else None
 
     @property
     def then_us(self) -> Interval | None:
-        """Time of a unit with the action, µs: ``ratio`` · ``now_us``."""
+        """Time of a step with the change, µs, with its interval: ``ratio`` · ``now_us``."""
         ratio, now = self.ratio, self.now_us
         return None if ratio is None or now is None else Interval(*(now * x for x in ratio))
 
@@ -131,17 +135,17 @@ class Tried:
 
     @property
     def is_known(self) -> bool:
-        """True if the effect was measured: the action is faster in two processes, or it is not faster."""
+        """True if the effect was measured: the change is faster in two processes, or it is not faster."""
         return self.outcome in ("measured", "not faster")
 
     @property
     def is_lost(self) -> bool:
-        """True if the trials show that the action does not help this job, or breaks or changes it."""
+        """True if the change does not help this job, or breaks it, or alters its results."""
         return self.outcome in ("not faster", "differs", "broken")
 
     @property
     def why(self) -> str:
-        """The reason why the action is refused or broken, or why nothing is known. Empty if its effect is known."""
+        """Why the change was refused or broke, or why nothing is known about it. Empty if its effect is known."""
         why = next((x.why for x in self.seen if x.ended in ("differs", "refused", "broken") and x.why), "")
         if why or self.outcome not in ("undecided", "not tried"):
             return why
@@ -157,14 +161,20 @@ class Tried:
 
 
 def tried(tables: Tables) -> tuple[Tried, ...]:
-    """Return the results of the run's trials for each action, best first. Empty if the run has no trials."""
+    """Return the result of each change that was tried while the run's job ran, the best first.
+
+    Returns an empty tuple if nothing was tried.
+    """
     facts = tables.facts[(tables.facts["run"] == tables.run) & tables.facts["name"].str.startswith(TRIAL)]
     seen = [seen_of(json.loads(value)) for value in facts["value"]]
     return tuple(_sorted(dict.fromkeys(x.name for x in seen), seen, FLOOR))
 
 
 def gathered(names: Iterable[str], starts: Sequence[Record], floor: float = FLOOR) -> list[Tried]:
-    """Return the results of all starts of the job for each action. Actions that save most come first."""
+    """Combine the trials of all starts of the job into one result for each change.
+
+    Changes that save most come first.
+    """
     return _sorted(names, [x for record in starts for x in record.seen], floor)
 
 

@@ -1,9 +1,10 @@
-"""Units of work: how often a job did each kind and how long it took, and traces weighed by these numbers.
+"""How often a job did each kind of step and how long it took, and traces scaled to the whole run by these numbers.
 
-A job's unit is a step, a request or a call (``logparse/capture/in_job/logparse_in_job/units.py``). Kinds of units
-differ in sizes, for example batches of 1 and of 16, or a first and a later token. A trace holds a few units of random
-kinds, but the process counted all of its units. So the kernels of a kind are multiplied by (the kind's share of the
-run's units) / (its share of the traced units). If nothing counted units, only a trace's own marked steps are known.
+The steps of a job are called units here, because a unit may also be a request or a call
+(``logparse/capture/in_job/logparse_in_job/units.py``). Kinds of units differ in sizes, for example batches of 1 and of
+16, or a first and a later token. A trace has a few units of random kinds, but the process counted all of its units. So
+the kernels of a kind are multiplied by (fraction of the run's units that are of this kind) / (the same fraction of the
+traced units). If nothing counted units, only a trace's own marked steps are known.
 
 Logs slow the host: on two H100s, units took 1.2 to 1.9 times as long with logs. ``tune`` therefore also runs the job
 without logs. If there are times of such a run, they replace the times of the logged run.
@@ -25,7 +26,7 @@ from logparse.libraries.torch_profiler.busy import BEFORE, COMMUNICATION
 from logparse.libraries.torch_profiler.searches import SEARCH
 
 KINDS = "unit_kinds"
-"""Fact of a trace: the number of its units by kind (JSON)."""
+"""Name of a fact about a trace: the number of its steps of each kind, as JSON."""
 
 
 WINDOW = "window"
@@ -33,17 +34,20 @@ _WORDS = {"optimizer": "step", "module": "call", "named": "call", "graph": "repl
 
 
 def word_of_sort(sort: str) -> str:
-    """Return the user's word for a unit of this sort, for example ``step`` for ``optimizer``."""
+    """Return what the user calls a step of this sort.
+
+    For example, the word is ``step`` for ``optimizer`` and ``call`` for ``module``.
+    """
     return _WORDS.get(sort, sort)
 
 
 @dataclass(frozen=True)
 class UnitKind:
-    """The units of one kind in all processes.
+    """The steps (units) of one kind in all processes, for example those with one batch size.
 
-    * ``count``, ``traced``: how many units ran, and how many of them were traced.
-    * ``us``: times of the units without a profiler, µs.
-    * ``host_us``: times that the host took for units before which the device was idle, µs.
+    * ``count``, ``traced``: how many ran, and how many of them were traced.
+    * ``us``: their times without a profiler, µs.
+    * ``host_us``: the host's times for steps before which the device was idle, µs.
     """
 
     name: str
@@ -69,11 +73,11 @@ class UnitKind:
 
 @dataclass(frozen=True)
 class Units:
-    """The units of a job.
+    """The steps (units) that a job did, as its processes counted them.
 
     * ``sort``: what a unit is (``optimizer``, ``request`` …).
-    * ``tracing``: the state of the tracing; it begins with ``not settled: `` if the units' times had not settled.
-    * ``alone``: True if the times are of a run without logs.
+    * ``tracing``: the state of the tracing. It begins with ``not settled: `` if the times had not become steady.
+    * ``alone``: True if the times are from a run without logs.
     * ``settings``: settings of PyTorch that were in force in the busiest process.
     """
 
@@ -85,7 +89,7 @@ class Units:
 
     @property
     def word(self) -> str:
-        """The user's word for one of the units."""
+        """The user's word for one of them, for example ``step``."""
         return word_of_sort(self.sort)
 
     @property
@@ -94,14 +98,14 @@ class Units:
 
     @property
     def provisional(self) -> bool:
-        """True if the job was too short for its times to settle. Then only its first units were traced."""
+        """True if the job was too short for its times to become steady. Then only its first steps were traced."""
         return self.tracing.startswith("not settled: ")
 
     @property
     def mean_us(self) -> float | None:
-        """Wall time of a unit without the profiler, µs. None if no unit was timed.
+        """Mean wall time of a step without the profiler, µs. None if no step was timed.
 
-        It is the mean over kinds, weighted by their counts.
+        It is the mean over the kinds of steps, weighted by how often each kind ran.
         """
         timed = [(x.count, x.mean_us) for x in self.kinds if x.mean_us is not None]
         total = sum(count for count, _ in timed)
@@ -109,9 +113,9 @@ class Units:
 
     @property
     def untraced_share(self) -> float:
-        """Share of the units' time that is in kinds without a traced unit (0 to 1).
+        """The part of the job's time (0 to 1) that is in kinds of steps of which none was traced.
 
-        A kind whose time is unknown is given the mean time.
+        If the time of a kind is unknown, the mean time of all steps is used.
         """
         parts = [(x.count * (x.mean_us or self.mean_us or 1.0), x.traced) for x in self.kinds]
         total = math.fsum(us for us, _ in parts)
@@ -120,25 +124,28 @@ class Units:
 
 @cached_per_run
 def units(tables: Tables) -> Units | None:
-    """Return the units of the run over all of its processes. Return None if nothing counted them."""
+    """Return how often the run did each kind of step, over all of its processes.
+
+    Return None if nothing counted them.
+    """
     return units_of_facts(tables.facts[tables.facts["run"] == tables.run])
 
 
 @cached_per_run
 def word_of(tables: Tables) -> str:
-    """Return the user's word for a unit of the run."""
+    """Return what the user calls a step of this run, for example ``step`` or ``request``."""
     return unit_word(tables.facts[tables.facts["run"] == tables.run])
 
 
 def unit_word(facts: pd.DataFrame) -> str:
-    """Return the user's word for a unit of the run that has these facts.
+    """Return what the user calls a step of the run that has these facts.
 
     | facts | word |
     |---|---|
-    | a process counted units | the word of their sort |
-    | no units, traced by time | ``window`` |
-    | no units, traces of several ranks without marked steps | ``rank`` |
-    | no units otherwise | ``step`` |
+    | a process counted its steps | the word for their sort (``word_of_sort``) |
+    | none counted, traced by time | ``window`` |
+    | none counted, traces of several ranks without marked steps | ``rank`` |
+    | none counted otherwise | ``step`` |
     """
     found, sorts = units_of_facts(facts), set(facts.loc[facts["name"] == UNIT, "value"])
     if found is None and sorts != {"time"} and unmarked_ranks(facts):
@@ -149,8 +156,8 @@ def unit_word(facts: pd.DataFrame) -> str:
 def unmarked_ranks(facts: pd.DataFrame) -> int:
     """Return the number of ranks that left traces, if no trace marks steps.
 
-    Return 0 if there is only one rank, or if a trace marks steps. Without marked steps, the unit of the job is the work
-    of one rank, so that the trace of another rank changes no sum.
+    Returns 0 if there is only one rank, or if a trace marks steps. Without marked steps, the work of one rank is used
+    as the unit of the job, so that the trace of another rank changes no sum.
     """
     if facts["name"].eq("profiler_steps").any():
         return 0
@@ -160,10 +167,10 @@ def unmarked_ranks(facts: pd.DataFrame) -> int:
 
 
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
-    """Return the units of the processes that have these facts. Return None if none counted units.
+    """Return how often the processes with these facts did each kind of step. Return None if nothing counted steps.
 
     The times of several processes are interleaved, so that the later half of all times contains the later half of each
-    process. ``alone``: if there is a run without logs beside the logged run, take its times.
+    process. With ``alone``, the times of a run without logs are used if there are any.
     """
     found = [*units_by_source(facts).values()]
     logged = [x for x in found if not x.alone]
@@ -177,12 +184,16 @@ def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
 
 
 def as_alone(after: Tables, before: Tables, before_us: float, after_us: float, kinds: Sequence[str]) -> Tables:
-    """Add times without logs to the tables ``after``, whose run was timed only with logs.
+    """Add estimated times without logs to the tables ``after``, whose run was timed only with logs.
 
-    They are the times of ``before`` without logs, scaled. ``before_us`` and ``after_us`` are the mean times (µs) of a
-    unit of the kinds ``kinds`` in the two runs. All times are multiplied by ``before_us`` / (mean time in ``before``
-    without logs), because the machine may be slower or faster by now. The times of units are also multiplied by
-    ``after_us / before_us``. If ``before`` has no times without logs, ``after`` is returned as it is.
+    Logs slow the host. So the times that ``before`` has without logs are scaled:
+
+    * All are multiplied by ``before_us`` / (mean time in ``before`` without logs), because the machine may be slower or
+      faster by now.
+    * The times of steps are also multiplied by ``after_us / before_us``.
+
+    ``before_us`` and ``after_us`` are the mean times (µs) of a step of the kinds ``kinds`` in the two runs. If
+    ``before`` has no times without logs, ``after`` is returned as it is.
     """
     rows = before.facts[before.facts["run"] == before.run]
     rows = rows[rows["source_id"].isin(rows.loc[rows["name"] == ALONE, "source_id"])]
@@ -226,7 +237,10 @@ def _by_turns(times: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
-    """Map the source of each process that counted units to these units. The busiest process is last."""
+    """Return the steps of each process that counted them, by the id of its file.
+
+    The process with the most steps is last.
+    """
     out: dict[str, Units] = {}
     rows = facts[facts["name"].isin([UNIT, TRACING, ALONE, SETTINGS]) | facts["name"].str.startswith(KIND)]
     for source, each in rows.groupby("source_id"):
@@ -242,15 +256,15 @@ def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
 
 
 def weighed(tables: Tables) -> Tables:
-    """Return the tables with kernels and calls weighed as in an average unit of the whole run.
+    """Scale kernel times and calls from a few traced steps to an average step of the whole run.
 
-    * Kernels of a kind of unit are weighed by the kind's share of the run's units.
-    * Kernels that compute at the same time on several streams share the time in which any of them runs, so that their
-      sum does not exceed that time.
+    * Kernels of a kind of step are multiplied by how frequent this kind is in the run, relative to the traces.
+    * If kernels compute at the same time on several streams, their times are reduced, so that their sum does not exceed
+      the time in which any of them runs.
     * If a log counts the calls of some problems, it counts calls of the whole run. Then the calls in the workload that
       come from traces are scaled to the whole run, too.
 
-    Numbers of calls may get a fraction. If none of the cases applies, nothing changes.
+    Numbers of calls may get a fraction. If none of the cases applies, the tables are returned as they are.
     """
     kernels = tables.kernels
     if not len(kernels):
@@ -260,7 +274,7 @@ def weighed(tables: Tables) -> Tables:
 
 
 def units_each(facts: pd.DataFrame) -> float:
-    """Return (units of the run) / (units in its traces) for the run that has the facts. Return 1 if that is unknown."""
+    """Return (number of steps of the run) / (number of traced steps). Return 1 if that is unknown."""
     found, traced = units_of_facts(facts), sum(traced_kinds(facts).values())
     return found.count / traced if found is not None and traced else 1.0
 
@@ -287,9 +301,9 @@ def _weighed(tables: Tables, facts: pd.DataFrame) -> Tables:
 
 
 def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
-    """Return weighed tables (``weighed``) as if the run had done ``counts`` units of each kind and none of other kinds.
+    """Return the tables as if the run had done ``counts`` steps of each kind, and none of other kinds.
 
-    The sums of the tables still cover as many average units as the traces hold.
+    ``tables`` come from ``weighed``. Their sums still cover as many average steps as the traces have.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     traced = traced_kinds(facts)
@@ -301,14 +315,17 @@ def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
 
 
 def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tables:
-    """Multiply the calls of the kernels and of their problems by ``factor``, which has one value per kernel row."""
+    """Multiply the calls of the kernels and of their problems by ``factor``, which has one value per row of kernels."""
     calls, workload = _counted(tables, kernels, factor)
     changed = tables.kernels.assign(calls=kernels["calls"] * factor)
     return replace(tables, kernels=changed, calls=calls, workload=workload)
 
 
 def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
-    """Return a weight per kernel row: (share of its kind in the run's units) / (share of its kind in traced units)."""
+    """Return a factor for each row of kernels: how frequent its kind of step is in the run, relative to the traces.
+
+    For example, if half of the run's steps are of a kind but only a quarter of the traced steps, the factor is 2.
+    """
     found, traced = units(tables), traced_kinds(facts)
     counts = {x.name: x.count for x in found.kinds if x.name in traced} if found else {}
     if not any(counts.values()) or counts.keys() != traced.keys():
@@ -317,7 +334,7 @@ def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
 
 
 def problem_weights(tables: Tables) -> pd.Series:
-    """Return the factor by which the traced calls of each problem in weighed tables were multiplied."""
+    """Return by how much ``weighed`` multiplied the traced calls of each problem."""
     rows = tables.kernels[tables.kernels["run"].eq(tables.run)].dropna(subset=["problem", "calls"])
     by_kind = _weights(tables, tables.facts[tables.facts["run"] == tables.run])
     calls = rows["calls"].astype("float64")
@@ -326,7 +343,10 @@ def problem_weights(tables: Tables) -> pd.Series:
 
 
 def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int]) -> pd.Series:
-    """Return a weight per kernel row: (share of its kind in ``counts``) / (share of its kind in traced units)."""
+    """Return a factor for each row of kernels that makes the frequencies of kinds of steps as in ``counts``.
+
+    It is (fraction of ``counts`` that is of the row's kind) / (the same fraction of the traced steps).
+    """
     counted, total = math.fsum(counts.get(name, 0.0) for name in traced), sum(traced.values())
     weights = {name: counts.get(name, 0.0) / counted * total / traced[name] for name in traced}
     ours = tables.kernels["run"].eq(tables.run)
@@ -334,7 +354,7 @@ def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int
 
 
 def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
-    """Return the number of units of each kind in all traces of the run."""
+    """Return the number of steps of each kind in all traces of the run."""
     out: dict[str, int] = {}
     for value in facts.loc[facts["name"] == KINDS, "value"]:
         for name, count in json.loads(value).items():
@@ -343,9 +363,10 @@ def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
 
 
 def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
-    """Return a factor per kernel row: (time in which any kernel of its trace computed) / (sum of the kernels' times).
+    """Return a factor for each row of kernels that removes double time of kernels on several streams.
 
-    Kernels of one operator that overlap share their time already, because ``records.without_overlap`` divided it.
+    It is (time in which any kernel of the trace computed) / (sum of the kernels' times). Kernels of one operator that
+    overlap already share their time, because ``records.without_overlap`` divided it.
     """
     computes = ~communicates(kernels)
     rows = kernels[computes & ~kernels["op"].isin([BEFORE, SEARCH])].groupby("source_id")
@@ -358,7 +379,7 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 _OVERLAP = 0.995
-"""Factors from this value up to 1 are taken as 1.
+"""Factors from this value up to 1 are treated as 1.
 
 With such a factor, kernels overlap only because one begins while the kernel before it ends. There is no second stream.
 """
@@ -372,7 +393,10 @@ def communicates(kernels: pd.DataFrame) -> pd.Series:
 
 
 def _counted(tables: Tables, kernels: pd.DataFrame, weights: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the calls and the workload of traces, multiplied by the weights of their problems' kernels."""
+    """Return the tables of calls and of the workload, with the calls from traces multiplied by ``weights``.
+
+    ``weights`` has one value per row of kernels. A problem gets the average weight of its kernels.
+    """
     rows = kernels.assign(weighed=kernels["calls"] * weights)[
         kernels["problem"].notna() & kernels["run"].eq(tables.run)
     ]

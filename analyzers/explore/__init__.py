@@ -7,9 +7,10 @@
     points = explore.store_points(store)             # one row per problem
     explore.roofline(points).show()
 
-Every chart function returns a ``plotly.graph_objects.Figure`` and leaves its input unchanged.  An empty table gives a
-figure that names the next step.  The functions are in ``notebook``, which is imported when the first of them is used,
-because the process that reads the store for the page draws nothing.
+A problem is a GEMM or a convolution with all its sizes and types. Every chart function returns a
+``plotly.graph_objects.Figure`` and leaves its input unchanged. If there is nothing to draw, the figure states what to
+do next. The functions are in ``notebook``, which is imported when the first of them is used, because the process that
+reads the store for the page draws nothing.
 """
 
 from __future__ import annotations

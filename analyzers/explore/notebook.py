@@ -22,24 +22,33 @@ __all__ = ["backward_weights", "regret", "roofline", "solutions", "store_points"
 
 
 def roofline(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """Draw each problem by arithmetic intensity (flop/byte) and achieved TFLOP/s, under the device's ceilings."""
+    """Draw each problem by its arithmetic intensity (flop/byte) and its TFLOP/s, under the limits of the device.
+
+    The limits are the memory bandwidth and the peak rates of the types.
+    """
     return _of_view("roofline", points, theme)
 
 
 def regret(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """Draw the distribution of regret, and the cumulative time saved by the first N rows."""
+    """Draw how much time the library's choices lose against the best known solutions.
+
+    One plot shows the distribution of the loss (regret), the other the time saved by changing the first N problems.
+    """
     return _of_view("regret", points, theme)
 
 
 def backward_weights(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
-    """Draw the time of W against the slower of F and B of the same layer."""
+    """Draw the time of each convolution's weight gradient against the slower of the other two passes of its layer."""
     return _of_view("weights", points, theme)
 
 
 def solutions(
     measurements: pd.DataFrame, problem: str | None = None, *, pick: str | None = None, theme: str | Theme = "light"
 ) -> go.Figure:
-    """Draw every solution of one problem, from rows of the SQL view ``measurements``."""
+    """Draw the time of every solution of one problem, from rows of the SQL view ``measurements``.
+
+    ``pick`` is the solution that the library chose, which is marked.
+    """
     chosen = measurements if problem is None else measurements[measurements["problem"] == problem]
     return _checked(_solutions.solutions(of_frame(chosen), theme_of(theme), pick=pick))
 

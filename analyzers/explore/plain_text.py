@@ -15,9 +15,9 @@ from logparse.text import kernel_name
 
 
 def shown(text: object, longest: int = 120) -> str:
-    """Return ``text`` so that a place that renders HTML shows it literally.
+    """Return ``text`` in a form that shows literally where HTML is rendered.
 
-    Markup characters become entities.  Control and direction characters become visible.  A text longer than ``longest``
+    Markup characters become entities. Control and direction characters become visible. A text longer than ``longest``
     characters is shortened in its middle.
     """
     plain = printable("" if text is None or (isinstance(text, float) and math.isnan(text)) else str(text))
@@ -28,7 +28,7 @@ def shown(text: object, longest: int = 120) -> str:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """Make axis labels unique by adding characters without width, because plotly puts equal labels into one place."""
+    """Make axis labels unique by adding invisible characters, because plotly draws equal labels in one place."""
     seen, out = Counter[str](), []
     for name in names:
         out.append(name + "\u200b" * seen[name])
@@ -49,7 +49,10 @@ def amount(calls: float) -> str:
 
 
 def of_one(unit: object) -> str:
-    """Return the unit of calls and sums, such as ``a step``, from the column ``unit``.  Return "" for the whole run."""
+    """Return ``a step`` if calls and sums are per step, and "" if they are for the whole run.
+
+    ``unit`` is a value of the column ``unit``, such as ``step`` or ``run``.
+    """
     return f"a {unit}" if isinstance(unit, str) and unit != "run" else ""
 
 
@@ -63,7 +66,7 @@ def percent(share: float | None) -> str:
 
 
 def capital(text: str) -> str:
-    """Return ``text`` with a capital at its beginning, unless it begins with a name such as ``channels_last``."""
+    """Return ``text`` with a capital first letter, unless it begins with a name such as ``channels_last``."""
     first = text.split(" ", 1)[0]
     return text[0].upper() + text[1:] if first.isalpha() and first.islower() else text
 

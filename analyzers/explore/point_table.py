@@ -1,39 +1,38 @@
-"""The table behind every chart: one row per problem, with what it costs now and what it could cost.
+"""The table ``points`` behind every chart: one row per problem, with the time it takes now and the best known time.
 
-A row is a problem of the run's workload.  If the run logged no call of a kind (GEMM or convolution), the rows of that
-kind are the problems that its files measured instead: one row per problem and file, with one call each.  Picks and
-findings of such a row come from its own file.  No time comes from a device that is known to be another one than the
-run's.
+A problem is a GEMM or a convolution with all its sizes and types. A row is a problem that the run calls. If the run
+logged no call of a kind (GEMM or convolution), the rows of that kind are the problems that its files measured: one row
+per problem and file, with one call each. The library's choice (pick) and the findings of such a row are from its own
+file. Times from a device that is known to be another one than the run's are not used.
 
-The columns are the facets and numbers of ``selection``, and:
+The columns are the filters and numbers of ``selection``, and:
 
 * ``id``, ``problem``, ``label``, ``kind``.
-* ``calls``: number of calls per step if only traces count the calls and the traces mark steps, else per run.  All sums
-  are per step or per run alike.
+* ``calls``: number of calls. It is per step if only traces count the calls and the traces mark steps, else per run. All
+  sums are per step or per run alike.
 * ``unit``: the word for a step, or ``run``.
-* ``pick``: the solution that the library's heuristic chose.
-* ``pick_us``: time of the pick, if another solution was tried, too.  If only the pick was timed, its time is
+* ``pick``: the solution that the library chose.
+* ``pick_us``: time of the pick, if another solution was tried, too. If only the pick was timed, its time is
   ``best_us``, and the loss is unknown.
 * ``basis``: how the pick's time is known.
 * ``best``, ``best_us``: the best known solution.
 * ``time_us``: time of a call, from the first source that has it: the run's own traces, the pick, a finding, the best.
-* ``own``: True if that time comes from the run itself.  A time of another run is evidence, and its ``file`` names that
-  run.
+* ``own``: True if that time is from the run itself. If it is from another run, ``file`` names that run.
 * ``total_us``: calls × time.
-* ``then_us``: time of a call with the best known solution.  If the pick is timed, it is ``time_us`` × best / pick,
+* ``then_us``: time of a call with the best known solution. If the pick is timed, it is ``time_us`` × best / pick,
   however and wherever the two were timed.
-* ``loss_us``: loss per call.
-* ``saving_us``: calls × loss.  If no pick is timed, the finding's own saving.  ``saving_from``: ``measured`` or
+* ``loss_us``: time lost per call.
+* ``saving_us``: calls × loss. If no pick is timed, the finding's own saving. ``saving_from``: ``measured`` or
   ``estimated``.
 * ``finding``; ``proposed``: ``recommend``'s override as JSON.
 * ``solutions``, ``failed``: number of solutions with a time, and of failed measurements.
 * ``flops``, ``bytes``, ``intensity`` (flop/byte), ``tflops``, ``device``, ``roof_tflops``, ``efficiency``.
-* ``f_us``, ``b_us``: times of the forward and backward-data passes of the same layer and file.
-* ``source_id``; ``measured``: text of the measured problem, which is the problem itself or a linked problem.
+* ``f_us``, ``b_us``: times of the forward and input-gradient passes of the same layer and file.
+* ``source_id``; ``measured``: text of the measured problem: the same one, or one that may mean the same call.
 * ``here_us``, ``other_us``, ``change`` (other over here, minus one), ``moved`` (slower, faster …), ``pick_here`` and
   ``pick_there``: a comparison with another run.
-* ``dtype``: the one name of the input type (``BF16`` for GEMMs, too).  ``input_type``: its name in the problem.
-* ``action``: title of the first thing to do about the problem.  ``todos``: names of all of them, a list.
+* ``dtype``: the one name of the input type (``BF16`` for GEMMs, too). ``input_type``: its name in the problem.
+* ``action``: title of the first thing to do about the problem. ``todos``: list of the names of all things to do.
 """
 
 from __future__ import annotations
@@ -74,13 +73,17 @@ NEARBY: Mapping[str, pa.DataType] = {
     **dict.fromkeys(("low_us", "high_us"), pa.float64()),
     "times_us": pa.list_(pa.float64()),
 }
-"""Columns of the table ``nearby``: what comparable problems take at the size of each problem, as a sentence, as a range
-and one by one (µs).
+"""Columns of the table ``nearby``, which states how long similar problems take, scaled to each problem's size.
+
+``told`` is a sentence, ``low_us`` and ``high_us`` are the range, and ``times_us`` are the single times (µs).
 """
 
 
 def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame | None = None) -> None:
-    """Create the table ``nearby`` under this name from rows with the columns ``NEARBY``; empty without rows."""
+    """Create the table ``nearby`` under the name ``table``, from rows with the columns ``NEARBY``.
+
+    It is empty without rows.
+    """
     schema = pa.schema(NEARBY)
     made = schema.empty_table() if rows is None else pa.Table.from_pandas(rows, schema=schema, preserve_index=False)
     con.register("given_", made)
@@ -89,7 +92,9 @@ def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame 
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Return findings about problems as a table: per problem and file, the finding that ``recommend`` ranks first.
+    """Convert findings about problems to a table.
+
+    For each problem and file it has the finding that ``recommend`` ranks first.
 
     The columns ``action`` (title of the first thing to do about the problem) and ``todos`` (names of all of them,
     joined by ``|``) are still empty.
@@ -121,10 +126,13 @@ def build(
     others: Path | None = None,
     table: str = "points",
 ) -> None:
-    """Create the table ``points`` from the views that ``con`` has.
+    """Create the table ``points``, one row per problem of a run, from the store's views in ``con``.
 
-    The table also has the picks (``compared``: ``picks_vs_best``), the findings (``found``) and another run's times
-    (``others``: Parquet, as ``beside.keep`` writes it).
+    These optional inputs fill more columns:
+
+    * ``compared``: the libraries' choices beside the best solutions, as ``picks_vs_best`` returns them.
+    * ``findings``: findings as ``found`` returns them.
+    * ``others``: times of another run, a Parquet file that ``beside.keep`` wrote.
     """
     _survey(con, run)
     for name, frame, columns in (("picked_", compared, COMPARED), ("found_", findings, FOUND)):
@@ -138,7 +146,7 @@ def build(
 
 
 def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the view ``bases``: what the files themselves contain about each problem.
+    """Create the view ``bases`` with all that the files themselves state about each problem.
 
     Also create ``places`` (``source_id, file, device, hbm_gbs, own``) and ``peaks`` (``device, dtype, peak_tflops``).
     """
@@ -177,9 +185,9 @@ def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
 
 
 def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> None:
-    """Create the table ``blocked`` (``h, problem, source_id``) of times that may not belong to the run's calls.
+    """Create the table ``blocked`` of times that may be from another device than the run's calls.
 
-    A time is blocked if its device is not known to be the device of the calls.
+    Columns ``h, problem, source_id``. A time is in it if its device is not known to be the device of the calls.
     """
     own = con.execute("select distinct source_id from sources where run = ?", [run]).fetchall()
     pairs = sorted(different_devices(facts, [str(x) for (x,) in own]))
@@ -193,10 +201,10 @@ def _blocked(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: st
 
 
 def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> None:
-    """Write another run's times and picks into the columns of a table that hold the comparison.
+    """Write times and chosen solutions of another run into the columns of ``points`` that compare two runs.
 
-    ``others`` is Parquet, as ``beside.keep`` writes it.  If a problem has several rows, one per file that measured it,
-    only one row gets the times.
+    ``others`` is a Parquet file that ``beside.keep`` wrote. If a problem has several rows, one per file that measured
+    it, only one row gets the times.
     """
     con.execute(
         f"""create or replace temp table moved_ as
@@ -215,7 +223,7 @@ def _set_beside(con: duckdb.DuckDBPyConnection, points: str, others: Path) -> No
 
 
 def _foreign(con: duckdb.DuckDBPyConnection, facts: Mapping[str, Facts], run: str) -> pa.Table:
-    """Return the sources (``source_id``) of other runs whose device is known to differ from all devices of this run."""
+    """Return the files (``source_id``) of other runs that are known to be from another device than this run."""
     mine = {str(x) for (x,) in con.execute("select distinct source_id from facts where run = ?", [run]).fetchall()}
     here = [facts[x] for x in mine if arch(facts[x])]
     others = (x for x in facts if x not in mine and all(same_device(facts[x], own) is False for own in here))
@@ -256,9 +264,9 @@ _CONVOLUTIONS = """
                  if(coalesce(groups, 1) = 1, '', ' g' || groups::bigint), ' ', coalesce(in_type, '?'), ' ',
                  coalesce(in_layout, '?'))) as label
   from conv_problems"""
-"""SQL that brings GEMMs and convolutions into the same columns.
+"""SQL that gives GEMMs and convolutions the same columns.
 
-``concat`` takes half as long as ``||``, because each ``||`` makes a text of its own.  But ``concat`` ignores nulls.
+``concat`` takes half as long as ``||``, because each ``||`` makes a text of its own. But ``concat`` ignores nulls.
 """
 
 _TRIED_STATUSES = ", ".join(sql_text(x) for x in sorted(TRIED))
@@ -272,8 +280,8 @@ _TRIES = f"""
   left join own_ o on o.file = f.file and o.solver = s.solver"""
 """SQL of the measurements, with numbers in place of long or frequent texts.
 
-``own`` is the solver if it is the library's choice.  ``rival`` is a solver that was tried besides the library's choice,
-so that the two can be compared.
+``own`` is the solver if it is the library's choice. ``rival`` is True if another solver than the library's choice was
+tried, so that the two can be compared.
 """
 
 _OWN = "run = $run"
@@ -327,10 +335,10 @@ _STAGES: Mapping[str, str] = {
         select *, hash(problem) as h, hash(layer) as layer_h
         from ({_GEMMS} union all by name {_CONVOLUTIONS})""",
 }
-"""Tables that are made one after the other, with the SQL of each.
+"""SQL of temporary tables, which are created one after the other.
 
-Texts are replaced by numbers.  The long texts of problems become hashes.  The texts of files and solutions become
-ranks, so that the smallest struct is the fastest solution.
+Texts are replaced by numbers. The long texts of problems become hashes. The texts of files and solutions become ranks,
+so that the smallest struct is the fastest solution.
 """
 _BASES = """
     with rows_ as (  -- one for each called problem, and for each file that measured what no run of the kind called

@@ -1,7 +1,7 @@
-"""Query the table ``points`` under a selection.  Every answer is a small DataFrame that a chart draws.
+"""Query the table ``points`` (one row per problem) with the user's filters. Every answer is a small DataFrame to draw.
 
-All queries are SQL over a connection that holds ``points`` (``point_table.build``, or ``over`` for a DataFrame).  So a
-chart gets only as many rows as the eye can distinguish, and not 200,000.
+All queries are SQL over a connection with the table ``points`` (``point_table.build``, or ``over`` for a DataFrame). So
+a chart gets only as many rows as the eye can distinguish, and not 200,000.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ ORDER = "saving_us desc nulls last, total_us desc nulls last, calls desc nulls l
 """Default order of the page's table."""
 _REPICKED = "coalesce(moved = 'other pick', false) desc"
 MOVED = f"abs(coalesce(calls, 1) * (other_us - here_us)) desc nulls last, {_REPICKED}, {ORDER}"
-"""Order when two runs are compared: the change of a problem's time × its calls, largest first; then changed picks."""
+"""Order of the table when two runs are compared.
+
+The largest change of (time × calls) is first. Problems for which the library chose another solution follow.
+"""
 
 FIRST_ROWS = 100
-"""Rows of the table that the page asks for at once."""
+"""Number of table rows that the page requests at once."""
 
 TABLE: Mapping[str, str] = {
     "label": "Problem",
@@ -57,7 +60,7 @@ TABLE: Mapping[str, str] = {
     "file": "File",
     "finding": "Finding",
 }
-"""Columns of the page's table with their titles.  ``SCALED`` has the factor of each value for its unit."""
+"""Columns of the page's table with their titles. ``SCALED`` has the factors that convert values to the title's unit."""
 PRESETS: Mapping[str, Sequence[str]] = {
     "What to do": ("saving_us", "total_us", "calls", "time_us", "then_us", "action", "device"),
     "Times": ("total_us", "calls", "time_us", "then_us", "regret", "sibling_ratio", "tflops", "efficiency", "device"),
@@ -67,11 +70,11 @@ PRESETS: Mapping[str, Sequence[str]] = {
 }
 """Named sets of the table's columns, in addition to the label.  The first set is selected at first."""
 BESIDE = "Two runs"
-"""Name of the set of columns for a comparison.  Its first columns are empty without another run."""
+"""Name of the set of columns that compares two runs. Its first columns are empty without another run."""
 COMPARED = ("here_us", "other_us", "change", "moved", "pick_here", "pick_there")
 """Columns of the comparison with another run."""
 SPARED = ("device", "file", "calls", "efficiency", "tflops", "finding", "layout", "solutions", "best", "pick")
-"""Columns that are left out of a set, in this order, if the window has no room for all."""
+"""Columns that are omitted, in this order, if the window has no room for all columns of a set."""
 SCALED: Mapping[str, float] = {
     "total_us": 1e-3,
     "saving_us": 1e-3,
@@ -89,14 +92,17 @@ TEXTS = frozenset(
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of ``points`` to draw, the costliest first, and the number of rows in the selection."""
+    """A part of the selected problems to draw, the costliest first.
+
+    ``total`` is the number of all selected problems.
+    """
 
     rows: pd.DataFrame
     total: int
 
     @property
     def note(self) -> str:
-        """Text on how many problems are not drawn; empty if all are drawn."""
+        """A text that tells how many problems are drawn. It is empty if all are drawn."""
         what = f"{len(self.rows):,} of {self.total:,} problems drawn"
         return f"{what}: the costliest half, and an even sample of the rest" if len(self.rows) < self.total else ""
 
@@ -109,7 +115,7 @@ AMOUNTS: Mapping[str, str] = {
     "unit": "any_value(unit)",
     "saving_us": "sum(saving_us) filter (saving_from = 'measured')",
 }
-"""Columns of ``totals``, with the SQL of each.
+"""Columns that ``totals`` returns, with the SQL of each.
 
 A saving that an analyzer infers is an estimate, so it is not added to measured savings.
 """
@@ -127,7 +133,7 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
 
 @contextmanager
 def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection whose table ``points`` is this DataFrame.  The DataFrame is only read."""
+    """Open a database whose table ``points`` is this DataFrame. The DataFrame is only read."""
     with duckdb.connect() as con:
         con.register("given_", readable(points))
         con.execute("create table points as select * from given_")
@@ -135,7 +141,7 @@ def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """Return the sums ``AMOUNTS`` over the selected problems."""
+    """Return the sums over the selected problems: their number, calls, time and saving (``AMOUNTS``)."""
     where, parameters = chosen.where()
     columns = ", ".join(f"{sql} as {name}" for name, sql in AMOUNTS.items())
     return con.execute(f"select {columns} from points where {where}", parameters).df().iloc[0]
@@ -144,10 +150,11 @@ def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 def groups(
     con: duckdb.DuckDBPyConnection, chosen: Selection, facets: Sequence[str] = tuple(FACETS), most: int = 8
 ) -> pd.DataFrame:
-    """Return the largest groups of each facet, counted without the filter on that facet itself.
+    """Return the most common values of each filter column (facet), with the problems, calls and time of each value.
 
-    The columns are ``facet, value, problems, calls, total_us, values``.  ``values`` is the number of groups of the
-    facet.
+    The filter on a column itself is ignored when its values are counted, so that the user sees the other choices. The
+    columns are ``facet, value, problems, calls, total_us, values``. ``values`` is the number of different values. At
+    most ``most`` values of a column are returned, the longest in time first.
     """
     where, parameters = replace(chosen, values={}).where()
     amounts = "count(*) as problems, sum(calls) as calls, sum(total_us) as total_us"
@@ -175,10 +182,10 @@ def sample(
     known: Sequence[str] = (),
     size: int = DRAWN,
 ) -> Sample:
-    """Return these columns of at most ``size`` rows that have a value in every column of ``known``.
+    """Return some columns of at most ``size`` selected problems, which a chart can draw.
 
-    Half are the costliest rows, and half are spread evenly over the rest.  Only the named columns are read, because
-    reading texts takes most of the time.
+    Half are the costliest problems, and half are spread evenly over the rest. Rows without a value in a column of
+    ``known`` are left out. Only the named columns are read, because reading texts takes most of the time.
     """
     where, parameters = chosen.where()
     where += "".join(f" and {name} is not null" for name in known)
@@ -211,7 +218,11 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
 
 
 def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """Return ``low, high, problems, total_us`` for each class of regret (pick / best − 1, from ``low`` to ``high``)."""
+    """Return how many problems, with how much time, lose 0 to 1 %, 1 to 2 % and so on against the best known solution.
+
+    The loss (regret) is (time of the library's choice) / (best time) − 1. The columns are ``low, high, problems,
+    total_us``: the loss of a row is from ``low`` to ``high``.
+    """
     where, parameters = chosen.where()
     sql = f"""
         with edges as (select unnest([0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]) as low,
@@ -224,13 +235,15 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 
 
 def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """Return sums over the problems that have comparable times in both runs.
+    """Return sums that compare the selected problems in this run and in another run.
 
-    * ``problems``: number of these problems.
+    * ``problems``: number of problems that have comparable times in both runs. All other sums but ``repicked`` are over
+      these problems.
     * ``faster, slower``: number of problems that are faster or slower in the other run, as ``logparse diff`` judges.
-    * ``repicked``: number of problems, with a time or without, that have another pick in the other run.
     * ``called``: number of problems with counted calls.
     * ``here_us, there_us``: sum of time × calls in this run and in the other run, µs.
+    * ``repicked``: number of problems, with a time or without, for which the library chose another solution in the
+      other run.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -246,9 +259,9 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 
 
 def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """Return the time of the selected problems by kind: ``kind, us, saving_us``, the longest first.
+    """Return the time of the selected problems by kind of work: ``kind, us, saving_us``. The longest is first.
 
-    A kind is an operation with its direction, and the library that runs it if the files name it.  ``saving_us`` is the
+    A kind is an operation with its direction, and the library that runs it if the files name it. ``saving_us`` is the
     measured saving.
     """
     where, parameters = chosen.where()
@@ -261,9 +274,10 @@ def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 
 
 class KernelRow(NamedTuple):
-    """Launches of a kernel for an operator and its inputs: their number and time (µs), of a step or of all traces.
+    """A row of the table of kernels: all launches of a kernel for one operator and its inputs.
 
-    ``id`` and ``label`` are of the problem's row in ``points``, None if it has none.
+    ``calls`` and ``us`` (time, µs) are per step, or of all traces if the traces mark no steps. ``id`` and ``label``
+    name the problem's row in ``points``, if there is such a row.
     """
 
     kernel: str
@@ -276,7 +290,10 @@ class KernelRow(NamedTuple):
 
 
 def kernels(con: duckdb.DuckDBPyConnection, most: int, problem: str = "") -> list[KernelRow]:
-    """Return the longest kernels.  ``problem``: text of the problem whose kernels are returned, empty for all."""
+    """Return the kernels with the longest times, at most ``most``.
+
+    With ``problem``, return only that problem's kernels.
+    """
     sql = f"""
         with named as (select problem, min(id) as id, any_value(label) as label from points group by problem)
         select kernel, op, kind, calls, us, id, label
@@ -286,7 +303,7 @@ def kernels(con: duckdb.DuckDBPyConnection, most: int, problem: str = "") -> lis
 
 
 def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
-    """Return the sum of the kernels' times (µs), and whether it is of one step."""
+    """Return the sum of all kernels' times (µs), and True if it is of one step (else it is of all traces)."""
     ((us, per_step),) = con.execute(
         "select (select coalesce(sum(us), 0) from kernels), (select bool_or(per_step) from step)"
     ).fetchall()
@@ -294,7 +311,7 @@ def kernels_us(con: duckdb.DuckDBPyConnection) -> tuple[float, bool]:
 
 
 def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, str]:
-    """Return the works and the gaps of one step, and the step's title (``load/one_step.py``)."""
+    """Return what one step did on the GPU, its idle gaps, and the title of the step (``load/one_step.py``)."""
     named = "select problem, min(id) as id from points group by problem"
     found = con.execute(
         f"select w.*, coalesce(id, '') as id from works w left join ({named}) n using (problem) order by start"
@@ -306,20 +323,20 @@ def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, s
 
 @dataclass(frozen=True)
 class Nearby:
-    """Times of problems like one problem, at its size: a sentence, and each time (µs)."""
+    """How long problems similar to one problem take, scaled to its size: a sentence, and the single times (µs)."""
 
     told: str
     times_us: Sequence[float]
 
 
 def nearby(con: duckdb.DuckDBPyConnection, row: pd.Series) -> Nearby | None:
-    """Return the times of problems that are comparable with a row's problem.  Return None if too few are measured."""
+    """Return how long problems similar to the row's problem take, or None if too few of them are measured."""
     found = con.execute("select told, times_us from nearby where problem = ?", [str(row["problem"])]).fetchall()
     return Nearby(str(found[0][0]), [float(x) for x in found[0][1]]) if found else None
 
 
 def todos(con: duckdb.DuckDBPyConnection, chosen: Selection) -> frozenset[str]:
-    """Return the names of the things to do about the selected problems."""
+    """Return the names of all things to do about the selected problems."""
     where, parameters = chosen.where()
     found = con.execute(f"select distinct unnest(todos) from points where {where}", parameters).fetchall()
     return frozenset(str(name) for (name,) in found)
@@ -349,8 +366,9 @@ def table(
 ) -> tuple[pd.DataFrame, int]:
     """Return rows ``start`` to ``end`` of the page's table, and the number of all rows.
 
-    The columns are ``id`` and ``TABLE``, in the units that the titles state.  ``sort`` and ``filters`` are models of AG
-    Grid.  Columns that are not in ``TABLE`` are ignored.  Rows that are equal by ``sort`` are ordered by ``default``.
+    The columns are ``id`` and ``TABLE``, in the units that the titles state. ``sort`` and ``filters`` have the form of
+    AG Grid, a table component for browsers. Columns that are not in ``TABLE`` are ignored. Rows that are equal by
+    ``sort`` are ordered by ``default``.
     """
     where, parameters = chosen.where()
     for name, rule in (filters or {}).items():
@@ -371,11 +389,15 @@ def table(
 _COMPARISONS = {"equals": "=", "lessThan": "<", "greaterThan": ">"}
 NUMBER_RULES = (*_COMPARISONS, "inRange", "blank", "notBlank")
 TEXT_RULES = ("contains", "notContains", "blank", "notBlank")
-"""Rules that the grid's filter offers for a column of texts, and for a column of numbers."""
+"""The kinds of filters that the table offers for a column of numbers (``NUMBER_RULES``) and of texts (``TEXT_RULES``).
+"""
 
 
 def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[object]]:
-    """Return the SQL condition of one column filter of AG Grid.  Return ``true`` if the filter is not understood."""
+    """Convert a filter of one table column to an SQL condition and its parameters.
+
+    Returns ``true`` if the filter is not understood. The filter has the form of AG Grid.
+    """
     kind, value = rule.get("type"), rule.get("filter")
     if name not in TABLE:
         return "true", []
@@ -392,6 +414,6 @@ def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[objec
 
 
 def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
-    """Return the row of a problem, or None if there is no such id."""
+    """Return the row of the problem with this id, or None if there is no such id."""
     found = con.execute("select * from points where id = ?", [problem_id]).df()
     return found.iloc[0] if len(found) else None

@@ -59,12 +59,12 @@ TOP = 500
 PAPER = ("label", "saving_us", "total_us", "calls", "time_us", "then_us", "action", "tflops", "efficiency")
 """Columns of the table that are printed.  All columns are too many for a page of paper."""
 _DOWN = ("todos", "intensity", "sibling_us", "best_us")
-"""Columns of ``points`` by which the report filters, besides the table's columns."""
+"""Columns of ``points`` by which the report filters, in addition to the table's columns."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The text of the file, the number of problems in it, and the number of all problems."""
+    """A report that was made: its text, the number of problems in it, and the number of all problems."""
 
     text: Html
     shown: int
@@ -73,7 +73,7 @@ class Report:
 
 @dataclass
 class _Run:
-    """The report's knowledge of its run, as ``parts.Known`` explains."""
+    """The data about the report's run that all parts of the page need. ``parts.Known`` explains the attributes."""
 
     verdict: PageVerdict
     run: str
@@ -96,12 +96,13 @@ def write_report(
     limit: int = LIMIT_BYTES,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Report:
-    """Write the report of a run (default the latest) to ``out``.
+    """Write a report of a run (default: the latest) to the file ``out``.
 
-    The report has at most ``top`` problems.  It has fewer if it would be larger than ``limit`` bytes.  ``compare``
-    names another run, in a form that ``beside`` takes, which is shown beside this run.  Raises StoreError if there is
-    no run, OSError if ``out`` cannot be written.  ``begins`` is called with the name of each of ``STAGES`` stages
-    before it begins.
+    * ``compare`` names another run, which is shown beside this run. Its forms are described in ``beside``.
+    * The report has at most ``top`` problems. It has fewer if it would be larger than ``limit`` bytes.
+    * ``begins`` is called with the name of each stage before it begins. There are ``STAGES`` stages.
+
+    Raises StoreError if there is no run, OSError if ``out`` cannot be written.
     """
     analysis = analyse(store, run, limits=(), begins=begins)
     begins("drawing")
@@ -145,7 +146,7 @@ def _fitting(store: Store, analysis: Analysis, compare: str | None, folder: Path
 
 
 def _views(con: duckdb.DuckDBPyConnection, known: _Run, style: ChartStyle) -> dict[str, dict[str, object]]:
-    """Return the parts of each view.  The comparison is left out if there is no other run."""
+    """Return the contents of each view (tab) of the report. The comparison is left out if there is no other run."""
     made: dict[str, dict[str, object]] = {}
     shown = [x for x in VIEWS if x != "compare" or known.other]
     for view in shown:
@@ -162,9 +163,9 @@ def _views(con: duckdb.DuckDBPyConnection, known: _Run, style: ChartStyle) -> di
 def _report(
     con: duckdb.DuckDBPyConnection, url: str, known: _Run, views: Mapping[str, Mapping[str, object]], top: int
 ) -> Report:
-    """Return the report with the ``top`` problems.
+    """Return the report with the ``top`` most important problems.
 
-    Problems are ordered by saving and then by time.  If another run is compared, they are ordered by their change.
+    These have the largest savings, then the longest times. If another run is compared, they have the largest changes.
     """
     default, order = (queries.MOVED, "the largest change") if known.other else (queries.ORDER, "the most worthwhile")
     rows, total = queries.table(con, Selection(), end=top, default=default)
@@ -193,7 +194,7 @@ def _report(
 
 
 def _by_column(rows: pd.DataFrame) -> dict[str, list[object]]:
-    """Return the rows column by column.  Numbers have six digits."""
+    """Convert a table to a dictionary of columns for JSON. Numbers are rounded to six digits."""
     plain = records(rows)
 
     def short(value: object) -> object:
@@ -203,7 +204,7 @@ def _by_column(rows: pd.DataFrame) -> dict[str, list[object]]:
 
 
 def _cards(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
-    """Return the card of each problem in the table ``ids_``, as the page shows it."""
+    """Return the details of each problem in the table ``ids_``, as the page shows them when a problem is clicked."""
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     con.register("wanted_", pa.table({"problem": pa.array(sorted(set(chosen["measured"])), pa.string())}))
     columns = ", ".join(tries.COLUMNS)
@@ -226,7 +227,7 @@ def _cards(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str,
 
 
 def _recolouring() -> dict[str, str]:
-    """Map each colour of the light theme to the corresponding colour of the dark theme."""
+    """Map each colour of the light theme to its colour in the dark theme."""
     roles = ("panel", "ink", "faint", "grid", "alarm", "good")
     pairs = {getattr(LIGHT, name): getattr(DARK, name) for name in roles}
     for light, dark in ((LIGHT.categories, DARK.categories), (LIGHT.scale, DARK.scale)):
@@ -262,7 +263,7 @@ def _page(url: str, known: _Run, first: Mapping[str, object], later: Mapping[str
 
 
 def _compressed(text: str) -> str:
-    """Compress a text with gzip, as base64.  The same text always gives the same result."""
+    """Compress a text with gzip and encode it in base64. The same text always gives the same result."""
     return base64.b64encode(gzip.compress(text.encode("utf-8", "backslashreplace"), 9, mtime=0)).decode()
 
 

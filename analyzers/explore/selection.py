@@ -1,8 +1,8 @@
-"""Hold the selection: the state that every chart, the table and the URL share.
+"""The user's selection: filters, view and problem. Every chart, the table and the URL share it.
 
-A selection is a set of allowed values per facet, an interval per number, a search text and one problem.  It becomes a
-query string (``?view=roofline&direction=W&intensity=1..64``) and a WHERE clause with parameters.  When a query string
-is read, unknown names and values are dropped, because anybody may have written the string.
+A selection has allowed values for some columns, an interval for some numbers, a search text and one problem. It can be
+written as a query string (``?view=roofline&direction=W&intensity=1..64``) and as a WHERE clause with parameters. When a
+query string is read, unknown names and values are dropped, because anybody may have written the string.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FACETS: Mapping[str, str] = {
     "solver": "Fastest solution",
     "file": "File",
 }
-"""Columns of ``points`` whose values can be chosen, with their titles."""
+"""Columns of ``points`` by which the user can filter by choosing values, with their titles."""
 
 _NONE = "–"  # Value of a facet for problems that have no value.
 _MEANING_NONE = {"direction": "none (GEMM)", "calls_from": "no log", "file": "no file"}
@@ -37,7 +37,11 @@ _DIRECTIONS = {"F": "forward", "B": "dgrad", "W": "wgrad"}
 
 
 def facet_text(facet: str, value: str, *, whole: bool = False) -> str:
-    """Return a value of a facet as shown to people.  A solution is shortened unless ``whole``."""
+    """Return a value of a filter column as the user sees it.
+
+    For example, ``B`` in the column ``direction`` becomes ``B (dgrad)``. The name of a solution is shortened unless
+    ``whole``.
+    """
     if not value.strip("?"):
         return "unknown"
     if value == _NONE:
@@ -56,7 +60,7 @@ NUMBERS: Mapping[str, str] = {
     "here_us": "time in this run",
     "other_us": "time in the other run",
 }
-"""Columns of ``points`` that can be limited to an interval."""
+"""Columns of ``points`` that the user can limit to an interval, with their titles."""
 
 VIEWS: Mapping[str, str] = {
     "overview": "Overview",
@@ -85,7 +89,7 @@ _LONGEST_TABLE = 8_000
 
 @dataclass(frozen=True)
 class Selection:
-    """Immutable selection.  Every change returns a new selection."""
+    """The user's selection on the page. It is immutable: every change returns a new selection."""
 
     view: str = "overview"
     run: str = ""
@@ -98,14 +102,14 @@ class Selection:
     between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     search: str = ""
     problem: str = ""
-    """The ``id`` of the problem that is shown.  It is no filter."""
+    """The ``id`` of the problem whose details are shown. It does not filter."""
     todo: str = ""
-    """Name of the thing to do whose problems are shown."""
+    """Name of a thing to do. Only the problems that it concerns are shown."""
     table: str = ""
-    """Sorting and column filters of the table, as ``assets/explore.js`` writes them.  Charts ignore them."""
+    """Sorting and filters of the table's columns, as ``assets/explore.js`` writes them. Charts ignore them."""
 
     def toggled(self, facet: str, value: str) -> Selection:
-        """Return the selection with ``value`` of ``facet`` switched on, or off if it was on."""
+        """Switch a value of a filter column on, or off if it was on. Returns the new selection."""
         if facet not in FACETS:
             return self
         old = self.values.get(facet, ())
@@ -113,12 +117,12 @@ class Selection:
         return replace(self, values={name: chosen for name, chosen in {**self.values, facet: new}.items() if chosen})
 
     def limited(self, intervals: Mapping[str, tuple[float, float] | None]) -> Selection:
-        """Return the selection with these intervals.  None removes an interval."""
+        """Limit numbers to these intervals, and return the new selection. None removes the limit of a number."""
         merged = {**self.between, **{k: v for k, v in intervals.items() if k in NUMBERS}}
         return replace(self, between={k: v for k, v in merged.items() if v is not None})
 
     def cleared(self) -> Selection:
-        """Return the same view without any filter."""
+        """Return a selection with the same view and runs, but without filters."""
         return Selection(view=self.view, run=self.run, compare=self.compare)
 
     @property
@@ -126,7 +130,7 @@ class Selection:
         return bool(self.values or self.between or self.search or self.todo)
 
     def url(self) -> str:
-        """Return the query string, with its ``?``."""
+        """Return the selection as a query string that begins with ``?``."""
         pairs: list[tuple[str, str]] = [("view", self.view)]
         pairs += [(name, value) for name, value in (("run", self.run), ("compare", self.compare)) if value]
         pairs += [(facet, value) for facet in FACETS for value in self.values.get(facet, ())]
@@ -137,7 +141,7 @@ class Selection:
         return "?" + urlencode(pairs)
 
     def where(self) -> tuple[str, list[object]]:
-        """Return an SQL condition over ``points``, and the condition's parameters."""
+        """Return the filters as an SQL condition over ``points``, and the condition's parameters."""
         parts, parameters = ["true"], list[object]()
         for facet, chosen in self.values.items():
             parts.append(f"{facet} in ({', '.join('?' * len(chosen))})")
@@ -158,9 +162,9 @@ class Selection:
 
 
 def from_url(query: str | None) -> Selection:
-    """Return the selection that a query string states.
+    """Read a selection from the query string of a URL.
 
-    Never raises.  Unknown names and unreadable values are dropped.
+    Never raises. Unknown names and unreadable values are dropped.
     """
     values: dict[str, tuple[str, ...]] = {}
     between: dict[str, tuple[float, float]] = {}
@@ -192,16 +196,19 @@ _BETWEEN_SIZES = re.compile(r"(?<=\d)[xX*](?=\d)")
 
 
 def as_label(text: str) -> str:
-    """Write a text that a user types as labels have it: ``4096x12288`` and ``4096*12288`` become ``4096×12288``."""
+    """Rewrite sizes that the user typed in the form of the table's labels.
+
+    ``4096x12288`` and ``4096*12288`` become ``4096×12288``.
+    """
     return _BETWEEN_SIZES.sub("×", text)
 
 
 TYPE_NAMES: Mapping[str, str] = {x.blas: x.conv for x in TORCH_TYPES if x.conv is not None}
-"""Names of input types of GEMMs, with the name that convolutions have for the same type (``bf16_r``: ``BF16``)."""
+"""For each type name of GEMMs, the name of the same type in convolutions (``bf16_r``: ``BF16``)."""
 
 
 def type_name(text: str) -> str:
-    """Return the one name of an input type: ``BF16`` for ``bf16_r``, ``bf16`` and ``BF16``."""
+    """Return the common name of an input type, for example ``BF16`` for ``bf16_r``, ``bf16`` and ``BF16``."""
     return TYPE_NAMES.get(text.lower(), text.upper())
 
 

@@ -1,6 +1,6 @@
-"""Hold measurements of one problem as plain Python values.
+"""Measurements of one problem as plain Python objects.
 
-A report has hundreds of problems with a few rows each.  One DataFrame per problem would take ten times as long.
+A report has hundreds of problems with a few rows each. One DataFrame per problem would take ten times as long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Row: TypeAlias = "pd.Series | Mapping[Hashable, Any]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """A row of the view ``measurements``.  An unknown value is None."""
+    """One measurement of a solution: a row of the view ``measurements``. None stands for an unknown value."""
 
     problem: str | None = None
     source_id: str | None = None
@@ -37,7 +37,7 @@ class Try:
 
     @property
     def timed(self) -> bool:
-        """True if the row has a valid time.  Find-dbs also hold zero and negative times, which are not valid."""
+        """True if the measurement has a valid time. Find-dbs also have zero and negative times, which are not valid."""
         return self.time_us is not None and self.time_us > 0
 
 
@@ -45,7 +45,7 @@ COLUMNS = tuple(x.name for x in fields(Try))
 
 
 def of_query(result: duckdb.DuckDBPyConnection) -> list[Try]:
-    """Return the rows of a result whose columns are among ``COLUMNS``."""
+    """Convert the rows of an SQL result to measurements. Its columns must be among ``COLUMNS``."""
     names = [name for name, *_ in result.description or ()]
     return [
         Try(**{x: None if isinstance(v, float) and math.isnan(v) else v for x, v in zip(names, row, strict=True)})
@@ -54,12 +54,12 @@ def of_query(result: duckdb.DuckDBPyConnection) -> list[Try]:
 
 
 def of_frame(frame: pd.DataFrame) -> list[Try]:
-    """Return the rows of a DataFrame.  The values of a missing column are unknown (None)."""
+    """Convert the rows of a DataFrame to measurements. A missing column gives None."""
     known = frame[[x for x in COLUMNS if x in frame.columns]]
     rows = known.astype("object").where(known.notna(), None)
     return [Try(**dict(zip(rows.columns, row, strict=True))) for row in rows.itertuples(index=False, name=None)]
 
 
 def of_source(tries: Sequence[Try], source_id: object) -> Sequence[Try]:
-    """Return the measurements of one file, because only these are comparable.  If the file has none, return all."""
+    """Return the measurements in one file, because only these are comparable. If the file has none, return all."""
     return [x for x in tries if x.source_id == source_id] or tries

@@ -1,4 +1,4 @@
-"""Draw the chart of each view, the same on the page, in the report and in a notebook."""
+"""Draw the chart of each view (tab) of the page. The report and notebooks draw the same charts."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ BOXES: Mapping[str, tuple[tuple[str, float], tuple[str, float]]] = {
     "weights": (("sibling_us", 1e3), ("best_us", 1e3)),
     "compare": (("here_us", 1.0), ("other_us", 1.0)),
 }
-"""Views in which a box selects problems, with the columns on the x axis and the y axis.
+"""Views in which the user selects problems by drawing a box, with the columns on the x axis and the y axis.
 
-The number is the size of one unit of the axis, in units of the column.  WebGL draws these charts.
+The number converts the axis to the column's unit: 1e3 if the axis is in ms and the column in µs. These charts are drawn
+with WebGL.
 """
 
 
 @dataclass(frozen=True)
 class ChartStyle:
-    """Style of a chart.
+    """The style of a chart.
 
-    ``names`` are the names of two runs.  ``headed`` is False if a text beside the chart states the chart's result.
+    * ``names``: the names of the two runs in a comparison.
+    * ``headed``: False if a text beside the chart already states the result.
     """
 
     theme: Theme
@@ -44,7 +46,7 @@ class ChartStyle:
 
 
 def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) -> Figure | None:
-    """Return the chart of the selection's view from the tables that ``con`` holds.
+    """Draw the chart of the view that the user chose, from the tables of ``con``.
 
     Return None for a view without a chart.
     """
@@ -68,9 +70,9 @@ def chart(con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle) 
 
 
 def clicked(chosen: Selection, data: Mapping[str, Any], *, boxed: bool) -> Selection:
-    """Return the selection after a click or a box in the chart of its view.
+    """Return the new filters after the user clicked in a chart or drew a box in it.
 
-    Return the selection unchanged if the click or box selects nothing.
+    Returns the old selection if the click or box selects nothing.
     """
     if boxed:
         return _boxed(chosen, data)

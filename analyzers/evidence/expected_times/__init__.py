@@ -1,7 +1,7 @@
-"""The shipped best times: one Parquet file per device.
+"""Best times of many problems that are shipped with ``logparse``: one Parquet file for each device.
 
-``make_expected_times.py`` makes the files; README.md beside them states their sources. A file is read only if its
-device is asked for.
+``make_expected_times.py`` makes the files; README.md in this folder states where the times are from. A file is read
+only when its device is needed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SHIPPED = "shipped"
-"""First word of the column ``source`` of the shipped times."""
+"""First word of the column ``source`` in rows with shipped times."""
 
 
 @cache
 def shipped(device: str) -> pd.DataFrame | None:
-    """Return the shipped best times of a device (``gfx942 304``): columns ``device, problem, time_us, source``.
+    """Return the best times that are shipped for a device, for example ``gfx942 304``.
 
-    Return None if no table of the device is shipped.
+    The columns are ``device, problem, time_us, source``. Returns None if nothing is shipped for the device.
     """
     import pyarrow.parquet as pq
 
@@ -36,5 +36,5 @@ def shipped(device: str) -> pd.DataFrame | None:
 
 
 def file_name(device: str) -> str:
-    """Return the name of a device's file: ``gfx942-304.parquet``."""
+    """Return the file name for a device's shipped times, for example ``gfx942-304.parquet`` for ``gfx942 304``."""
     return f"{device.replace(' ', '-')}.parquet"

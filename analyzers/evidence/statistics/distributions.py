@@ -15,7 +15,7 @@ _TINY = 1e-300
 
 
 def student_t_tail(t: float, degrees: float) -> float:
-    """Return P(T > t) for ``degrees`` of freedom (26.7.1)."""
+    """Return P(T > t), where T has Student's t distribution with ``degrees`` of freedom (26.7.1)."""
     if math.isinf(t):
         return 0.0 if t > 0 else 1.0
     tail = incomplete_beta(degrees / (degrees + t * t), degrees / 2, 0.5) / 2
@@ -24,12 +24,15 @@ def student_t_tail(t: float, degrees: float) -> float:
 
 @lru_cache(maxsize=4096)
 def student_t_quantile(p: float, degrees: float) -> float:
-    """Return the t with P(T ≤ t) = ``p``, for p in [0.5, 1)."""
+    """Return the t with P(T ≤ t) = ``p``, where T has Student's t distribution. ``p`` is in [0.5, 1)."""
     return _solved(lambda t: student_t_tail(t, degrees), 1 - p)
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
-    """Return I_x(a, b) by its continued fraction (26.5.8), evaluated with Lentz's method."""
+    """Return the regularized incomplete beta function I_x(a, b).
+
+    It is computed from its continued fraction (26.5.8) with Lentz's method.
+    """
     if x <= 0 or x >= 1:
         return min(1.0, max(0.0, x))
     if x > (a + 1) / (a + b + 2):  # The fraction converges slowly here, so the symmetry 26.5.2 is used.
@@ -51,7 +54,7 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def digamma(x: float) -> float:
-    """Return ψ(x) for positive x (6.3.5, 6.3.18)."""
+    """Return the digamma function ψ(x), the derivative of ln Γ(x), for positive x (6.3.5, 6.3.18)."""
     if x < _ASYMPTOTIC_FROM:
         return digamma(x + 1) - 1 / x
     z = 1 / (x * x)
@@ -59,7 +62,7 @@ def digamma(x: float) -> float:
 
 
 def trigamma(x: float) -> float:
-    """Return ψ′(x) for positive x (6.4.6, 6.4.12)."""
+    """Return the trigamma function ψ′(x) for positive x (6.4.6, 6.4.12)."""
     if x < _ASYMPTOTIC_FROM:
         return trigamma(x + 1) + 1 / (x * x)
     z = 1 / (x * x)
@@ -67,12 +70,12 @@ def trigamma(x: float) -> float:
 
 
 def inverse_trigamma(value: float) -> float:
-    """Return the positive x with ψ′(x) = ``value``."""
+    """Return the positive x at which the trigamma function ψ′(x) is ``value``."""
     return _solved(trigamma, value)
 
 
 def _solved(falling: Callable[[float], float], value: float) -> float:
-    """Return the positive x at which a falling function takes a value, by bisection."""
+    """Return the positive x at which a falling function has this value. It is found by bisection."""
     low, high = 0.0, 1.0
     while falling(high) > value:
         low, high = high, high * 2

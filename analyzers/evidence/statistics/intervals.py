@@ -24,13 +24,16 @@ from analyzers.evidence.statistics.distributions import (
 
 Floats = npt.NDArray[np.float64]
 TIE = 1e-9
-"""Relative tolerance of a threshold: a time exceeds a threshold only if it is larger by more than this.
+"""Relative tolerance of thresholds: a time exceeds a threshold only if it is larger by more than this.
 
 No clock resolves 1e-9, and the rounding of doubles is smaller. So a time that is exactly 3 times another time does not
 exceed a threshold of 3.
 """
 _LEAST_VARIANCE = 1e-12
-"""Least variance of a log ratio. A deviation of one in a million is below the resolution of any timer."""
+"""Smallest variance of the logarithm of a ratio.
+
+A deviation of one in a million is below the resolution of any timer.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def median(samples: Sequence[float]) -> float:
 
 
 def spread(samples: Sequence[float]) -> float:
-    """Return the relative spread (0.01 means 1 %). NaN for fewer than two samples.
+    """Return the relative spread of the samples (0.01 means 1 %), or NaN for fewer than two samples.
 
     The spread is the scaled median absolute deviation of the logarithms, because a few outliers do not change it.
     """
@@ -60,9 +63,10 @@ def spread(samples: Sequence[float]) -> float:
 
 
 def pooled_spread(groups: Sequence[Sequence[float]]) -> float:
-    """Return the relative spread within groups that share one clock and timer. NaN if no group has two samples.
+    """Return one relative spread for several groups of samples from the same clock and timer.
 
-    Deviations from the median of a group of n are too small by the factor √(n/(n−1)), so they are multiplied by it.
+    Each sample is compared with the median of its own group. The result is NaN if no group has two samples. Deviations
+    from the median of a group of n are too small by the factor √(n/(n−1)), so they are multiplied by it.
     """
     deviations: list[Floats] = []
     for group in groups:
@@ -73,7 +77,7 @@ def pooled_spread(groups: Sequence[Sequence[float]]) -> float:
 
 
 def log_ratios(numerator: Sequence[float], denominator: Sequence[float]) -> Floats:
-    """Return the logarithms of the ratios of paired samples.
+    """Return log(numerator / denominator) for each pair of samples.
 
     Raises ValueError if the two sequences differ in length or are empty.
     """
@@ -94,16 +98,16 @@ class Variance:
         return student_t_quantile((1 + confidence) / 2, self.degrees) * math.sqrt(self.value)
 
     def scaled(self, factor: float) -> Variance:
-        """Return the variance times ``factor``, with the same degrees of freedom."""
+        """Return the variance multiplied by ``factor``, with the same degrees of freedom."""
         return Variance(self.value * factor, self.degrees)
 
 
 def variance_of_median(values: Floats) -> Variance:
-    """Return the variance of the median of normal values, π/2·σ²/n. Infinite for fewer than two values.
+    """Return the variance of the median of the values, if they are normal: π/2·σ²/n.
 
-    σ is estimated from the median absolute deviation. That estimate is as precise as a standard deviation of 37 % of
-    the values (Rousseeuw and Croux, J. Am. Stat. Assoc. 88 (1993)), so the degrees of freedom are 0.37·(n − 1), at
-    least 1.
+    It is infinite for fewer than two values. σ is estimated from the median absolute deviation. That estimate is as
+    precise as a standard deviation of 37 % of the values (Rousseeuw and Croux, J. Am. Stat. Assoc. 88 (1993)), so the
+    degrees of freedom are 0.37·(n − 1), at least 1.
     """
     count = len(values)
     if count < 2:
@@ -113,17 +117,18 @@ def variance_of_median(values: Floats) -> Variance:
 
 
 def moderated(variances: Sequence[Variance]) -> list[Variance]:
-    """Shrink the variances of small groups towards their common value. All groups are measured in the same way.
+    """Move the variances of small groups towards their common value, because each alone is imprecise.
 
-    The method is empirical Bayes (Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004), article 3, section 6.2). It assumes
-    that the true variances have a scaled inverse chi-squared distribution. The scale and the degrees of freedom of that
-    distribution are fitted to the mean and the variance of the logarithms of the sample variances.
+    All groups must have been measured in the same way. The method is empirical Bayes (Smyth, Stat. Appl. Genet. Mol.
+    Biol. 3 (2004), article 3, section 6.2). It assumes that the true variances have a scaled inverse chi-squared
+    distribution. The scale and the degrees of freedom of that distribution are fitted to the mean and the variance of
+    the logarithms of the sample variances.
 
     A simulation showed that t-intervals of few groups and of unlike groups are too narrow without three limits:
 
-    * the scale is at least the mean variance
-    * the fitted degrees are at most the number of groups less one
-    * the fitted degrees plus a group's own are at most the degrees of all groups
+    * The scale is at least the mean variance.
+    * The fitted degrees are at most the number of groups minus one.
+    * The fitted degrees plus a group's own are at most the degrees of all groups.
     """
     if len(variances) < 2:
         return list(variances)
@@ -142,7 +147,7 @@ def moderated(variances: Sequence[Variance]) -> list[Variance]:
 
 
 def greater_p(value: float, variance: Variance) -> float:
-    """Return the one-sided p-value of a t-test of the hypothesis that the mean is at most 0.
+    """Return the one-sided p-value of a t-test that the mean is at most 0.
 
     ``value`` is an estimate of the mean, with normal errors of this ``variance``.
     """
@@ -152,7 +157,7 @@ def greater_p(value: float, variance: Variance) -> float:
 
 
 def benjamini_hochberg(p_values: Sequence[float], rate: float = 0.05) -> list[bool]:
-    """Tell for each hypothesis whether it is rejected at a false-discovery rate of at most ``rate``.
+    """Tell for each p-value whether it is significant, if at most ``rate`` of the significant ones may be false.
 
     Benjamini and Hochberg, J. R. Stat. Soc. B 57 (1995): reject the k smallest p-values, where k is the largest number
     with p₍ₖ₎ ≤ k·rate/n.

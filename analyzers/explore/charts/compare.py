@@ -18,7 +18,7 @@ NOTHING = (
 COLUMNS = ("id", "label", "here_us", "other_us", "moved", "total_us")
 """Columns of ``points`` that this chart reads."""
 NOISE = 0.03
-"""Relative change up to which ``logparse diff`` takes a difference for noise."""
+"""Relative change up to which ``logparse diff`` treats a difference as noise."""
 HEIGHT = 560  # Height in px, with and without data, so that a filter moves nothing below the chart.
 HOVER = "<b>%{text}</b><br>here %{x:,.4~r} µs, there %{y:,.4~r} µs: %{customdata[1]:+.1%}<extra></extra>"
 
@@ -32,10 +32,10 @@ def compare(
     remark: str = "",
     headed: bool = True,
 ) -> Figure:
-    """Draw the other run's time against this run's time, with the band of ±``NOISE`` in grey.
+    """Draw the time of each problem in the other run against its time in this run.
 
-    ``points`` needs ``here_us``, ``other_us`` and ``moved``.  ``totals`` comes from ``queries.changes``.  ``headed`` is
-    False if the page shows the text of ``verdict`` above the figure.
+    A grey band shows differences up to ±``NOISE``. ``points`` needs ``here_us``, ``other_us`` and ``moved``. ``totals``
+    comes from ``queries.changes``. ``headed`` is False if the page shows the text of ``verdict`` above the figure.
     """
     rows = points[(points["here_us"] > 0) & (points["other_us"] > 0)]
     if not len(rows):
@@ -77,7 +77,10 @@ def compare(
 
 
 def verdict(totals: pd.Series) -> str:
-    """Format the result of ``queries.changes`` as ``23.4 ms → 15.8 ms (-32.5%): 28 faster, 2 slower``."""
+    """Return the result of a comparison as text, for example ``23.4 ms → 15.8 ms (-32.5%): 28 faster, 2 slower``.
+
+    ``totals`` comes from ``queries.changes``.
+    """
     here, there = float(totals["here_us"]), float(totals["there_us"])
     change = f" ({there / here - 1:+.1%})" if here > 0 else ""
     counts = f"{int(totals['faster']):,} faster, {int(totals['slower']):,} slower"

@@ -1,8 +1,8 @@
-"""Hold a plotly figure as plain data, with the methods of ``plotly.graph_objects.Figure``.
+"""A plotly figure as plain data, with the methods of ``plotly.graph_objects.Figure`` that the charts use.
 
 Plotly's class checks every setting and value, which takes 40 to 70 ms of each click and a quarter of a second of the
-first view.  The browser's plotly.js checks them anyway.  ``notebook`` makes figures of plotly's class from this data,
-and the tests check all settings there.
+first view. The browser's plotly.js checks them anyway. ``notebook`` makes figures of plotly's class from this data, and
+the tests check all settings there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pandas as pd
 
 
 class Figure:
-    """``data`` and ``layout`` as plotly.js takes them."""
+    """A plotly figure as plain dictionaries: ``data`` and ``layout``, as plotly.js takes them."""
 
     def __init__(self) -> None:
         self.data: list[dict[str, Any]] = []
@@ -33,7 +33,9 @@ class Figure:
         self._add("scattergl", **settings)
 
     def _add(self, kind: str, *, col: int | None = None, **settings: Any) -> None:
-        """Add a trace with these settings, in the plot of column ``col`` if there are several plots."""
+        """Add a trace (plotly's word for one series of marks) to the figure, in the plot of column ``col`` if it has
+        several.
+        """
         place = {} if col is None else {axis + "axis": axis + _number(col) for axis in "xy"}
         self.data.append({"type": kind, **settings, **place})
 
@@ -41,7 +43,7 @@ class Figure:
         self.layout.setdefault("annotations", []).append(settings)
 
     def add_vline(self, x: float, *, col: int = 1, **settings: Any) -> None:
-        """Add a line over the whole height of a plot."""
+        """Add a vertical line over the whole height of a plot."""
         number = _number(col)
         ends = {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "xref": f"x{number}", "yref": f"y{number} domain"}
         self.layout.setdefault("shapes", []).append({**ends, **settings})
@@ -54,7 +56,7 @@ class Figure:
     def update_layout(self, **settings: Any) -> None:
         """Merge settings into the layout.
 
-        Settings that are not named here are kept, also within groups of settings.
+        Settings that are not named here are kept, also those inside groups of settings.
         """
         _merge(self.layout, settings)
 
@@ -71,7 +73,8 @@ class Figure:
         self._update_axes("y", col, settings)
 
     def plain(self, *, webgl: bool = True) -> dict[str, Any]:
-        """Return the figure as values that JSON can hold: arrays as lists, and None for numbers that are not finite.
+        """Return the figure in a form that JSON can represent: arrays as lists, and None for numbers that are not
+        finite.
 
         Without ``webgl``, points are drawn as SVG, which is slower but works in a browser without WebGL.
         """
@@ -91,9 +94,9 @@ def _number(col: int) -> str:
 
 
 def subplots(titles: Sequence[str], *, horizontal_spacing: float) -> Figure:
-    """Return a figure with plots side by side.  Each plot has its own axes and is numbered from 1 at the left.
+    """Return a figure with several plots side by side. Each plot has its own axes and is numbered from 1 at the left.
 
-    ``horizontal_spacing`` is a fraction of the whole width.
+    ``horizontal_spacing`` is the gap between plots as a fraction of the whole width.
     """
     figure = Figure()
     figure._plots = cols = len(titles)

@@ -1,4 +1,4 @@
-"""Make the properties that points of all charts share: hover text, size, category."""
+"""Properties that the points of all charts share: hover text, size, style."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ HOVER = (
     "<b>%{text}</b><br>%{customdata[1]}<br>now %{customdata[2]:.3s}s · best known %{customdata[3]:.3s}s"
     "<br>%{customdata[4]:,.3~r} TFLOP/s<extra></extra>"
 )
-"""Template of the hover text.
+"""Template of the text that appears when the mouse is on a point.
 
-It contains no text of a log.  Such texts arrive through ``text`` and ``customdata``, where they are already made safe.
+It contains no text of a log. Such texts come in through ``text`` and ``customdata``, where they are already made safe.
 """
 
 
 class Look(NamedTuple):
-    """Style of points of one kind: name in the legend, colour, symbol."""
+    """How the points of one kind look: name in the legend, colour, symbol."""
 
     name: str
     colour: str
@@ -41,10 +41,15 @@ def add_points(
     hovertemplate: str = HOVER,
     **each: np.ndarray,
 ) -> None:
-    """Add a trace for each kind that has points.  A kind that ``looks`` lacks is drawn in the style ``""``.
+    """Add points to a figure, one plotly trace for each kind of points.
 
-    ``kinds``, ``size`` (px) and ``each`` (``x, y, text, customdata``) have a value per point.  The values are made for
-    all points at once and split here, because pandas takes as long for the few points of one kind as for all.
+    * ``kinds``: the kind of each point.
+    * ``looks``: the style of each kind. A kind that it lacks is drawn in the style ``""``.
+    * ``size``: the diameter of each point, px.
+    * ``each``: ``x``, ``y``, ``text`` and ``customdata`` of each point.
+
+    The values are made for all points at once and split here, because pandas takes as long for the few points of one
+    kind as for all.
     """
     left = np.ones(len(kinds), dtype=bool)
     for kind, look in looks.items():
@@ -62,7 +67,7 @@ def add_points(
 
 
 def hover_data(points: pd.DataFrame) -> np.ndarray:
-    """Return ``customdata`` of problem points.
+    """Return the data of each problem for its hover text and for clicks (plotly's ``customdata``).
 
     The columns are id, fastest solution, seconds now, seconds with the best solution, TFLOP/s.
     """
@@ -89,7 +94,7 @@ def repeated(names: pd.Series) -> np.ndarray:
 
 
 def columns(rows: Iterable[Sequence[object]]) -> np.ndarray:
-    """Return ``customdata`` as an array of objects, because plotly would otherwise convert every row."""
+    """Convert rows to an array of objects for ``customdata``, because plotly would otherwise convert every row."""
     return np.array([tuple(row) for row in rows], dtype=object)
 
 
@@ -101,7 +106,7 @@ def texts(values: Iterable[object], longest: int = 120) -> np.ndarray:
 
 
 def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> np.ndarray:
-    """Return marker diameters (px).  The area of a marker is proportional to its weight.
+    """Return the diameters (px) of markers whose areas are proportional to ``weights``.
 
     All diameters are the smallest if no weight is known.
     """
@@ -112,9 +117,9 @@ def sizes(weights: pd.Series, smallest: float = 5.0, largest: float = 30.0) -> n
 
 
 def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, Look]:
-    """Return the styles of the six most frequent names.
+    """Choose a colour and a symbol for each of the six most frequent names.
 
-    All other names share the style ``""``, which the legend calls ``other``.
+    All other names get one common style with the key ``""``, which the legend calls ``other``.
     """
     common = Counter(names)
     order = sorted(common, key=lambda x: (-common[x], x))
@@ -123,22 +128,22 @@ def categories(names: Sequence[str], theme: Theme, other: str) -> Mapping[str, L
 
 
 def log_axis(values: pd.Series) -> dict[str, Any]:
-    """Return a logarithmic axis for the values.
+    """Return plotly's settings for a logarithmic axis with ticks that suit the values.
 
     * Largest / smallest above 300: one tick per decade.
     * Above 10: ticks at 1, 2 and 5.
-    * Else plotly chooses the ticks.
+    * Otherwise plotly chooses the ticks.
 
-    Each tick shows its whole number.
+    A tick shows its whole number, such as ``10,000``.
     """
     known = values[values > 0]
     return log_axis_over(float(known.max()) / float(known.min()) if len(known) else 1.0)
 
 
 def log_axis_over(ratio: float, most: float = 300) -> dict[str, Any]:
-    """Return a logarithmic axis for values whose largest is ``ratio`` times the smallest.
+    """Return plotly's settings for a logarithmic axis whose largest value is ``ratio`` times the smallest.
 
-    The axis has ticks within a decade if ``ratio`` is at most ``most``.
+    There are ticks between powers of ten if ``ratio`` is at most ``most``.
     """
     steps = {"dtick": 1} if ratio > most else {"dtick": "D2"} if ratio > 10 else {"nticks": 8}
     return {"type": "log", **steps, "tickformat": ",~r"}

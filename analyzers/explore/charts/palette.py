@@ -15,7 +15,7 @@ from analyzers.explore.charts.figure import Figure
 
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 ON_DARK = ("#56B4E9", "#E69F00", "#2FBF97", "#E39AC3", "#8FA8FF", "#FF7F3F")
-"""The same hues, made brighter for a dark background."""
+"""The same colours, brighter, for a dark background."""
 SYMBOLS = ("circle", "square", "diamond", "cross", "triangle-up", "x")
 FONT = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
@@ -41,14 +41,18 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "idle": ("#9AA5B1", "#5F6B78"),
     "other": ("#B8BEC6", "#7C8894"),
 }
-"""The fixed colour of each kind of work: on a light and on a dark background.
+"""The colour of each kind of work, for example GEMM or attention: on a light and on a dark background.
 
-``assets/explore.css`` has the same colours as ``--k-NAME``.  Time in which the GPU does not compute is hatched there.
+``assets/explore.css`` has the same colours as ``--k-NAME``. Time in which the GPU does not compute is hatched there.
 """
 
 
 def kind_of_work(name: str) -> str:
-    """Return the kind in ``KINDS`` of a name such as ``exposed communication`` or ``miopen wgrad``."""
+    """Return the kind of work in ``KINDS`` for a longer name.
+
+    For example, ``exposed communication`` is ``communication``, and ``miopen wgrad`` is ``wgrad``. An unknown name is
+    ``other``.
+    """
     if name in KINDS:
         return name
     return next((x for x in sorted(KINDS, key=len, reverse=True) if name.endswith(f" {x}")), "other")
@@ -56,7 +60,7 @@ def kind_of_work(name: str) -> str:
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours for one background."""
+    """The colours of a figure for one background, light or dark."""
 
     name: str
     panel: str
@@ -67,13 +71,13 @@ class Theme:
     alarm: str
     good: str
     scale: tuple[str, ...]
-    """Six steps of cividis from small to large numbers.
+    """Six colours for small to large numbers, from the colour scale cividis.
 
     The ends of cividis are left out, because they would not be visible on the background.
     """
 
     def kind(self, name: str) -> str:
-        """Return the colour of a kind of work."""
+        """Return the colour of a kind of work, for example of ``GEMM``."""
         return KINDS[kind_of_work(name)][self.name == "dark"]
 
     @property
@@ -93,12 +97,12 @@ THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
 
 
 def theme_of(name: str | Theme | None) -> Theme:
-    """Return a theme by name; light for an unknown name."""
+    """Return the theme with this name. An unknown name gives the light theme."""
     return name if isinstance(name, Theme) else THEMES.get(name or "", LIGHT)
 
 
 def template(theme: Theme) -> dict[str, Any]:
-    """Return the style that all figures share as plotly's template.  A figure's own settings have priority."""
+    """Return the style of all figures as a plotly template. A figure's own settings have priority."""
     axis = {
         "gridcolor": theme.grid,
         "linecolor": theme.grid,
@@ -129,7 +133,7 @@ def template(theme: Theme) -> dict[str, Any]:
 
 
 def styled(figure: Figure, theme: Theme, *, height: int) -> Figure:
-    """Give a figure the theme's colours, and grid lines, fonts and margins that all figures share."""
+    """Give a figure the colours of the theme, and the size, margins and grid lines that all figures have."""
     figure.update_layout(
         template=template(theme),
         uirevision="keep",
@@ -145,7 +149,7 @@ def styled(figure: Figure, theme: Theme, *, height: int) -> Figure:
 
 
 def headline(figure: Figure, text: str, theme: Theme, *, lines: int) -> None:
-    """Add the figure's headline, of ``lines`` lines, above the figure and its legend."""
+    """Write a headline of ``lines`` lines above the figure and its legend."""
     height, below = figure.layout["height"], 12 + 18 * lines
     figure.update_layout(
         title={"text": text, "x": 0, "xref": "container", "y": 1 - (below - 18) / height, "yref": "container",
@@ -156,7 +160,7 @@ def headline(figure: Figure, text: str, theme: Theme, *, lines: int) -> None:
 
 
 def note(figure: Figure, text: str, theme: Theme) -> Figure:
-    """Add a remark under the plot and its axis title, at the right."""
+    """Write a remark under the plot and its axis title, at the right. Nothing is written if the text is empty."""
     if not text:
         return figure
     figure.add_annotation(
@@ -168,11 +172,11 @@ def note(figure: Figure, text: str, theme: Theme) -> Figure:
 
 
 EMPTY = 200
-"""Height (px) of a chart that has nothing to draw, whatever is chosen."""
+"""Height (px) of a chart that has nothing to draw even without filters."""
 
 
 def blank(text: str, theme: Theme, *, height: int) -> Figure:
-    """Return a figure without data, with a text that names the next step."""
+    """Return a figure without data, with a text in its middle that tells the user what to do next."""
     figure = styled(Figure(), theme, height=height)
     figure.update_layout(margin={"l": 24, "r": 24})  # No axis stands beside the text.
     figure.update_xaxes(visible=False)

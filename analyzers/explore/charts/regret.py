@@ -1,4 +1,4 @@
-"""Draw the chart of regret (the loss by the picks): its distribution, and the time saved by the first N overrides."""
+"""Draw how much time the libraries' choices lose (the regret), and how much the first N changes would save."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEIGHT = 460  # Height in px, with and without data, so that a filter moves noth
 
 
 def rows_for(savings: pd.DataFrame) -> int:
-    """Return how many of the largest savings add up to the fraction ``SHARE`` of all savings; 0 without savings."""
+    """Return how many of the largest savings add up to 90 % (``SHARE``) of all savings. Returns 0 without savings."""
     if not len(savings):
         return 0
     reached = savings["saving_us"].cumsum() >= SHARE * float(savings["total_saving_us"].iloc[0])
@@ -26,10 +26,10 @@ def rows_for(savings: pd.DataFrame) -> int:
 
 
 def regret(regrets: pd.DataFrame, savings: pd.DataFrame, theme: Theme) -> Figure:
-    """Draw two plots.
+    """Draw how much time the library's choices lose against the best known solutions, in two plots.
 
-    * Left: problems and time by class of regret.
-    * Right: cumulative time saved by number of rows changed.
+    * Left: number of problems by the size of their loss (regret).
+    * Right: time saved by the first N override rows, the largest saving first.
 
     ``regrets`` comes from ``queries.regrets``, ``savings`` from ``queries.savings`` (largest first).
     """
@@ -70,9 +70,9 @@ def _classes(figure: Figure, regrets: pd.DataFrame, theme: Theme) -> None:
 
 
 def _cumulative(figure: Figure, savings: pd.DataFrame, theme: Theme, column: int) -> list[str]:
-    """Draw the curve of cumulative savings.
+    """Draw the curve of the time saved by the first N override rows.
 
-    Return a remark on how few rows give most of the saving, in a list.
+    Returns a list with a remark on how few rows give most of the saving.
     """
     count, total = int(savings["count"].iloc[0]), float(savings["total_saving_us"].iloc[0])
     needed = rows_for(savings)

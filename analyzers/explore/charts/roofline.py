@@ -1,4 +1,4 @@
-"""Draw the roofline chart: arithmetic intensity against achieved TFLOP/s, under the ceilings of the device."""
+"""Draw the roofline chart: how fast each problem runs, and the limits of the device's memory and arithmetic."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ HEIGHT = 560  # Height in px, with and without data, so that a filter moves noth
 def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     """Draw each problem at its arithmetic intensity (flop per byte that must move) and its present TFLOP/s.
 
-    The area of a point is proportional to the problem's time.  If a saving is known, the colour is the time to gain,
-    measured or estimated.  Otherwise the colour is the operation.  The ceilings are for the device with the most time
-    in ``points`` (``devices.csv``).
+    The area of a point is proportional to the problem's time. If a saving is known, the colour shows how large it is,
+    measured or estimated. Otherwise the colour shows the operation. The limits are drawn for the device with the most
+    time in ``points`` (``devices.csv``).
     """
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
@@ -58,9 +58,9 @@ def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
 
 
 def _least(rows: pd.DataFrame, column: str) -> float:
-    """Return the value of a column at which the axis starts.
+    """Return the value at which an axis begins, so that a few tiny problems do not stretch it.
 
-    The smallest values are skipped if their problems together take less than a thousandth of the time.  Otherwise one
+    The smallest values are skipped if their problems together take less than a thousandth of the time. Otherwise one
     tiny problem would stretch a logarithmic axis by decades in which nothing else is drawn.
     """
     ordered = rows.sort_values(column)
@@ -70,7 +70,7 @@ def _least(rows: pd.DataFrame, column: str) -> float:
 
 
 def _within(figure: Figure, rows: pd.DataFrame, column: str, axis: str) -> bool:
-    """Start an axis at ``_least`` if ``_least`` is far above the smallest value.  Return True if it is."""
+    """Cut the lower end of an axis if only a few tiny problems are there. Return True if it was cut."""
     least, smallest = _least(rows, column), float(rows[column].min())
     if least < _FAR * smallest:
         return False
@@ -80,7 +80,7 @@ def _within(figure: Figure, rows: pd.DataFrame, column: str, axis: str) -> bool:
 
 
 _FAR = 10.0
-"""Least ratio of ``_least`` to the smallest value for which the axis leaves out the smallest problems."""
+"""An axis is cut only if its new lower end is at least this many times the smallest value."""
 
 
 def _device(rows: pd.DataFrame) -> Device | None:
@@ -92,7 +92,10 @@ def _device(rows: pd.DataFrame) -> Device | None:
 
 
 def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) -> None:
-    """Draw the slope of the bandwidth, and a flat peak for each of the three input types with the most time."""
+    """Draw the device's limits: a slope for the memory bandwidth, and a flat line for the peak rate of each type.
+
+    Only the input types with the most time are drawn, at most three lines.
+    """
     ends = _least(rows, "intensity") / 1.5, float(rows["intensity"].max()) * 1.5
     common = rows.groupby("input_type")["total_us"].sum().sort_values(ascending=False, kind="stable").index
     peaks: dict[float, list[str]] = {}
@@ -125,7 +128,7 @@ def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) 
 
 
 def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme) -> None:
-    """Draw the points with a known saving.  The colour is the logarithm of the saving."""
+    """Draw the problems with a known saving. The colour shows the logarithm of the saving."""
     faint, saving = {"color": theme.faint}, np.log10(rows["saving_us"].to_numpy(dtype="float64"))
     high = float(saving.max())
     low = max(float(saving.min()), high - _DECADES) if saving.min() < high else high - 1.0
@@ -161,14 +164,14 @@ def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: The
 
 
 _DECADES = 3.0
-"""Decades of savings that the colours of the roofline distinguish."""
+"""Powers of ten of savings that the colours of the roofline distinguish."""
 
 
 def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme, *, only: bool) -> None:
-    """Draw points without a known saving.
+    """Draw the problems without a known saving.
 
-    If all points are without, they are coloured by operation and direction.  Otherwise they are grey.  Each kind of
-    problem keeps its colour and symbol under every filter.
+    If no problem has a known saving, they are coloured by operation and direction. Otherwise they are grey. Each kind
+    of problem keeps its colour and symbol under every filter.
     """
     pairs = zip(rows["operation"].tolist(), rows["direction"].tolist(), strict=True)
     kinds = np.array([f"{operation} {direction}".removesuffix(" –") for operation, direction in pairs], dtype=object)

@@ -1,4 +1,4 @@
-"""Draw the chart of every solution of one problem with its samples."""
+"""Draw the times of all solutions of one problem."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SAMPLES = 200
 
 
 _NUMBERED = 50
-"""Largest ratio of two times for which the axis has room for numbers within a decade."""
+"""Largest ratio of two times for which a logarithmic axis has room for numbers between powers of ten."""
 
 
 def solutions(
     tries: Sequence[Try], theme: Theme, *, pick: str | None = None, nearby_us: Sequence[float] = ()
 ) -> Figure:
-    """Draw a row per solution, the fastest on top.
+    """Draw the times of one problem's solutions, a row for each solution, the fastest on top.
 
-    A row shows the samples.  Without samples, it shows the interval that the file states, or one point if there is
-    none. ``pick``, the solution that the library chose, is marked.  ``nearby_us``: what comparable problems take at
-    this problem's size, µs; their range is shaded.
+    * A row shows the single samples, else the interval that the file states, else one point.
+    * ``pick`` is the solution that the library chose. It is marked.
+    * ``nearby_us`` are times of similar problems, scaled to this problem's size, µs. Their range is shaded.
     """
     if not tries and len(nearby_us):
         return _nearby_alone(nearby_us, theme)
@@ -73,7 +73,7 @@ def solutions(
 
 
 def _shade(figure: Figure, nearby_us: Sequence[float], theme: Theme) -> None:
-    """Shade the range of comparable problems' times, with a thin mark for each."""
+    """Shade the range of the times of similar problems."""
     figure.add_vrect(min(nearby_us), max(nearby_us), fillcolor=theme.good, opacity=0.14, line={"width": 0})
     figure.add_scatter(
         x=[min(nearby_us)], y=[None], mode="markers", name=f"{len(nearby_us)} comparable problems at this size",
@@ -96,7 +96,7 @@ def _nearby_alone(nearby_us: Sequence[float], theme: Theme) -> Figure:
 
 
 def _best(tries: Sequence[Try]) -> dict[str, float]:
-    """Return the smallest time per solution, µs; infinite if the solution has none."""
+    """Return the shortest time of each solution, µs. It is infinite for a solution without a time."""
     best: dict[str, float] = {}
     for x in tries:
         if x.solution is not None:
@@ -105,13 +105,18 @@ def _best(tries: Sequence[Try]) -> dict[str, float]:
 
 
 def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
-    """Return unique axis labels, the pick in bold.  Plotly draws equal labels in one place."""
+    """Return a unique axis label for each solution, because plotly draws equal labels in one place.
+
+    The solution that the library chose (``pick``) is in bold.
+    """
     unique = distinct(shown(solution_name(text), 46) for text in order)
     return {text: f"<b>{name}</b>" if text == pick else name for text, name in zip(order, unique, strict=True)}
 
 
 def _times(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str]) -> dict[str, Any]:
-    """Return one mark per measurement, with the interval from the file's own statistics if the file has any."""
+    """Return plotly's settings for one mark per measurement, with the smallest and largest time if the file states
+    them.
+    """
     return {
         "x": [time for _, time in rows],
         "y": [names[x.solution] for x, _ in rows],
@@ -145,7 +150,7 @@ def _strips(figure: Figure, rows: Sequence[tuple[Try, float]], names: Mapping[st
 
 
 def _failures(figure: Figure, rows: Sequence[Try], names: Mapping[str | None, str], edge: float, theme: Theme) -> None:
-    """Draw solutions without a time at the left edge, with their error."""
+    """Draw the solutions without a time as text with their error, at the left edge."""
     if rows:
         words = [str(x.status) if x.error is None else f"{x.status}: {x.error}" for x in rows]
         figure.add_scatter(

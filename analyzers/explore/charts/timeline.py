@@ -1,4 +1,4 @@
-"""Draw one step as the GPU ran it: a line per stream, and the time in which nothing ran, by its reason."""
+"""Draw one step as the GPU ran it: a line for each stream, and the time in which nothing ran, with the reason."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ NOTHING = (
     "Next: <b>logparse capture --trace 2 -- JOB</b>, or ingest a trace of torch.profiler"
 )
 DRAWN = 3_000
-"""Largest number of bars.  Neighbours of one kind are joined until there are so few."""
+"""Largest number of bars. Neighbouring bars of one kind are joined until there are so few."""
 IDLE = "nothing runs"
-"""Name of the line of idle time."""
+"""Name of the line that shows idle time."""
 WHY: dict[str, tuple[str, str]] = {
     "queued": ("idle, work queued", "work is queued, and the GPU waits"),
     "data loading": ("idle, data loading", "the host waits for data"),
     "synchronisation": ("idle, synchronised", "the host waits for the GPU"),
     "host": ("idle, host", "the host launches, or runs code of its own"),
 }
-"""Reasons of idle time: in the legend, and as a sentence."""
+"""Reasons of idle time: the text in the legend, and a sentence."""
 _LOOKS = {"queued": ".", "data loading": "x", "synchronisation": "|", "host": "/"}
 _AROUND = 180
 """Height (px) of axis, legend and margins."""
@@ -34,9 +34,11 @@ HOVER = "<b>%{text}</b><br>%{customdata[1]}at %{base:,.4~r} ms for %{customdata[
 
 
 def timeline(works: pd.DataFrame, gaps: pd.DataFrame, title: str, theme: Theme, *, problem: str = "") -> Figure:
-    """Draw works (``start, us, stream, kind, kernel, op, problem, id``) and gaps (``start, us, why``), times in µs.
+    """Draw what the GPU did in one step, and when it was idle.
 
-    The kernels of ``problem`` keep their colour, and all others become faint.
+    * ``works``: columns ``start, us, stream, kind, kernel, op, problem, id``, times in µs.
+    * ``gaps``: idle time, columns ``start, us, why``.
+    * ``problem``: its kernels keep their colour, and all others become faint.
     """
     if not len(works):
         return blank(NOTHING, theme, height=220)
@@ -98,9 +100,9 @@ def _idle(figure: Figure, gaps: pd.DataFrame, whole: float, theme: Theme) -> Non
 
 
 def _joined(works: pd.DataFrame, whole: float) -> pd.DataFrame:
-    """Join neighbours of one kind, problem and stream that are too close to be distinguished.
+    """Join bars of one stream, kind and problem that are too close to be distinguished.
 
-    The columns are those of ``works`` and ``count``, the number of works of each bar.
+    The result has the columns of ``works`` and ``count``, the number of bars that were joined.
     """
     rows = works.sort_values(["stream", "start"], kind="stable").reset_index(drop=True)
     if len(rows) <= DRAWN:

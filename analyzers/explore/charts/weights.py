@@ -1,4 +1,4 @@
-"""Draw the chart of backward weights: the time of W against the slower of F and B of the same layer."""
+"""Draw how slow each convolution's weight gradient (W) is compared with the other two passes of its layer."""
 
 from __future__ import annotations
 
