@@ -1,1 +1,1 @@
-"""Facts about a job from its logs and traces: its GPU time, its steps, and calls that are counted twice."""
+"""Facts about a job that its logs and traces show: its GPU time, its steps, and calls that are counted twice."""

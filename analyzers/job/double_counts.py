@@ -1,9 +1,10 @@
-"""Choice of the logs from which a run's calls are counted, and remarks if a call may be counted twice or be missing.
+"""Remarks for the user about calls of a run that may be counted twice or not at all.
 
-The view ``workload`` takes, per process, the category with the most calls. If logs do not name their process, they are
-treated as the logs of one process: calls of one category are added, and the category with the most calls counts. The
-logs cannot show whether that is right, so a remark says so. Another remark says that a log is left out beside another
-log, if only the files' names show that both logs are of one process.
+Several logs of one process may contain the same calls. So the view ``workload`` counts, for each process, only the
+category of logs with the most calls. If logs do not name their process, they are treated as logs of one process: calls
+of one category are added, and the category with the most calls is used. The logs cannot show whether that is right, so
+a remark states it. Another remark states that a log is not counted beside another log, if only the files' names show
+that both logs are of one process.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _SHOWN = 4
 
 
 class _Log(NamedTuple):
-    """The calls of one kind and category in a file.
+    """The calls of one kind (GEMM or convolution) and one category in a log file.
 
-    * ``counted``: True if ``workload`` counts them.
-    * ``by_name``: True if only the file's name tells the process.
+    * ``counted``: True if the view ``workload`` counts them.
+    * ``by_name``: True if the process is known only from the file's name.
     """
 
     conv: bool
@@ -56,7 +57,7 @@ class _Log(NamedTuple):
 
 
 def remarks_of(store: Store, run: str) -> list[str]:
-    """Return the remarks on a run's counts, as lines.
+    """Return remarks about calls of a run that may be counted twice or are missing, one line each.
 
     The last line states the traced time of kernels that belong to no call, if there are such kernels.
     """
@@ -70,9 +71,9 @@ def remarks_of(store: Store, run: str) -> list[str]:
 
 
 def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
-    """Return the remarks on a run's tables.
+    """Return remarks about calls in these tables that may be counted twice or are missing.
 
-    ``convolutions`` contains True for remarks on convolutions, False for remarks on products, or both.
+    ``convolutions`` contains True for remarks on convolutions, False for remarks on matrix products, or both.
     """
     with reading({view: getattr(tables, view) for view in _READ}, _READ) as con:
         return list(remarks_in(con, tables.run, convolutions))
@@ -81,13 +82,13 @@ def remarks_on(tables: Tables, convolutions: Collection[bool]) -> list[str]:
 def remarks_in(
     con: duckdb.DuckDBPyConnection, run: str, convolutions: Collection[bool] = (False, True)
 ) -> Iterator[str]:
-    """Yield the remarks over a connection with the views ``calls``, ``workload`` and ``sources``.
+    """Yield remarks about calls that may be counted twice or are missing. ``con`` has the views that are read.
 
-    | remark | on |
+    | remark | about |
     |---|---|
-    | added | sums over logs of unknown process |
-    | left out | logs beside other logs of their process |
-    | alike | logs that may be the same log |
+    | added | sums over logs of unknown processes |
+    | left out | logs that are not counted beside other logs of their process |
+    | alike | logs that may be copies of one log |
     """
     given = [_Log(*row) for row in con.execute(_LOGS, {"run": run}).fetchall()]
     for conv in sorted(convolutions):
@@ -119,9 +120,9 @@ def _added(logs: Sequence[_Log], what: str) -> Iterator[str]:
 
 
 def _not_counted(logs: Sequence[_Log], what: str) -> Iterator[str]:
-    """Yield remarks on logs that do not count because another log of the process counts.
+    """Yield remarks on logs whose calls are not counted, because another log of the same process is counted.
 
-    A remark is made only if two things are a guess: that the two logs are of one process, and that they log the same
+    There is a remark only if something is guessed: that both logs are of one process, or that both contain the same
     calls. On some GPUs rocBLAS passes its calls on to hipBLASLt, so both log the same calls. On other GPUs the two
     libraries log different calls.
     """
@@ -152,7 +153,7 @@ _TWO_LIBRARIES = (
 
 
 def _two_libraries(log: _Log, other: _Log) -> bool:
-    """Tell whether both logs are in one file, and exactly one of them is a log of rocBLAS."""
+    """Return True if both logs are in one file, and exactly one of them is a log of rocBLAS."""
     return log.path == other.path and log.category.startswith("rocblas") != other.category.startswith("rocblas")
 
 

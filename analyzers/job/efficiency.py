@@ -1,12 +1,12 @@
-"""Efficiency of the problems in a run's traces: their distance from the roofline, and the time that is within reach.
+"""How far the GEMMs and convolutions in a run's traces are from the device's limits, and how fast they could be.
 
 All results are estimates. The time of a call is the mean time of its kernels in the traces. Its efficiency is (roofline
 time) / (time of the call), where the roofline uses the data sheet's peaks (``roofline_us``).
 
 No kernel reaches these peaks. So a problem's efficiency is compared with the efficiencies of comparable problems in the
 same traces. Comparable problems have the same operation and direction, the same type, the same bound (arithmetic or
-memory), and a roofline time that differs by a factor of at most ``NEAR``. The upper quartile of their efficiencies
-counts as within reach. If fewer than ``ENOUGH`` problems are comparable, ``WITHIN_REACH`` is used instead.
+memory), and a roofline time that differs by a factor of at most ``NEAR``. The upper quartile of their efficiencies is
+assumed to be possible. If fewer than ``ENOUGH`` problems are comparable, ``WITHIN_REACH`` is used instead.
 
 If a trace does not divide the time of a convolution between B and W, neither gradient can be replayed. Such a problem
 is left out.
@@ -29,30 +29,31 @@ from logparse.roofline import input_type, roofline_us
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 NEAR = 4.0
-"""Largest factor between the roofline times of comparable problems: from a quarter to four times."""
+"""Two problems are compared only if their roofline times differ by at most this factor."""
 ENOUGH = 4
-"""Least number of comparable problems whose upper quartile is taken as within reach."""
+"""Smallest number of comparable problems for which the upper quartile of their efficiencies is used."""
 WITHIN_REACH = 0.5
-"""Efficiency (fraction of the roofline) that libraries reach on problems of a usual shape.
+"""Efficiency (fraction of the roofline) that is assumed to be possible if there are too few comparable problems.
 
-Libraries never reach the roofline itself.
+Libraries reach it on problems of a usual shape. They never reach the roofline itself.
 """
 FAR = 2.0
-"""Least ratio of a call's time to the time within reach with which a problem counts as far from it."""
+"""A call is far from its possible time if it takes more than this many times as long."""
 LEAST_US = 8.0
-"""Least time within reach of a call, µs: the launch, prologue and last wave of one kernel."""
+"""Shortest time that any call is assumed to need, µs: the launch, prologue and last wave of one kernel."""
 
 
 def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per problem of the run's traces that has a roofline.
+    """Return, for each problem in the run's traces, its time, its roofline time, and the time that seems possible.
 
-    If a problem ran on several devices, the device on which it took the most time counts.
+    A problem without a roofline time is left out. If a problem ran on several devices, the device on which it took the
+    most time is used.
 
     * ``problem, source_id, device``
     * ``calls``, ``total_us``, ``now_us``: calls in the traces, their time, and the mean time of a call, µs.
-    * ``least_us``: the roofline, µs.
+    * ``least_us``: the roofline time of a call, µs.
     * ``comparable``: the number of comparable problems.
-    * ``reach``: the efficiency that is taken to be within reach.
+    * ``reach``: the efficiency that is assumed to be possible.
     * ``within_us``: the time at that efficiency, µs.
     * ``far``: True if ``now_us`` is more than ``FAR`` times ``within_us``.
     """
@@ -71,13 +72,13 @@ def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame
 
 
 _NONE = pd.DataFrame({"problem": [], "now_us": [], "within_us": [], "far": np.zeros(0, dtype=bool)})
-"""The result without a trace, with the columns that callers read."""
+"""The result of ``efficiencies`` without a trace, with the columns that callers read."""
 
 
 def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
-    """Return the problems with a roofline: ``traced_calls`` summed over the traces of one device.
+    """Return the traced problems that have a roofline time, each with its calls summed over the traces of one device.
 
-    Columns added: ``least_us``, ``group`` and ``efficiency``.
+    Columns added: ``least_us`` (roofline time), ``group`` and ``efficiency``.
     """
     device = {str(source): _device(facts.get(str(source), {})) for source in calls["source_id"].unique()}
     known = calls.assign(device=calls["source_id"].map(device))
@@ -104,7 +105,7 @@ def _device(facts: Mapping[str, str]) -> str | None:
 
 
 def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, str]:
-    """Return the roofline time of a problem, and the name of the group of problems that it is compared with."""
+    """Return the roofline time of a problem, and the name of the group of problems with which it is compared."""
     least, device = roofline_us(problem, facts), device_of(facts)
     if isinstance(problem, ConvProblem) and problem.direction == "B+W":
         return None, ""

@@ -1,7 +1,8 @@
-"""Products followed by kernels that an epilogue could replace, as a trace shows them.
+"""Find matrix products followed by kernels that the library could do in the product itself (an epilogue).
 
-``logparse/libraries/torch_profiler/epilogues.py`` finds them in the trace. The pair (product and kernels) as it ran and
-the product with the epilogue are two solutions of one problem, so a replay can time both.
+An epilogue adds a bias or computes an activation. ``logparse/libraries/torch_profiler/epilogues.py`` finds such
+products in the trace. The product with the separate kernels and the product with the epilogue are two solutions of one
+problem, so a replay can time both.
 """
 
 from __future__ import annotations
@@ -16,20 +17,24 @@ from logparse.libraries.torch_profiler.epilogues import FACT, GRADIENT
 from logparse.model import DEFAULT, GemmProblem, problem_from_text
 
 ACTIVATIONS: Mapping[str, str] = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu"}
-"""Steps of a trace that an epilogue can do → its activation."""
+"""Activations in a trace that an epilogue can compute, each with the name of the library's activation."""
 BY_HAND = ("mul", "pow", "mul", "add", "mul", "tanh", "add", "mul")
-"""Steps of ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) written out. The first product with ½ may stand elsewhere."""
+"""Operators of a GELU that a program writes out: ½·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+
+The first product, with ½, may be at another place.
+"""
 
 Form: TypeAlias = Literal["", "erf", "written"]
-"""How a GELU is computed: the tanh approximation in one kernel, exactly by erf, or the approximation written out."""
+"""How a trace computes a GELU: exactly by erf, as a written-out formula, or (empty) with tanh in one kernel."""
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """Kernels after ``calls`` calls of a product that an epilogue of the product could replace.
+    """A matrix product followed by kernels that an epilogue of the product could replace.
 
     * ``problem``, ``asked``: the product without the epilogue and with it.
-    * ``steps``: the steps of the epilogue, in the words of the trace.
+    * ``steps``: the operations that the kernels do, in the words of the trace.
+    * ``calls``: the number of calls of the product.
     * ``us``: total time of the kernels, µs. ``bias_us``: the time of the kernels that add a bias, µs.
     * ``form``: how GELU is computed in the trace.
     """
@@ -44,12 +49,12 @@ class Epilogue:
 
     @property
     def exact(self) -> bool:
-        """True if GELU is computed by erf. No epilogue does that."""
+        """True if GELU is computed exactly, by erf. No epilogue does that."""
         return self.form == "erf"
 
     @property
     def fused(self) -> GemmProblem:
-        """The product with the epilogue as a replay runs it. An addend of ``addmm`` is taken to be a bias."""
+        """The product with the epilogue as a replay runs it. An addend of ``addmm`` is assumed to be a bias."""
         bias = self.problem.bias is not False or self.adds_bias
         kind = self.problem.d_type if bias else None
         return replace(self.asked, bias=bias, bias_type=kind, beta="zero")
@@ -61,21 +66,21 @@ class Epilogue:
 
     @property
     def as_run(self) -> str:
-        """The solution of ``fused`` that runs the same kernels as the trace."""
+        """Name of the solution with which a replay runs the same separate kernels as the trace."""
         words = [*(["unfused"] if self.adds_bias else []), *([f"gelu={self.form}"] if self.form else [])]
         return f"torch:{','.join(words)}" if words else DEFAULT.text
 
     @property
     def in_library(self) -> str:
-        """The solution of ``fused`` that uses the library's epilogue. The library's GELU uses tanh.
+        """Name of the solution with which a replay uses the library's epilogue. The library's GELU uses tanh.
 
-        For a bias alone this solution is the default.
+        For a bias alone this is the library's default.
         """
         return DEFAULT.text if self.asked.activation == "none" else "torch:fused"
 
 
 def trains(tables: Tables) -> bool:
-    """Tell whether the run computes gradients, judged by its traces' operators or its logs' convolutions."""
+    """Tell whether the run computes gradients, by the operators in its traces or the convolutions in its logs."""
     kernels = tables.kernels[tables.kernels["run"] == tables.run]
     backward = kernels["op"].dropna().astype(str).str.contains("backward", case=False).any()
     problems = {*tables.workload["problem"], *kernels["problem"].dropna()}
@@ -83,7 +88,7 @@ def trains(tables: Tables) -> bool:
 
 
 def epilogues(tables: Tables) -> list[Epilogue]:
-    """Return the run's products followed by kernels that an epilogue could replace, summed over all traces."""
+    """Return the run's matrix products that are followed by kernels that an epilogue could replace, from all traces."""
     rows = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == FACT)]
     found: dict[tuple[str, tuple[str, ...]], Epilogue] = {}
     for text in sorted(rows["value"]):
@@ -99,7 +104,7 @@ def epilogues(tables: Tables) -> list[Epilogue]:
 
 @dataclass(frozen=True)
 class Gradient:
-    """Gradients of a GELU that is written out after a product: number of calls, and total time of the kernels (µs)."""
+    """The gradient of a written-out GELU after a matrix product: number of calls, and total kernel time (µs)."""
 
     problem: GemmProblem
     calls: int
@@ -151,10 +156,10 @@ def _epilogue(value: Mapping[str, object]) -> Epilogue | None:
 
 
 def _by_hand(words: Sequence[str]) -> int:
-    """Return how many of the first steps form a written-out GELU. Return 0 if they form none.
+    """Return how many of the first operators form a written-out GELU, or 0 if they do not begin with one.
 
-    Type copies among these steps and after them are included, because autocast raises a power to single precision and
-    then lowers the result for the next product.
+    Type copies among these operators and after them are included, because autocast raises a power to single precision
+    and then lowers the result for the next product.
     """
     places = [i for i, word in enumerate(words) if word != "copy"]
     if not words or words[0] == "copy":

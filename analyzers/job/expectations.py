@@ -1,7 +1,7 @@
-"""Expected times for the problems in the run's files and traces.
+"""Times that a run's problems should take, judged by the best times of similar problems.
 
-If only one solution of a problem was timed, its time counts as the problem's own time. It comes from a trace's kernels,
-or is a file's only time of the problem.
+This is for problems of which only one solution was timed, so that nothing else shows whether it is fast. The time comes
+from a trace's kernels, or it is a file's only time of the problem.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from logparse.target import Facts, arch
 def times(tables: Tables, settings: Settings) -> pd.DataFrame:
     """Return the time of one call of each problem for which only one solution was timed.
 
-    Columns ``device, problem, source_id, origin, now_us``. A trace's time has priority over a file's. Among several
-    times the least counts. Sources of an unknown device are left out.
+    Columns ``device, problem, source_id, origin, now_us``. A trace's time is preferred to a file's. Among several times
+    the shortest is used. Files from an unknown device are left out.
     """
     traced = traced_calls(tables.kernels, tables.calls).assign(origin=TRACE)
     alone = lone_times(tables).rename(columns={"time_us": "now_us"})
@@ -40,9 +40,9 @@ def times(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 def _completed(facts: Facts, here: Facts) -> Facts:
-    """Return the facts of a source, with the run's CU count added.
+    """Add the run's CU count, arch and device to the facts of a file that lacks them.
 
-    Nothing is added if the source tells its CU count or its device, or if it is of another arch.
+    Nothing is added if the file states its CU count or its device, or if it is of another arch.
     """
     if "cu_count" in facts or "device" in facts or arch(facts) not in (None, arch(here)):
         return facts
@@ -51,17 +51,20 @@ def _completed(facts: Facts, here: Facts) -> Facts:
 
 @cached_per_run
 def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataFrame, Expected]]:
-    """Return the rows of ``times`` per device, with their expected times."""
+    """Return, for each device, the problems with a single timed solution and the times that they should take.
+
+    The rows are as in ``times``, and the expected times are in the same order.
+    """
     rows = times(tables, settings)
     parts = {str(name): part.reset_index(drop=True) for name, part in rows.groupby("device", sort=True)}
     return {name: (part, best_times(tables, name).expect(part["problem"])) for name, part in parts.items()}
 
 
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
-    """Return two times (µs) per problem: the time of one call, and its expected time.
+    """Return two times (µs) for each problem: the time of one call, and the time that it should take.
 
-    The expected time may come from timed problems at any distance. So use the result only to order work. If a problem
-    ran on several devices, the device with the larger difference of the two times counts.
+    The second time may be guessed from problems of very different sizes. So use the result only to order work. If a
+    problem ran on several devices, the device with the larger difference of the two times is used.
     """
     out: dict[str, tuple[float, float]] = {}
     for rows, found in expectations(tables, settings).values():
@@ -72,6 +75,6 @@ def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]
 
 
 def expected_problems(tables: Tables, settings: Settings) -> frozenset[str]:
-    """Return the problems whose expected time is known."""
+    """Return the problems for which it is known how long they should take."""
     found = expectations(tables, settings).values()
     return frozenset(str(text) for rows, known in found for text in rows.loc[np.isfinite(known.expected_us), "problem"])

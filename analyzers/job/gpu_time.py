@@ -1,11 +1,10 @@
 """GPU time of a run by kind of work, and idle time of the GPU, from the run's traces.
 
-``recommend``, ``explore``, ``report`` and the analyzers all take these numbers from this module. The kind of a kernel
-follows from its problem. Without a problem it follows from the operator's name, and without an operator from the
-kernel's own name.
+``recommend``, ``explore``, ``report`` and the analyzers all take these numbers from this module. A kernel's kind of
+work is found from its problem (GEMM or convolution), else from the operator's name, else from the kernel's own name.
 
 Computation and communication are never added up. Collectives count only while nothing computes. While they only wait
-for another rank, they count as idle time (``ranks``). Times are (time of an average unit of work) · (traced units)
+for another rank, they are idle time (``ranks``). Times are (time of an average step) · (number of traced steps)
 (``analyzers/evidence/units.py``).
 """
 
@@ -33,14 +32,15 @@ from logparse.libraries.torch_profiler.searches import SEARCH
 from logparse.model import kind_of, layer_of
 
 STEPS, STEPS_US = "profiler_steps", "profiler_steps_us"
-"""Facts of a trace: the number of steps that its profiler marked, and their total wall time (µs)."""
+"""Names of facts about a trace: the number of steps that its profiler marked, and their total wall time (µs)."""
 UNTRACED_STEP_US = "untraced_step_us"
-"""Fact of a trace: wall time of a step without the profiler (µs), from ``logparse capture --trace`` and ``tune``."""
+"""Name of a fact about a trace: the wall time of a step without the profiler (µs).
+
+``logparse capture --trace`` and ``tune`` measure it.
+"""
 
 BUSY = 0.8
-"""Fraction of the time in which the GPU is busy (0 to 1). Below this fraction the GPU is assumed to wait for the
-host.
-"""
+"""If the GPU is busy for less than this fraction of the time (0 to 1), it is assumed to wait for the host."""
 GEMM, COPIES, SOFTMAX, OTHER = "GEMM", "transposes and copies", "softmax", "other"
 COMMUNICATION = "communication"
 CONVOLUTION = "convolution {}"
@@ -76,14 +76,14 @@ _PARTS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("embedding and indexing", r"index|gather|scatter|where"),
     )
 )
-"""Kinds of work, each with a pattern for the names of operators and kernels. The first pattern that fits counts."""
+"""Kinds of work, each with a pattern for the names of operators and kernels. The first pattern that fits decides."""
 _NO_CONVOLUTION = frozenset({"attention", "optimizer", SOFTMAX, "normalisation", "embedding and indexing"})
-"""Kinds whose gradients have names like those for convolutions: ``_softmax_backward_data``, ``compute_grad_weight``."""
+"""Kinds of work whose gradients have names like those for convolutions, for example ``_softmax_backward_data``."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Work of one kind: time (µs) and launches of its kernels over all traces of the run."""
+    """All work of one kind: time (µs) and launches of its kernels over all traces of the run."""
 
     name: str
     us: float
@@ -92,9 +92,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Gap:
-    """One gap between kernels: its time (µs) and its class (``logparse/libraries/torch_profiler/gaps.py``).
+    """One period in which the GPU was idle: its time (µs) and its reason.
 
-    ``operator``, ``call`` and ``annotation``: the operator, the runtime call and the annotation over the gap, if known.
+    ``operator``, ``call`` and ``annotation`` are what the host did in this time, if known.
+    ``logparse/libraries/torch_profiler/gaps.py`` lists the reasons.
     """
 
     us: float
@@ -105,7 +106,7 @@ class Gap:
 
     @property
     def place(self) -> str:
-        """The place of the gap in words: `` under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]``."""
+        """Where the gap is, for a sentence: `` under aten::copy_ (hipMemcpyWithStream) in step[DECODE bs=32]``."""
         call = f" ({self.call})" if self.call and self.operator else f" under {self.call}" if self.call else ""
         within = f" in {self.annotation}" if self.annotation else ""
         return f"{f' under {self.operator}' if self.operator else ''}{call}{within}"
@@ -113,17 +114,17 @@ class Gap:
 
 @dataclass(frozen=True)
 class Gaps:
-    """Idle time of all traces by class (µs), and the longest gaps, the longest first."""
+    """The GPU's idle time in all traces by reason (µs), and the longest idle periods, the longest first."""
 
     us: Mapping[str, float]
     longest: tuple[Gap, ...]
 
     @property
     def single(self) -> Gap | None:
-        """The one gap that is most of the idle time. None if there is no such gap, or if a second gap is similarly
-        long.
+        """The one idle period that is most of the idle time, or None.
 
-        A single gap may never come again, so its time is no ceiling for savings.
+        There is no such period if none is half of the idle time, or if the second longest is at least half as long as
+        the longest. A single period may never come again, so its time does not show what can be saved.
         """
         total = math.fsum(self.us.values())
         if not self.longest or self.longest[0].us < _MOST * total:
@@ -133,7 +134,7 @@ class Gaps:
 
     @property
     def main(self) -> str:
-        """The class of gaps with the most idle time."""
+        """The reason with the most idle time."""
         return max(self.us, key=lambda x: (self.us[x], x), default="")
 
 
@@ -147,18 +148,18 @@ class GpuTime:
     * ``parts``: work by kind, the longest first.
     * ``window_us``: the time in which the traces were recorded. The profiler slows the host, so the time of the same
       steps without the profiler is used if it is known. ``profiled`` is then False.
-    * ``busy_us``: the time of the window in which a kernel computed or a collective transferred.
+    * ``busy_us``: the time of the window in which a kernel computed or a collective transferred data.
     * ``alone_us``: the time of the window in which only collectives ran (``ranks.exposed``).
-    * ``waiting_us``: the part of ``alone_us`` in which collectives waited for another rank. It counts as idle time.
-      None if only one rank has traces, because its traces cannot show such waits.
-    * ``before_us``: kernels launched before the traces began. They count in no kind.
-    * ``unexplained_us``: kernels of graph launches whose capture no trace shows. They count in the kind that fits their
-      own names.
-    * ``untraced_share``: the fraction (by time, 0 to 1) of the job's units of work whose kind is in no trace.
+    * ``waiting_us``: the part of ``alone_us`` in which collectives waited for another rank. It is idle time, too. None
+      if only one rank has traces, because its traces cannot show such waits.
+    * ``before_us``: kernels launched before the traces began. They are in no kind of work.
+    * ``unexplained_us``: kernels of graph launches whose capture no trace shows. Their kind is found by their own
+      names.
+    * ``untraced_share``: the part of the job's time (0 to 1) in steps whose kind is in no trace.
     * ``word``: the user's word for a step.
-    * ``left_out``: texts about traced work that counts nowhere.
+    * ``left_out``: texts about traced work that is in no sum.
     * ``gaps``: why the GPU was idle under the profiler.
-    * ``unknown_idle``: a sentence that says why the idle time is unknown.
+    * ``unknown_idle``: a sentence that explains why the idle time is unknown.
     """
 
     parts: tuple[Part, ...]
@@ -180,13 +181,13 @@ class GpuTime:
 
     @property
     def busy_share(self) -> float | None:
-        """Fraction of the window in which a kernel ran (0 to 1). None if it is unknown."""
+        """The part of the time (0 to 1) in which a kernel ran. None if it is unknown."""
         known = self.busy_us is not None and self.window_us and not self.unknown_idle
         return self.busy_us / self.window_us if known and self.busy_us is not None and self.window_us else None
 
     @property
     def exposed_us(self) -> float | None:
-        """Time in which only collectives ran, without their waits for other ranks, µs.
+        """Time in which only communication ran, without its waits for other ranks, µs.
 
         The waits are known only if the traces of several ranks can be compared.
         """
@@ -194,14 +195,12 @@ class GpuTime:
 
     @property
     def waits(self) -> bool:
-        """True if the GPU waits for the host, because the gaps between kernels are longer than launches alone
-        explain.
-        """
+        """True if the GPU is idle so often that it must be waiting for the host."""
         return self.busy_share is not None and self.busy_share < BUSY
 
     @property
     def idle_us(self) -> float | None:
-        """Time of the window in which no kernel ran, µs. None if it is unknown."""
+        """Time in which no kernel ran, µs. None if it is unknown."""
         known = self.busy_us is not None and self.window_us and not self.unknown_idle
         return (
             max(self.window_us - self.busy_us, 0.0) if known and self.window_us and self.busy_us is not None else None
@@ -210,8 +209,9 @@ class GpuTime:
 
 @cached_per_run
 def gpu_time(tables: Tables) -> GpuTime | None:
-    """Return the GPU time of the run's traces. Return None if the run has no kernels, or if all kernels take no
-    time.
+    """Return the GPU time of the run by kind of work, and its idle time, from its traces.
+
+    Returns None if the run has no kernels, or if its kernels take no time.
     """
     rows = _in_order(tables.kernels[tables.kernels["run"] == tables.run])
     before = float(rows.loc[rows["op"].eq(BEFORE), "total_us"].sum())
@@ -260,7 +260,7 @@ def gpu_time(tables: Tables) -> GpuTime | None:
 
 
 def _gaps(facts: pd.DataFrame) -> Gaps | None:
-    """Return the gaps of all traces. Return None if no trace states them."""
+    """Return the idle time of all traces with its reasons, or None if no trace states it."""
     given, listed = (facts.loc[facts["name"] == name, "value"].dropna() for name in ("gpu_idle_us", "gpu_gaps"))
     each = [(why, us) for value in given for why, us in json.loads(value).items()]
     us = {why: math.fsum(us for other, us in each if other == why) for why in sorted({why for why, _ in each})}
@@ -269,8 +269,9 @@ def _gaps(facts: pd.DataFrame) -> Gaps | None:
 
 
 def gpu_us(tables: Tables) -> float | None:
-    """Return the GPU time of the run's traces (µs), if the run's calls are counted in the traces, too. Else return
-    None.
+    """Return the GPU time of the run's traces (µs), but only if the calls are counted in the same traces.
+
+    Else return None.
 
     If a log counts the calls, the two numbers do not fit together: a log counts the calls of the whole job, but a
     trace's time covers only the traced steps. So their quotient would mean nothing.
@@ -285,12 +286,18 @@ def traced_us(tables: Tables) -> float | None:
 
 
 def kernels_of_run(tables: Tables) -> pd.DataFrame:
-    """Return the kernels that the run's traces saw launched, without collectives."""
+    """Return the kernels in the run's traces, without communication.
+
+    Kernels that were launched before the trace, or by a search for solvers, are left out.
+    """
     return _launched(tables, collectives=False)
 
 
 def collectives_of_run(tables: Tables) -> pd.DataFrame:
-    """Return the kernels of collectives that the run's traces saw launched."""
+    """Return the communication kernels in the run's traces.
+
+    Kernels that were launched before the trace, or by a search for solvers, are left out.
+    """
     return _launched(tables, collectives=True)
 
 
@@ -302,25 +309,25 @@ def _launched(tables: Tables, collectives: bool) -> pd.DataFrame:
 def steps(tables: Tables, settings: Settings) -> tuple[float | None, float | None]:
     """Return the number of steps of the run and their wall time (µs).
 
-    The number is the user's number. Without it, it is the number that the traces marked. The wall time is the time
-    without the profiler if that time is known.
+    The number is the user's (``settings.steps``), else the number that the traces marked. The wall time is the time
+    without the profiler if that is known.
     """
     rows = tables.facts[tables.facts["run"] == tables.run]
     return settings.steps or _steps(rows), _untraced_us(tables, rows) or _sum(rows, STEPS_US) or None
 
 
 def _steps(facts: pd.DataFrame) -> float | None:
-    """Return the number of marked steps in all traces. If no step is marked, return the number of ranks in the traces.
+    """Return the number of marked steps in all traces.
 
-    Return None if nothing marks a unit.
+    If no step is marked, the number of ranks with traces is returned, or None if there is only one.
     """
     return _sum(facts, STEPS) or float(unmarked_ranks(facts)) or None
 
 
 def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
-    """Return the wall time of all marked steps without the profiler, µs.
+    """Return the wall time of all marked steps as it would be without the profiler, µs.
 
-    Return None if this time is unknown for a trace with steps.
+    Returns None if this is unknown for a trace with steps.
     """
     found, count = units(tables), _sum(facts, STEPS)
     if found is not None and found.mean_us is not None and count:
@@ -335,11 +342,11 @@ def _untraced_us(tables: Tables, facts: pd.DataFrame) -> float | None:
 
 
 def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """Return the time of each problem's calls, per trace of the run of ``calls``.
+    """Return the time of each problem's calls in each trace. ``calls`` are the calls of the run.
 
     Columns ``source_id, problem, total_us, calls, now_us, kernel``. ``now_us`` is the mean time of a call. ``kernel``
-    is the costliest kernel that computes. If no kernel computes, ``kernel`` is the costliest helper kernel (transpose,
-    conversion, fill).
+    is the kernel that takes the most time. Helper kernels (transpose, conversion, fill) are named only if there is no
+    other.
     """
     keys = ["source_id", "problem"]
     own = calls[~is_true(calls["by_tool"])]
@@ -356,21 +363,21 @@ def traced_calls(kernels: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in_order(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Return kernels in a fixed order, so that sums do not depend on the order of stored rows."""
+    """Sort kernels, so that sums do not depend on the order of stored rows."""
     return kernels.sort_values(["source_id", "op", "kernel", "problem", "total_us"], ignore_index=True)
 
 
 def _sum(facts: pd.DataFrame, name: str) -> float | None:
-    """Return the sum of a fact over the sources that have it. Return None if no source has it."""
+    """Return the sum of a fact over the files that state it, or None if no file does."""
     values = pd.to_numeric(facts.loc[facts["name"] == name, "value"], errors="coerce").dropna()
     return float(values.sum()) if len(values) else None
 
 
 @lru_cache(maxsize=65_536)
 def part_of(op: str, kernel: str, problem: str) -> str:
-    """Return the kind of work of a kernel.
+    """Return the kind of work of a kernel, for example ``GEMM``, ``attention`` or ``communication``.
 
-    The kind follows from the problem if there is one, else from the operator, else from the kernel's name.
+    It is found from the problem if there is one, else from the operator, else from the kernel's name.
     """
     if COLLECTIVES.search(op) or COLLECTIVES.search(kernel):
         return COMMUNICATION

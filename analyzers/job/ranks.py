@@ -1,19 +1,19 @@
-"""Comparison of a job's ranks: what each rank computes, what collectives transfer, and which rank the others wait for.
+"""Compare the ranks of a job: how long each computes, how long communication takes, and which rank the others wait for.
 
 A collective's kernel begins when its own rank is ready, and ends when the last rank is done. So the kernel's time is a
 wait plus a transfer. The rank that comes last waits for nobody. So for each collective call, the shortest time over the
 ranks is the transfer, and the rest of each rank's time is a wait. Clocks of ranks are not compared. Instead, calls are
-matched by their group of ranks, and by their order in windows that began at the same unit of work. A group whose ranks
-made different numbers of calls is left out.
+matched by their group of ranks, and by their order in traces that began at the same step. A group whose ranks made
+different numbers of calls is left out.
 
 The waiting time is rather too short in two cases:
 
-* A call overlaps with computation. Its exposed time then counts as transfer first.
+* A call overlaps with computation. The time that is not hidden is then assigned to the transfer first.
 * A rank left no trace (``missing``). That rank may have been the last to come.
 
 The profiler makes ranks wait for each other, because each rank starts the profiler and writes its trace at another
-moment. If the untraced time of a unit is known, exposed communication is limited to that time minus the computation
-(``exposed``).
+moment. If the time of a step without the profiler is known, exposed communication is limited to that time minus the
+computation (``exposed``).
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from analyzers.evidence.units import units_by_source
 
 @dataclass(frozen=True)
 class Rank:
-    """One process. Times in µs per unit of work.
+    """The times of one process (rank) of a job, in µs per step.
 
-    * ``unit_us``: wall time of a unit, without the profiler if that is known.
-    * ``exposed_us``: collectives that run while nothing computes.
+    * ``unit_us``: wall time of a step, without the profiler if that is known.
+    * ``exposed_us``: communication while nothing computes.
     * ``waiting_us``: the part of ``exposed_us`` in which this rank waits for another rank.
     """
 
@@ -45,7 +45,7 @@ class Rank:
 
     @property
     def host_us(self) -> float:
-        """Time in which neither kernels nor collectives run, µs. The device waits for its own host."""
+        """Time in which the device runs nothing, µs. It waits for its own host."""
         return max(self.unit_us - self.compute_us - self.exposed_us, 0.0)
 
 
@@ -53,8 +53,8 @@ class Rank:
 class Ranks:
     """The ranks of a job, in order.
 
-    * ``matched``: (time in calls that all traced ranks of a group made) / (time of all collectives), 0 to 1.
-    * ``missing``: number of ranks without a trace, as far as the job's processes or groups tell the number of ranks.
+    * ``matched``: the part of the communication time (0 to 1) for which the calls of all traced ranks could be matched.
+    * ``missing``: number of ranks without a trace, as far as the number of ranks is known.
     """
 
     ranks: tuple[Rank, ...]
@@ -63,19 +63,19 @@ class Ranks:
 
     @property
     def slowest(self) -> Rank:
-        """The rank that the others wait for. This rank itself waits least."""
+        """The rank that makes the others wait. It waits least itself."""
         return min(self.ranks, key=lambda x: (x.waiting_us, -x.compute_us))
 
     @property
     def waiting_us(self) -> float:
-        """Waiting time per unit, µs: the mean over the ranks."""
+        """Time in which a rank waits for other ranks, µs per step: the mean over the ranks."""
         return sum(x.waiting_us for x in self.ranks) / len(self.ranks)
 
 
 def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, float]:
-    """Limit exposed communication to ``room_us``. Return the limited time and its waiting time, µs.
+    """Limit the time of exposed communication to ``room_us``. Return the limited time and its waiting time, µs.
 
-    The time above the limit is taken from the waiting time first.
+    The time above the limit is subtracted from the waiting time first.
     """
     shown = min(alone_us, max(room_us, 0.0))
     return shown, shown - min(alone_us - min(waiting_us, alone_us), shown)
@@ -83,7 +83,7 @@ def exposed(alone_us: float, waiting_us: float, room_us: float) -> tuple[float, 
 
 @cached_per_run
 def ranks(tables: Tables) -> Ranks | None:
-    """Return the ranks of the run. Return None if fewer than two ranks left comparable traces."""
+    """Return the times of each rank of the run. Return None if fewer than two ranks left comparable traces."""
     facts = tables.facts[tables.facts["run"] == tables.run]
     own = tables.collectives[tables.collectives["run"] == tables.run]
     of = facts[facts["name"] == "rank"].drop_duplicates("source_id").set_index("source_id")["value"]
@@ -107,9 +107,9 @@ def ranks(tables: Tables) -> Ranks | None:
 
 
 def _matched(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the collective calls that all ranks of a group made.
+    """Yield the collective calls that all traced ranks of a group made.
 
-    Column ``wait`` is the time that a call waited for other ranks while nothing computed, µs.
+    The column ``wait`` is the time that a call waited for other ranks while nothing computed, µs.
     """
     for _, each in rows.groupby(["window", "ranks"]):
         counts = each.groupby("source_id").size()

@@ -1,6 +1,7 @@
-"""Searches for solvers in a run's traces: the kernels that they ran, and the remedy.
+"""Searches for the fastest solver that ran while the job was traced, and what the user can do about them.
 
-Kernels of a search count in no call and in no step. ``logparse/libraries/torch_profiler/searches.py`` defines a search.
+The kernels of a search are in no call and in no step. ``logparse/libraries/torch_profiler/searches.py`` defines which
+kernels belong to a search.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ TUNING = (
 
 @dataclass(frozen=True)
 class Search:
-    """The searches of one problem in all traces: calls, kernels, their time and the time of naive kernels, µs."""
+    """The searches for a solver of one problem in all traces.
+
+    ``calls`` are the calls that searched. ``us`` and ``naive_us`` are the times of all kernels and of the naive ones,
+    µs.
+    """
 
     problem: Problem
     calls: int
@@ -42,7 +47,7 @@ class Search:
 
 @cached_per_run
 def searches(tables: Tables) -> tuple[Search, ...]:
-    """Return the searches of the run's traces, the longest first."""
+    """Return the searches for solvers in the run's traces, the longest first."""
     facts = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "searches")]
     listed = [x for value in facts["value"].dropna() for x in json.loads(value)]
     of: dict[str, list[Mapping[str, float]]] = {}
@@ -62,7 +67,7 @@ def searches(tables: Tables) -> tuple[Search, ...]:
 
 
 def in_words(found: Sequence[Search]) -> str:
-    """Return a sentence about the searches that are left out. Return an empty text without searches."""
+    """Return a sentence about searches for solvers in the traces, or an empty text if there were none."""
     if not found:
         return ""
     kernels, us = sum(x.kernels for x in found), sum(x.us for x in found)

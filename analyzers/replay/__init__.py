@@ -1,4 +1,4 @@
-"""Replay: measure problems on a device and return the time of every solution.
+"""Replay: run the GEMMs and convolutions of a job by themselves, and measure the time of every solution.
 
-``docs/measurement.md`` explains how and why.
+A solution is a kernel or algorithm that a library has for a problem. ``docs/measurement.md`` explains how and why.
 """

@@ -1,9 +1,10 @@
-"""Confirm a race: measure its winner and the library's pick again, interleaved, in fresh processes.
+"""Confirm that the fastest solution is really faster than the library's choice, in fresh processes.
 
-The fastest of many solutions was lucky in part (the winner's curse), and the pick was timed at another moment.  So both
-run again, in blocks of ABBA and BAAB order by turns, with fresh inputs in each block.  Only the ratio of the two times
-of a block is used.  Slow drift cancels in that ratio, and the cost of running first in a block affects both solutions
-alike.  A block in which the clock changed is taken again.  ``analyzers/evidence/confirmations.py`` judges the pairs.
+The fastest of many solutions was partly lucky (the winner's curse), and the library's choice (the pick) was timed at
+another moment. So both run again, in blocks of ABBA and BAAB order by turns, with fresh inputs in each block. Only the
+ratio of the two times of a block is used. Slow drift cancels in that ratio, and the cost of running first in a block
+affects both solutions alike. A block in which the clock changed is measured again.
+``analyzers/evidence/confirmations.py`` judges the pairs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from analyzers.evidence.confirmations import Pairs
 S = TypeVar("S")
 
 DOUBTFUL = 4
-"""Number of blocks after which a winner is given up if its gain was below the floor in every block."""
+"""Number of blocks after which a solution is given up if it gained too little in every block."""
 
 
 def interleave(
@@ -28,10 +29,11 @@ def interleave(
     floor: float = 0.03,
     held: Callable[[Callable[[], list[float]]], list[float]] = lambda block: block(),
 ) -> Pairs:
-    """Take samples in ABBA and BAAB order by turns, and return one pair of times per block.
+    """Time two solutions in turns (ABBA, then BAAB, and so on), and return one pair of times per block.
 
-    ``sample(solution, block)`` returns a time, µs, on that block's inputs.  ``held`` takes a whole block, and takes the
-    block again if the clock changed meanwhile.
+    ``sample(solution, block)`` returns a time, µs, on that block's inputs. ``held`` runs a whole block, and runs it
+    again if the clock changed meanwhile. If the winner gains less than ``floor`` in each of the first ``DOUBTFUL``
+    blocks, the measurement ends early.
     """
     above: list[float] = []
     below: list[float] = []
@@ -48,5 +50,5 @@ def interleave(
 
 
 def refuted(pairs: Pairs, floor: float) -> bool:
-    """Return True if the winner's gain was below the floor in every block of one process."""
+    """Return True if the winner's gain was below ``floor`` in every block of one process."""
     return all(a <= b * (1 + floor) for a, b in zip(pairs.pick_us, pairs.winner_us, strict=True))

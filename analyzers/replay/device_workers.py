@@ -1,8 +1,8 @@
-"""The devices of a replay.  Each device starts its own worker processes.
+"""The devices on which a replay measures. Each device starts its own worker processes.
 
-A local device starts its workers itself.  A device of a Ray cluster is an actor that reserves one GPU on any node and
-starts the same workers there.  A library that crashes ends its worker process but not the actor, so the reservation is
-kept.  The scheduler uses both kinds alike.
+A local device starts its workers itself. A device of a Ray cluster is an actor that reserves one GPU on any node and
+starts the same workers there. A library that crashes ends its worker process but not the actor, so the reservation is
+kept. The scheduler uses both kinds alike.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _THREADS = 4  # Threads of an actor: calls arrive while ``listen`` waits.
 
 @dataclass(frozen=True)
 class LocalDevice:
-    """Device of this machine."""
+    """A GPU (or the CPU) of this machine."""
 
     place: Place
 
@@ -43,10 +43,10 @@ class LocalDevice:
 def opened_devices(
     engine: str, place: Place, devices: Sequence[str]
 ) -> Iterator[tuple[Sequence[Device], Sequence[str]]]:
-    """Yield the devices to measure on, of this machine or of a Ray cluster, and remarks on them.
+    """Yield the devices to measure on, of this machine or of a Ray cluster, and remarks about them.
 
-    Without ``devices``, all GPUs are used, or one CPU if there is no GPU.  On Ray, only the number and the kind of the
-    names are used.  Raises InputError for an unknown engine, if Ray is not installed, if no cluster answers, and in the
+    Without ``devices``, all GPUs are used, or one CPU if there is no GPU. On Ray, only the number and the kind of the
+    names are used. Raises InputError for an unknown engine, if Ray is not installed, if no cluster answers, and in the
     cases of ``local_devices``.
     """
     if engine == "local":
@@ -70,7 +70,7 @@ def opened_devices(
 
 
 def local_devices(devices: Sequence[str]) -> tuple[str, ...]:
-    """Return the named devices of this machine.  Without names, return all GPUs, or the CPU if there is no GPU.
+    """Return the named devices of this machine. Without names, return all GPUs, or the CPU if there is no GPU.
 
     Raises InputError if torch does not see a named GPU, or if a GPU is named twice, because its workers would disturb
     each other.
@@ -89,7 +89,7 @@ def local_devices(devices: Sequence[str]) -> tuple[str, ...]:
 
 
 def visible_devices() -> tuple[str, ...]:
-    """Return every GPU that torch sees, or the CPU if torch sees no GPU.
+    """Return the names of all GPUs that torch sees (``cuda:0`` …), or the CPU if it sees no GPU.
 
     No device context is started in this process.
     """
@@ -101,10 +101,10 @@ def visible_devices() -> tuple[str, ...]:
 
 
 class RayDevice:
-    """GPU (or core) of a Ray cluster.
+    """A GPU (or a CPU core) of a Ray cluster.
 
-    An actor sees only its own GPU, so the GPU's name is always ``cuda:0``.  ``place.device`` includes the node's
-    address as soon as a worker was opened.
+    An actor sees only its own GPU, so the GPU's name is always ``cuda:0``. ``place.device`` includes the node's address
+    as soon as a worker was opened.
     """
 
     def __init__(self, ray: Any, place: Place) -> None:
@@ -123,7 +123,7 @@ class RayDevice:
         self.place = replace(self._there, device=device)
 
     def lost(self) -> None:
-        """Forget the lost actor.  The next worker gets a new actor."""
+        """Forget the Ray actor after its machine was lost. The next worker gets a new actor."""
         self._host = None
 
     def close(self) -> None:
@@ -137,17 +137,17 @@ Device: TypeAlias = LocalDevice | RayDevice
 
 
 class _Host:
-    """Ray actor that reserves a GPU and runs one worker at a time on it."""
+    """A Ray actor that reserves a GPU and runs one worker at a time on it."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
         self._changing = threading.Lock()  # This lock guards the worker, because calls arrive on several threads.
 
     def there(self) -> None:
-        """Do nothing.  The call returns only when the actor was scheduled and its device is reserved."""
+        """Do nothing. The call returns only when the actor was scheduled and its device is reserved."""
 
     def open(self, backends: Sequence[str], place: Place, method: Method) -> str:
-        """Start a worker.  Return the name of the device."""
+        """Start a worker process, and return the name of its device with the node's address."""
         import ray
 
         self.stop()
@@ -186,7 +186,7 @@ class _Host:
 
 
 class _Remote(Handle):
-    """Worker on a device of a cluster.  A thread forwards the worker's messages through a local pipe."""
+    """A worker on a device of a Ray cluster. A thread forwards the worker's messages through a local pipe."""
 
     def __init__(self, ray: Any, device: RayDevice, host: Any, how: tuple[Sequence[str], Place, Method]) -> None:
         reading, self._writing = Pipe()

@@ -1,4 +1,4 @@
-"""Tell whether the machine is idle before a measurement, and whether its clock is steady during the measurement."""
+"""Check that the machine is idle before a measurement, and that its clock is steady during the measurement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUERY = "clocks.sm,utilization.gpu,temperature.gpu,clocks_event_reasons.active"
 _BUSY_PERCENT = 5.0
 _READINGS, _EVERY_S, _STALE_S = 8, 0.1, 1.0
 _LEAST_S, _MOST_S = 0.5, 5.0
-"""Seconds for which an idle device is loaded, and seconds within which its clock must settle.
+"""Seconds for which an idle device is kept busy, and seconds within which its clock must become steady.
 
 If the clock keeps changing, a sample is also repeated for at most the second number of seconds.
 """
@@ -30,16 +30,13 @@ _SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 
 
 class UnsettledError(Exception):
-    """Raised if the device's clock did not settle, or kept falling.
-
-    Times taken on such a device are not comparable.
-    """
+    """Raised if the clock of the device did not become steady, so that times are not comparable."""
 
 
 class SteadyClock:
-    """Sampler that waits for a steady clock of the device.
+    """Takes samples only while the clock of the device is steady.
 
-    ``reading`` runs a reference computation and returns its time, µs.  ``now`` returns the present time, s.  The
+    ``reading`` runs a reference computation and returns its time, µs. ``now`` returns the present time, s. The
     reference runs during the measurement, because a GPU at its power limit settles at a lower clock than an idle GPU,
     and both clocks are steady.
     """
@@ -50,10 +47,10 @@ class SteadyClock:
         self._reference_us = math.nan
 
     def settle(self) -> None:
-        """Load the device with the reference until the last readings agree.
+        """Run the reference computation until its last times agree, so that the clock is steady.
 
-        The device must be loaded because an idle clock is steady too, but much too low.  Raises UnsettledError if the
-        readings do not agree within 5 s.
+        The device must be busy because an idle clock is steady too, but much too low. Raises UnsettledError if the
+        times do not agree within 5 s.
         """
         started = self._now()
         last = [self._reading()]
@@ -69,15 +66,18 @@ class SteadyClock:
         )
 
     def ready(self) -> None:
-        """Settle the clock, unless the device was under load and steady in the last second.  Raises UnsettledError."""
+        """Make sure that the clock is steady.
+
+        Nothing is done if that was checked in the last second. Raises UnsettledError.
+        """
         if self._now() - self._checked_s > _STALE_S:
             self.settle()
 
     def held(self, sample: Callable[[], T], *, every_s: float = _EVERY_S) -> T:
-        """Return the result of ``sample``.  Repeat the sample while the readings before and after it differ.
+        """Call ``sample`` until the clock is the same before and after it, and return its result.
 
-        If the reference ran within the last ``every_s`` seconds, the result is returned without a new reading.  Raises
-        UnsettledError if no two readings agree within 5 s and three tries.
+        If the clock was checked within the last ``every_s`` seconds, the result is returned without a new check. Raises
+        UnsettledError if the clock is not the same within 5 s and three tries.
         """
         started, tries = self._now(), 0
         while True:
@@ -97,7 +97,7 @@ class SteadyClock:
 
 
 def idle_facts(device: str) -> Mapping[str, str]:
-    """Return clock, load and the number of other processes of ``device`` (``cuda:0``, ``cpu``), as far as known."""
+    """Return the clock, load and number of other processes of a device (``cuda:0``, ``cpu``), as far as known."""
     if device == "cpu":
         with contextlib.suppress(OSError):
             return {"load": f"{os.getloadavg()[0]:.2f}"}
@@ -108,10 +108,10 @@ def idle_facts(device: str) -> Mapping[str, str]:
 
 
 def _physical(seen: str, *variables: str) -> str:
-    """Return the machine's own number or UUID of the device that a process sees as ``seen``.
+    """Return the machine's own number or UUID of the GPU that a process sees under the number ``seen``.
 
-    The first of ``variables`` that is set lists the devices.  Return "none" if the list is too short.  Sources: CUDA
-    C++ Programming Guide, "CUDA Environment Variables"; ROCm documentation, "GPU isolation techniques" (ROCR's list is
+    The first of ``variables`` that is set lists the devices. Returns "none" if the list is too short. Sources: CUDA C++
+    Programming Guide, "CUDA Environment Variables"; ROCm documentation, "GPU isolation techniques" (ROCR's list is
     applied first, and HIP's numbers refer to the devices of ROCR's list).
     """
     listed = next((value for name in variables if (value := os.environ.get(name)) is not None), None)
@@ -122,7 +122,7 @@ def _physical(seen: str, *variables: str) -> str:
 
 
 def noise(facts: Mapping[str, str]) -> list[str]:
-    """Return the reasons why a machine with these facts is not idle; empty if it is idle."""
+    """Return the reasons why the machine is not idle, from the result of ``idle_facts``. Empty if it is idle."""
     out = []
     if float(facts.get("busy_percent", 0)) > _BUSY_PERCENT:
         out.append(f"the GPU was {facts['busy_percent']} % busy before the measurement")
@@ -148,9 +148,9 @@ def _nvidia(device: str) -> dict[str, str]:
 
 
 def _amd(device: str) -> dict[str, str]:
-    """Return the load from the amdgpu driver's sysfs files (kernel documentation, ``gpu_busy_percent``).
+    """Return the load of an AMD GPU from the amdgpu driver's sysfs files (kernel documentation, ``gpu_busy_percent``).
 
-    The files are in the order of the cards.  If ROCR's list names a device by its UUID, its load is unknown, because a
+    The files are in the order of the cards. If ROCR's list names a device by its UUID, its load is unknown, because a
     UUID does not tell the number of the card.
     """
     cards = sorted(Path("/sys/class/drm").glob("card*/device/gpu_busy_percent"))

@@ -1,15 +1,15 @@
-"""Find measured problems that are near a given problem, with the times of their solutions.  Pure.
+"""Find measured problems that are similar to a given problem, with the times of their solutions. Pure.
 
-Only problems of one operation are compared.  Their distance is measured in base-2 logarithms of numbers that matter to
-a kernel:
+Only problems of one operation are compared. Their distance is measured in base-2 logarithms of numbers that matter to a
+kernel:
 
-* GEMM: its sizes;
-* convolution: batch, channels per group, output pixels, window, stride and groups.
+* GEMM: its sizes
+* convolution: batch, channels per group, output pixels, window, stride and groups
 
-A factor of two weighs 0.5 for a size.  It weighs 1 for groups, for the product of the window's sizes and for the
-product of strides, because these numbers decide which solutions exist.  So a 2D window that doubles in both directions
-adds 2.  A convolution is also compared by the power of two that divides channels and pixels, because the fast kernels
-load 16 bytes at a time.
+A factor of two weighs 0.5 for a size. It weighs 1 for groups, for the product of the window's sizes and for the product
+of strides, because these numbers decide which solutions exist. So a 2D window that doubles in both directions adds 2. A
+convolution is also compared by the power of two that divides channels and pixels, because the fast kernels load 16
+bytes at a time.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ from dataclasses import dataclass, replace
 from logparse.model import ConvProblem, GemmProblem, Measurement, Problem, solution_from_text
 
 OTHER_TYPE, OTHER_LAYOUT = 4.0, 2.0
-"""Distance added by another type, and by another layout or transposition.  (A size that differs 16-fold adds 2.)"""
+"""Distance that a different type adds, and distance that a different layout or transposition adds.
+
+For comparison: a size that differs 16-fold adds 2.
+"""
 KEPT = 32
-"""Number of nearest measured problems that are sent to a worker."""
+"""Number of most similar measured problems that are sent to a worker."""
 FASTEST = 200
-"""Number of solutions that are sent to a worker for each of the ``KEPT`` problems, the fastest first."""
+"""Number of solutions that are sent to a worker for each similar problem, the fastest first."""
 _SIZE, _WINDOW = 0.5, 2.0
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Coordinates of a problem, by which problems of one ``operation`` are compared.
+    """The position of a problem, by which similar problems are found. Only problems of one ``operation`` are compared.
 
-    ``at``: weighted logarithms of the sizes.
+    ``at`` holds weighted logarithms of the sizes.
     """
 
     operation: str
@@ -44,9 +47,9 @@ class Coordinates:
 
 
 def coordinates(problem: Problem) -> Coordinates | None:
-    """Return a problem's coordinates.
+    """Return the position of a problem for a comparison with others.
 
-    Return None for grouped GEMMs and other operators, and if a size is unknown.
+    Returns None for grouped GEMMs and other operators, and if a size is unknown.
     """
     if isinstance(problem, GemmProblem) and problem.kind == "gemm":
         sizes: tuple[int | None, ...] = (problem.m, problem.n, problem.k, problem.batch_count)
@@ -69,15 +72,15 @@ def coordinates(problem: Problem) -> Coordinates | None:
 
 
 def aligned(size: int) -> float:
-    """Return how well a size is aligned:
+    """Return how well a size is aligned, from 0 for an odd size to 1 for a multiple of 8.
 
-    0 for an odd size, up to 1 for a multiple of 8 (16 bytes of a two-byte type).
+    8 elements of a two-byte type are 16 bytes.
     """
     return next(i for i in (3, 2, 1, 0) if size % 2**i == 0) / 3
 
 
 def distance(one: Coordinates, other: Coordinates) -> float:
-    """Return the distance of two problems of one operation; infinite for different operations."""
+    """Return how different two problems are. Infinite if they are different operations."""
     if one.operation != other.operation:
         return math.inf
     apart = math.dist(one.at, other.at)
@@ -94,13 +97,13 @@ def _product(values: Iterable[int | None]) -> int:
 
 @dataclass(frozen=True)
 class Measured:
-    """Measured problem with the time (µs) of each solution that ran, by the solution's text."""
+    """A measured problem with the time (µs) of each of its solutions that ran, by the solution's text."""
 
     problem: Problem
     times_us: Mapping[str, float]
 
     def of(self, libraries: Set[str]) -> Measured:
-        """Return the measured problem with only the solutions of ``libraries``."""
+        """Return the problem with only those solutions that belong to ``libraries``."""
         times = {x: us for x, us in self.times_us.items() if solution_from_text(x).library in libraries}
         return replace(self, times_us=times)
 
@@ -110,16 +113,17 @@ class Measured:
 
 
 class Experience:
-    """The measured problems of a store and of the running replay, by environment.
+    """The problems that were measured so far, from the store and from the running replay, by environment.
 
-    Environments are kept separate, because a name may mean another solution in another build or on another device.
+    An environment is a machine with its library versions. Environments are kept separate, because a name may mean
+    another solution in another build or on another device.
     """
 
     def __init__(self) -> None:
         self._measured: dict[str, dict[str, tuple[Coordinates, Measured]]] = {}
 
     def add(self, environment: str, problem: Problem, rows: Sequence[Measurement]) -> None:
-        """Add a race's measurements.  If the problem is already known, its times are merged."""
+        """Add the measurements of a problem's solutions. If the problem is already known, its times are merged."""
         at = coordinates(problem)
         times = {x.solution.text: x.time_us for x in rows if x.status == "ok" and x.time_us}
         if at is None or not times:
@@ -129,7 +133,7 @@ class Experience:
         held[problem.text] = at, Measured(problem, {**before, **times})
 
     def near(self, environment: str, problem: Problem) -> tuple[Measured, ...]:
-        """Return the nearest measured problems of the same operation, the nearest first."""
+        """Return the measured problems that are most similar to ``problem``, the most similar first."""
         at, held = coordinates(problem), self._measured.get(environment, {})
         if at is None:
             return ()

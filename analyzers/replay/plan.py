@@ -1,4 +1,4 @@
-"""Order the problems by expected saving per second of measuring, so that a budget may end at any point.  Pure."""
+"""Order the problems by expected saving per second of measuring, so that the replay can be ended at any time. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from logparse.model import ConvProblem, GemmProblem, Problem, problem_from_text
 from logparse.target import same_device
 
 PRIOR_REGRET: Mapping[str, float] = {"gemm": 0.03, "F": 0.08, "B": 0.10, "W": 0.25, "B+W": 0.15}
-"""Fraction of a pick's time that the best solution saves on average, for problems about which nothing is known.
+"""Part of a call's time (0 to 1) that the best solution saves on average, if nothing is known about the problem.
 
-The fraction is small for GEMMs, because heuristics choose well there: a few percent over many ordinary shapes.  It is
-larger for backward weights, because heuristics often choose badly there.
+It is small for GEMMs, because heuristics choose well there: a few percent over many ordinary shapes. It is larger for
+weight gradients (W), because heuristics often choose badly there.
 """
 
 _LEAST_REGRET = 0.005
-"""Regret of a problem that takes no longer than comparable problems.  No problem has less."""
+"""Expected saving (0 to 1) for a problem that is already as fast as similar problems. No problem has less."""
 _ASSUMED_FLOPS_PER_US = 2e8  # Rates for a problem without any time. Only the order of work depends on them.
 _ASSUMED_BYTES_PER_US = 2e6
 _LEAST_US = 5.0
@@ -39,11 +39,12 @@ _SETUP_S = 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """One problem of a plan.
+    """A problem that the replay will measure.
 
-    ``time_us`` is the best guess of the time of one call, µs.  ``regret`` is the fraction of that time that may be
-    saved (0 to 1).  ``basis`` is ``measured`` if the problem, a linked problem or a trace has a time.  It is
-    ``assumed`` if the time is computed from peak rates alone.
+    * ``time_us``: the best guess of the time of one call, µs.
+    * ``regret``: the part of that time that may be saved (0 to 1).
+    * ``basis``: ``measured`` if the time was measured for this or a linked problem, or is from a trace. ``assumed`` if
+      it is computed from peak rates alone.
     """
 
     problem: Problem
@@ -56,17 +57,17 @@ class Item:
 
     @property
     def cost_s(self) -> float:
-        """Estimate of the seconds that racing all solutions of the problem takes."""
+        """Estimated seconds that it takes to measure all solutions of the problem."""
         return _SETUP_S + self.solutions * (_PREPARE_S + _SAMPLES * max(_SAMPLE_US, self.time_us) / 1e6)
 
     @property
     def saving_us(self) -> float:
-        """Expected saving per run of the workload, µs.  If no calls are counted, one call is assumed."""
+        """Expected saving per run of the job, µs. If no log counts calls, one call is assumed."""
         return (self.calls or 1) * self.time_us * self.regret
 
     @property
     def value(self) -> float:
-        """Expected µs saved per second of measuring."""
+        """Expected saving (µs) for each second of measuring."""
         return self.saving_us / self.cost_s
 
 
@@ -80,21 +81,21 @@ def plan(
     ladder: int | None = None,
     solutions: int = 20,
 ) -> list[Item]:
-    """Return the problems of a run, the most valuable first.
+    """Return the problems of a run that a replay should measure, the most valuable first.
 
-    The time and regret of a problem come from the same sources as the findings:
+    The time of a problem and the expected saving are from the same sources as the findings:
 
-    * the pick and the best solution of one file, measured on the run's device (``picks.records``);
-    * a slow backward-weights pass (``passes.backward_weights``);
-    * the time to expect from the best solutions of comparable problems (``job/expectations.py``);
-    * a trace's time far below the roofline.
+    * the library's choice and the best solution of one file, measured on the run's device (``picks.records``)
+    * a slow weight gradient (``passes.backward_weights``)
+    * the time to expect from the best solutions of similar problems (``job/expectations.py``)
+    * a trace's time far below the roofline
 
-    If a run has no calls (only tuning files), the plan has the problems that the run's own files measured.  A text
+    If a run has no calls (only tuning files), the plan has the problems that the run's own files measured. A text
     without calls may mean the same problem as a counted call: for example, a TunableOp key and the log's line of the
     same call. Then only the counted call is planned.
 
-    ``solutions`` is the number of solutions that each problem is expected to have.  With ``ladder``, the middle problem
-    of each rung (a range of sizes between two problems) follows at the end.
+    ``solutions`` is the number of solutions that each problem is expected to have. With ``ladder`` (a step of n),
+    problems with an n in the middle between two planned problems follow at the end.
     """
     calls = calls_by_problem(tables.workload)
     wanted = [x for x in map(problem_from_text, _asked(tables, calls)) if _wanted(x, kind, direction)]
@@ -130,9 +131,9 @@ def plan(
 
 
 def _asked(tables: Tables, calls: pd.Series) -> list[str]:
-    """Return the texts of the problems to measure.
+    """Return the texts of the problems to measure: the called problems.
 
-    These are the called problems.  If the run has no calls, they are the problems with times in the run's own files.
+    If the run has no calls, they are the problems with times in the run's own files.
     """
     if not len(calls):
         own = tables.measurements[tables.measurements["run"] == tables.run]
@@ -149,11 +150,11 @@ def _wanted(problem: Problem, kind: str | None, direction: str | None) -> bool:
 
 
 def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return the time (µs) of each problem's pick and the fraction of that time that is known to be lost.
+    """Return each problem's time (µs) with the library's choice, and the part of that time that is known to be lost.
 
-    If the pick has no time, the best solution's time is returned.  The numbers belong to the problem itself or to the
-    closest linked problem.  Times from other devices than the run's are left out.  A file that states no device counts
-    as measured on the run's device.
+    If the library's choice has no time, the best solution's time is returned. The numbers are from the problem itself
+    or from the closest linked problem. Times from other devices than the run's are not used. A file that states no
+    device is assumed to be from the run's device.
     """
     facts, own = facts_of(tables), run_facts(tables)
     away = [x for x in tables.measurements["source_id"].unique() if same_device(facts.get(x, {}), own) is False]
@@ -171,9 +172,9 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
 
 
 def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return two times (µs) of each problem: the measured time and the time to expect.
+    """Return the measured time and the expected best time of each problem, µs.
 
-    They belong to the problem itself or to the closest linked problem.
+    They are of the problem itself or of the closest linked problem.
     """
     found = guesses(tables, settings)
     if not found:

@@ -1,17 +1,17 @@
-"""Choose which solution (below: plan) to try next, from the times of the plans tried so far.  Pure.
+"""Choose which solution to try next, from the times of the solutions tried so far. Pure.
 
-Before any time is known, each plan has an expected value.  It comes from measured problems that are near: the logarithm
-of the plan's time over the best time of the near problem.  These logarithms are averaged over the near problems, with
-weights that fall with distance (``experience``).
+A solution is called a plan here, as in cuDNN. Before any time is known, each plan has an expected value. It comes from
+measured problems that are similar: the logarithm of the plan's time over the best time of the similar problem. These
+logarithms are averaged over the similar problems, with weights that fall with distance (``experience``).
 
-Two plans are alike if these logarithms differ little from problem to problem, whatever the plans are called.  If a near
-problem did not time a plan, plans with similar names are used in its place.  A name that is only an index shows no
-similarity, so such a plan is taken to be slow (near problems state their fastest plans).
+Two plans are alike if these logarithms differ little from problem to problem, whatever the plans are called. If a
+similar problem did not time a plan, plans with similar names are used in its place. A name that is only an index shows
+no similarity, so such a plan is assumed to be slow (similar problems state their fastest plans).
 
 Each time corrects the expectation for the plans that are alike (a Gaussian process: Rasmussen and Williams 2006,
-chapter 2).  The next plan is the plan with the largest expected improvement (Jones, Schonlau and Welch 1998).  Times
-that surprise widen the range that is thought possible for all other plans (a Student-t process: Shah, Wilson and
-Ghahramani 2014).  So the search ends early if near problems predict well, and goes on if they do not.
+chapter 2). The next plan is the plan with the largest expected improvement (Jones, Schonlau and Welch 1998). Times that
+surprise widen the range that is considered possible for all other plans (a Student-t process: Shah, Wilson and
+Ghahramani 2014). So the search ends early if similar problems predict well, and continues if they do not.
 
 ``docs/proposers.md`` states how good the search is, and by which records the constants were chosen.
 """
@@ -29,18 +29,21 @@ from logparse.model import Solution
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Near: TypeAlias = Sequence[tuple[float, Mapping[str, float]]]
-"""Near measured problems: the distance of each, and the times (µs) of its solutions by text."""
+"""Similar problems that were measured: the distance of each, and the times (µs) of its solutions by text."""
 
 WORTHWHILE = 1e-3
-"""Smallest expected improvement (of the logarithm of the best time) for which another plan is built and timed."""
+"""Smallest expected improvement (of the logarithm of the best time) for which another solution is tried."""
 _SLOW = math.log(3)
-"""Largest logarithm of time over best time.  All slower plans count as equally slow."""
+"""Largest logarithm of time over best time. All slower solutions are treated as equally slow."""
 _FAR = 0.5
-"""Distance at which a near problem's weight has fallen by a factor of e."""
+"""Distance at which a similar problem's weight has fallen by a factor of e."""
 _SPREAD, _UNLIKE = 2 / 3, 2.0
-"""Variance between plans, and the difference of two plans (root mean square, logarithms) at a correlation of 1/e."""
+"""Variance between solutions, and the difference of two solutions at which their correlation is 1/e.
+
+The difference is a root mean square of logarithms.
+"""
 _OWN, _SAMPLE, _LEVEL = 1e-5, 1e-4, 4.0
-"""Three variances: of a single plan, of one sample, and of a problem's general level before its first time."""
+"""Three variances: of a single solution, of one sample, and of a problem's general level before its first time."""
 _DOUBT = 4.0
 """Degrees of freedom: the number of times after which the estimate of surprise rests half on them."""
 _OTHER_ENGINE, _OTHER_KNOB = 10.0, 1.0
@@ -48,10 +51,10 @@ _OTHER_ENGINE, _OTHER_KNOB = 10.0, 1.0
 
 
 class PlanSearch:
-    """Search for the fastest solution of one problem among ``offered``.
+    """Search for the fastest solution of one problem among ``offered``, without trying all.
 
-    The search learns from at least one problem in ``near``.  It ends if the expected improvement of the logarithm of
-    the best time is below ``worthwhile``.
+    It learns from the times of similar problems (``near``, at least one). It ends when the expected improvement of the
+    logarithm of the best time is below ``worthwhile``.
     """
 
     def __init__(self, offered: Sequence[Solution], near: Near, worthwhile: float = WORTHWHILE) -> None:
@@ -65,13 +68,13 @@ class PlanSearch:
         self._at: Floats = profiles * np.sqrt(weights)
         self._variance: Floats = np.full(len(profiles), _SPREAD + _OWN + _LEVEL)
         self._seen: list[Floats] = []
-        """For each time, a vector whose outer product with itself was subtracted from the covariance."""
+        """One vector per observed time. Its outer product with itself was subtracted from the covariance."""
 
     def next(self, tried: Mapping[str, float | None]) -> Solution | None:
-        """Return the next plan to try, given times (µs) by text.  Return None if no further plan is worth trying.
+        """Return the next solution to try, or None if no further one is worth trying.
 
-        Times that an earlier call had are ignored.  A plan that did not run has None as its time, and tells nothing
-        about other plans.
+        ``tried`` has the times (µs) so far by the solution's text. Times that an earlier call had are ignored. A
+        solution that did not run has the time None, and tells nothing about other solutions.
         """
         # The fastest new time comes first, because the first time of all sets the level, and slower times are cut off
         # at a multiple of the best so far.
@@ -99,9 +102,9 @@ class PlanSearch:
         self._variance = self._variance - self._seen[-1] ** 2
 
     def _covariance(self, number: int) -> Floats:
-        """Return the covariance of one plan with all plans, after the times so far.
+        """Return the covariance of one solution with all solutions, after the times so far.
 
-        Only one column is computed, because all pairs of thousands of plans would be too many.
+        Only one column is computed, because all pairs of thousands of solutions would be too many.
         """
         apart = np.sqrt(((self._at - self._at[number]) ** 2).sum(axis=1))
         out: Floats = _SPREAD * np.exp(-apart / _UNLIKE) + _LEVEL
@@ -111,9 +114,9 @@ class PlanSearch:
         return out
 
     def _improvement(self, left: Sequence[int]) -> Floats:
-        """Return the expected improvement of the logarithm of the best time.
+        """Return how much each remaining solution is expected to improve the logarithm of the best time.
 
-        Before any time is known it is infinite for the likeliest plan and 0 for the others.
+        Before any time is known it is infinite for the likeliest solution and 0 for the others.
         """
         mean, variance = self._mean[left], np.maximum(self._variance[left], 1e-9)
         if self._best == math.inf:
@@ -126,14 +129,20 @@ class PlanSearch:
 
 
 def parsed(text: str) -> tuple[str, ...]:
-    """Split a plan's name into layout, engine and knobs: ``("cudnn:layout=NHWC,stored", "eng67", "k2=5", …)``."""
+    """Split the name of a cuDNN plan into layout, engine and knobs.
+
+    For example: ``("cudnn:layout=NHWC,stored", "eng67", "k2=5", …)``.
+    """
     plan, *knobs = text.split("_")
     layout, _, engine = plan.rpartition(",")
     return layout, engine.rpartition(":")[2], *knobs
 
 
 def _profiles(offered: Sequence[str], near: Sequence[Mapping[str, float]]) -> Floats:
-    """Return an array, plan × near problem: the logarithm of the plan's time over that problem's best time."""
+    """Return an array (solution × similar problem) that compares times.
+
+    Each value is the logarithm of the solution's time over the best time of the similar problem.
+    """
     names = list(dict.fromkeys([*offered, *(x for times_us in near for x in times_us)]))
     number = {x: i for i, x in enumerate(names)}
     alike = _alike(names, len(offered)) if any(parsed(x)[2:] for x in offered) else None
@@ -151,7 +160,7 @@ def _profiles(offered: Sequence[str], near: Sequence[Mapping[str, float]]) -> Fl
 
 
 def _alike(names: Sequence[str], count: int) -> Floats:
-    """Return the similarity (above 0, at most 1) of each of the first ``count`` names to all names."""
+    """Return how similar each of the first ``count`` names is to each of all names: above 0, at most 1."""
     plans = [parsed(x) for x in names]
     columns = [([x[i] for x in plans], _OTHER_ENGINE) for i in (0, 1)]
     knobs = [dict(y.partition("=")[::2] for y in x[2:]) for x in plans]

@@ -1,8 +1,8 @@
-"""Choose which of cuDNN's plans and hipBLASLt's solutions a race tries, if it does not try all.  Pure.
+"""Choose which of cuDNN's plans and hipBLASLt's solutions are tried for a problem, if not all are. Pure.
 
-Two sources suggest solutions: measured problems near the raced problem, which the scheduler sends to the worker, and
-the library's order.  The pick is always tried, and a few more solutions before the race.  ``plan_search`` chooses each
-further solution by the times so far.  Other libraries offer fewer solutions, and all of them are tried.
+Two sources suggest solutions: similar problems that were measured, which the scheduler sends to the worker, and the
+library's order. The library's own choice is always tried, and a few more solutions. ``plan_search`` chooses each
+further solution by the times so far. Other libraries offer fewer solutions, and all of them are tried.
 ``docs/proposers.md`` states what this saves and loses.
 """
 
@@ -21,38 +21,38 @@ from logparse.model import Problem, Solution
 
 S = TypeVar("S")
 Further: TypeAlias = Callable[[Mapping[str, float | None]], Solution | None]
-"""Function that takes times (µs) by text and returns the solution to try next, or None if no more should be tried.
+"""A function that gets the times (µs) so far by text, and returns the solution to try next, or None at the end.
 
-A solution that did not run has None for its time.
+A solution that did not run has the time None.
 """
 
 NEAR = 8
-"""Number of nearest measured problems whose fastest solutions are proposed.
+"""Number of most similar measured problems whose fastest solutions are proposed.
 
 If a library has fewer measured problems, all its solutions are tried.
 """
 FIRST = 4
-"""Number of plans, including the pick, that a search proposes before the race."""
+"""Number of solutions that are proposed before any is timed, including the library's own choice."""
 MOST = 2
-"""Factor that limits a search: it tries at most ``MOST`` × ``Proposal._count`` plans (from ``least`` and ``share``).
+"""Factor that limits a search: it tries at most ``MOST`` × ``Proposal._count`` solutions.
 
-If a library offers at most ``Proposal._count`` solutions, all are tried.
+``_count`` follows from ``least`` and ``share``. If a library offers at most that many solutions, all are tried.
 """
 SEARCHED: Mapping[str, float] = {"cudnn": WORTHWHILE, "hipblaslt": WORTHWHILE / 10}
-"""Libraries whose solutions are searched, each with the expected improvement below which a search ends.
+"""Libraries of which not all solutions are tried, each with the expected improvement below which a search ends.
 
-No problem has solutions of both libraries.  hipBLASLt's limit is smaller, because its solutions need not be built
-before they are timed.
+No problem has solutions of both libraries. hipBLASLt's limit is smaller, because its solutions need not be built before
+they are timed.
 """
 _LAYOUT = re.compile(r"layout=\w+,stored,")
 
 
 def by_turns(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
-    """Order solutions: take turns between the fastest of near problems and the library's own order.
+    """Order the solutions to try: the fastest of similar problems and the library's own order take turns.
 
-    The near problems give their fastest solutions, the nearest problem first, then their second fastest, and so on.
-    The library's order adds the solutions that no near problem had.  If the library has one order per layout, these
-    orders take turns too.
+    The similar problems give their fastest solutions, the most similar problem first, then their second fastest, and so
+    on. The library's order adds the solutions that no similar problem had. If the library has one order per layout,
+    these orders take turns too.
     """
     at_hand = {x.text: x for x in offered}
     ranks = [sorted((x for x in y.times_us if x in at_hand), key=y.times_us.__getitem__) for y in near[:NEAR]]
@@ -65,10 +65,10 @@ def by_turns(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solu
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """Facts by which a worker chooses among the solutions for ``problem``.
+    """Data with which a worker chooses the solutions that it tries for ``problem``.
 
-    ``near`` are measured problems near ``problem``, the nearest first.  A search tries at most ``MOST`` × ``least``
-    solutions.  If ``share`` (0 to 1) × the number of offered solutions is more than ``least``, it replaces ``least``.
+    ``near`` are similar measured problems, the most similar first. A search tries at most ``MOST`` × ``least``
+    solutions. If ``share`` (0 to 1) × the number of offered solutions is more than ``least``, it replaces ``least``.
     """
 
     problem: Problem
@@ -77,10 +77,10 @@ class Proposal:
     share: float = 0.1
 
     def chosen(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> list[Solution]:
-        """Return the solutions to try before ``further``, in the order of ``offered``.
+        """Return the solutions to try first, in the order of ``offered``. ``further`` proposes more.
 
-        The first solution of ``offered``, the pick, is always returned.  ``known`` solutions are returned too and count
-        towards ``FIRST``, so that a second call proposes no others.
+        The first of ``offered``, the library's own choice, is always returned. ``known`` solutions are returned too and
+        count towards ``FIRST``, so that a second call proposes no others.
         """
         mine, near = self._searched(offered)
         if not near:
@@ -92,9 +92,9 @@ class Proposal:
         return [x for x in offered if x.library not in SEARCHED or x.text in kept or x == offered[0]]
 
     def further(self, offered: Sequence[Solution], known: Iterable[str] = ()) -> Further | None:
-        """Return the function that proposes further solutions one by one, in addition to the ``chosen`` solutions.
+        """Return a function that proposes more solutions one by one, after the ``chosen`` ones.
 
-        Return None if nothing is searched.
+        Returns None if there is no search.
         """
         mine, near = self._searched(offered)
         texts = {x.text for x in mine}
@@ -110,9 +110,9 @@ class Proposal:
         return following
 
     def _searched(self, offered: Sequence[Solution]) -> tuple[list[Solution], list[Measured]]:
-        """Return the solutions of the library that is searched, and the near problems with times of such solutions.
+        """Return the solutions among which a search chooses, and similar problems with times of such solutions.
 
-        The list of near problems is empty if all solutions are to be tried.
+        The list of similar problems is empty if all solutions are to be tried.
         """
         mine = [x for x in offered if x.library in SEARCHED]
         near = [x for y in self.near if (x := y.of(SEARCHED.keys())).times_us]
@@ -127,5 +127,5 @@ class Proposal:
 
 
 def _in_turn(*lists: Sequence[S]) -> list[S]:
-    """Take one value from each list by turns.  Each distinct value is taken once."""
+    """Merge lists by taking one value from each in turn. Each distinct value is taken once."""
     return list(dict.fromkeys(x for row in itertools.zip_longest(*lists) for x in row if x is not None))

@@ -1,9 +1,9 @@
-"""Race many solutions with few samples: drop solutions that cannot win early, and take more samples of the rest.
+"""Find the fastest of many solutions with few samples: drop slow ones early, and take more samples of the rest.
 
-The method is successive rejects (Audibert and Bubeck, COLT 2010) with elimination by interval.  In each round, every
-remaining solution gets samples until it has twice as many.  A solution is dropped if its interval lies above the best
-solution's interval, or if it is in the slower half.  The module is pure apart from ``sample``, so that strategies can
-be simulated on recorded times.
+Such a measurement is called a race. The method is successive rejects (Audibert and Bubeck, COLT 2010) with elimination
+by interval. In each round, every remaining solution gets samples until it has twice as many. A solution is dropped if
+its interval lies above the best solution's interval, or if it is in the slower half. The module is pure apart from
+``sample``, so that strategies can be simulated on recorded times.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class WithdrawnError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Rules of a race.
+    """Rules of a race, in which several solutions are timed against each other.
 
     * ``hopeless``: a solution is dropped at once if its first sample exceeds this factor × the best median.
-    * ``threshold``: smallest fraction of the time that is worth saving.  The race ends if no larger saving is possible.
+    * ``threshold``: smallest fraction of the time that is worth saving. The race ends if no larger saving is possible.
     * ``rounds``: number of samples that a remaining solution has after each round.
     * ``keep``: fraction of the solutions that remain after each round; at least 3 solutions remain.
     * ``z``: half-width of an interval in standard errors.
@@ -44,7 +44,13 @@ class Rules:
 
 @dataclass(frozen=True)
 class Race(Generic[S]):
-    """Result of a race: the ``best`` by median, the samples (µs) of each solution, and why the others were dropped."""
+    """The result of timing solutions against each other.
+
+    * ``best``: the solution with the smallest median.
+    * ``samples_us``: the samples of each solution, µs.
+    * ``dropped``: why each of the others was dropped.
+    * ``ended``: why the race ended.
+    """
 
     best: S
     samples_us: Mapping[S, Sequence[float]]
@@ -59,12 +65,14 @@ def race(
     rules: Rules = Rules(),
     further: Callable[[Mapping[S, float | None]], S | None] | None = None,
 ) -> Race[S]:
-    """Find the fastest of ``solutions``.  The first solution is the pick that the others must beat.
+    """Time solutions against each other and return the fastest.
 
-    ``sample`` returns one time in µs.  ``further`` takes the first sample of each solution so far, and returns one more
-    solution, or None if there is no more to try.  A solution that withdrew has None for its sample.  If the pick
-    withdraws, the next solution takes its place.  No solution wins with fewer than two samples.  Raises WithdrawnError
-    if all solutions withdrew.
+    The first is the library's choice that the others must beat.
+
+    ``sample`` returns one time in µs. ``further`` gets the first sample of each solution so far, and returns one more
+    solution, or None if there is no more to try. A solution that withdrew has the sample None. If the library's choice
+    withdraws, the next solution takes its place. No solution wins with fewer than two samples. Raises WithdrawnError if
+    all solutions withdrew.
     """
     return _Racing(solutions[0], list(dict.fromkeys(solutions)), sample, rules, further).run()
 
@@ -96,7 +104,7 @@ class _Racing(Generic[S]):
         return self._end("all rounds")
 
     def _one_more(self) -> S | None:
-        """Add one more solution to the race, if ``further`` returns one for the first samples so far."""
+        """Add one more solution to the race, if ``further`` proposes one."""
         firsts: dict[S, float | None] = dict.fromkeys([*self.alive, *self.dropped])
         found = self.further(firsts | {x: held[0] for x, held in self.samples.items()}) if self.further else None
         if found is not None:
@@ -123,7 +131,7 @@ class _Racing(Generic[S]):
             self._replace_pick(solution)
 
     def _revive(self) -> None:
-        """Return solutions to the race that were hopeless only in comparison with a solution that withdrew.
+        """Take dropped solutions back that were slow only in comparison with a solution that has withdrawn.
 
         That solution may have been fast but wrong.
         """
@@ -156,7 +164,7 @@ class _Racing(Generic[S]):
                 self._drop(solution, "slower half")
 
     def _decided(self) -> str:
-        """Return why the race may end.  The text is empty while a saving above the threshold is possible."""
+        """Return why the race may end. The text is empty while a saving above the threshold is possible."""
         noise, worth = self._noise(), 1 - self.rules.threshold
         pick_high = self._bounds(self.pick, noise)[1]
         rivals = [self._bounds(x, noise) for x in self.alive if x != self.pick]

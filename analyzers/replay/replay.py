@@ -1,7 +1,8 @@
 """``logparse replay``: measure the problems of a store on this machine's or a cluster's devices, and store the times.
 
-Each problem is committed once its race (or confirmation) has ended.  So measurements are kept however the program ends,
-and the next call continues after them.  A solution is measured once per problem and environment.
+A problem is a GEMM or a convolution of the job. Each problem is stored as soon as its measurement has ended. So
+measurements are kept however the program ends, and the next call continues after them. A solution is measured once per
+problem and environment.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ class Options:
     """Options of a replay: what to measure and how.
 
     * ``engine``: ``local``, or Ray (``logparse.executors``).
-    * ``devices``: device names.  Empty means all GPUs that torch or Ray sees, else the CPU.
+    * ``devices``: device names. Empty means all GPUs that torch or Ray sees, else the CPU.
     * ``run``: name of the run, None for the latest.
-    * ``ladder``: step of n for the sizes between problems (``analyzers/evidence/ladders.py``).  Their middles are raced
-      too.
-    * ``only``: ``actions`` times what each problem runs under each action, without a search.  ``races`` only searches
-      for better solutions.  None does both.
+    * ``ladder``: step of n. Sizes in the middle between two problems are measured too
+      (``analyzers/evidence/ladders.py``).
+    * ``only``: ``actions`` times only the solutions that proposed changes (actions) would use, without a search.
+      ``races`` only searches for better solutions. None does both.
 
     Raises UsageError if an engine or device name is invalid, and for a ladder without hipBLASLt.
     """
@@ -87,7 +88,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayStep:
-    """State of the replay that is shown after each outcome."""
+    """How far a replay is, as shown after each result."""
 
     done: int
     total: int
@@ -98,10 +99,11 @@ class ReplayStep:
 
 @dataclass(kw_only=True)
 class ReplayReport:
-    """Result of a replay.
+    """The result of a whole replay.
 
-    ``confirmations``: by problem text.  ``kept``: texts of the confirmed problems that false-discovery control keeps.
-    ``resume``: True if the next replay with the same options skips the problems that this replay has measured.
+    * ``confirmations``: for each problem with a confirmed or refuted winner, by the problem's text.
+    * ``kept``: texts of the problems whose gain is still confirmed after correction for many tests.
+    * ``resume``: True if the next replay with the same options skips the problems that were measured.
     """
 
     run: str
@@ -117,7 +119,7 @@ class ReplayReport:
 
 
 def planned(store: Store, options: Options) -> list[Item]:
-    """Return the plan: problems in order of work.
+    """Return the problems that a replay would measure, in that order.
 
     Raises StoreError if the store is empty, InputError if a backend is unknown.
     """
@@ -137,10 +139,10 @@ def planned(store: Store, options: Options) -> list[Item]:
 
 
 def timed_of(store: Store, options: Options) -> list[RaceTask]:
-    """Return the tasks that time what the run's actions need.
+    """Return tasks that time the solutions that proposed changes of the job (actions) would use.
 
-    Return no tasks without the backend ``torch``, because the actions are settings of torch.  Also return no tasks if
-    only some problems, or only races, are requested.
+    The list is empty without the backend ``torch``, because the changes are settings of torch. It is also empty if only
+    some problems, or only races, are requested.
     """
     if "torch" not in options.backends or options.kind or options.direction or options.top or options.only == "races":
         return []
@@ -149,10 +151,12 @@ def timed_of(store: Store, options: Options) -> list[RaceTask]:
 
 
 def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None] | None = None) -> ReplayReport:
-    """Measure and confirm the problems, and record the results.  ``progress`` is called after each outcome.
+    """Measure the problems of a run, confirm the winners, and store the results.
 
-    Ctrl-C ends the replay, which keeps what was measured (``ReplayReport.interrupted``).  Raises StoreError if the
-    store is empty, InputError if a backend or engine is unknown, MeasuringError if a backend cannot be opened.
+    ``progress`` is called after each result.
+
+    Ctrl-C ends the replay, which keeps what was measured (``ReplayReport.interrupted``). Raises StoreError if the store
+    is empty, InputError if a backend or engine is unknown, MeasuringError if a backend cannot be opened.
     """
     for name in options.backends:
         backend_named(name)
@@ -210,7 +214,7 @@ def traced_without_tf32(store: Store, run: str | None = None) -> bool:
 
 
 def history(store: Store) -> History:
-    """Return the measurements and confirmed pairs that earlier replays stored."""
+    """Return the measurements and confirmations that earlier replays stored."""
     rows = store.query(
         f"""select m.problem, m.solution, m.origin, m.status, m.time_us, f.value as environment
             from measurements m join facts f using (source_id)
@@ -228,7 +232,7 @@ def history(store: Store) -> History:
 
 
 def experience_of(history: History) -> Experience:
-    """Return the measured problems of all environments, from earlier replays."""
+    """Return the problems that earlier replays measured, as examples for the choice of solutions."""
     experience = Experience()
     for environment, problems in history.races.items():
         for text, rows in problems.items():
@@ -237,7 +241,7 @@ def experience_of(history: History) -> Experience:
 
 
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
-    """Return the fastest measurement by environment, problem and solution."""
+    """Return the fastest measurement for each environment, problem and solution."""
     out: dict[str, dict[str, dict[str, Measurement]]] = {}
     keys = ["environment", "problem", "solution"]
     fastest = rows.sort_values("time_us", kind="stable").drop_duplicates(keys)
@@ -248,7 +252,7 @@ def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
 
 
 def seconds(text: str, option: str = "--budget") -> float:
-    """Return an option's value in seconds: ``90``, ``90s``, ``10m`` or ``1.5h``.
+    """Convert an option's value to seconds. The value is like ``90``, ``90s``, ``10m`` or ``1.5h``.
 
     Raises UsageError for any other text, and for 0 and less.
     """
@@ -265,18 +269,18 @@ def seconds(text: str, option: str = "--budget") -> float:
 def racing_s(reached: Sequence[float], left: int) -> float:
     """Estimate the seconds that the ``left`` remaining problems take.
 
-    ``reached`` are the times (s) at which none, one, two … problems were done.  The remaining problems are assumed to
+    ``reached`` are the times (s) at which none, one, two … problems were done. The remaining problems are assumed to
     take as long each as the last third of the finished problems, because the costliest problems come first.
 
     On the records of an H200, in this order and from a quarter of the problems on, the estimate is 0.7 to 2.3 times the
-    true time.  An estimate from all finished problems would be 1.1 to 11 times the true time.
+    true time. An estimate from all finished problems would be 1.1 to 11 times the true time.
     """
     last = -(-(len(reached) - 1) // 3)
     return left * (reached[-1] - reached[-1 - last]) / last
 
 
 class _Recorder:
-    """Writer of outcomes to the store as they come.  It also keeps the report."""
+    """Writes each result to the store as soon as it is there, and collects the report."""
 
     def __init__(
         self, store: Store, report: ReplayReport, options: Options, progress: Callable[[ReplayStep], None] | None
@@ -284,10 +288,10 @@ class _Recorder:
         self._store, self._report, self._options, self._progress = store, report, options, progress
         self._pairs: dict[str, Pairs] = {}
         self.confirming_s: Callable[[], float] = lambda: 0.0
-        """Function that returns the seconds that confirming the winners so far will take."""
+        """A function that returns the seconds that confirming the winners so far will take."""
         self._started = time.monotonic()
         self._reached = [0.0]
-        """Seconds at which none, one, two … problems were done."""
+        """Seconds after which none, one, two … problems were done."""
 
     def take(self, outcome: Outcome, device: str) -> None:
         confirmation = None

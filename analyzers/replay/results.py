@@ -1,4 +1,4 @@
-"""The method of a measurement and its result.  Nothing here touches a device."""
+"""How a replay measures, and the results of its measurements. Nothing here touches a device."""
 
 from __future__ import annotations
 
@@ -15,36 +15,39 @@ from logparse.libraries.kinds.backend import CacheState
 from logparse.model import Measurement, Problem, Solution, Status
 
 KNOWN = "known"
-"""Value of ``Result.ended`` for a race in which everything had been measured before."""
+"""Value of ``Result.ended`` if everything had been measured before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """The method by which everything is measured (``docs/measurement.md``)."""
+    """How a replay measures every problem (``docs/measurement.md``)."""
 
     rules: Rules = field(default_factory=Rules)
     cache: CacheState = "cold"
     workspace_bytes: int | None = None
     limit: int = 200
     blocks: int = 6
-    """Blocks of a confirmation in one process.  Processes differ by more than blocks (``docs/measurement.md``)."""
+    """Number of blocks in which one process confirms a winner. Processes differ by more than blocks.
+
+    See ``docs/measurement.md``.
+    """
     processes: int = 4
-    """Fresh processes that confirm a winner, with ``blocks`` blocks each.  With 0 no winner is confirmed.
+    """Number of fresh processes that confirm a winner, with ``blocks`` blocks each. With 0 no winner is confirmed.
 
     In simulations, findings of 3 to 5 % are found again in 90 % of cases with 3 processes and in 94 % with 4
     (``tests/analyzers/evidence/test_confirmations.py``).
     """
     floor: float = 0.03
     turns: int = 6
-    """Number of samples of each solution that an action chooses.
+    """Number of samples of each solution that a proposed change (action) would use.
 
     The smallest and the largest of six samples enclose the median with a probability of 97 %.
     """
     seed: int = 0
     rotate: float = 2.0
-    """Total size of all operand sets, as a multiple of the last-level cache."""
+    """Total size of all sets of operands, as a multiple of the last-level cache."""
     max_sets: int = 64
-    """Largest number of operand sets, equal to the executions of one sample.
+    """Largest number of sets of operands. Each execution of a sample uses another set.
 
     If that many sets still fit the cache, the cache is evicted before each sample.
     """
@@ -52,10 +55,10 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Result of one problem's race.
+    """The times of all solutions of one problem.
 
-    ``rows`` are in the order in which solutions were offered, the pick first.  ``hosts`` are measurements of origin
-    HOST.
+    ``rows`` are in the order in which the library offered the solutions, its own choice first. ``hosts`` are times that
+    the host took to enqueue calls (origin ``HOST``).
     """
 
     problem: Problem
@@ -77,13 +80,13 @@ class Result:
 
     @property
     def worth_confirming(self) -> bool:
-        """True if another solution than the pick won the race."""
+        """True if another solution than the library's choice was the fastest."""
         return self.pick is not None and self.best is not None and self.pick != self.best
 
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
-    """Paired samples of a pick and a winner.
+    """Paired times of the library's choice (``pick``) and of the fastest solution (``winner``).
 
     ``complete`` is True if no process is missing, or if the winner was given up.
     """
@@ -98,7 +101,7 @@ class Confirmed:
 
     @property
     def rows(self) -> tuple[Measurement, ...]:
-        """Two measurements, first the pick's and then the winner's.
+        """Two measurements, first of the library's choice and then of the winner.
 
         Sample i of one belongs to sample i of the other.
         """
@@ -107,7 +110,7 @@ class Confirmed:
 
 
 def environment_key(facts: Mapping[str, str]) -> str:
-    """Return a short name for the conditions under which times are comparable.
+    """Return a short name for an environment: the machine and library versions under which times are comparable.
 
     Times of different environments must not be compared.
     """
@@ -123,9 +126,9 @@ def measured(
     workspace_bytes: int | None = None,
     error: float | None = None,
 ) -> Measurement:
-    """Return a measurement from raw samples (µs).  Its time is their median.
+    """Make a measurement from single times (µs). Its time is their median.
 
-    ``error`` is the checked relative error.
+    ``error`` is the relative error of the solution's result.
     """
     noise = spread(samples)
     return Measurement(
@@ -143,5 +146,5 @@ def measured(
 
 
 def not_measured(problem: Problem, solution: Solution, status: Status, why: str) -> Measurement:
-    """Return a measurement that has a reason instead of a time."""
+    """Make a measurement that has a reason instead of a time."""
     return Measurement(problem=problem, solution=solution, origin=RACE, status=status, error=why)

@@ -1,7 +1,7 @@
 """Prepare, check and time the solutions of one problem on a device.
 
-A solution is prepared at its first sample and checked at its second sample.  Before each step in which a library may
-crash or hang, ``announce`` names the solution.  So the parent knows which solution ran when the process ended.
+A solution is prepared at its first sample and checked at its second sample. Before each step in which a library may
+crash or hang, ``announce`` names the solution. So the parent knows which solution ran when the process ended.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ from logparse.libraries.kinds.correctness import acceptable
 from logparse.model import Measurement, Problem, Solution, Status
 
 Announce: TypeAlias = Callable[[Solution | str], None]
-"""Function that takes the solution that is about to run, or the name of another step."""
+"""A function that is called with the solution that is about to run, or with the name of another step."""
 
 _BANDS = ((20.0, 64), (100.0, 24), (1_000.0, 6), (10_000.0, 2))
-"""Executions per sample, as pairs (latency below which the number is used, µs; number of executions).
+"""How many executions make one sample: pairs (the time of one execution must be below this, µs; number of executions).
 
 A sample takes about 1 ms, which is enough for the timer and short for the budget.
 """
 
 _OUTLIER_US = 1_000.0
-"""Limit of a single execution, µs.  An interruption is shorter, so a longer execution is slow by itself.
+"""An execution that takes longer than this (µs) is slow by itself, because an interruption is shorter.
 
-A longer execution is not timed again, because timing it again would cost most.
+It is not timed again, because timing it again would cost most.
 """
 
 
 class UnhealthyDeviceError(Exception):
-    """The device no longer works in this process.  Only a new process measures correctly."""
+    """Raised if the device no longer works in this process. Only a new process measures correctly."""
 
 
 def executions(time_us: float) -> int:
-    """Return the number of executions that make one sample."""
+    """Return how many executions make one sample, if one execution takes ``time_us``."""
     return next((count for below, count in _BANDS if time_us < below), 1)
 
 
 class Sampler:
-    """Sampler of one problem's solutions.
+    """Prepares, checks and times the solutions of one problem.
 
-    ``owners``: backends by solution text.  ``bound``: the largest relative error that rounding explains.
+    ``owners`` has the backend of each solution, by the solution's text. ``bound`` is the largest relative error of a
+    result that rounding can explain.
     """
 
     def __init__(
@@ -76,13 +77,14 @@ class Sampler:
         self._fastest = math.inf
 
     def take(self, solution: Solution) -> float:
-        """Take one sample for a race, and return its time, µs.
+        """Take one sample of a solution and return its time, µs.
 
-        The first sample shows whether a solution is hopeless.  Before the second one the solution is checked.  Raises:
+        The first sample shows whether a solution is much too slow. Before the second one, the solution's result is
+        checked. Raises:
 
-        * WithdrawnError if the solution is given up;
-        * UnhealthyDeviceError if the device fails;
-        * OutOfMemoryError if not even the operands fit, so that no other solution could run either.
+        * WithdrawnError if the solution is given up
+        * UnhealthyDeviceError if the device fails
+        * OutOfMemoryError if not even the operands fit, so that no other solution could run either
         """
         taken = self._taken.get(solution.text, 0)
         time_us = self._guarded(solution, lambda: self._first(solution) if taken == 0 else self._next(solution, taken))
@@ -91,9 +93,10 @@ class Sampler:
         return time_us
 
     def unchecked(self, solution: Solution) -> float:
-        """Take one sample of a solution that an action names, without a check.  Return its time, µs.
+        """Take one sample of a solution without checking its result, and return its time, µs.
 
-        The first execution decides how many executions make one sample.  Raises the same errors as ``take``.
+        It is used for solutions that a proposed change (action) would use. The first execution decides how many
+        executions make one sample. Raises the same errors as ``take``.
         """
 
         def sample() -> float:
@@ -122,18 +125,21 @@ class Sampler:
             self._failed(solution, error)
 
     def enter(self, solution: Solution) -> None:
-        """Prepare and check a solution that is to be confirmed.  Raises WithdrawnError if it is wrong."""
+        """Prepare a solution that is to be confirmed, and check its result.
+
+        Raises WithdrawnError if the result is wrong.
+        """
         self._announce(solution)
         runnable = self.ready(solution)
         self._check(solution, runnable)
         self._single_us[solution.text] = runnable.sample_us(1)
 
     def take_in_block(self, solution: Solution, block: int) -> float:
-        """Take one sample of a confirmation, on the inputs of its block.  Return its time, µs.
+        """Take one sample of a confirmation, on the inputs of its block. Return its time, µs.
 
-        All solutions get equally many executions per sample.  Otherwise a solution whose first execution was slower
-        would get fewer executions, and each execution would carry more of the sample's fixed cost.  A copy of the pick
-        would then differ from the pick by half a percent.
+        All solutions get equally many executions per sample. Otherwise a solution whose first execution was slower
+        would get fewer executions, and each execution would carry more of the sample's fixed cost. A copy of the
+        library's choice would then differ from the original by half a percent.
         """
         self._announce(solution)
         count = executions(min(self._single_us.values()))
@@ -141,7 +147,10 @@ class Sampler:
         return self.ready(solution).sample_us(count)
 
     def measured(self, solution: Solution, samples: Sequence[float]) -> Measurement:
-        """Return a measurement of the samples that ``take`` returned, with workspace (bytes) and checked error."""
+        """Make a measurement from the samples that ``take`` returned.
+
+        It also has the workspace (bytes) and the relative error of the result.
+        """
         runnable = self._prepared.get(solution.text)
         return measured(
             self._problem,
@@ -152,7 +161,7 @@ class Sampler:
         )
 
     def _first(self, solution: Solution) -> float:
-        """Run a solution once, or a few times, to see if it is hopeless.  If it is not, take a whole sample."""
+        """Run a solution once, or a few times, to see if it is much too slow. If it is not, take a whole sample."""
         runnable, hopeless = self.ready(solution), self._method.rules.hopeless * self._fastest
         once = runnable.sample_us(1)
         if 2 * hopeless < once < max(8 * hopeless, _OUTLIER_US):
@@ -177,7 +186,7 @@ class Sampler:
         return runnable.sample_us(count)
 
     def ready(self, solution: Solution) -> Runnable:
-        """Return the solution, prepared at its first use.  Raises what the backend raises."""
+        """Return the prepared solution. It is prepared at its first use. Raises what the backend raises."""
         if solution.text not in self._prepared:
             backend = self._owners[solution.text]
             self._prepared[solution.text] = backend.prepare(self._problem, solution, self._conditions)
@@ -193,10 +202,11 @@ class Sampler:
             self._give_up(solution, "wrong", fault)
 
     def _fresh_inputs(self, seed: int, first: Solution, count: int) -> None:
-        """Write new random data, then take and discard one sample of the solution that runs first.
+        """Write new random data into the operands if ``seed`` is new.
 
-        The first run after the data were written has other cache contents and clocks than later runs.  In a block it
-        would always be the run of the same solution.  Without the discarded sample, a copy of the pick beat the pick.
+        Then one sample of the solution that runs first is taken and discarded. The first run after the data were
+        written has other cache contents and clocks than later runs. In a block it would always be the run of the same
+        solution. Without the discarded sample, a copy of the library's choice beat the original.
         """
         if seed != self._conditions.seed:
             self._conditions = replace(self._conditions, seed=seed)

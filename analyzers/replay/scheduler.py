@@ -1,8 +1,9 @@
-"""Schedule races and confirmations on one worker per device, and continue after failures.
+"""Distribute the measurements of a replay among its devices, and continue after failures.
 
-All races come first, the most valuable problem first.  Then each winner is confirmed in several fresh workers on
-devices of the same environment.  A worker that has raced does not confirm.  Results are passed to ``sink``.  This
-module does not use the store, and does not depend on the kind of machine.
+Each device has one worker process. First the solutions of each problem are timed against each other (a race), the most
+valuable problem first. Then each winner is confirmed in several fresh workers on devices of the same environment
+(machine and libraries). A worker that has raced does not confirm. Results are passed to ``sink``. This module does not
+use the store, and does not depend on the kind of machine.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from logparse.errors import LogparseError
 from logparse.model import DEFAULT, Measurement, Problem, Solution, Status
 
 Known: TypeAlias = Mapping[str, Mapping[str, Measurement]]
-"""Measurements of one environment by problem text and solution text."""
+"""Measurements of one environment, by problem text and solution text."""
 
 
 class MeasuringError(LogparseError):
-    """Raised if a backend cannot be opened on this machine."""
+    """Raised if a backend cannot be opened on this machine, or if no device is left."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Limits of a replay.
 
-    * ``budget_s``: seconds of the whole run (None: no limit).
+    * ``budget_s``: seconds of the whole replay (None: no limit).
     * ``hang_s``: seconds without a message after which a worker is killed.
     * ``opening_s``: the same limit while the worker starts.
-    * ``losses``: largest number of workers that one problem, or of machines that one device, may lose.
-    * ``confirmation_s``: assumed seconds of a pair in one process, until a pair was measured.
+    * ``losses``: largest number of workers that one problem may crash, and of machines that one device may lose.
+    * ``confirmation_s``: assumed seconds to confirm a winner in one process, until one was measured.
     """
 
     budget_s: float | None = None
@@ -51,9 +52,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class History:
-    """Results of earlier runs by environment key.
+    """Results of earlier replays, by environment (machine and library versions).
 
-    ``races`` and ``timed`` (times for actions) are measurements.  ``confirmed`` are pairs.
+    ``races`` and ``timed`` (times of proposed changes) are measurements. ``confirmed`` are confirmed pairs of
+    solutions.
     """
 
     races: Mapping[str, Known] = field(default_factory=dict)
@@ -63,7 +65,7 @@ class History:
 
 @dataclass
 class _Pair:
-    """Pair to confirm, with the samples that earlier workers took of it."""
+    """Two solutions of a problem to confirm, with the samples that earlier workers took."""
 
     task: ConfirmTask
     environment: str
@@ -74,7 +76,7 @@ class _Pair:
         return self.task.problem.text, self.task.pick.text, self.task.winner.text
 
     def add(self, more: Confirmed) -> Confirmed:
-        """Append another worker's pairs to the earlier ones."""
+        """Append the samples of another worker, and return all samples so far."""
         if self.done is None:
             self.done = more
         else:
@@ -86,7 +88,7 @@ class _Pair:
 
 @dataclass
 class _Slot:
-    """Device with its worker and the task that the worker runs."""
+    """A device with its worker process and the task that the worker runs."""
 
     device: Device
     worker: Handle | None = None
@@ -101,16 +103,16 @@ class _Slot:
 
 Outcome: TypeAlias = Result | Confirmed
 Sink: TypeAlias = Callable[[Outcome, str], None]
-"""Function that takes an outcome and the name of its device."""
+"""A function that gets each result and the name of its device."""
 Propose: TypeAlias = Callable[[Problem, Mapping[str, str]], Proposal | None]
-"""Function that returns the proposal for a problem in an environment with these facts.
+"""A function that returns the proposal for a problem in an environment with these facts.
 
-The proposal chooses the problem's solutions.  If it is None, the worker tries all.
+The proposal chooses the solutions that are tried. Without a proposal the worker tries all.
 """
 
 
 class Scheduler:
-    """Runs races and confirmations on ``devices``, with one worker per device."""
+    """Runs all measurements of a replay on ``devices``, with one worker process per device."""
 
     def __init__(
         self,
@@ -128,7 +130,7 @@ class Scheduler:
         self._races: deque[RaceTask] = deque()
         self._pairs: deque[_Pair] = deque()
         self.remarks: list[str] = []
-        """Pairs that could not be confirmed, with the reason."""
+        """Texts about pairs that could not be confirmed, with the reason."""
         self._lost: dict[str, list[Measurement]] = {}
         self._machines_lost: Counter[str] = Counter()  # Machines lost, by the problem that was raced.
         self._opening_s = 0.0
@@ -139,11 +141,11 @@ class Scheduler:
     def run(
         self, problems: Sequence[Problem], workspaces: Mapping[str, int] | None = None, timed: Sequence[RaceTask] = ()
     ) -> bool:
-        """Time the tasks ``timed``, then race ``problems``, in order.  Return False if the budget ended first.
+        """Run the tasks ``timed``, then time all solutions of each of ``problems``, in order, and confirm the winners.
 
-        ``workspaces``: bytes that the job gave a problem, by its text, if a log states them.  Raises MeasuringError if
-        a worker ends before it has opened its backends, or if no device is left.  KeyboardInterrupt is passed on.  By
-        then the sink has every earlier outcome.
+        Returns False if the budget ended first. ``workspaces`` has the bytes that the job gave a problem, by its text,
+        if a log states them. Raises MeasuringError if a worker ends before it has opened its backends, or if no device
+        is left. KeyboardInterrupt is passed on. By then the sink has every earlier result.
         """
         for task in [*timed, *(RaceTask(problem=x) for x in problems)]:
             self._races.append(replace(task, workspace_bytes=(workspaces or {}).get(task.problem.text)))
@@ -202,7 +204,7 @@ class Scheduler:
         return float("inf") if budget is None else budget - (time.monotonic() - self._started)
 
     def confirming_s(self) -> float:
-        """Estimate the seconds that the confirmations of the pairs so far will take."""
+        """Estimate the seconds that the confirmations of all winners so far will take."""
         pairs = [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]
         left = [self._method.processes - pair.task.turn for pair in pairs]
         return self._opening_s * max(left, default=0) + self._confirmation_s * sum(left) / len(self._slots)
@@ -265,9 +267,9 @@ class Scheduler:
         self._sink(outcome, slot.device.place.device)
 
     def _advance(self, pair: _Pair, more: Confirmed, device: str) -> None:
-        """Add one more process's samples to a pair.
+        """Add one more process's samples to a pair of solutions.
 
-        Queue the pair again, unless all processes have run or the winner is refuted.
+        The pair is queued again, unless all processes have run or the winner is refuted.
         """
         done = pair.add(more)
         self._confirmation_s = more.seconds or self._confirmation_s
@@ -277,7 +279,7 @@ class Scheduler:
             self._pairs.append(pair)
 
     def _keep_pairs(self) -> None:
-        """Record the samples of pairs whose confirmation is not finished."""
+        """Pass on the samples of pairs whose confirmation is not finished, so that they are stored."""
         for pair in [*self._pairs, *(slot.pair for slot in self._slots if slot.pair)]:
             self._keep(pair)
         self._pairs.clear()
@@ -287,7 +289,10 @@ class Scheduler:
             self._sink(replace(pair.done, complete=False), self._slots[0].device.place.device)
 
     def _worker_lost(self, slot: _Slot, worker: Handle, status: Status, why: str) -> None:
-        """Record as failed the solution that the ended worker ran.  Another worker continues without it."""
+        """Handle a worker that has ended: the solution that it ran is recorded as failed.
+
+        Another worker continues without it.
+        """
         current, task, opened = worker.current, slot.task, slot.ready
         self._stop_worker(slot)
         if not opened:
@@ -304,7 +309,7 @@ class Scheduler:
     def _machine_lost(self, slot: _Slot, why: str) -> None:
         """Queue the task again after the worker's machine was lost.
 
-        A replacement machine or another device takes the task.
+        A replacement machine or another device runs the task.
         """
         task, pair = slot.task, slot.pair
         self._stop_worker(slot)
@@ -323,7 +328,7 @@ class Scheduler:
             raise MeasuringError(f"no device is left to measure on: {why}")
 
     def _skip(self, slot: _Slot, why: str, status: Status = "failed") -> None:
-        """Give a task up.  The reason is recorded for the problem."""
+        """Give up a task, and record the reason for its problem."""
         task, slot.task = slot.task, None
         pair, slot.pair = slot.pair, None
         if pair is not None:
@@ -335,7 +340,7 @@ class Scheduler:
             self._sink(Result(problem=task.problem, rows=tuple(rows), ended=why, facts=facts), slot.device.place.device)
 
     def _keep_losses(self) -> None:
-        """Record failures of unfinished problems too, so that those solutions are not tried again."""
+        """Record the failures in unfinished problems too, so that those solutions are not tried again."""
         for rows in self._lost.values():
             result = Result(problem=rows[0].problem, rows=tuple(rows), ended="interrupted", facts=self._facts)
             self._sink(result, self._slots[0].device.place.device)

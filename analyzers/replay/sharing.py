@@ -1,8 +1,8 @@
-"""Share measurements between machines: export a store's replays as a bundle, and read bundles into a store.
+"""Share measurements between machines: export a store's replays as a bundle of files, and read bundles into a store.
 
-A replay skips problems that others' records settle, but measures a tenth of them again.  No file of a bundle has a
-path, the name of a host, process or user, or the order of calls (``logparse.libraries.own.bundle``).  The content of
-the files is printed.
+A replay skips problems that other machines' records answer, but measures a tenth of them again as a check. No file of a
+bundle has a path, the name of a host, process or user, or the order of calls (``logparse.libraries.own.bundle``). The
+content of the files is printed.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from logparse.text import counted
 ONE_IN = 10
 """One of this many problems is measured again although a record has its times."""
 HELD = 0.03
-"""Largest relative difference at which a recorded best still counts as confirmed: recorded best / new best − 1.
+"""A recorded best solution is confirmed if it is slower here than the new best by at most this fraction.
 
-The value equals the floor of a confirmation.
+The value equals the smallest gain that a confirmation reports.
 """
 
 
 def take(store: Store, place: str, run: str | None) -> None:
-    """Read the records in a folder or below a URL into the store.  Records that the store already has are skipped.
+    """Read other machines' records from a folder or URL into the store. Records that the store already has are skipped.
 
-    The records are added to the run (by default the latest) and add no calls.  Raises InputError if there is no record,
+    The records are added to the run (by default the latest) and add no calls. Raises InputError if there is no record,
     or if a record cannot be read.
     """
     inputs = find_inputs([place])
@@ -60,14 +60,17 @@ def take(store: Store, place: str, run: str | None) -> None:
 
 @dataclass(frozen=True)
 class Borrowed:
-    """Pairs of environment key and problem text whose only times are in other machines' records."""
+    """Problems whose only times are in other machines' records, as pairs of environment key and problem text.
+
+    ``settled`` are not measured here.
+    """
 
     settled: Set[tuple[str, str]] = frozenset()
     again: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """The pairs that are measured again, with the recorded best solution."""
+    """The problems that are measured again as a check, with the recorded best solution."""
 
     def report(self, results: Iterable[Result]) -> list[str]:
-        """Return a line on how many problems the records settled, and how many recorded winners won again."""
+        """Return a line: how many problems the records answered, and how many recorded winners won again."""
         settled, lost = 0, []
         for result in results:
             pair = environment_key(result.facts), result.problem.text
@@ -89,9 +92,9 @@ class Borrowed:
 
 
 def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
-    """Return the known measurements without the tenth of the problems that is measured again.
+    """Remove from the known measurements the tenth of the borrowed problems that is measured again as a check.
 
-    Also return the problems that only records of other machines have.
+    Returns the rest, and the problems that only records of other machines have.
     """
     rows = store.query(
         f"""select f.value as environment, m.problem from measurements m join sources s using (source_id)
@@ -113,9 +116,10 @@ def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
 
 
 def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[str]]:
-    """Return the bundle's files, and lines about their content.
+    """Return the files of a bundle for other machines, and lines that describe their content.
 
-    The files are the workload, and one file per race or confirmation.  Raises StoreError if the run does not exist.
+    The files are the workload, and one file per measured problem or confirmation. Raises StoreError if the run does not
+    exist.
     """
     calls = calls_by_problem(tables_of(store, run).workload)
     pairs = ((str(text), count_of(count)) for text, count in calls.items())
@@ -133,7 +137,7 @@ def bundled(store: Store, run: str | None = None) -> tuple[list[Emission], list[
 
 
 _OPERATOR = "operator "
-"""Prefix of a problem text that is an operator's name and arguments.
+"""First word of a problem text that is an operator's name and arguments.
 
 Such a text may name the user's own operator, so it is not exported.
 """
@@ -141,7 +145,7 @@ _ROWS = f"""
     select m.* from measurements m join sources s using (source_id)
     where s.format = 'replay' and m.origin in ('{RACE}', '{CONFIRM}', '{ACTION}')
         and not starts_with(m.problem, '{_OPERATOR}') order by m.source_id, m.ordinal"""
-"""Query for the measurements of this store's own replays.  Records of other machines are not passed on."""
+"""SQL for the measurements of this store's own replays. Records of other machines are not passed on."""
 
 
 def _machine(facts: Facts) -> str:
@@ -151,7 +155,7 @@ def _machine(facts: Facts) -> str:
 
 
 def measurements_of(rows: pd.DataFrame) -> list[Measurement]:
-    """Return measurements from rows of the store's view.
+    """Convert rows of the store's view to measurements.
 
     The message of an error is left out, because it may name files and processes.
     """

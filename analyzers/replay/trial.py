@@ -1,4 +1,7 @@
-"""Run trials in the worker: race one problem's solutions, or confirm one pair, at the device's steady clock."""
+"""The work of a replay's worker process: time the solutions of one problem, or confirm one pair of solutions.
+
+Times are taken while the device's clock is steady.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +30,22 @@ REFERENCE = problem_from_text(
     "gemm trans=N,N mnk=1024,1024,1024 batch=1,- ld=1024,1024,1024,1024 stride=-,-,-,- type=f32_r,f32_r,f32_r,f32_r "
     "compute=f32_r,f32_r activation=none,0 aux=0,- bias=0,-,- scale=-,-,-,-,? swizzle=-,- beta=zero"
 )
-"""Product that every device runs.  If its time changes, the clock changed or another program loads the device."""
+"""A matrix product that every device runs to check its clock.
+
+If its time changes, the clock changed or another program uses the device.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RaceTask:
-    """Race all solutions of a problem.
+    """A task for a worker: time the solutions of a problem against each other.
 
-    * ``known``: measurements of this environment by solution text.  Their solutions are not measured again, except the
-      pick and the best known solution, because new times must be compared with these two.
-    * ``lost``: measurements of solutions that ended a worker.  These solutions are not run again.
+    * ``known``: measurements of this environment by solution text. Their solutions are not measured again, except the
+      library's choice and the best known solution, because new times must be compared with these two.
+    * ``lost``: measurements of solutions that crashed a worker. These solutions are not run again.
     * ``workspace_bytes``: workspace that the job gave this problem, if a log states it.
-    * ``only``: time just these solutions, the losers as well as the winner, without a search.
-    * ``proposal``: chooses which of the offered solutions race (None: all).
+    * ``only``: time just these solutions, fast and slow ones alike, without a search.
+    * ``proposal``: chooses which of the offered solutions are tried (None: all).
     """
 
     problem: Problem
@@ -52,7 +58,7 @@ class RaceTask:
 
 @dataclass(frozen=True, kw_only=True)
 class ConfirmTask:
-    """Measure a winner against the pick in this process.
+    """A task for a worker: measure the winner against the library's choice once more.
 
     ``turn`` numbers the processes that confirm the pair, from 0.
     """
@@ -68,7 +74,7 @@ Task: TypeAlias = RaceTask | ConfirmTask
 
 
 class WorkerContext:
-    """Opened backends of one worker, and the reference product whose time shows the device's clock."""
+    """The opened backends of a worker, and the reference product whose time shows the device's clock."""
 
     def __init__(self, backends: Mapping[str, Backend], place: Place, method: Method, announce: Announce) -> None:
         self.backends, self.place, self.method, self.announce = backends, place, method, announce
@@ -84,9 +90,11 @@ class WorkerContext:
                 self._clock.settle()
 
     def run(self, task: Task) -> Result | Confirmed:
-        """Run a race, or interleaved pairs of two solutions.  Every turn of a confirmation uses other random data.
+        """Run a task: time the solutions of a problem, or confirm a pair.
 
-        Raises UnsettledError if the device's clock does not settle before a confirmation.
+        Each process of a confirmation uses other random data.
+
+        Raises UnsettledError if the device's clock does not become steady before a confirmation.
         """
         started = time.perf_counter()
         if isinstance(task, ConfirmTask) and self._clock is not None:
@@ -107,7 +115,7 @@ class WorkerContext:
         return max((backend.cache_bytes for backend in self.backends.values()), default=0)
 
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
-        """Return conditions with so many sets of operands that their bytes exceed the last-level cache.
+        """Choose how many sets of operands a problem gets: so many that their bytes exceed the last-level cache.
 
         If even the largest allowed number of sets fits the cache, the cache is evicted before each sample.
         """
@@ -120,11 +128,11 @@ class WorkerContext:
         return replace(known, sets=min(self.method.max_sets, sets), evict=sets > self.method.max_sets)
 
     def steady(self, sample: Callable[[], T], **limits: float) -> T:
-        """Take a sample at the device's steady clock (``SteadyClock.held``).  Raises UnsettledError."""
+        """Take a sample while the device's clock is steady (``SteadyClock.held``). Raises UnsettledError."""
         return sample() if self._clock is None else self._clock.held(sample, **limits)
 
     def _prepared_reference(self) -> Runnable | None:
-        """Prepare and return the reference product, which stays prepared.  Return None if no backend runs it."""
+        """Prepare the reference product and return it, or None if no backend can run it."""
         for backend in self.backends.values():
             try:
                 picks = backend.solutions(REFERENCE, 1)
@@ -142,7 +150,7 @@ class WorkerContext:
 
 
 class Trial:
-    """Race or confirmation of one problem."""
+    """The measurement of one problem: a race of its solutions, or a confirmation."""
 
     def __init__(self, context: WorkerContext, task: Task) -> None:
         self._context, self._problem, given = context, task.problem, task.workspace_bytes
@@ -153,7 +161,7 @@ class Trial:
     # ------------------------------------------------------------------ a race
 
     def race(self, task: RaceTask) -> Result:
-        """Race the solutions that were not measured before.  Return the measurement of every solution."""
+        """Time the solutions that were not measured before. Return the measurements of all solutions."""
         self._rows.update({row.solution.text: row for row in task.lost})
         if task.only:
             return self._timed(task)
@@ -169,7 +177,10 @@ class Trial:
         return replace(self._raced(offered[0], entrants, further), offered=len(offered))
 
     def _known_result(self, pick: Solution, known: Mapping[str, Measurement]) -> Result:
-        """Return the result of earlier races in this environment.  It is used if no solution is left to measure."""
+        """Return the result of earlier measurements in this environment.
+
+        It is used if no solution is left to measure.
+        """
         timed = [row for row in known.values() if row.status == "ok" and row.time_us]
         picked = next((row for row in timed if row.solution == pick), None)
         best = min(timed, key=lambda row: row.time_us or math.inf, default=None)
@@ -218,7 +229,10 @@ class Trial:
         return replace(self._result(picked, best, ran.ended if ran else ended), rows=tuple(rows))
 
     def _offers(self) -> tuple[list[Solution], str]:
-        """Return the solutions of every backend that runs this problem, and the reasons why the others do not."""
+        """Return the solutions that the backends offer for this problem.
+
+        Also returns, as one text, the reasons of the backends that cannot run it.
+        """
         out: list[Solution] = []
         reasons: list[str] = []
         for name, backend in self._context.backends.items():
@@ -235,9 +249,9 @@ class Trial:
         return out, "; ".join(reasons) or "no backend offers a solution"
 
     def _entrants(self, offered: Sequence[Solution], known: Mapping[str, Measurement]) -> list[Solution]:
-        """Return the solutions to race:
+        """Return the solutions to time: those without a measurement, and two for comparison.
 
-        the pick, the best known solution for comparison, and all without a measurement.
+        The two are the library's choice and the best known solution. If all have been measured, nothing is returned.
         """
         fresh = [x for x in offered if x.text not in known and x.text not in self._rows]
         if not fresh:
@@ -264,7 +278,7 @@ class Trial:
     # ------------------------------------------------------------------ solutions that an action chooses
 
     def _timed(self, task: RaceTask) -> Result:
-        """Sample the requested solutions in turn, so that a drift affects all of them alike."""
+        """Time the requested solutions in turn, so that a drift affects all of them alike."""
         if all(x.text in task.known for x in task.only):
             return Result(problem=self._problem, ended=KNOWN)
         wanted = [x for x in task.only if x.text not in self._rows]
@@ -293,7 +307,7 @@ class Trial:
     # ------------------------------------------------------------------ a confirmation
 
     def confirm(self, task: ConfirmTask) -> Confirmed:
-        """Measure both solutions again, interleaved, checked once and with fresh inputs in each block."""
+        """Measure both solutions again, in turns. Their results are checked once, and each block has fresh inputs."""
         pick, winner = task.pick, task.winner
         self._offers()
         sampler, method = self._sampler(), self._context.method

@@ -1,4 +1,4 @@
-"""Run the verb ``replay``: show a plan, or measure."""
+"""The verb ``replay`` of the command line: show what would be measured, or measure it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from logparse.text import counted
 
 
 def plan(store: Store, options: Options) -> Answer:
-    """Return the problems that each stage would measure.
+    """Return a table of the problems that the replay would measure, and how long that takes.
 
-    Raises InputError for a GPU that a measurement would not find.
+    Raises InputError for a GPU that does not exist on this machine.
     """
     items = planned(store, options)
     if options.devices and options.engine == "local":
@@ -44,9 +44,9 @@ def plan(store: Store, options: Options) -> Answer:
 
 
 def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answer:
-    """Measure the problems, and show each outcome as it comes.  The exit code is 130 if Ctrl-C ended it.
+    """Measure the problems, and show each result as it comes. The exit code is 130 if Ctrl-C ended it.
 
-    Raises InputError as ``refuse_what_cannot_run``.
+    Raises InputError in the cases of ``refuse_what_cannot_run``.
     """
 
     def take(step: ReplayStep) -> None:
@@ -62,7 +62,7 @@ def measure(store: Store, options: Options, echo: Callable[[str], None]) -> Answ
 def refuse_what_cannot_run(options: Options) -> None:
     """Raise InputError if a package is missing, or if there is no GPU and the user did not ask for the CPU.
 
-    Times of this machine's CPU say nothing about calls of a GPU.  A user's own backend may need neither.  A cluster of
+    Times of this machine's CPU say nothing about calls of a GPU. A user's own backend may need neither. A cluster of
     Ray is not asked.
     """
     if options.engine != "local":
@@ -79,7 +79,7 @@ def refuse_what_cannot_run(options: Options) -> None:
 
 
 _GPU_FILES = ("/dev/kfd", "/dev/nvidia[0-9]*", "/dev/dxg")
-"""Patterns of the files through which a process of Linux reaches a GPU: AMD's, NVIDIA's, and of WSL."""
+"""Patterns of the files through which a Linux process reaches a GPU: AMD's, NVIDIA's, and those in WSL."""
 
 
 def has_gpu_files() -> bool:
@@ -88,9 +88,9 @@ def has_gpu_files() -> bool:
 
 
 def outcome_line(step: ReplayStep) -> str:
-    """Return a line on one outcome:
+    """Return a line about one result.
 
-    the time of the library's pick, the best known time, and how long the rest takes.
+    It has the time of the library's choice, the best known time, and how long the rest takes.
     """
     left = "" if step.eta_s is None else f", {step.eta_s:,.0f} s left"
     head = f"[{step.done}/{step.total}{left}] {step.outcome.problem.label}"
@@ -106,9 +106,9 @@ def outcome_line(step: ReplayStep) -> str:
 
 
 def plan_rows(items: Sequence[Item]) -> pd.DataFrame:
-    """Return one row per planned problem, in the order of work.
+    """Return a table with one row for each problem to measure, in the order of work.
 
-    ``cost_s`` and ``saving_us`` are estimates.  ``basis`` states where ``time_us`` comes from.
+    ``cost_s`` and ``saving_us`` are estimates. ``basis`` states how ``time_us`` is known.
     """
     columns = ["problem", "calls", "time_us", "basis", "saving_us", "solutions", "cost_s", "text"]
     rows = [

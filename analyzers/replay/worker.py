@@ -1,6 +1,6 @@
-"""Run the worker process of a device, and handle it from the parent.  A crash of a library ends only the worker.
+"""The worker process that measures on a device, and its handle in the parent. A library's crash ends only the worker.
 
-A worker receives tasks and sends messages.  Before each step, the worker names the solution that it is about to run. If
+A worker receives tasks and sends messages. Before each step, the worker names the solution that it is about to run. If
 the worker ends, or sends no message for too long, the parent records that solution as failed and starts another worker.
 """
 
@@ -27,21 +27,21 @@ from logparse.model import Solution
 
 @dataclass(frozen=True)
 class Ready:
-    """Message that the worker's backends are open.  ``facts`` describe the worker's environment."""
+    """The message that the worker's backends are open. ``facts`` describe its machine and libraries."""
 
     facts: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Current:
-    """The solution (or the name of another step) that the worker is about to run."""
+    """The message that names the solution (or another step) that the worker is about to run."""
 
     what: Solution | str
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Message that a task, or the opening of a backend, failed as a whole.  ``fatal``: the worker has ended."""
+    """The message that a whole task, or the opening of a backend, failed. ``fatal`` is True if the worker has ended."""
 
     reason: str
     fatal: bool = False
@@ -49,14 +49,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Gone:
-    """Message on how a remote worker's process ended.  (A local worker closes its pipe instead.)"""
+    """The message that tells how a remote worker's process ended. (A local worker closes its pipe instead.)"""
 
     how: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Message that the worker's machine is gone.  The solution that ran is not the cause."""
+    """The message that the worker's machine is gone. The solution that ran is not the cause."""
 
     why: str
 
@@ -65,7 +65,7 @@ Reply: TypeAlias = Ready | Current | Result | Confirmed | Failure | Gone | Lost
 
 
 def backend_named(name: str) -> BackendType:
-    """Return a member of ``BACKENDS``, or the user's own backend, ``package.module:NAME``.  Raises InputError."""
+    """Return the backend with this name, or the user's own backend ``package.module:NAME``. Raises InputError."""
     from logparse.libraries.all_backends import BACKENDS
 
     if ":" in name:
@@ -85,7 +85,10 @@ def backend_named(name: str) -> BackendType:
 
 
 class Handle:
-    """The scheduler's handle of a worker, local or remote: a pipe, and the time of its last message (s)."""
+    """The scheduler's end of the connection to a worker, local or remote.
+
+    It has a pipe, and the time of the worker's last message (s).
+    """
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self.connection = connection
@@ -99,7 +102,7 @@ class Handle:
         self.connection.send(task)
 
     def receive(self) -> Reply:
-        """Return the next message; block until there is one.  Raises EOFError if the worker has ended."""
+        """Wait for the worker's next message and return it. Raises EOFError if the worker has ended."""
         reply: Reply = self.connection.recv()
         self.last_message_s = time.monotonic()
         if isinstance(reply, Current):
@@ -112,23 +115,23 @@ class Handle:
         return reply
 
     def death(self) -> str:
-        """Return how the worker's process ended, if it has ended."""
+        """Return a text that tells how the worker's process ended, if it has ended."""
         return self._death
 
     def stop(self) -> None:
-        """Stop the process at once, even if it is in a hung kernel."""
+        """Stop the worker at once, even if it hangs in a kernel."""
         self.connection.close()
 
 
 _BACKENDS = "logparse.libraries.all_backends"
 """The module that every worker imports.
 
-Beside its own library a backend's module imports pandas, which takes a third of a second of CPU.
+In addition to its own library, a backend's module imports pandas, which takes a third of a second of CPU.
 """
 
 
 class Worker(Handle):
-    """Worker process on this machine."""
+    """A worker process on this machine."""
 
     def __init__(self, names: Sequence[str], place: Place, method: Method) -> None:
         parent_end, worker_end = pipe()

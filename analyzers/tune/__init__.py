@@ -1,1 +1,1 @@
-"""``logparse tune -- COMMAND…``: all verbs in a row, from a job as it is to what the changes gained."""
+"""``logparse tune -- COMMAND…``: find out what can be changed in a job, apply it, and measure what the job gains."""

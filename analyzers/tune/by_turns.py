@@ -1,8 +1,9 @@
-"""Runs of the job before and after the changes, by turns, without profiler and logs. Only the units are timed.
+"""Time the job with and without the changes, in turns, without profiler and logs. Only its steps are timed.
 
 The two jobs take turns so that disturbances change both alike (a device that gets warmer, a host that others use). If
-the job can run twice at once, a turn is a few units (``side_by_side.py``). Otherwise a turn is a whole run. The runs
-are not stored: the units are read from the files that the job wrote.
+the job can run twice at once, a turn is a few steps (``side_by_side.py``). Otherwise a turn is a whole run. The runs
+are not stored: the times are read from the files that the job wrote. A step is called a unit here, because it may also
+be a request.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ from logparse.capture.run import Say
 from logparse.libraries.own import job_units
 
 PAIRS, MOST_PAIRS = 3, 4
-"""Usual and largest number of pairs of runs side by side.
+"""Usual and largest number of pairs of runs (one with, one without the changes) that run at the same time.
 
 A fourth pair is run only if three pairs decide nothing. Two pairs are usually too few, because their interval is 3.6
 times as wide as the interval of three.
 """
 RUNS = 3
-"""Number of runs of each job if the runs cannot be side by side.
+"""Number of runs of each job, with and without the changes, if two cannot run at the same time.
 
 Three is the fewest runs whose means have a usable spread. If more than ``PAIRS`` pairs are allowed, at most two runs
 per pair are made.
 """
 _EARLY = 0.99
-"""Confidence of the interval by which fewer than the largest number of pairs may decide."""
+"""Confidence of the interval with which fewer than the largest number of pairs may decide."""
 _MOST_S = 300.0
 """Seconds after which two pairs are enough, unless the user asked for more."""
 AT_MOST_S = 120.0
-"""Longest run of a job that is run again, s.
+"""Longest run of a job that is run again only to time it, s.
 
-A longer job needs no second run, because it has many units and the spread of their times is enough.
+A longer job needs no second run, because it has many steps and the spread of their times is enough.
 """
 
 
@@ -57,14 +58,15 @@ def by_turns(
     starts: Starts | None = None,
     proves: Proves = always,
 ) -> Times | SideBySide | None:
-    """Return the times of several runs of each command in its environment.
+    """Run the job with and without the changes several times, and return the times of its steps.
 
-    Return None if a run fails, times nothing, or has not applied its changes.
+    Returns None if a run fails, times nothing, or has not applied its changes.
 
-    * ``unit``: the callable whose calls are units, as ``--unit`` names it.
-    * ``most``: the largest number of pairs.
-    * ``counts``: weights of the kinds of units. They are used to decide whether more pairs follow.
-    * ``proves``: a function that reads a folder of marks and returns why a run did not apply its changes.
+    * ``before``, ``after``: the commands with their environments.
+    * ``unit``: the callable whose calls are the steps, as the user gave it with ``--unit``.
+    * ``most``: the largest number of pairs of runs.
+    * ``counts``: how often each kind of step runs. It is used to decide whether more pairs follow.
+    * ``proves``: a function that tells, from the files in a folder, why a run did not apply its changes.
 
     Raises KeyboardInterrupt, and InputError as ``Starts`` does.
     """
@@ -91,9 +93,9 @@ def _side_by_side(
     starts: Starts,
     proves: Proves,
 ) -> SideBySide:
-    """Run pairs side by side until they decide. Return the pairs.
+    """Run pairs of jobs at the same time, with and without the changes, until the result is clear. Return their times.
 
-    Raises AloneError if the first pairs cannot be run, or if they time no kind of unit often enough. Raises the errors
+    Raises AloneError if the first pairs cannot be run, or if they time no kind of step often enough. Raises the errors
     of ``pair``, too.
     """
     if starts.before_each:
@@ -129,7 +131,10 @@ def one_by_one(
     starts: Starts | None = None,
     proves: Proves = always,
 ) -> Times | None:
-    """Return the units of whole runs. Return None if a run fails, times nothing, or has not applied its changes."""
+    """Run the job with and without the changes, one run after the other, and return the times of their steps.
+
+    Returns None if a run fails, times nothing, or has not applied its changes.
+    """
     starts = starts or Starts()
     say(f"timing the job with and without the changes in turns, without logs and profiler, each {_at_most(RUNS, most)}")
     found: tuple[list[Units], list[Units]] = [], []
@@ -155,10 +160,10 @@ def _at_most(least: int, most: int) -> str:
 def alone(
     job_as_it_is: Side, folder: Path, unit: str, say: Say, starts: Starts | None = None, proves: Proves = always
 ) -> Units | None:
-    """Run a command once in its environment, without logs and profiler.
+    """Run a command once in its environment, without logs and profiler, and return the times of its steps.
 
-    Return the units that the command wrote into ``folder``. Return None if the command fails, times nothing, or has not
-    applied its changes. Raises KeyboardInterrupt, and InputError as ``Starts`` does.
+    The command writes them into ``folder``. Returns None if the command fails, times nothing, or has not applied its
+    changes. Raises KeyboardInterrupt, and InputError as ``Starts`` does.
     """
     command, environ = job_as_it_is
     marks = folder / FOLDER
@@ -177,9 +182,9 @@ def alone(
 
 
 def units_in(folder: Path) -> Units | None:
-    """Return the units that the processes of a job counted. Return None if they counted none.
+    """Read how many steps the processes of a job did and how long they took, from the files in ``folder``.
 
-    A file that is incomplete (the process was killed while it wrote) is left out.
+    Returns None if they counted none. A file that is incomplete (the process was killed while it wrote) is left out.
     """
     rows = []
     for path in sorted(folder.glob("units_*.json")):

@@ -1,18 +1,12 @@
-"""Trials of actions in the user's own program: the starts of the program that a trial needs, and the results.
+"""Try changes (actions) in the user's own program, by switching them on and off while it runs.
 
-Each start runs the job and switches some actions on and off between its units
+Each start runs the job and switches some changes on and off between its steps
 (``logparse/capture/in_job/logparse_in_job/trial.py``) until their effect is known. Then the job is ended, because it
-was started only for the trial. A start tries the first row of this table that contains an action:
+was started only for the trial. A start tries the first row of this table that contains a change:
 
 =====================================  ============================================================================
-actions                                because
-=====================================  ============================================================================
-not tried in any start                 An earlier start ended before them, or another action broke it.
-faster in only one process             A process has a bias of its own.
-all measured actions together          The savings of two actions never just add up.
-undecided                              The job makes few units. Pairs of several starts are one sample. Actions that
-                                       seem faster come first. No such start begins once the patience is over.
-=====================================  ============================================================================
+changes                                because
+=====================================  ==========================================================================================================  ============================================================================
 """
 
 from __future__ import annotations
@@ -46,24 +40,26 @@ from logparse.text import one_of, printable
 
 MOST_STARTS = 8
 _FRUITLESS = 2
-"""Number of starts in a row without a new pair of blocks after which no further start is made."""
+"""Number of starts in a row without any new result after which no further start is made."""
 _GRACE_S, _LEAVE_S, _LOOK_S = 1.0, 15.0, 0.1
 """Three times, s.
 
-They are: the time in which the job may end by itself once its trial is over, the time in which it must end once it got
-a signal, and the time between two checks.
+The first is the time in which the job may end by itself once its trial is over. The second is the time in which it must
+end once it got a signal. The third is the time between two checks.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Request for a trial.
+    """The changes to try in a running job, and how to try them.
 
+    * ``actions``: the names of the changes.
     * ``seconds``: largest number of seconds of trials in each start.
-    * ``unit``: the callable whose calls are units, as ``--unit`` names it.
+    * ``floor``: smallest gain that matters, 0.03 for 3 %.
+    * ``unit``: the callable whose calls are the steps, as the user gave it with ``--unit``.
     * ``rows``: the TunableOp files that the action ``tunableop_rows`` reads.
-    * ``expected``: number of units that the job makes, if an earlier run counted them (0: unknown).
-    * ``patience_s``: number of seconds after which no start is made for actions that are undecided.
+    * ``expected``: number of steps that the job makes, if an earlier run counted them (0: unknown).
+    * ``patience_s``: number of seconds after which no start is made for changes that are undecided.
     """
 
     actions: tuple[str, ...]
@@ -77,10 +73,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Answer:
-    """Results of the trials.
+    """The results of trying changes in a running job.
 
-    * ``tried``: what is known of each action, best first.
-    * ``word``: the user's word for a unit.
+    * ``tried``: the result of each change, the best first.
+    * ``word``: the user's word for a step.
+    * ``starts``: how often the job was started.
     * ``records``: the records of all processes.
     * ``notes``: texts for the user.
     * ``code``: the exit code of a job that ended by itself before anything was known, 130 after Ctrl-C, else 0.
@@ -95,9 +92,9 @@ class Answer:
 
 
 def trial(actions: Sequence[str], **more: object) -> Trial:
-    """Return the request for a trial of the actions.
+    """Check the names of the changes that the user wants to try, and return the request.
 
-    Raises UsageError if an action cannot be switched in a running process.
+    Raises UsageError if a change cannot be switched in a running process.
     """
     at_start = {x.strip("`"): why for x, why in AT_START}
     for name in actions:
@@ -114,7 +111,7 @@ def trial(actions: Sequence[str], **more: object) -> Trial:
 def try_in_the_job(
     command: Sequence[str], environ: Mapping[str, str], asked: Trial, starts: Starts, say: Say
 ) -> Answer:
-    """Try the actions. The job is started as often as the trial needs. Raises InputError as ``Starts`` does."""
+    """Try changes in the running job, which is started as often as needed. Raises InputError as ``Starts`` does."""
     records: list[Record] = []
     names, notes, made, fruitless, code = list(asked.actions), dict[str, None](), 0, 0, 0
     patient_until = time.monotonic() + asked.patience_s
@@ -151,14 +148,14 @@ def try_in_the_job(
 
 
 def write(found: Answer, folder: Path) -> None:
-    """Write the records into a folder. They are ingested from there."""
+    """Write the records of the trials into a folder, from which they are ingested."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, each in enumerate(found.records):
         write_file(folder / f"try_{number}.json", dump(each), within=folder)
 
 
 def _wanted(tried: Sequence[Tried], patient: bool) -> list[str]:
-    """Return the actions that the next start tries. Undecided actions are left out if ``patient`` is False."""
+    """Return the names of the changes that the next start tries. Undecided ones are left out if not ``patient``."""
     if found := [x.name for x in tried if x.outcome == "not tried"]:
         return found
     found = [x.name for x in tried if x.outcome == "faster once"]
@@ -170,7 +167,7 @@ def _wanted(tried: Sequence[Tried], patient: bool) -> list[str]:
 
 
 def _compatible(names: Iterable[str]) -> list[str]:
-    """Return the actions that can be applied together. Earlier actions have priority."""
+    """Return the changes that can be applied together. Of two that exclude each other, the earlier one is kept."""
     known = {x.name: x for x in ACTIONS}
     kept: list[str] = []
     for name in names:
@@ -184,7 +181,7 @@ def _compatible(names: Iterable[str]) -> list[str]:
 
 
 def read(folder: Path) -> list[Record]:
-    """Return the records of all processes of a job, sorted by rank. An incomplete record is left out."""
+    """Read the records that the processes of a job wrote, sorted by rank. An incomplete record is left out."""
     found = []
     for path in sorted(folder.glob("try_*.json")):
         with contextlib.suppress(OSError, ValueError):
@@ -194,7 +191,7 @@ def read(folder: Path) -> list[Record]:
 
 @dataclass(frozen=True)
 class _Start:
-    """One start: what its processes wrote, how it ended, and notes for the user."""
+    """The result of one start of the job: what its processes wrote, how it ended, and notes for the user."""
 
     records: tuple[Record, ...]
     code: int
@@ -256,7 +253,10 @@ def _how(returncode: int) -> str:
 
 
 def _with_end(found: Record, how: str) -> Record:
-    """Return the record. If its process was killed, the record names the action that was switched on at that time."""
+    """Mark the change that was switched on when the process was killed as broken.
+
+    The record is returned unchanged if its process was not killed.
+    """
     if found.over or not how or not found.on:
         return found
     why = f"{how} while this action was on"
@@ -265,7 +265,7 @@ def _with_end(found: Record, how: str) -> Record:
 
 
 def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path, asked: Trial, say: Say) -> bool:
-    """Wait until the job or its trial ends, then end the job. Return True if we ended it."""
+    """Wait until the job ends or its trial is over, then end the job. Return True if we ended it."""
     told: set[tuple[str, int]] = set()
     while child.poll() is None:
         records = read(folder)
@@ -281,7 +281,7 @@ def _await(child: subprocess.Popen[bytes], together: job.Together, folder: Path,
 
 
 def _processes(folder: Path) -> Iterator[int]:
-    """Yield the processes of the job that have written a record."""
+    """Yield the ids of the job's processes that have written a record."""
     for path in folder.glob("try_*.json"):
         number = path.stem.removeprefix("try_")
         if number.isdigit():
@@ -289,10 +289,10 @@ def _processes(folder: Path) -> Iterator[int]:
 
 
 def _progress(records: Sequence[Record], asked: Trial) -> Iterator[tuple[tuple[str, int], str]]:
-    """Yield lines about the action that is tried now and the interval of its effect so far.
+    """Yield lines for the user about the change that is tried at present, and its effect so far.
 
-    Each line comes with the action's name and its number of pairs. Control pairs move the interval between two lines of
-    the same number, so only one of them is for the user.
+    Each line comes with the name of the change and its number of pairs. Control pairs move the interval between two
+    lines of the same number, so only one such line is shown.
     """
     for first in records[:1]:
         for seen in first.seen:
@@ -309,7 +309,7 @@ def _leave(child: subprocess.Popen[bytes], together: job.Together, folder: Path)
     """End a job whose trial is over. Return True if it had to be ended by a signal.
 
     The job gets some time to end by itself. Then it gets SIGTERM, and later SIGKILL. The processes that tried the
-    actions get the signals, too, because a shell that started these processes does not forward a signal.
+    changes get the signals, too, because a shell that started these processes does not forward a signal.
     """
     for seconds, number in ((_GRACE_S, signal.SIGTERM), (_LEAVE_S, signal.SIGKILL)):
         by = time.monotonic() + seconds

@@ -1,8 +1,8 @@
-"""The job before and after the changes, both started at once: one does a few units of work while the other waits.
+"""Run the job with and without the changes at the same time: one does a few steps while the other waits.
 
 A turn takes a fraction of a second. So both jobs run under the same load from other jobs on the machine, which is not
-so if whole runs follow each other. The second job starts once the first has done its first units and waits. So each job
-starts up alone on the device. Some jobs cannot run twice at once (``AloneError``). Then the first run goes on without
+so if whole runs follow each other. The second job starts once the first has done its first steps and waits. So each job
+starts up alone on the device. Some jobs cannot run twice at once (``AloneError``). Then the first run continues without
 turns.
 """
 
@@ -28,51 +28,56 @@ from logparse.capture.plan import by_turns
 from logparse.text import counted
 
 Side: TypeAlias = tuple[Sequence[str], Mapping[str, str]]
-"""A command and its environment."""
+"""A command and its environment: the job without or with the changes."""
 _TURN_S = 0.15
-"""Least time of a turn's timed units, s. The number of units follows from the times of the first units.
+"""Shortest time of the steps that are timed in one turn, s.
 
-One more unit comes before the timed units. That unit is not timed, because the device was idle before it.
+The number of steps follows from the times of the first steps.
+
+One more step comes before the timed steps. That step is not timed, because the device was idle before it.
 """
 _MOST_TURNS = 120
 _READY_S, _SLOW_S = 120.0, 60.0
-"""Longest wait until a side is ready, and longest time of one turn, s."""
+"""Longest wait until a job is ready, and longest time of one turn, s."""
 _MEMORY = 0.45
-"""Largest fraction of the device's memory in use (0 to 1) with which a second job of the same size still fits."""
+"""Largest part of the device's memory in use (0 to 1) with which a second job of the same size still fits."""
 _PORT = re.compile(r"--?(master[-_]port|rdzv[-_]endpoint|port|p)(=|$)")
 
 
 Proves: TypeAlias = Callable[[Path], str]
-"""A function that reads a folder of marks and returns why a job has not applied its changes.
+"""A function that tells why a job has not applied its changes, from the files that they left in a folder (marks).
 
 It returns an empty text if the job has applied them.
 """
 
 
 def always(marks: Path) -> str:
-    """Return an empty text, because there were no changes to apply."""
+    """Return an empty text. It is used for the job without changes, which has nothing to prove."""
     return ""
 
 
 class NotAppliedError(Exception):
-    """Error if the job ran without its changes. The text names the change that left no mark, and the reason."""
+    """Raised if the job ran without its changes.
+
+    The text names the change that left no trace in the job, and the reason.
+    """
 
 
 class AloneError(Exception):
-    """Error if the job cannot run twice at once. The text is the reason, as a clause about "it"."""
+    """Raised if the job cannot run twice at the same time. The text is the reason, as part of a sentence about "it"."""
 
 
 def fixed_port(command: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Tell whether the command or its environment seems to fix a port, which two jobs cannot share."""
+    """Tell whether the command seems to use a fixed network port, which two jobs cannot share."""
     text = " ".join(command)
     launched = "torchrun" in text or "torch.distributed.run" in text or "torch.distributed.launch" in text
     return "MASTER_PORT" in environ or any(map(_PORT.match, command)) or (launched and "--standalone" not in command)
 
 
 def pair(before: Side, after: Side, unit: str, starts: Starts | None = None, proves: Proves = always) -> Pair:
-    """Run each side once, so that their units take turns. Return the times of the turns once both have ended.
+    """Run the job with and without the changes at the same time, in turns, and return the times of the turns.
 
-    Raises AloneError if the job cannot run twice at once, NotAppliedError if the marks of ``after`` do not show its
+    Raises AloneError if the job cannot run twice at once, NotAppliedError if nothing shows that ``after`` applied its
     changes, and KeyboardInterrupt at a signal.
     """
     if fixed_port(*before):
@@ -124,7 +129,7 @@ def _turns(sides: Sequence[_Side]) -> Pair:
 
 
 class _Side:
-    """A run of the job that takes turns. Its processes write their reports into the folder."""
+    """One of the two jobs that take turns. Its processes write their times into the folder."""
 
     def __init__(self, side: Side, folder: Path, unit: str, together: job.Together, streams: Mapping[int, int]) -> None:
         self.marks = folder / FOLDER
@@ -134,7 +139,7 @@ class _Side:
         self._child: subprocess.Popen[bytes] | None = None
 
     def ready(self, most_memory: float) -> Turn:
-        """Start the run and return the times of its first units.
+        """Start the job and return the times of its first steps.
 
         Raises AloneError if it is not ready in time, has worker processes, or if more than ``most_memory`` (0 to 1) of
         the device's memory is then in use.
@@ -154,7 +159,7 @@ class _Side:
         return _mean(found)
 
     def turn(self, number: int, units: int) -> Turn | None:
-        """Return the times of the next turn. Return None if the run has ended or took too long."""
+        """Let the job do ``units`` steps, and return their times. Return None if it has ended or took too long."""
         path = self._folder / f"{number}.go"
         path.with_suffix(".part").write_text(str(units))
         path.with_suffix(".part").rename(path)
@@ -163,17 +168,17 @@ class _Side:
 
     @property
     def code(self) -> int:
-        """The run's exit code once it has ended. A negative code is the number of the signal that killed the run."""
+        """The job's exit code once it has ended. A negative code is the number of the signal that killed it."""
         return self._child.returncode if self._child else 0
 
     def go_on(self) -> None:
-        """Let the run go on to its end without further turns."""
+        """Let the job continue to its end without further turns."""
         (self._folder / "free").touch()
 
     def _awaited(self, number: int, seconds: float) -> list[dict[str, Any]] | None:
-        """Return the reports of all ranks on a turn.
+        """Wait for the reports of all ranks on a turn, and return them.
 
-        Return None if the job has ended, or if the ranks took too long.
+        Returns None if the job has ended, or if the ranks took too long.
         """
         by = time.monotonic() + seconds
         while time.monotonic() < by and self._child is not None:
@@ -189,7 +194,7 @@ class _Side:
 
 
 def _mean(found: Sequence[Mapping[str, Any]]) -> Turn:
-    """Return the mean of the ranks' times per kind of unit."""
+    """Return the mean time of each kind of step over all ranks."""
     kinds: dict[str, list[float]] = {}
     for each in found:
         for name, us in each["kinds"].items():

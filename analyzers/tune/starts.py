@@ -1,7 +1,7 @@
-"""Conditions for each start of a job that is run several times: the same standard input and the same initial state.
+"""Give each start of a job that is run several times the same standard input and the same initial state.
 
 If a job continues from files that it wrote, it does less work in its second run, or none. ``Starts`` notices that,
-because such a run does fewer units than the first run. The user can give a command that removes these files before each
+because such a run does fewer steps than the first run. The user can give a command that removes these files before each
 start (``--before-each``).
 """
 
@@ -22,14 +22,14 @@ from logparse.errors import InputError
 from logparse.text import printable
 
 _FEWER = 0.9
-"""Least ratio (units of a run) / (units of the first run). A run below this ratio did other work."""
+"""A run that did fewer steps than this part of the first run's steps did other work."""
 
 
 @dataclass
 class Starts:
-    """Conditions for each start of a job.
+    """The conditions for each start of a job: its standard input, and a shell command that runs before it.
 
-    ``before_each``: a shell command that runs before each start. Empty for none.
+    ``before_each`` is the command. It is empty for none.
     """
 
     stdin: KeptInput = field(default_factory=KeptInput)
@@ -37,7 +37,7 @@ class Starts:
     _told: set[str] = field(default_factory=set)
 
     def prepare(self, environ: Mapping[str, str]) -> None:
-        """Run the command before a start. Its output goes to standard error. Raises InputError if it fails."""
+        """Run the user's command before a start. Its output goes to standard error. Raises InputError if it fails."""
         if not self.before_each:
             return
         command = ["sh", "-c", self.before_each]
@@ -49,7 +49,10 @@ class Starts:
             )
 
     def timed(self, command: Sequence[str], environ: Mapping[str, str], folder: Path, unit: str, say: Say) -> job.Ended:
-        """Run a job to its end without logs and profiler. Its processes write units and marks into ``folder``."""
+        """Run a job to its end without logs and profiler.
+
+        Its processes write the times of their steps into ``folder``.
+        """
         self.prepare(environ)
         made = timing(folder, unit, environ)
         ended = job.run(command, made, stdin=self.stdin)
@@ -60,7 +63,7 @@ class Starts:
         return ended
 
     def fewer(self, first: Units, now: Units | None) -> str:
-        """Return a warning if a run did fewer units than the first run. Otherwise return an empty text."""
+        """Return a warning if a run did fewer steps than the first run, otherwise an empty text."""
         made = now.count if now else 0
         if made >= _FEWER * first.count:
             return ""

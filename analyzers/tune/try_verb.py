@@ -1,4 +1,4 @@
-"""Output of ``logparse try``: one line per action, and one table."""
+"""Output of ``logparse try``: one line for each change that was tried in the running job, and one table."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MEASURED = "measured in your job"
 
 
 def answer(found: Tries) -> Answer:
-    """Return the answer of the verb."""
+    """Convert the results of the trials to the output of ``logparse try``."""
     rows = [row(x, found.word) for x in found.tried]
     return Answer([*lines(found)], rows, "try", code=found.code, aside=True)
 
 
 def lines(found: Tries) -> Iterator[str]:
-    """Yield the lines of the answer: first the advice, then one line per action, then the notes."""
+    """Yield the lines of the output: first the advice, then one line for each change, then the notes."""
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is not None:
         yield f"try: {best.name}: {times(best, found.word)}, {MEASURED}"
@@ -32,7 +32,7 @@ def lines(found: Tries) -> Iterator[str]:
 
 
 def times(x: Tried, word: str) -> str:
-    """Return the times as text: ``28.5 → 20.5 ms a step [19.1 ms, 21.9 ms]``. Empty if no time is known."""
+    """Return the times as text, such as ``28.5 → 20.5 ms a step [19.1 ms, 21.9 ms]``. Empty if no time is known."""
     then = x.then_us
     if then is None:
         return ""
@@ -67,7 +67,7 @@ def _processes(number: int) -> str:
 
 
 def row(x: Tried, word: str) -> dict[str, object]:
-    """Return the fields of an action as one row. Times in µs per unit."""
+    """Return the results of one change as a row of the table. Times in µs per step."""
     ratio, then = x.ratio, x.then_us
     return {
         "action": x.name,
@@ -91,7 +91,10 @@ def row(x: Tried, word: str) -> dict[str, object]:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split the words at ``--`` into the actions and the job's command. Raises UsageError if the words do not fit."""
+    """Split the words of the command line at ``--`` into the changes to try and the job's command.
+
+    Raises UsageError if the words do not fit.
+    """
     from logparse.errors import UsageError
 
     if "--" not in words:

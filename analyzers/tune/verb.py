@@ -1,4 +1,4 @@
-"""The stages of the verb ``tune``: capture, replay, recommend, run again, verify. Each is the verb of that name.
+"""The stages of ``logparse tune``: capture, replay, recommend, run again, verify. Each is the verb of that name.
 
 If the tuning is interrupted, the store keeps the results of the finished stages. The user can then call each further
 stage by itself.
@@ -50,19 +50,19 @@ from logparse.text import counted, fitted, signed
 _MOST_TRIED, _TRIAL_S, _PATIENCE_S = 4, 30.0, 45.0
 """Limits of the trials in the running job.
 
-They are: the largest number of actions, the seconds of trials in each start of the job, and the seconds after which the
-job is no longer started for an action that is still undecided.
+They are: the largest number of changes, the seconds of trials in each start of the job, and the seconds after which the
+job is no longer started for a change that is still undecided.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """Options of a tuning.
+    """Options of ``logparse tune``.
 
     * ``trace``: what to trace.
     * ``budget_s``: seconds that the replay may take.
     * ``out``: folder for the generated files.
-    * ``pairs``: largest number of pairs of runs.
+    * ``pairs``: largest number of pairs of runs with and without the changes.
     * ``before_each``: a shell command before every start of the job.
     """
 
@@ -78,8 +78,8 @@ def tune(
 ) -> int:
     """Tune a job and return the exit code. Raises InputError, MeasuringError.
 
-    The code is the job's exit code, 130 if Ctrl-C ended a stage, or ``NOT_APPLIED`` if the changes left no mark in the
-    job.
+    The code is the job's exit code, 130 if Ctrl-C ended a stage, or ``NOT_APPLIED`` if nothing shows that the job
+    applied the changes.
     """
     run = f"tune-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     with suppress(OSError):  # If the folder cannot be made, the first write into it reports the error.
@@ -105,11 +105,12 @@ def tune(
 
 @dataclass(frozen=True)
 class _Again:
-    """The job with the changes applied.
+    """The run of the job with the changes applied.
 
     * ``command``, ``environ``: how the job is run.
     * ``seconds``: time of one run, including the time to read its logs.
-    * ``missing``: changes that left no mark in the run.
+    * ``asked``: the changes that the run must apply.
+    * ``missing``: sentences about changes that left no trace in the run.
     """
 
     command: Sequence[str]
@@ -119,12 +120,12 @@ class _Again:
     missing: tuple[str, ...] = ()
 
     def proves(self, folder: Path) -> str:
-        """Return why a folder of marks does not show that a run applied the changes. Empty if it shows that."""
+        """Return why the files in a folder do not show that a run applied the changes. Empty if they show it."""
         return "; ".join(marks.missing(self.asked, marks.read_marks(folder), self.command))
 
 
 class _EndedError(Exception):
-    """Signal that no further stage follows."""
+    """Raised to end the tuning after a stage, because no further stage makes sense."""
 
     def __init__(self, code: int = 0) -> None:
         super().__init__(code)
@@ -133,7 +134,7 @@ class _EndedError(Exception):
 
 @dataclass(frozen=True)
 class _Job:
-    """The stages of a tuning. Each stage reports its results. After it the tuning may end (``_EndedError``).
+    """A job that is tuned, with one method for each stage. A stage may end the tuning (``_EndedError``).
 
     * ``run``: the label of the run without changes.
     * ``first``: how that run is captured.
@@ -154,7 +155,7 @@ class _Job:
 
     @property
     def goes_on(self) -> str:
-        """A sentence that names the verbs with which the user can go on from the stored run, or from the job's logs."""
+        """A sentence that names the commands with which the user can continue after an interruption."""
         url = self.store.url
         if self.run in set(self.store.sources()["run"]):
             on, rank = (command_line(url, verb, "--run", self.run) for verb in ("replay", "recommend"))
@@ -163,7 +164,11 @@ class _Job:
         return f"nothing is stored yet; `{logs}` reads the logs that the job wrote so far"
 
     def captured(self) -> _Job:
-        """Capture the job. Return this tuning, or the tuning of a second capture (``captured_again``)."""
+        """Run the job unchanged with logs and a profiler, and store what they show.
+
+        A job that is too short for steady times is run once more. Then the tuning of the second run is returned, else
+        this one.
+        """
         self.say("1/5 capture: run the job unchanged, with its libraries' logs and a profiler over a few steps")
         begun = time.monotonic()
         code, read = self._captured(self.command, self.first, self.environ, self.run)
@@ -186,11 +191,9 @@ class _Job:
         return job
 
     def captured_again(self, first: Units, read: list[Ingested]) -> tuple[_Job, list[Ingested]]:
-        """Capture the job again, with a trace from the middle of its units, because it was too short for its times to
-        settle.
+        """Run the job once more, with a trace from the middle of its steps, because it was too short for steady times.
 
-        The second run and its files replace the first. The first run stays if the second run fails or makes fewer
-        units.
+        The second run and its files replace the first. The first run stays if the second run fails or does fewer steps.
         """
         if self.tuning.trace is None or first.count < 2 * self.tuning.trace.units:
             return self, read
@@ -217,8 +220,9 @@ class _Job:
         return capture(command, how, lambda: self.store, self.say, run=run, environ=environ, stdin=stdin, asked=asked)
 
     def timed_alone(self) -> None:
-        """Time the units of a run without logs, because logs slow the host. Some jobs then run at half of their
-        speed.
+        """Time the steps of a run without logs, because logs slow the host.
+
+        Some jobs then run at half of their speed.
         """
         self.say("    run the job once more without logs and profiler, to time its units of work")
         folder = self.first.folder / "alone"
@@ -229,7 +233,7 @@ class _Job:
             ingest([str(folder)], self.store, run=self.run)
 
     def compare_units(self, now: Units | None) -> None:
-        """Print a warning if a run did fewer units than the first run."""
+        """Print a warning if a run did fewer steps than the first run."""
         first = units(tables_of(self.store, self.run))
         if first is not None and (line := self.starts.fewer(first, now)):
             self.say(f"warning: {line}")
@@ -246,7 +250,11 @@ class _Job:
             raise KeyboardInterrupt
 
     def recommended(self) -> tuple[Recommendation, list[str], list[Path]]:
-        """Return the recommendation, the actions that change no program, and the files that ``apply.sh`` applies."""
+        """Recommend changes, and write the files for them.
+
+        Returns the recommendation, the changes that need no change of the program, and the files that ``apply.sh``
+        applies.
+        """
         self.say("3/5 recommend")
         settings = Settings()
         found = advise(self.store, settings, self.run)
@@ -263,7 +271,7 @@ class _Job:
         return found, actions, files
 
     def tried(self, found: Recommendation) -> bool:
-        """Try the best actions in the running job. Return True if the store got new results."""
+        """Try the best changes in the running job. Return True if the store got new results."""
         names = candidates(found)
         unit = self.tuning.trace.unit if self.tuning.trace else ""
         found_units = units(tables_of(self.store, self.run))
@@ -306,7 +314,7 @@ class _Job:
         return replace(ran, missing=tuple(marks.missing(asked, found, self.command)))
 
     def not_applied(self, found: Recommendation, again: _Again) -> NoReturn:
-        """End the tuning. The second run proves nothing, because the job ran without the changes."""
+        """End the tuning, because the second run was without the changes and proves nothing."""
         for line in again.missing:
             self.say(f"    {line}")
         made = module(found.actions, step_us=found.step_us, hidden=hidden(found), in_job=found.in_job)
@@ -331,9 +339,9 @@ class _Job:
         return verify_actions(before, after, actions, of_files, times)
 
     def settled(self, found: Recommendation, proof: ActionProof, of_files: bool) -> None:
-        """Keep the applied changes or take them back. Then weigh the remaining changes against the job as it is then.
+        """Keep the applied changes or undo them. Then judge the remaining changes for the job as it is after that.
 
-        ``of_files``: True if override files were applied, too.
+        ``of_files`` is True if override files were applied, too.
         """
         applied = [x for x in found.actions if x.action.name in proof.actions]
         changed = {y.of for x in applied for y in x.parts}
@@ -365,7 +373,7 @@ class _Job:
         self._ended(rest, [f"tune: {first}: {outcome}", *more], made, not proof.refuted)
 
     def _ended(self, left: Recommendation, head: Sequence[str], made: Emission | None, kept: bool = False) -> None:
-        """Print the verdict, the changes that are left to the user, and how to apply them."""
+        """Print the result, the changes that are left to the user, and how to apply them."""
         apply = [command_line(None, "run", "--with", str(self.tuning.out), "--", "JOB")] * kept
         listed = {x.name for x in verdict(left).todo}
         if made is not None and any(x.action.kind == "program" and x.action.name in listed for x in left.actions):
@@ -375,19 +383,19 @@ class _Job:
 
 
 def candidates(found: Recommendation) -> list[str]:
-    """Return the actions that are worth a trial in the running job. Actions that save most GPU time come first.
+    """Return the changes that are worth a trial in the running job. Changes that save most GPU time come first.
 
-    Actions with small savings are included, because a step that waits for its host may gain more than its kernels save.
+    Changes with small savings are included, because a step that waits for its host may gain more than its kernels save.
     """
     able = [x for x in found.actions if x.action.name in NAMES and not x.loses and has_lines(x)]
     return [x.action.name for x in sorted(able, key=lambda x: -x.saving_us)][:_MOST_TRIED]
 
 
 def in_job_lines(found: Recommendation) -> list[str]:
-    """Return lines about the actions that were measured in the job: first the best action, then actions that are not
-    faster.
+    """Return lines about the changes that were measured in the running job.
 
-    Return no line if no action was faster.
+    The first line has the best change, the second the changes that are not faster. If none was faster, no line is
+    returned.
     """
     best = next((x for x in found.tried if x.outcome == "measured"), None)
     if best is None:
@@ -418,10 +426,10 @@ def _output_in(path: Path) -> Iterator[None]:
 
 
 def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> Iterator[str]:
-    """Yield a line that names actions whose calls a kept action changed. These actions were timed without the kept
-    action.
+    """Yield a line that names changes whose calls were altered by a change that is kept.
 
-    Actions that are an alternative to an action in ``there`` are left out.
+    They were timed without the kept change, so their effect beside it is unknown. A change that excludes one in
+    ``there`` is left out.
     """
     beside = [x for x in gone if not any(alternatives(x, y) for y in there)]
     if beside:
@@ -430,7 +438,7 @@ def _unweighed(gone: Sequence[ActionResult], there: Sequence[ActionResult]) -> I
 
 
 def _without_kernels(read: Sequence[Ingested]) -> str:
-    """Return the reason why no GPU kernel was traced, as far as the job's files show the reason."""
+    """Explain why no GPU kernel was traced, as far as the job's files show it."""
     windows = [Path(x.path) for x in read if Path(x.path).match(TRACES) and CAPTURES not in x.path]
     processes = {path.name.split("_")[1] for path in windows}
     if processes:

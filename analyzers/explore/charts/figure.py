@@ -33,8 +33,9 @@ class Figure:
         self._add("scattergl", **settings)
 
     def _add(self, kind: str, *, col: int | None = None, **settings: Any) -> None:
-        """Add a trace (plotly's word for one series of marks) to the figure, in the plot of column ``col`` if it has
-        several.
+        """Add one series of marks (a plotly trace) to the figure.
+
+        ``col`` is the number of the plot if there are several.
         """
         place = {} if col is None else {axis + "axis": axis + _number(col) for axis in "xy"}
         self.data.append({"type": kind, **settings, **place})
@@ -73,10 +74,10 @@ class Figure:
         self._update_axes("y", col, settings)
 
     def plain(self, *, webgl: bool = True) -> dict[str, Any]:
-        """Return the figure in a form that JSON can represent: arrays as lists, and None for numbers that are not
-        finite.
+        """Return the figure as lists, dictionaries, texts and finite numbers, so that it can be written as JSON.
 
-        Without ``webgl``, points are drawn as SVG, which is slower but works in a browser without WebGL.
+        Arrays become lists, and numbers that are not finite become None. Without ``webgl``, points are drawn as SVG,
+        which is slower but works in a browser without WebGL.
         """
         data = _plain(self.data)
         if not webgl:

@@ -114,8 +114,9 @@ def _names(order: list[str], pick: str | None) -> dict[str | None, str]:
 
 
 def _times(rows: Sequence[tuple[Try, float]], names: Mapping[str | None, str]) -> dict[str, Any]:
-    """Return plotly's settings for one mark per measurement, with the smallest and largest time if the file states
-    them.
+    """Return plotly's settings for one mark per measurement.
+
+    If the file states the smallest and largest time of a measurement, the mark has an error bar.
     """
     return {
         "x": [time for _, time in rows],

@@ -1,1 +1,1 @@
-"""Load a store for the page: child processes prepare its data, which are kept as long as the page runs."""
+"""Load a store for the page. Child processes prepare the data, which are kept as long as the page runs."""

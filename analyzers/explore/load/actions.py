@@ -1,4 +1,4 @@
-"""Make the page's cards from the recommendation: what to do once, what that saves, and the files for it."""
+"""Convert a recommendation to the cards of the page: what to do, what it saves, and the files for it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def verdict_of(
     other: GpuTime | None = None,
     changed: Mapping[str, int] = MappingProxyType({}),
 ) -> PageVerdict:
-    """Return what page and report show about a run.
+    """Collect what the page and the report show about a run besides its table of problems.
 
-    * ``store``: URL of the store, for the lines to type.
-    * ``other``: GPU time of the run beside the shown run.
-    * ``changed``: number of problems by state of the comparison of the two runs.
+    * ``store``: URL of the store, for the command lines that the user is shown.
+    * ``other``: GPU time of the run with which this run is compared.
+    * ``changed``: how many problems became faster, slower and so on in the comparison.
     """
     return PageVerdict(
         headline=analysis.headline,
@@ -51,7 +51,7 @@ def verdict_of(
 
 
 def cards(recommendation: Recommendation, store: str | None = None) -> list[Card]:
-    """Return the things to do, in the order of ``recommend``'s list."""
+    """Return a card for each thing to do, in the order of ``recommend``'s list."""
     return [_action(x, recommendation, store) for x in verdict(recommendation).todo]
 
 
@@ -77,7 +77,10 @@ def _action(todo: Todo, recommendation: Recommendation, store: str | None) -> Ca
 
 
 def _saves(todo: Todo) -> str:
-    """Return the saving in its unit: ``110 ms``, ``≈ 6 ms`` if estimated, ``up to 8.5 ms`` if it has only a bound."""
+    """Return the saving of a thing to do as text.
+
+    For example ``110 ms``, ``≈ 6 ms`` if it is estimated, or ``up to 8.5 ms`` if only a bound is known.
+    """
     now, then = todo.step_us or (todo.now_us, todo.then_us)
     if now is None or then is None:
         return "unknown"
@@ -86,11 +89,14 @@ def _saves(todo: Todo) -> str:
 
 
 _FOLDER = "overrides"
-"""Folder of the recommendation's files in the lines to type."""
+"""Folder for the recommendation's files in the command lines that the user is shown."""
 
 
 def _lines(todo: Todo, result: ActionResult | None, run: str, store: str | None) -> tuple[str, ...]:
-    """Return the lines that apply a thing to do, else the line that states all about it."""
+    """Return the command lines with which the user applies a thing to do.
+
+    If no command line applies it, return the command that explains it.
+    """
     write = command_line(store, "recommend", "--run", run, "--out", _FOLDER)
     if isinstance(todo.remedy, UseRows):
         return write, f". {_FOLDER}/*/apply.sh"
@@ -105,7 +111,7 @@ def _lines(todo: Todo, result: ActionResult | None, run: str, store: str | None)
 
 
 def archive(recommendation: Recommendation, settings: Settings, path: Path) -> None:
-    """Write all files of the recommendation as one zip at ``path``.  Raises OSError."""
+    """Write all files of the recommendation into a zip file at ``path``. Raises OSError if that fails."""
     with tempfile.TemporaryDirectory(prefix="logparse-files-") as folder, zipfile.ZipFile(path, "w") as target:
         write(recommendation, settings, Path(folder))
         for file in sorted(x for x in Path(folder).rglob("*") if x.is_file()):
@@ -118,7 +124,7 @@ def archive(recommendation: Recommendation, settings: Settings, path: Path) -> N
 
 
 def time_split(found: Recommendation) -> TimeSplit | None:
-    """Return where the time of a step goes.  Return None if the run has no trace."""
+    """Return how the time of a step is divided among kinds of work, or None if the run has no trace."""
     of = verdict(found)
     if not of.split:
         return None
@@ -126,10 +132,10 @@ def time_split(found: Recommendation) -> TimeSplit | None:
 
 
 def times_beside(here: GpuTime | None, there: GpuTime | None) -> tuple[tuple[str, float | None, float | None], ...]:
-    """Return the times (µs) by name that two runs' traces state for one step.
+    """Compare the GPU times of a step in two runs: whole step, GPU time, exposed communication and idle time.
 
-    If one of the runs marks no steps, the times are sums over all its traces.  The result is empty unless both runs
-    have traces.
+    Returns (name, time in the first run, time in the second run), in µs. If one of the runs marks no steps, the times
+    are sums over all its traces. The result is empty unless both runs have traces.
     """
     if here is None or there is None:
         return ()

@@ -1,4 +1,4 @@
-"""Collect the analyzers' results for a run, in the few tables and sentences that the page shows."""
+"""Run the analyzers on a run, and collect the tables and sentences that the page shows."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 LIMITS = ("threads = 2", "memory_limit = '400MB'", "preserve_insertion_order = false")
-"""Settings of DuckDB that limit the memory of the page's child process."""
+"""Settings of DuckDB that limit the memory of the process that reads a store for the page."""
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Results of the analyzers for one run.
+    """All results of the analyzers for one run, as the page needs them.
 
-    * ``compared``: rows of ``picks_vs_best``.
-    * ``found``: one row per problem with a finding.
-    * ``nearby``: what comparable problems take, one row per problem for which it is known (``NEARBY``).
+    * ``compared``: the library's choices beside the best known solutions (``picks_vs_best``).
+    * ``found``: one row for each problem with a finding or something to do.
+    * ``nearby``: how long similar problems take, for each problem for which it is known (``NEARBY``).
     * ``headline`` and ``lines``: sentences for the top of the page.
     """
 
@@ -57,9 +57,10 @@ def analyse(
     limits: Sequence[str] = LIMITS,
     begins: Callable[[str], None] = lambda stage: None,
 ) -> Analysis:
-    """Run every analyzer over a run of the store (default the latest), with these settings of DuckDB.
+    """Run all analyzers on a run of the store (default: the latest).
 
-    ``begins`` is called with the name of each stage before it begins, as by ``analyzers.recommend.verb.advise``.
+    ``limits`` are DuckDB settings for reading. ``begins`` is called with the name of each stage before it begins, as by
+    ``analyzers.recommend.verb.advise``.
 
     Raises StoreError if there is no such run.
     """
@@ -84,7 +85,10 @@ def analyse(
 
 
 def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Return the times of comparable problems, at the size of each problem for which only one solution was timed."""
+    """Return how long similar problems take, for each problem of which only one solution was timed.
+
+    The times are scaled to the size of the problem.
+    """
     rows = []
     for device, (known, times) in expectations(tables, settings).items():
         for i, text in enumerate(known["problem"]):
@@ -96,16 +100,16 @@ def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
 
 
 def traced(store: Store, run: str) -> GpuTime | None:
-    """Return the GPU time of a run's traces.  If the run has no traces, read nothing else and return None."""
+    """Return the GPU time in a run's traces. Return None, without reading anything else, if the run has no traces."""
     if not len(store.query("select 1 from kernels where run = $run limit 1", run, {"run": run})):
         return None
     return gpu_time(tables_to_analyse(store, run, LIMITS))
 
 
 def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
-    """Add to each problem the things to do about it: the title of the first, and the names of all.
+    """Add the things to do to the table of findings: for each problem the title of the first, and the names of all.
 
-    A thing to do may concern a problem without a finding.  Such a problem is added as a row.
+    A thing to do may concern a problem without a finding. Such a problem is added as a row.
     """
     parts = {x.action.name: x.parts for x in result.actions}
     named: dict[str, dict[str, str]] = {}
@@ -122,7 +126,10 @@ def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
 
 
 def store_points(store: Store, run: str | None = None) -> pd.DataFrame:
-    """Return the table ``points`` of a store's run (default the latest), with the findings of ``recommend``."""
+    """Return the table of a run's problems, with ``recommend``'s findings. The problem with the most time is first.
+
+    ``run`` is the latest by default. ``point_table`` describes the columns.
+    """
     analysis = analyse(store, run)
     with store.connect() as con:
         build(con, analysis.run, analysis.compared, analysis.found)

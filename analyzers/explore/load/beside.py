@@ -1,4 +1,7 @@
-"""Load another run for a comparison: find the run that ``--compare`` names, and compare as ``logparse diff`` does."""
+"""Compare the run on the page with another run, in the same way as ``logparse diff``.
+
+The other run is found by the text that the user gave to ``--compare``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def beside(word: str, store: Store) -> tuple[Store, str]:
-    """Return the store and the run that a text names.
+    """Find the run that the user named to compare with, and return its store and its name.
 
     The text is ``STORE`` (its latest run), ``STORE#RUN`` (also ``STORE:RUN``), or the name of a run of ``store``.
     Raises StoreError for any other text.
@@ -32,15 +35,15 @@ def beside(word: str, store: Store) -> tuple[Store, str]:
 
 
 def names(store: Store, run: str, other: Store, other_run: str) -> tuple[str, str]:
-    """Return the names of the two runs to show.
+    """Return the names of the two compared runs for the user.
 
-    These are their run names if the runs are in one store, else the URLs of their stores.
+    These are their run names if the runs are in one store, otherwise the URLs of their stores.
     """
     return (run, other_run) if store.url == other.url else (store.url, other.url)
 
 
 def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
-    """Compare two runs as ``logparse diff`` does.  Raises StoreError if a run does not exist."""
+    """Compare two runs in the way of ``logparse diff``. Raises StoreError if a run does not exist."""
     from analyzers.compare.diff import diff
     from analyzers.compare.timings import times_of_run
 
@@ -48,10 +51,10 @@ def compared(store: Store, run: str, other: Store, other_run: str) -> Diff:
 
 
 def keep(found: Diff, folder: Path) -> Path:
-    """Write the comparison to a file in the folder and return the file's path.
+    """Write the comparison of two runs to a Parquet file in the folder, and return the file's path.
 
-    The columns are ``problem, here_us, other_us, moved, pick_here, pick_there``.  The rows are problems of both runs
-    with a time or a pick in both.
+    The columns are ``problem, here_us, other_us, moved, pick_here, pick_there``. The rows are the problems that have
+    comparable times in both runs, or a known choice of the library in both.
     """
     path = folder / "others.parquet"
     rows = """

@@ -1,9 +1,9 @@
-"""Read a store for the page, in child processes (``reader`` starts them).
+"""The program of the child processes that read a store for the page (``reader`` starts them).
 
 Reading 200,000 problems takes more than half a gigabyte for some seconds, which the page's own process must not keep.
-So a child process reads the store, writes what the page needs into a folder and reports each step when it is done.  The
-first step is all that the first view needs.  For a small store the same process runs the analyzers next.  For a large
-store a second process runs them, at a lower priority than the page.
+So a child process reads the store, writes what the page needs into a folder and reports each step when it is done. The
+first step provides all that the first view needs. For a small store the same process runs the analyzers next. For a
+large store a second process runs them, at a lower priority than the page.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _MB, _ROWS_PER_MB = 300, 20_000
 """DuckDB's memory limit: ``_MB`` megabytes, plus one megabyte per ``_ROWS_PER_MB`` measurements.
 
-Reading a store of 193,590 problems (649,000 measurements) is as fast with the limit as without.  A limit of 400 MB was
+With this limit, reading a store of 193,590 problems (649,000 measurements) is as fast as without. A limit of 400 MB was
 too small for 4.5 million measurements.
 """
 _SMALL = 100_000
@@ -46,15 +46,15 @@ _TRIES = """
            std_us, samples_us, workspace_bytes, error, key_text from measurements where kind <> 'family'"""
 _GROUP = 16_384
 _BLOOM = f"row_group_size {_GROUP}, dictionary_size_limit {_GROUP}"
-"""Settings of a Parquet file whose rows are found by the Bloom filters of their hashes.
+"""Settings of a Parquet file in which rows are found quickly by their hash.
 
-DuckDB writes such a filter beside each dictionary.  Finding rows in this way is as fast as in sorted rows, but sorting
+DuckDB writes a Bloom filter beside each dictionary. Finding rows in this way is as fast as in sorted rows, but sorting
 would take twice as long as all other steps.
 """
 
 
 def main(job: Mapping[str, Any]) -> None:
-    """Run a child: print a line of JSON on standard output for each step.  Never raises."""
+    """Run a child process: read a store, and print a line of JSON on standard output after each step. Never raises."""
     pa.set_memory_pool(pa.system_memory_pool())  # Other memory pools would keep memory that was freed.
     gc.set_threshold(200_000)  # The program uses the same value, because findings are many objects that stay.
     with contextlib.suppress(BrokenPipeError), _reports() as reports:  # A broken pipe means that the page has ended.
@@ -64,9 +64,9 @@ def main(job: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _reports() -> Iterator[TextIO]:
-    """Reserve standard output for the reports on steps.
+    """Reserve standard output for the reports on steps, and yield it as a file.
 
-    Text that a library prints there goes to standard error meanwhile.
+    Text that a library prints in the meantime goes to standard error.
     """
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as reports:
@@ -94,7 +94,10 @@ def _judge_alone(job: Job) -> Iterator[tuple[str, str]]:
 
 
 def _read(job: Job) -> Iterator[tuple[str, str]]:
-    """Yield the steps that read the store's files, in the order in which the page needs them."""
+    """Read the store's files in the order in which the page needs them.
+
+    Yields the name of each step when it is done.
+    """
     store, folder = open_store(job.url), Path(job.folder)
     other = beside(job.other, store) if job.other else None
     with _connect(store) as con:
@@ -121,10 +124,10 @@ def _read(job: Job) -> Iterator[tuple[str, str]]:
 def _database(
     con: duckdb.DuckDBPyConnection, path: Path, run: str, analysis: Analysis | None = None, others: Path | None = None
 ) -> None:
-    """Write the tables that the page queries as a DuckDB file.
+    """Write the tables that the page queries to a DuckDB file.
 
-    Such a file opens at once and is loaded into memory in portions.  ``others``: another run's times, as
-    ``beside.keep`` writes them.
+    Such a file opens at once and is loaded into memory in portions. ``others`` is a file with another run's times,
+    which ``beside.keep`` wrote.
     """
     con.execute(f"attach {sql_text(path)} as out_")
     write_tables(con, "out_", run, analysis, others)
@@ -143,16 +146,17 @@ def write_tables(
 
 
 _LIMITS = ("threads = 2", "memory_limit = '400MB'")
-"""Settings of DuckDB while the run to open is chosen."""
+"""Settings of DuckDB while the run that the page opens is chosen."""
 _RUNS = 4
-"""Largest number of runs, the latest ones, among which the page chooses the one to open."""
+"""Number of latest runs among which the page chooses the one that it opens."""
 
 
 def _most_to_gain(store: Store, count: int) -> str:
-    """Return the run whose picks lose most time against the best known solutions; the latest if none loses any.
+    """Choose the run that the page opens: the one that loses most time by the library's choices.
 
-    After ``tune`` the latest run is the one with the change applied, in which nothing is left to do.  A store of many
-    measurements (``count``) opens with its latest run, because the choice would take longer than a click.
+    If no run loses any, the latest is returned. After ``tune`` the latest run is the one with the change applied, in
+    which nothing is left to do. A store of many measurements (``count``) opens with its latest run, because the choice
+    would take longer than a click.
     """
     runs = store.runs()[-_RUNS:]
     if len(runs) < 2 or count > _SMALL // 10:
@@ -170,11 +174,14 @@ def _most_to_gain(store: Store, count: int) -> str:
 
 
 _archives: dict[str, Callable[[Path], None]] = {}
-"""Functions that write the recommendation's files of a job, by the job's folder."""
+"""Functions that write the files of a recommendation, by the folder of the reading."""
 
 
 def _archive(job: Job) -> Iterator[tuple[str, str]]:
-    """Write the recommendation's files, which the headline does not wait for.  Yield no step."""
+    """Write the recommendation's files. This is done last, because the page's headline need not wait for them.
+
+    It yields no step.
+    """
     _archives.pop(job.folder)(Path(job.folder) / FILES)
     (Path(job.folder) / FIRST).unlink()  # A process that has the file open can still read it.
     yield from ()

@@ -1,4 +1,4 @@
-"""The data that the page exchanges with the processes that read a store for it."""
+"""Data that the page exchanges with the processes that read a store for it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 READY, TRIES, VERDICT, FAILED, DONE = "ready", "tries", "verdict", "failed", "done"
-"""Steps of a reading, in this order.
+"""Messages of the process that reads a store, in this order.
 
-READY, TRIES and VERDICT state which data are there.  FAILED states that data will never be there.  DONE states that no
-more data will come.
+* ``READY``: the table of problems can be read.
+* ``TRIES``: all measurements can be read.
+* ``VERDICT``: the results of the analyzers can be read.
+* ``FAILED``: reading failed, and no more data will come.
+* ``DONE``: all is read.
 """
 FILES = "overrides.zip"
-"""The recommendation's files, for download."""
+"""Name of the zip file with the recommendation's files, which the user can download."""
 FIRST, JUDGED = "first.duckdb", "judged.duckdb"
-"""The page's tables with all rows: FIRST from the files alone, JUDGED with the analyzers' results."""
+"""Names of the page's database: FIRST as read from the files alone, JUDGED with the analyzers' results."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Store to read, and the folder to write the page's data to.
+    """An order to a child process: the store to read, and the folder into which it writes the page's data.
 
-    The files are read first, then the analyzers run (``judge``).  ``other``: the run to compare with, as
-    ``beside.beside`` takes it.
+    With ``judge``, the process runs the analyzers on a store that another process has read. ``other`` names the run to
+    compare with, in a form that ``beside.beside`` understands.
     """
 
     url: str | None
@@ -37,17 +40,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Card:
-    """One thing to do from ``recommend``'s list (``analyzers/recommend/verdict.py``), as texts.
+    """One thing to do from ``recommend``'s list (``analyzers/recommend/verdict.py``), as texts for a card on the page.
 
-    * ``name``: the id of the thing to do.
-    * ``saves``: the saving, such as ``110 ms``; "unknown" if it is unknown.
+    * ``name``: its id.
+    * ``saves``: the saving, such as ``110 ms``, or "unknown".
     * ``gain``: time now → time then, or "unknown".
     * ``evidence``: how the gain is known.
     * ``changes``: what the user changes.
     * ``files``: True if the user applies the change with the recommendation's files (override files and ``apply.sh``,
       or a search script).
     * ``lines``: lines to type into a shell or a program.
-    * ``problems``: number of problems that it is about; 0 if it is about the whole job.
+    * ``problems``: number of problems that it concerns. 0 if it concerns the whole job.
     """
 
     name: str
@@ -64,7 +67,7 @@ class Card:
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """Where the time goes, µs by kind of work, as ``recommend`` splits a step of the run's traces."""
+    """How the time of a step is divided among kinds of work: pairs of name and time (µs), with a title."""
 
     title: str
     parts: tuple[tuple[str, float], ...]
@@ -72,9 +75,9 @@ class TimeSplit:
 
 @dataclass(frozen=True)
 class PageVerdict:
-    """Result of a run's analysis, made by ``actions.verdict_of``.
+    """The results of the analyzers that the page and the report show, besides the table of problems.
 
-    Besides the table of problems, page and report show nothing else of the analysis.
+    ``actions.verdict_of`` makes it.
     """
 
     headline: str = ""
@@ -83,14 +86,11 @@ class PageVerdict:
     """Things to do, the most worthwhile first."""
     time: TimeSplit | None = None
     beside: tuple[tuple[str, float | None, float | None], ...] = ()
-    """Times per step (µs) as (name, time of this run, time of the other run).
-
-    A time that the run's traces do not state is None.
-    """
+    """Times of a step in this run and in the other run: (name, time here, time there), µs. None is unknown."""
     objects: tuple[str, ...] = ()
-    """Problems that the run called through hipBLASLt's C++ object."""
+    """Texts of the problems that the run called through hipBLASLt's C++ object."""
     changed: tuple[tuple[str, int], ...] = ()
-    """Number of problems by state of the comparison with the other run (``analyzers/compare/diff.py``)."""
+    """How many problems became faster, slower and so on in the other run (``analyzers/compare/diff.py``)."""
 
     @staticmethod
     def read(path: Path) -> PageVerdict:

@@ -30,24 +30,24 @@ from logparse.libraries.torch_profiler.searches import SEARCH
 from logparse.libraries.torch_profiler.timeline import CALL_KINDS
 
 WHYS = ("queued", "data loading", "synchronisation", "host")
-"""Reasons of idle gaps.  The first that fits counts."""
+"""Reasons of idle gaps. If several fit, the first is used."""
 COPY = "copy or fill"
 MOST = 20_000
-"""Largest number of works that a timeline without marked steps shows."""
+"""Largest number of kernels and copies in a timeline without marked steps."""
 _BLOCKING = tuple(CALL_KINDS.index(x) for x in ("device", "stream", "event", "copy"))
 _WAITED_US = 20.0
-"""Least duration of a call that really waited, µs."""
+"""A call that takes less than this did not really wait, µs."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of one trace.  All times are µs since its first work.
+    """The GPU's work in one step of one trace. All times are µs since its first kernel or copy.
 
     * ``title``: which step it is, for a heading.
-    * ``works``: ``start, us, stream, kind, kernel, op, problem``.
-    * ``gaps``: ``start, us, why``: time in which the device did nothing.
+    * ``works``: the kernels and copies: ``start, us, stream, kind, kernel, op, problem``.
+    * ``gaps``: time in which the device did nothing: ``start, us, why``.
     """
 
     title: str
@@ -56,9 +56,10 @@ class Step:
 
 
 def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
-    """Return the step of median duration of the run's first trace; without marked steps a part of the trace.
+    """Return a typical step of the run, the one of median duration in its first trace.
 
-    ``con`` has the store's views.  Return None if no trace of the run has any work.
+    If the trace marks no steps, a part of the trace is returned. Returns None if no trace of the run has a kernel.
+    ``con`` has the store's views.
     """
     first = "select * from timelines where run = $run and len(works) > 0 order by rank, source_id, unit_window limit 1"
     found = con.sql(first, params={"run": run}).to_arrow_table()
@@ -93,19 +94,19 @@ def one_step(con: duckdb.DuckDBPyConnection, run: str) -> Step | None:
 
 
 def _library(problem: str) -> str:
-    """Return the text of a library's problem, else an empty text, as for an operator with its inputs."""
+    """Return the text of a GEMM or convolution unchanged, and an empty text for another operator."""
     return "" if problem.startswith("operator ") else problem
 
 
 def _columns(row: pa.Table, name: str) -> dict[str, npt.NDArray[Any]]:
-    """Return a trace's list of rows as one array per field."""
+    """Convert a list column of a trace's row to one array per field."""
     lists = row[name].combine_chunks()
     values = (lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists).flatten()
     return {field.name: values.field(field.name).to_numpy(zero_copy_only=False) for field in values.type}
 
 
 def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[Any]]) -> Floats:
-    """Return the time at which each work was launched; NaN if no call is known."""
+    """Return the time at which the host launched each kernel or copy. It is NaN if no call is known."""
     out = np.full(len(works["start"]), np.nan)
     if not len(calls["correlation"]):
         return out
@@ -120,11 +121,11 @@ def _launched(works: dict[str, npt.NDArray[Any]], calls: dict[str, npt.NDArray[A
 def _window(
     works: dict[str, npt.NDArray[Any]], asked: Floats, units: dict[str, npt.NDArray[Any]]
 ) -> tuple[npt.NDArray[np.bool_], str]:
-    """Return which works to show, and the title of the step.
+    """Choose the kernels and copies of one step, and return a mask of them and the title of the step.
 
     A step on the device begins with the first work that the host launched in it, and ends where the next step begins.
-    The device may still do work of the step before, which is shown, too.  Work whose launch is unknown may have been
-    launched before the trace, so it tells where a step begins only if no launch is known.
+    The device may still do work of the step before, which is shown, too. Work whose launch is unknown may have been
+    launched before the trace, so it is used to find the beginning of a step only if no launch is known.
     """
     start = works["start"]
     at = start if np.isnan(asked).all() else asked
@@ -150,7 +151,10 @@ def _window(
 def _gaps(
     start: Floats, us: Floats, asked: Floats, calls: dict[str, npt.NDArray[Any]], loads: dict[str, npt.NDArray[Any]]
 ) -> pd.DataFrame:
-    """Return the gaps between works that are ordered by ``start``, with their reasons."""
+    """Return the times in which the device did nothing, with the reason of each.
+
+    ``start`` and ``us`` are the begins and durations of the device's work, in ascending order.
+    """
     until = np.maximum.accumulate(start + us)
     after = np.flatnonzero(start[1:] > until[:-1]) + 1
     begin, end = until[after - 1], start[after]
@@ -169,7 +173,7 @@ def _gaps(
 
 
 def kernels(con: duckdb.DuckDBPyConnection, run: str, steps: float | None) -> pd.DataFrame:
-    """Return the kernels of the run's traces, per step if ``steps`` is known, the longest first.
+    """Return the kernels of the run's traces, the longest first. Numbers are per step if ``steps`` is known.
 
     The columns are ``kernel, op, operator, problem, kind, calls, us``.
     """
@@ -190,9 +194,10 @@ def kernels(con: duckdb.DuckDBPyConnection, run: str, steps: float | None) -> pd
 
 
 def write(con: duckdb.DuckDBPyConnection, run: str, database: str) -> None:
-    """Write the tables ``kernels``, ``works``, ``gaps`` and ``step`` (its title) into a database that ``con`` has.
+    """Write the tables for the page's timeline into a database.
 
-    The table ``steps_`` of ``point_table.build`` states the number of steps.
+    They are ``kernels``, ``works``, ``gaps`` and ``step`` (its title). The table ``steps_``, which
+    ``point_table.build`` made, has the number of steps.
     """
     ((steps,),) = con.execute("select steps from steps_").fetchall()
     step = one_step(con, run)

@@ -1,7 +1,7 @@
-"""Start the processes that read a store for the page, and follow them (``child`` is the program that they run).
+"""Start the processes that read a store for the page, and receive their reports (``child`` is their program).
 
 This module imports next to nothing, so that the first process, which takes longest, starts before this process imports
-the drawing code.  The analyzers of a large store run in a second process, because one process for both would take a
+the drawing code. The analyzers of a large store run in a second process, because one process for both would take a
 gigabyte of memory.
 """
 
@@ -21,12 +21,12 @@ from types import MappingProxyType
 from analyzers.explore.load.job import DONE, FAILED, VERDICT, Job
 
 _GIVEN_BACK = {"MALLOC_TRIM_THRESHOLD_": "1000000", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "2"}
-"""Settings of glibc that return freed memory to the system.  They lower the reader's peak memory by a fifth."""
+"""Settings of glibc that return freed memory to the system. They lower the peak memory of the child by a fifth."""
 _CHILD = "analyzers.explore.load.child"
 
 
 class StoreReading:
-    """A reading of a store by child processes.  It starts when the object is made."""
+    """The child processes that read a store. The first starts when the object is made."""
 
     def __init__(
         self,
@@ -42,7 +42,10 @@ class StoreReading:
         self._process = _started(self._job)
 
     def steps(self) -> Iterator[tuple[str, str]]:
-        """Yield each step as soon as it is done: ``(step, text)``.  Raises EOFError if a process dies."""
+        """Yield each step of the reading as soon as it is done, as ``(step, text)``.
+
+        Raises EOFError if a process dies.
+        """
         self._followed = True
         done, judged = yield from self._steps_of_process()
         if done and not judged and not self._closed:
@@ -50,9 +53,9 @@ class StoreReading:
             yield from self._steps_of_process()
 
     def _steps_of_process(self) -> Generator[tuple[str, str], None, tuple[bool, bool]]:
-        """Yield the steps of the present process.
+        """Yield the steps of the process that runs at present.
 
-        Return whether the process did all its work, and whether it ran the analyzers.
+        Returns two bools: whether the process did all its work, and whether it ran the analyzers.
         """
         judged = False
         with self._process as process:
@@ -79,11 +82,11 @@ class StoreReading:
 
 
 def _started(job: Job) -> subprocess.Popen[str]:
-    """Start a child as a module (``-m``).
+    """Start the child process that reads the store.
 
-    A module is needed because DuckDB takes a program without a file (``-c``) for interactive, and prints progress bars.
-    Ctrl-C is blocked in the child from its first instruction on.  This process ends the child, and Ctrl-C during an
-    import would print a traceback.
+    It is started as a module (``-m``), because DuckDB treats a program without a file (``-c``) as interactive and
+    prints progress bars. Ctrl-C is blocked in the child from its first instruction on: this process ends the child, and
+    Ctrl-C during an import would print a traceback.
     """
     command = [sys.executable, "-m", _CHILD, json.dumps(asdict(job))]
     known = {**os.environ, **_GIVEN_BACK, "PYTHONPATH": os.pathsep.join(sys.path)}

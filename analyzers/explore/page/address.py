@@ -1,4 +1,4 @@
-"""State the address of the page, and how to open the page from another machine."""
+"""The address of the page, and how to open the page from another machine."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def tunnel(port: int, token: str = "") -> str:
-    """Describe how to open the page from another machine.
+    """Return the text that tells the user how to open the page from another machine through ssh.
 
-    The caller leaves ``token`` out if the text is shown outside the user's terminal.
+    ``token`` is omitted if the text is shown outside the user's terminal.
     """
     address = f"http://127.0.0.1:{port}/" + (f"?token={token}" if token else "")
     return f"From another machine: ssh -N -L {port}:127.0.0.1:{port} USER@THIS-HOST, then open {address}"

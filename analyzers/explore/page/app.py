@@ -1,8 +1,8 @@
-"""Make the page in the browser: a Flask app on the loopback interface.
+"""The web server of the page: a Flask app that answers only this machine.
 
-The URL holds the state.  A click on anything gives a new URL, and the whole page is drawn again from that URL.  Nothing
-is loaded from another host, because Content-Security-Policy forbids it.  Only requests that name this host are
-answered, so that a foreign page cannot reach the server through a host name of its own (DNS rebinding).
+The URL has the whole state of the page. A click on anything gives a new URL, and the whole page is drawn again from
+that URL. Nothing is loaded from another host, because Content-Security-Policy forbids it. Only requests that name this
+host are answered, so that a foreign page cannot reach the server through a host name of its own (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from logparse.quoting import Html, asset
 
 
 def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 8050, token: str = "") -> Flask:
-    """Return the app of a page.
+    """Return the Flask app that serves the page.
 
-    Requests are refused if their ``Host`` is neither ``host`` nor a name of this machine.  With a ``token``, only
-    requests with this token are answered.  The first request has the token in the URL (``?token=``), later requests
-    have it in a cookie.
+    Requests are refused if their ``Host`` is neither ``host`` nor a name of this machine. With a ``token``, only
+    requests with this token are answered. The first request has the token in the URL (``?token=``), later requests have
+    it in a cookie.
     """
     app = Flask(__name__, static_folder=None)
     pages = page if isinstance(page, Pages) else Pages(page)
@@ -40,7 +40,7 @@ def application(page: PageData | Pages, host: str = "127.0.0.1", port: int = 805
 
 
 _FILES_S = 120.0
-"""Seconds that a click on the download waits until the files are written."""
+"""Seconds for which a click on the download waits until the files are written."""
 
 _STYLE = Html('<link rel="stylesheet" href="/assets/explore.css">')
 # plotly.js is fetched at once, but run only when the first chart is to be drawn. The overview needs none.
@@ -51,7 +51,7 @@ _TYPES = {"css": "text/css", "js": "text/javascript"}
 
 
 def _assets(app: Flask, pages: Pages, port: int) -> None:
-    """Serve the frame of the page, its style, its script and plotly.js."""
+    """Serve the HTML of the page, its style, its script and plotly.js."""
 
     @app.route("/")
     def index() -> Response:
@@ -73,11 +73,11 @@ def _assets(app: Flask, pages: Pages, port: int) -> None:
 
 
 def _guard(app: Flask, host: str, token: str, port: int) -> None:
-    """Answer only requests that name this host and know the token, and let pages load nothing from elsewhere.
+    """Refuse requests from other sites or without the token, and forbid the page to load anything from elsewhere.
 
-    'unsafe-eval' is needed because Plotly's WebGL makes its drawing functions with ``Function``.  Without
-    'unsafe-eval', plotly.js 4 reports WebGL as not supported.  The bundle that works without it is not in the Python
-    package.  Scripts come from this host only.
+    'unsafe-eval' is needed because Plotly's WebGL makes its drawing functions with ``Function``. Without 'unsafe-eval',
+    plotly.js 4 reports WebGL as not supported. The bundle that works without it is not in the Python package. Scripts
+    come from this host only.
     """
     names = set(LOOPBACK) | {host}
     policy = (

@@ -1,7 +1,7 @@
-"""Build the parts of the page.  Pure: elements are made from a selection and small tables.
+"""Build the parts of the page: lists, cards, tables and links. Pure: they are made from a selection and small tables.
 
-Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to others.  The URL is the
-state of the page.  All text of a log goes into components as text, which React never reads as HTML.
+Every filter is a link, so that it can be reached by keyboard, opened in a new tab and sent to others. The URL is the
+state of the page. Text of a log goes into elements as text, which the browser never reads as HTML.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _data(**attributes: str) -> dict[str, Any]:
 
 
 def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[object]:
-    """Return the names of the shown run and the run beside it, and links to other runs."""
+    """Return the header's list of runs: the shown run, the run to compare with, and links to the others."""
     what: list[Any] = ["Run ", html.b(_with_end(run))]
     what += [" beside ", html.b(_with_end(other))] if other else []
     latest = list(reversed(known))
@@ -54,12 +54,12 @@ def runs(known: Sequence[str], run: str, other: str, chosen: Selection) -> list[
 
 
 AFTER = "-after"
-"""Suffix that ``tune`` gives to the run after a change."""
+"""End of the name that ``tune`` gives to a run with its change applied."""
 _LONGEST = 36
 
 
 def _with_end(name: str) -> str:
-    """Return a run's name, shortened in its middle if it is long.
+    """Return the name of a run, shortened in its middle if it is long.
 
     Both ends are kept, because names of runs of one job often differ only in the last letters.
     """
@@ -76,10 +76,10 @@ def _run(name: str, chosen: Selection, here: bool) -> html.Element:
 
 
 def comparison(known: PageVerdict, other: str, totals: pd.Series, *, judged: bool, choice: bool) -> list[object]:
-    """Return the result of the comparison of two runs.
+    """Return the page's text on the comparison of two runs.
 
-    First come the times of both runs from their traces, then the problems (``queries.changes``).  ``choice``: the store
-    holds another run.
+    First come the times of both runs from their traces, then the problems (``queries.changes``). ``choice`` is True if
+    the store has another run to compare with.
     """
     if not other:
         choose = "Choose a run to compare with in the header, or start" if choice else "This store holds one run. Start"
@@ -123,7 +123,7 @@ def tabs(chosen: Selection) -> list[object]:
 
 
 def chips(chosen: Selection, actions: Sequence[Card] = ()) -> list[object]:
-    """Return each active filter with a link that takes it away."""
+    """Return the active filters, each with a link that removes it."""
     made: list[object] = [
         _chip(f"{FACETS[facet]}: {printable(facet_text(facet, value, whole=True))}", chosen.toggled(facet, value))
         for facet, values in chosen.values.items()
@@ -153,10 +153,10 @@ def _chip(text: str, without: Selection) -> html.Element:
 
 
 def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
-    """Return the filters: the largest values of each facet, each with its fraction and a link that switches the value.
+    """Return the lists of filters: the most common values of each column, each with a link that switches the value.
 
-    The filters are plain data, which ``assets/explore.js`` shows as text.  As Dash components they would be three
-    hundred, and exchanging these takes the browser as long as drawing a chart.
+    Each value has its percentage of the time. The filters are plain data, which ``assets/explore.js`` shows as text,
+    because three hundred page elements would take the browser as long as drawing a chart.
     """
     if not len(groups):
         return [{"title": "No filters", "entries": [], "more": "", "open": False}]
@@ -185,7 +185,10 @@ def facets(groups: pd.DataFrame, chosen: Selection) -> list[dict[str, object]]:
 
 
 def height_of(figure: Figure) -> str:
-    """Return the height of a chart's box.  Without a height of its own the box collapses when the window is resized."""
+    """Return the height of a chart's box as CSS.
+
+    Without a height of its own the box collapses when the window is resized.
+    """
     return f"{figure.layout['height'] + _FRAME}px"
 
 
@@ -193,9 +196,9 @@ _FRAME = 14  # Padding and border of a chart's box (px).
 
 
 def count(problems: int, order: str) -> str:
-    """Describe the content of the table.
+    """Return a line about the table, for example ``1,200 problems, the most worthwhile first``.
 
-    ``order`` names the criterion of the default order; it is empty if the user chose the order.
+    ``order`` names what comes first by default. It is empty if the user chose the order.
     """
     noun = "problem" if problems == 1 else "problems"
     return f"{problems:,} {noun}" + (f", {order} first" if order and problems > 1 else "")
@@ -219,12 +222,12 @@ REMARKS = 1  # Number of remarks shown at once in the overview. In the other vie
 
 
 def unreadable(error: str) -> list[object]:
-    """Return the text that replaces the verdict if the store could not be read."""
+    """Return the text that the page shows if the store could not be read."""
     return [html.strong("The store could not be read"), html.p(printable(error))]
 
 
 def no_such_run(name: str, known: Sequence[str], chosen: Selection) -> list[object]:
-    """Return the text that replaces the verdict if the URL names a run that the store does not have."""
+    """Return the text that the page shows if the URL names a run that the store does not have."""
     latest = list(reversed(known))
     links = [_run(x, replace(chosen.cleared(), run=x, compare=""), False) for x in latest]
     return [
@@ -235,16 +238,16 @@ def no_such_run(name: str, known: Sequence[str], chosen: Selection) -> list[obje
 
 
 def skeleton() -> list[object]:
-    """Return the place of a verdict that is not known yet.  No sum is shown, because it would change."""
+    """Return the text that the page shows while the run is analysed. It has no sum, because the sum would change."""
     lines = [html.span("", class_="bone") for _ in range(2)]
     return [html.strong("The run is being analysed …"), html.p(lines, class_="skeleton")]
 
 
 def verdict(known: PageVerdict, total: pd.Series, run: str, chosen: Selection) -> list[object]:
-    """Return what to know first: the first thing to do with its saving, what is selected, and the analyzers' remarks.
+    """Return the top of the page: what to do first, the sums of the selection, and the analyzers' remarks.
 
     If filters are set, the possible saving is stated for the filtered problems, and remarks about the whole run are
-    closed.
+    folded.
     """
     remarks = REMARKS if chosen.view == "overview" and not chosen.filters else 0
     calls = f"{amount(total['calls'])} calls of " if pd.notna(total["calls"]) else ""
@@ -280,12 +283,12 @@ def answer(
     download: str,
     about: Collection[str] | None = None,
 ) -> list[object]:
-    """Return the first answer: where the time goes, and what to do.
+    """Return the main part of the overview: where the time goes, and the cards of things to do.
 
-    * ``time``: the step by kind of work.  It is shown if nothing is filtered.
-    * ``parts``: the time of the selected problems (``queries.split``), for a filter or a run without traces.
+    * ``time``: the time of a step by kind of work. It is shown if nothing is filtered.
+    * ``parts``: the time of the selected problems (``queries.split``), shown for a filter or a run without traces.
     * ``download``: URL of the files, empty without files.
-    * ``about``: names of the things to do about the selected problems, None if nothing is filtered.
+    * ``about``: names of the things to do about the selected problems. None if nothing is filtered.
     """
     made = _split_bar(parts, chosen) if time is None or about is not None else _time_bar(time)
     shown = [x for x in actions if about is None or x.name in about]
@@ -317,11 +320,14 @@ def _split_bar(parts: pd.DataFrame, chosen: Selection) -> list[object]:
 
 
 _PARTS = 9
-"""Largest number of kinds in a bar.  The last sums all others."""
+"""Largest number of kinds of work in a bar. The last is the sum of all others."""
 
 
 def _bar(head: str, parts: Sequence[tuple[str, float, float]]) -> list[object]:
-    """Return a bar with its legend.  ``parts``: kind, time (µs), and the part of the time that can be saved (µs)."""
+    """Return a bar that shows how time is divided among kinds of work, with its legend.
+
+    ``parts`` are tuples: name of the kind, time (µs), and how much of the time can be saved (µs).
+    """
     if len(parts) > _PARTS:
         rest = parts[_PARTS - 1 :]
         parts = [*parts[: _PARTS - 1], ("other", sum(x[1] for x in rest), sum(x[2] for x in rest))]
@@ -346,14 +352,17 @@ def _bar(head: str, parts: Sequence[tuple[str, float, float]]) -> list[object]:
 
 
 def _look(name: str) -> str:
-    """Return the classes of a kind of work.  ``assets/explore.css`` has the colour of each."""
+    """Return the CSS classes that give a kind of work its colour in ``assets/explore.css``."""
     kind = kind_of_work(name)
     still = " still" if kind in ("communication", "idle") else ""
     return f"k k-{kind.replace(' ', '-')}{still}"
 
 
 def _card(action: Card, number: int, download: str, chosen: Selection) -> html.Element:
-    """Return a card.  All of it leads to its problems, or to the timeline if it is about the whole job."""
+    """Return the card of one thing to do.
+
+    It is a link to its problems, or to the timeline if it concerns the whole job.
+    """
     view = "overview" if action.problems else "timeline"
     where = replace(chosen.cleared(), view=view, todo=action.name if action.problems else "")
     leads = f"Show {counted(action.problems, 'problem')}" if action.problems else "Show the timeline"
@@ -379,16 +388,16 @@ def _card(action: Card, number: int, download: str, chosen: Selection) -> html.E
 
 
 _SURE = {"unknown": "a bound: how much of it is unknown"}
-"""Words for the sureness of a saving that do not explain themselves."""
+"""Explanations for words about a saving's reliability that users may not understand."""
 KERNELS = 200
 """Largest number of rows in the table of kernels."""
 
 
 def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selection) -> list[object]:
-    """Return the table of kernels by time (``queries.kernels``).
+    """Return the table of kernels with the longest times (``queries.kernels``).
 
-    A kernel of a known problem leads to the problem.  ``unit`` names the step that the times are of, empty for the
-    whole run.
+    A kernel of a known problem has a link to the problem. ``unit`` names the step to which the times belong, and is
+    empty if they are of the whole run.
     """
     if not len(rows):
         return [html.p("This run has no trace, so no kernel is known. Next: logparse capture --trace.", class_="faint")]
@@ -426,7 +435,7 @@ def kernels(rows: Sequence[KernelRow], total_us: float, unit: str, chosen: Selec
 
 
 def launched(rows: Sequence[KernelRow], chosen: Selection) -> list[object]:
-    """Return the kernels that a problem's calls launch, with a link to their place in the step; nothing without any."""
+    """Return the list of kernels that a problem's calls launch, with a link to the timeline. Empty if none is known."""
     if not len(rows):
         return []
     each = [
@@ -447,9 +456,9 @@ def detail(
     expected: str = "",
     launched: Sequence[object] = (),
 ) -> html.Element:
-    """Return one problem: what to do, its numbers, every solution, its kernels, and the texts to copy.
+    """Return the details of one problem: what to do, its numbers, every solution, its kernels, and the texts to copy.
 
-    ``expected``: a sentence on the times of comparable problems.  ``launched``: elements on the problem's kernels.
+    ``expected`` is a sentence on the times of similar problems. ``launched`` are elements on the problem's kernels.
     """
     estimated = row["saving_from"] == "estimated"
     numbers = [

@@ -1,4 +1,4 @@
-"""Hold the page's data in memory: the table ``points``, the measurements of every problem, and later the verdict."""
+"""Data of the page in memory: the table of problems, all measurements, and later the results of the analyzers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ DOING = {
     VERDICT: "Writing the files to download",
 }
 _STORED = tuple(x for x in COLUMNS if x != "problem")
-"""Columns of a problem's rows.  The rows are found by the hash of the problem's text."""
+"""Columns of measurements that are read for a problem. The rows are found by the hash of the problem's text."""
 
 
 class PageData:
-    """Data of one page.  Reading the store starts at once, and requests are answered as soon as their data are there.
+    """The data of one page.
+
+    Reading the store starts at once, and requests are answered as soon as their data are there.
 
     The object may be used from several threads.
     """
@@ -49,25 +51,25 @@ class PageData:
     ) -> None:
         self.url, self.run, self.runs = url, run or "", list[str]()
         self.other = ""
-        """Name of the run to compare with, with its store's URL if that is another store."""
+        """Name of the run to compare with. It begins with its store's URL if that is another store."""
         self.names = (url, "")
-        """The names of the two runs in a chart."""
+        """The names of the two runs in the chart that compares them."""
         self.target = dict(target)
-        """Facts of the machine that will read the overrides.
+        """Facts about the machine that will use the override files.
 
-        Empty means that each override is for the machine on which it was measured.
+        If it is empty, each override is for the machine on which it was measured.
         """
         self.verdict = PageVerdict()
         """The result of the analyzers, once they are done (``judged``)."""
         self.judged = False
         self.empty: frozenset[str] = frozenset()
-        """Columns of the table without any value."""
+        """Columns of the table that have no value in any row."""
         self.error = ""
         self._begun, self._done = time.monotonic(), DOING[""]
         self.version = 0
-        """Number that grows whenever there is more to show."""
+        """A number that grows whenever there is more to show."""
         self.reading = reading or StoreReading(url, run, other, target)
-        """Reading of the store, which may have begun before this object was made."""
+        """The processes that read the store. They may have started before this object was made."""
         # One thread per query: a click asks three queries at once, and a second thread for each takes up to a quarter
         # more CPU.
         self._con = duckdb.connect(config={"memory_limit": "400MB", "threads": "1"})
@@ -78,9 +80,9 @@ class PageData:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def cursor(self, timeout_s: float = 120.0) -> duckdb.DuckDBPyConnection:
-        """Return a cursor for the caller alone, as soon as ``points`` is there.
+        """Return a database cursor for the caller alone. Waits until the table ``points`` is there.
 
-        Raises LogparseError if ``points`` will never be there.
+        Raises LogparseError if ``points`` will never be there, or not within ``timeout_s`` seconds.
         """
         if not self._ready.wait(timeout_s):
             raise LogparseError(f"{self.url} takes longer than {timeout_s:g} s to read")
@@ -91,9 +93,9 @@ class PageData:
         return con
 
     def tries(self, row: pd.Series) -> Sequence[Try]:
-        """Return every measurement of a row's problem.
+        """Return all measurements of a problem, but only from the row's file if that file has some.
 
-        If the problem itself was not measured, return the measurements of the measured problem to which it is linked.
+        If the problem itself was not measured, measurements of the problem that may mean the same call are returned.
         """
         if not self._tries.wait(30.0) or self.error:
             return ()
@@ -108,9 +110,9 @@ class PageData:
 
     @property
     def files(self) -> Path | None:
-        """Zip file with the recommendation's files.  It is written after the verdict (``wait``).
+        """The zip file with the recommendation's files, for download. It is written after the analyzers (see ``wait``).
 
-        None before the verdict, or if the files could not be written.
+        None before the analyzers are done, or if the files could not be written.
         """
         path = self.reading.folder / FILES
         return path if self.verdict.actions and (path.is_file() or not self.finished) else None
@@ -122,11 +124,14 @@ class PageData:
 
     @property
     def doing(self) -> str:
-        """Text on what is being read and what is still to come; empty at the end."""
+        """A text on what is being read at present and what will follow. It is empty at the end."""
         return f"{self._done} … {time.monotonic() - self._begun:.0f} s" if self._done and not self.finished else ""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until all is read, or nothing more will come.  Return False on timeout."""
+        """Wait until all is read, or nothing more will come.
+
+        Returns False if that takes longer than ``timeout_s`` seconds.
+        """
         return self._finished.wait(timeout_s)
 
     def close(self) -> None:
@@ -175,7 +180,7 @@ class PageData:
         self.judged = True
 
     def _attach(self, name: str) -> None:
-        """Answer from these tables from now on, instead of the earlier tables."""
+        """Use the tables of this database file from now on, instead of the earlier ones."""
         tables = name.partition(".")[0]
         self._con.cursor().execute(f"attach {sql_text(self.reading.folder / name)} as {tables} (read_only)")
         with self._con.cursor() as con:
@@ -185,9 +190,9 @@ class PageData:
 
 
 class Pages:
-    """Page of the run that was requested first, and pages of other runs of its store, which are read when requested.
+    """The pages of several runs of one store. The page of another run is read when it is requested.
 
-    A page of a large store holds hundreds of megabytes, so only the first page and the ``_OTHERS`` latest are kept.
+    A page of a large store takes hundreds of megabytes, so only the first page and the ``_OTHERS`` latest are kept.
     """
 
     def __init__(self, first: PageData) -> None:
@@ -196,10 +201,10 @@ class Pages:
         self._lock = threading.Lock()
 
     def of(self, chosen: Selection) -> PageData:
-        """Return the page of the selection's runs.
+        """Return the page for the runs that the user selected.
 
-        The first page is returned if the selection names no run, or a run that the store does not have.  A run is
-        never compared with itself.
+        The first page is returned if the selection names no run, or a run that the store does not have. A run is never
+        compared with itself.
         """
         first = self.first
         if not (chosen.run or chosen.compare):
@@ -218,7 +223,7 @@ class Pages:
             return page
 
     def unknown(self, chosen: Selection) -> str:
-        """Return the name of a run that the selection names and that the store does not have, else an empty text."""
+        """Return the name of the selected run if the store does not have it, otherwise an empty text."""
         first = self.first
         known = ("", first.other, *first.runs)
         return next((x for x in (chosen.run, chosen.compare) if first.runs and x not in known), "")

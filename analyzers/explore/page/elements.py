@@ -1,4 +1,4 @@
-"""Describe elements of the page as plain data, from which ``assets/explore.js`` makes elements of the browser.
+"""Elements of the page as plain data, from which ``assets/explore.js`` makes HTML elements in the browser.
 
 All text of a log goes into elements as text, which the browser never reads as HTML.
 """
@@ -12,9 +12,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Element:
-    """An element: its tag, its attributes, and its children (an element, a text, a list of both, or None).
+    """An HTML element: its tag, its attributes, and its children (an element, a text, a list of both, or None).
 
-    The attribute ``within`` marks a link that changes only the page's URL and loads nothing anew.
+    The attribute ``within`` marks a link that changes only the page's URL, without a reload.
     """
 
     tag: str
@@ -22,7 +22,7 @@ class Element:
     children: Any = None
 
     def plain(self) -> list[object]:
-        """Return the element as JSON holds it: ``[tag, attributes, children]``."""
+        """Return the element as a list for JSON: ``[tag, attributes, children]``."""
         return [self.tag, self.attributes, self.children]
 
 
@@ -45,5 +45,5 @@ td, th, thead, tr, ul = map(_maker, ("td", "th", "thead", "tr", "ul"))
 
 
 def link(children: Any, href: str, **attributes: object) -> Element:
-    """Return a link within the page."""
+    """Return a link to another state of the page, which is shown without a reload."""
     return a(children, href=href, within="1", **attributes)

@@ -1,4 +1,4 @@
-"""Fill the frame of the page, which the report has, too: one HTML file, whose parts ``assets/explore.js`` fills."""
+"""Make the HTML of the page and of the report, without their content, which ``assets/explore.js`` adds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXT_WIDTH: Mapping[str, int] = {
     "pick_there": 190,
     "device": 76,
 }
-"""Least widths of the table's columns (px).
+"""Smallest widths of the table's text columns (px).
 
 Beside the problem's column, a window of 1,440 pixels has room for all columns of a preset, and a window of 1,024 pixels
 for five.
@@ -30,9 +30,10 @@ for five.
 
 
 def columns() -> list[dict[str, object]]:
-    """Return the table's columns as the browser needs them.
+    """Return a description of each table column for the browser: name, title, kind and width.
 
-    ``kind``: text, number, change (a signed number) or time.  ``each``: µs of one unit of a time.
+    ``kind`` is ``text``, ``number``, ``change`` (a signed number) or ``time``. A time also has its ``unit``, and
+    ``each`` is the number of µs in this unit.
     """
     made: list[dict[str, object]] = []
     for name, title in queries.TABLE.items():
@@ -48,7 +49,10 @@ def columns() -> list[dict[str, object]]:
 def frame(
     title: str, store: str, footer: str, data: Mapping[str, object], *, policy: Html, style: Html, scripts: Html
 ) -> Html:
-    """Return the HTML of the page.  ``data`` is what ``assets/explore.js`` needs besides the table's columns."""
+    """Return the HTML of the page.
+
+    ``data`` are the values that ``assets/explore.js`` needs in addition to the table's columns.
+    """
     table = {"columns": columns(), "presets": queries.PRESETS, "spared": queries.SPARED, "beside": queries.BESIDE}
     values = {
         "policy": policy,

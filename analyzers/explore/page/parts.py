@@ -1,7 +1,7 @@
-"""Answer the browser's requests for the content of the page that depends on the selection.
+"""Answer the browser's requests for the parts of the page that depend on the selection.
 
-``assets/explore.js`` requests each part of the content with one request and draws it.  The answers are plain data of
-elements (``elements``), from which the browser makes HTML elements.  The report holds the same answers in its file.
+``assets/explore.js`` requests each part with one request and draws it. The answers are plain data (``elements``), from
+which the browser makes HTML elements. The report has the same answers in its file.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ FILTERED = "Nothing to draw is left under these filters.<br>Next: take one away,
 
 
 def surroundings(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return everything but charts, table and card, by the ids of the page's elements (``content``).
+    """Return everything on the page but charts, table and problem details.
 
-    ``asked`` has ``search``: the URL's query string, without parameters that change no filter.
+    The keys are the ids of the HTML elements (see ``content``). ``asked`` has ``search``: the query string of the URL,
+    without parameters that change no filter.
     """
     chosen = _chosen(asked)
     page = pages.of(chosen)
@@ -64,7 +65,10 @@ _FRAME: Mapping[str, object] = {
 
 
 class Known(Protocol):
-    """Knowledge of the shown run, besides its tables.  ``PageData`` explains each attribute."""
+    """The data about the shown run that the parts of the page need, besides its tables.
+
+    See ``PageData`` for each attribute.
+    """
 
     verdict: PageVerdict
     judged: bool
@@ -82,9 +86,9 @@ class Known(Protocol):
 
 
 def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> dict[str, object]:
-    """Return everything but charts, table and card, by the ids of the page's elements.
+    """Return everything on the page but charts, table and problem details, by the ids of the HTML elements.
 
-    The entry ``filters`` is plain data, ``content`` holds class names, ``empty`` the columns without values, and
+    The entry ``filters`` is plain data, ``content`` has class names, ``empty`` the columns without values, and
     ``names`` the names of the two runs.
     """
     total, groups = queries.totals(con, chosen), queries.groups(con, chosen)
@@ -110,7 +114,7 @@ def content(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
 
 
 def progress(page: PageData) -> dict[str, object]:
-    """Return the version of the page's data, whether more will come, and a text on what is being read."""
+    """Return how far the reading of the store is: the version of the data, whether more will come, and a text."""
     return {"version": page.version, "finished": page.finished, "doing": page.doing}
 
 
@@ -130,7 +134,7 @@ def _answer(con: duckdb.DuckDBPyConnection, known: Known, chosen: Selection) -> 
 
 
 def _after(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
-    """Return what follows the chart: in the timeline, the table of kernels."""
+    """Return the elements below the chart. Only the timeline has some: the table of kernels."""
     if chosen.view != "timeline":
         return []
     total, per_step = queries.kernels_us(con)
@@ -139,9 +143,9 @@ def _after(con: duckdb.DuckDBPyConnection, chosen: Selection) -> list[object]:
 
 
 def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the ``figure`` of the selection's view and the ``height`` of its box.
+    """Return the chart of the selected view (``figure``) and the ``height`` of its box.
 
-    Both are missing if there is no figure.  ``asked`` has ``search``, ``theme``, and ``webgl`` (True if the browser has
+    Both are missing if there is no chart. ``asked`` has ``search``, ``theme``, and ``webgl`` (True if the browser has
     WebGL).
     """
     chosen = _chosen(asked)
@@ -159,7 +163,7 @@ def drawn(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 def figure_of(
     con: duckdb.DuckDBPyConnection, chosen: Selection, style: ChartStyle, *, webgl: bool
 ) -> dict[str, object]:
-    """Return the ``figure`` of the selection's view and the ``height`` of its box; nothing without a figure."""
+    """Return the chart of the selected view (``figure``) and the ``height`` of its box. Empty if there is no chart."""
     figure = chart(con, chosen, style)
     if figure is None or (chosen.view == "compare" and not figure.data):  # The text above states the result.
         return {}
@@ -174,7 +178,7 @@ def figure_of(
 
 
 def card(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the ``card`` of the selection's problem, and the ``figure`` of its solutions."""
+    """Return the details of the selected problem (``card``), and the chart of its solutions (``figure``)."""
     chosen = _chosen(asked)
     page = pages.of(chosen)
     try:
@@ -201,9 +205,9 @@ def problem_card(
     near: queries.Nearby | None,
     theme: str,
 ) -> dict[str, object]:
-    """Return ``card`` and ``figure`` of a problem.
+    """Build the details of one problem (``card``) and the chart of its solutions (``figure``).
 
-    ``kernels``: kernels that its calls launch.  ``near``: times of problems like it.
+    ``kernels`` are the kernels that its calls launch. ``near`` are the times of similar problems.
     """
     pick = row["pick"] if isinstance(row["pick"], str) else None
     figure = solutions(tries, theme_of(theme), pick=pick, nearby_us=near.times_us if near else ())
@@ -215,14 +219,14 @@ def problem_card(
 
 
 LAUNCHED = 8
-"""Largest number of kernels in the card of a problem."""
+"""Largest number of kernels in the details of a problem."""
 
 
 def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the URL's query string (``search``) after a click or a box in a chart.
+    """Return the new query string (``search``) after the user clicked in a chart or drew a box in it.
 
-    Return None if the click or box selects nothing.  ``asked`` has ``search``, ``data`` of plotly's event, and
-    ``boxed``.
+    ``search`` is null if the click or box selects nothing. ``asked`` has the old ``search``, the ``data`` of plotly's
+    event, and ``boxed``.
     """
     chosen, data = _chosen(asked), asked.get("data")
     if not isinstance(data, dict):
@@ -235,7 +239,7 @@ def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 def watch(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return the progress of reading the page's store."""
+    """Return how far the reading of the store is, for a page that waits for more."""
     return progress(pages.of(_chosen(asked)))
 
 
@@ -250,7 +254,10 @@ PARTS: Mapping[str, Callable[[Pages, Mapping[str, Any]], dict[str, object]]] = {
 
 
 def as_json(part: Mapping[str, object]) -> str:
-    """Return a part of the page as JSON for the browser.  An element becomes its tag, attributes and children."""
+    """Return a part of the page as JSON for the browser.
+
+    An element becomes a list of its tag, attributes and children.
+    """
     return json.dumps(part, separators=(",", ":"), ensure_ascii=False, default=lambda x: x.plain())
 
 

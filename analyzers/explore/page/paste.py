@@ -1,6 +1,6 @@
-"""Make the texts to copy for one problem:
+"""Make the texts about one problem that the user can copy.
 
-the library's bench command, and the override row of the best known solution.
+These are the library's bench command, and the row of an override file for the best known solution.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from logparse.text import duration
 
 @dataclass(frozen=True)
 class Paste:
-    """Text for the clipboard and a note on it.  If the text is refused, it is empty, and the note states the reason."""
+    """A text that the user can copy, with a note. If there is no text, the note gives the reason."""
 
     text: str
     note: str = ""
     name: str = ""
-    """Name of the file that the text belongs to."""
+    """Name of the file to which the text belongs."""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Sentence on what to do about one problem, and the texts to copy for it."""
+    """A sentence on what to do about one problem, and two texts to copy: a bench command and an override row."""
 
     sentence: str
     command: Paste
@@ -46,11 +46,11 @@ class Advice:
 
 
 def advice(row: Row, facts: Mapping[str, str], verdict: PageVerdict | None = None) -> Advice:
-    """Return the advice for a row of ``points``.  ``facts`` describe the machine that runs the command.
+    """Return what to do about one problem, and the texts to copy for it.
 
-    The override is the override that ``recommend`` proposes for the problem.  It has a second row if the run called the
-    problem through hipBLASLt's C++ object and such calls need a row of their own.  ``verdict`` is None while the
-    analyzers are still at work.
+    ``facts`` describe the machine that runs the command. The override is the one that ``recommend`` proposes for the
+    problem. It has a second row if the run called the problem through hipBLASLt's C++ object and such calls need a row
+    of their own. While the analyzers are still at work, there is no ``verdict``.
     """
     problem = problem_from_text(str(row["problem"]))
     return Advice(_sentence(row) + _in_the_run(row), _command(problem, facts), _override(row, verdict))
@@ -80,9 +80,10 @@ def _sentence(row: Row) -> str:
 
 
 def _in_the_run(row: Row) -> str:
-    """Return a sentence that applies the measured ratio to the time of a call in this run.
+    """Return a sentence with the time that the best solution would take in this run.
 
-    The text is empty if the times were measured in this run, or if no saving is known.
+    The ratio of two times that were measured elsewhere is applied to the time of a call in this run. The text is empty
+    if the times were measured in this run, or if no saving is known.
     """
     same = math.isclose(row["time_us"], row["pick_us"], rel_tol=1e-6)
     if pd.isna(row["pick_us"]) or not row["then_us"] < row["time_us"] or same:
@@ -115,7 +116,7 @@ def _override(row: Row, verdict: PageVerdict | None) -> Paste:
 
 
 def _none_proposed(row: Row) -> str:
-    """Return why ``recommend`` proposes no override, as far as the row states it."""
+    """Return why ``recommend`` proposes no override for a problem, as far as its row in the table shows it."""
     if pd.isna(row["best_us"]):
         return "nothing is measured"
     if row["best"] == row["pick"]:
@@ -124,9 +125,9 @@ def _none_proposed(row: Row) -> str:
 
 
 def _written(override: Override, objects: Sequence[Problem]) -> Paste:
-    """Return the override's row as text in the format of the library's file.
+    """Return the override as a row of the library's override file, for the user to copy.
 
-    Return a refusal if no writer can write a row that the library then uses.
+    If no file format can express the override, or the library would not use the row, the note gives the reason.
     """
     facts, reasons = override.target, dict[str, list[str]]()
     for writer in writers_for([override]):

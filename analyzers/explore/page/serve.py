@@ -1,4 +1,4 @@
-"""Serve the page: the program calls ``explore``."""
+"""Serve the page in the browser: the function behind ``logparse explore``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _as_ctrl_c(*names: str) -> Iterator[None]:
-    """Let signals end the program as Ctrl-C does, so that its temporary files are removed.
+    """Make signals such as SIGTERM end the program in the same way as Ctrl-C, so that temporary files are removed.
 
     A signal that is ignored (as by ``nohup``) is still ignored.
     """
@@ -53,10 +53,10 @@ def explore(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the page of a store until interrupted.
+    """Serve the page of a store in the browser until the user interrupts it.
 
-    ``url`` has the same default as in ``logparse.store.open_store``.  ``target``: facts of the machine that will read
-    the overrides.  Raises LogparseError if the store or run does not exist, or if the port is taken.
+    ``url`` has the same default as in ``logparse.store.open_store``. ``target`` are facts about the machine that will
+    use the override files. Raises LogparseError if the store or run does not exist, or if the port is in use.
     """
     facts = target or {}
     listening = _listening(host, port)
@@ -100,10 +100,12 @@ def explore(
 
 @contextmanager
 def _redirecting(address: str) -> Iterator[Path]:
-    """Yield a page that redirects to the address and that only this user can read.  The page is removed at the end.
+    """Write a temporary HTML file that redirects the browser to ``address``, and yield its path.
 
-    ``ps`` shows the browser's command line to every user.  So the command line has only the path of this file, and not
-    the token.  Jupyter does the same (``jupyter_server/serverapp.py``, ``_write_browser_open_file``).
+    Only this user can read it.
+
+    ``ps`` shows the browser's command line to every user. So the command line has only the path of this file, and not
+    the token. Jupyter does the same (``jupyter_server/serverapp.py``, ``_write_browser_open_file``).
     """
     with TemporaryDirectory(prefix="logparse-") as folder:  # The folder is made with mode 0700.
         page = Path(folder, "open.html")
@@ -113,7 +115,7 @@ def _redirecting(address: str) -> Iterator[Path]:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket that accepts connections from now on.  Raises LogparseError if the port is taken."""
+    """Return a socket that accepts connections from now on. Raises LogparseError if the port is in use."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(place[:2], family=family, backlog=128)

@@ -1,4 +1,4 @@
-"""Return the content of the page's table: its rows in blocks, and all rows as CSV."""
+"""The content of the page's table: some rows for the browser, or all rows as CSV."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ LARGEST_BLOCK = 10 * queries.FIRST_ROWS
 
 
 def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
-    """Return ``rows`` of the table, their total ``count``, and the ``note`` on the table's content.
+    """Return the ``rows`` of the table that the browser asks for, the total ``count``, and a ``note`` about the table.
 
-    ``asked`` has ``search``, the rows' ``start`` and ``end``, and AG Grid's models of ``sort`` and ``filter``.
+    ``asked`` has ``search``, the rows' ``start`` and ``end``, and ``sort`` and ``filter`` in the form of AG Grid, a
+    table component for browsers.
     """
     start, end = (x if isinstance(x, int) else 0 for x in (asked.get("start"), asked.get("end")))
     sort, search = _sorted(asked.get("sort")), str(asked.get("search") or "")
@@ -38,7 +39,7 @@ def rows(pages: Pages, asked: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _sorted(model: object) -> Sequence[Mapping[str, object]]:
-    """Return the columns by which AG Grid sorts, from its model.  Anything else in the model is ignored."""
+    """Return the columns by which the browser wants the table sorted. Anything that is not a valid entry is dropped."""
     known = [x for x in model if isinstance(x, dict)] if isinstance(model, list) else []
     return [x for x in known if isinstance(x.get("colId"), str)]
 
@@ -55,7 +56,7 @@ def _rows(
     start: int,
     end: int,
 ) -> tuple[pd.DataFrame, int, str]:
-    """Return rows, the number of all rows, and the name of the first criterion of the default order."""
+    """Return rows of the table, the number of all rows, and a text on what is first in the default order."""
     page = pages.of(chosen)
     moved = chosen.view == "compare" and bool(page.other)
     default, first = (queries.MOVED, "the largest change") if moved else (queries.ORDER, "the most worthwhile")
@@ -64,7 +65,7 @@ def _rows(
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, object]]:
-    """Return rows as values that JSON can hold: NaN and infinity become None."""
+    """Return the rows of a DataFrame as dictionaries that JSON can represent. NaN and infinity become None."""
 
     def plain(value: object) -> object:
         if isinstance(value, str):
@@ -75,7 +76,7 @@ def records(frame: pd.DataFrame) -> list[dict[str, object]]:
 
 
 def export(pages: Pages, search: str | None) -> str:
-    """Return all rows of a URL's query as CSV, sorted and filtered as the URL's parameter ``table`` states."""
+    """Return the table as CSV, with the filters and the order that the query string of a URL states."""
     chosen = from_url(search)
     try:
         given = json.loads(chosen.table or "{}")
@@ -89,7 +90,7 @@ def export(pages: Pages, search: str | None) -> str:
 
 
 def csv(frame: pd.DataFrame) -> str:
-    """Return the table as CSV, headed by titles with units.
+    """Return the table as CSV. The header has the titles of the columns with their units.
 
     A text that a spreadsheet would run as a formula gets a leading quote.
     """

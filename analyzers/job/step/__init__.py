@@ -1,5 +1,5 @@
-"""Simulation of a step. Its graph is made from a job's traces, and its times are computed again for other kernel times.
+"""Simulate a step of a job, to find out how long it would take if some kernels took other times.
 
-The nodes of the graph are moments of host threads, device streams and collectives. The modules, in the order in which
-they use each other: ``traces`` → ``build`` → ``graph`` → ``answer``.
+Traces of the job are converted to a graph. Its nodes are moments of host threads, device streams and collectives. The
+modules, in the order in which they use each other: ``traces`` → ``build`` → ``graph`` → ``answer``.
 """

@@ -1,24 +1,23 @@
-"""Effect of other kernel times on the step: its time now and then, what limits it, and its ceilings.
+"""Answer how long a step would take with other kernel times, and what limits it.
 
 The profiler slows the host. ``host_factor`` corrects the host's work for that. Two measured times determine this
 factor:
 
-* The host's own time without the profiler, in units before which the device was idle (``UnitKind.host_us``).
-* The untraced time of the unchanged step. The simulation must reach this time, as far as the spread of the host's times
-  allows.
+* The host's own time without the profiler, in steps before which the device was idle (``UnitKind.host_us``).
+* The time of the unchanged step without the profiler. The simulation must reach this time, as far as the spread of the
+  host's times allows.
 
 If the host's own time was not measured, the unchanged step alone determines the factor. If the step does not wait for
-the host, the step's time does not depend on the host. Then the factor stays 1, and the interval begins with a host
-that is ``ROUGH`` times as fast.
+the host, the step's time does not depend on the host. Then the factor stays 1, and the interval begins with a host that
+is ``ROUGH`` times as fast.
 
-The simulation also scales waits for things outside the traces. A window of two units shows only some of the waits for a
-loader's workers. If ranks left no trace, the window contains the waits of collectives while those ranks started their
+The simulation also scales waits for things outside the traces. A trace of two steps shows only some of the waits for a
+loader's workers. If ranks left no trace, the traces contain the waits of collectives while those ranks started their
 profilers. All such waits are scaled until the unchanged step takes its untraced time (``fit_waits``). A remaining
 difference becomes a factor on every answer. If that factor is too large (``_EXPLAINED``), there is no answer.
 
-If an action removes calls, the host saves the time that it spent on launching their kernels. If an action changes
-calls, the host's time changes as a replay measured it. The savings and the additional time scale all of the host's
-work.
+If a change removes calls, the host saves the time that it spent on launching their kernels. If it changes calls, the
+host's time changes as a replay measured it. The savings and the additional time scale all of the host's work.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from logparse.text import duration
 ERROR = 0.05
 """Relative error of the simulated time of a changed step.
 
-It is at least twice the root mean square error over those measured pairs (before, after) in the records
+It is at least twice the root mean square error over the measured pairs (before, after) in the records
 (``benchmarks/results/jobs-…``) whose time is known well and which the host does not limit (``steps.py``,
 ``own_errors``). The interval contains the uncertainty of the host's own times separately.
 """
@@ -62,30 +61,32 @@ _NOT_KEPT = "an older logparse wrote the store and did not keep the step's event
 READ_AGAIN = f"{_NOT_KEPT}, so this trace was read again:"
 _STORE_ANEW = "to keep them, `logparse forget` the trace and ingest it again"
 WORTH = 0.04
-"""Least gain, relative to the step's time, that a user would not want to miss."""
+"""Smallest gain, relative to the step's time, that a user would not want to miss."""
 ROUGH = 1.5
-"""Least factor on the host's work with which the simulation counts as rough, because the profiler slowed the host so
-much.
-"""
+"""If the profiler slowed the host by more than this factor, the result is only rough."""
 _SAME = 1e-3
 _HOST_LEAST, _HOST_MOST, _HOST_EXACT = 0.1, 4.0, 1e-4
 _DEPENDS = 0.5
-"""Least elasticity of the step's time to the host's speed.
+"""Smallest effect of the host's speed on the step's time (relative change / relative change).
 
 Below it, a slower host does not explain a longer untraced step.
 """
 _WAITS_MOST = 8.0
-"""Largest factor on waits for things outside the traces."""
+"""Largest factor by which waits for things outside the traces are scaled."""
 _EXPLAINED = 1.3
-"""Largest ratio between the untraced and the simulated step. Beyond it, the traces do not explain the step's time."""
+"""Largest ratio between the measured and the simulated time of the unchanged step.
+
+Beyond it, the traces do not explain the step's time, and there is no answer.
+"""
 _WINDOWS, _MOST_WORK = 2, 1_000_000
 FORMAT = "torch-profiler"
 
 
 class Factor(NamedTuple):
-    """Change of a kernel's time: (new time) / (time in the trace), with its interval. 0 means no launch any more.
+    """The change of a kernel's time: (new time) / (time in the trace), with its interval.
 
-    ``host_us``: additional time that the host takes for the kernel's calls in an average unit, µs.
+    0 means that the kernel is not launched any more. ``host_us`` is the additional time that the host takes for the
+    kernel's calls in an average step, µs.
     """
 
     value: float
@@ -96,15 +97,15 @@ class Factor(NamedTuple):
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Bounds of the step's time, µs.
+    """Times that the step could reach at best under four assumptions, µs.
 
-    * ``best_us``: the step if every kernel takes its best known time.
-    * ``fast_host_us``: the step if the host is infinitely fast.
-    * ``free_communication_us``: the step if communication takes no time.
-    * ``free_kernels_us``: the step if kernels take no time. It bounds the gain from other kernel times.
+    * ``best_us``: every kernel takes its best known time.
+    * ``fast_host_us``: the host is infinitely fast.
+    * ``free_communication_us``: communication takes no time.
+    * ``free_kernels_us``: kernels take no time. It shows how much faster kernels can gain at most.
 
-    On real traces the bounds hold to 0.5 %, because both ends of a unit may move. So the last three bounds are limited
-    to the step's time now.
+    On real traces the simulation is exact to 0.5 % only, because both ends of a step may move. So the last three are
+    limited to the step's time now.
     """
 
     best_us: float
@@ -115,15 +116,17 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class StepAnswer:
-    """The step now and then, µs.
+    """The time of a step now, and with changed kernels, µs.
 
-    * ``now_us``: the untraced time if it is known.
+    * ``now_us``: measured without the profiler if that is known, else simulated.
+    * ``then_us``: with the changed kernels.
     * ``low_us``, ``high_us``: an interval around ``then_us``. It covers the kernels' intervals, the range of the host's
       times, their difference between two starts (``STARTS``), and the simulation's ``ERROR``.
-    * ``limit``: the kind of time that the new step waits for most (one of ``graph.KINDS``).
-    * ``shares``: (time that the new step waits for a kind) / (time of the new step), per kind.
+    * ``limit``: what the new step waits for most (one of ``graph.KINDS``).
+    * ``shares``: the part of the new step (0 to 1) that waits for each of ``graph.KINDS``.
+    * ``host_factor``: the factor by which the host's traced times were multiplied.
     * ``launch_us``: time that the host takes to launch a kernel.
-    * ``rough``: True if the profiler slowed the host too much, or if the untraced time is unknown.
+    * ``rough``: True if the profiler slowed the host too much, or if the time without it is unknown.
     """
 
     now_us: float
@@ -144,24 +147,24 @@ class StepAnswer:
 
     @property
     def read_again(self) -> str:
-        """A sentence about traces whose files had to be read again. Empty if the store holds all traces."""
+        """A sentence about trace files that had to be read again. It is empty if the store has all traces."""
         return next((note for note in self.notes if note.startswith(READ_AGAIN)), "")
 
 
 @dataclass(frozen=True)
 class StepUnknown:
-    """The reason why there is no answer in step time."""
+    """The reason why the time of a changed step cannot be simulated."""
 
     reason: str
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The graphs of a job's traced windows.
+    """The traced steps of a job as graphs, and measured times for the simulation.
 
-    * ``counts``: how often each kind of unit ran. If it is empty, the kinds count as often as in the traces.
-    * ``untraced_us``: time of an average unit without the profiler, µs.
-    * ``host_us``: time of the host alone for a unit, by kind, µs. It is the lower quartile, as in
+    * ``counts``: how often each kind of step ran. If it is empty, the kinds are as frequent as in the traces.
+    * ``untraced_us``: time of an average step without the profiler, µs.
+    * ``host_us``: time of the host alone for a step of each kind, µs. It is the lower quartile, as in
       ``compare/unit_time.py``.
     * ``host_range``: the range that contains 90 % of the host's times, relative to the lower quartile.
     """
@@ -174,14 +177,17 @@ class Step:
     host_range: tuple[float, float] = (1.0, 1.0)
 
     def us(self, each: Callable[[Graph], Floats], host_factor: float) -> float:
-        """Return the mean time of a unit, µs. ``each`` returns the times of a graph's kernels and transfers."""
+        """Return the simulated mean time of a step, µs.
+
+        ``each`` returns the times of a graph's kernels and transfers.
+        """
         return self.mean_us([times(graph, each(graph), host_factor) for graph in self.graphs])
 
     def mean_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return the mean time of a unit (µs) if the graphs' nodes come at the times ``at``.
+        """Return the mean time of a step (µs), if the nodes of the graphs have the times ``at``.
 
-        The time of a unit is the longer of two times: from its first to its last node, and the time of its host. Within
-        a window the device may catch up with a host that was several units ahead, and the unit looks shorter. In the
+        The time of a step is the longer of two times: from its first to its last node, and the time of its host. Within
+        a trace the device may catch up with a host that was several steps ahead, and the step looks shorter. In the
         long run neither is faster than the other.
         """
 
@@ -192,13 +198,19 @@ class Step:
         return self._mean(self._by_kind(at, took))
 
     def issued_us(self, at: Sequence[Sequence[float]]) -> float:
-        """Return the mean time that the host takes to issue a unit, µs, over the kinds with a known ``host_us``."""
+        """Return the mean time that the host takes to issue a step, µs.
+
+        Only kinds of steps with a known ``host_us`` are used.
+        """
         found = self._by_kind(at, lambda moments, unit, _: moments[unit.issued] - moments[unit.begun])
         return self._mean({kind: us for kind, us in found.items() if kind in self.host_us})
 
     @property
     def measured_host_us(self) -> float:
-        """Mean of ``host_us`` over the kinds that the traces hold, weighted by their counts. 0 if none is known."""
+        """Measured mean time of the host alone for a step, µs. 0 if it is unknown.
+
+        It is the mean of ``host_us`` over the kinds of steps in the traces, weighted by how often they ran.
+        """
         kinds = {unit.kind for graph in self.graphs for unit in graph.bounds}
         return self._mean({kind: [us] for kind, us in self.host_us.items() if kind in kinds})
 
@@ -212,10 +224,10 @@ class Step:
     def _by_kind(
         self, at: Sequence[Sequence[float]], took: Callable[[Sequence[float], Bounds, bool], float]
     ) -> dict[str, list[float]]:
-        """Return the times of units by kind.
+        """Return the times of the traced steps by their kind.
 
-        In the first unit of a window, host and device are not yet in step. So this unit counts only if its kind has no
-        other unit.
+        In the first step of a trace, host and device are not yet in step with each other. So this step is used only if
+        there is no other of its kind.
         """
         found: dict[str, list[float]] = defaultdict(list)
         first: dict[str, list[float]] = defaultdict(list)
@@ -237,7 +249,7 @@ class Step:
 
 
 class _Unit(NamedTuple):
-    """Two mean times of a unit, µs: ``us`` of the whole unit, and ``issued_us`` until its host has issued it."""
+    """Two mean times of a step, µs: ``us`` of the whole step, and ``issued_us`` until its host has issued it."""
 
     us: float
     issued_us: float
@@ -245,9 +257,9 @@ class _Unit(NamedTuple):
 
 @cached_per_run
 def _traced(step: Step, host_factor: float, without: int | None = None) -> _Unit:
-    """Return the times of a unit, with the traced times of its kernels and collectives.
+    """Simulate the unchanged step with a faster or slower host. Return two mean times of a step.
 
-    If ``without`` is a kind, nodes of this kind take no time.
+    If ``without`` is a kind (kernels or communication), all work of this kind takes no time.
     """
     us = [graph.us if without is None else graph.without(without) for graph in step.graphs]
     at = [times(graph, each, host_factor) for graph, each in zip(step.graphs, us, strict=True)]
@@ -261,9 +273,10 @@ def _waiting(step: Step, factor: float) -> Step:
 
 @cached_per_run
 def fit_waits(step: Step) -> Step:
-    """Scale the step's waits for things outside the traces so that the simulated step takes its untraced time.
+    """Scale the step's waits for things outside the traces, so that the simulation gives the measured time of the step.
 
-    Return the step unchanged if it has no such waits, or if its untraced time is unknown.
+    Such waits are for data-loader workers or for ranks without a trace. The step is returned unchanged if it has none,
+    or if its time without the profiler is unknown.
     """
     target = step.untraced_us
     if target is None or not any(graph.outside for graph in step.graphs):
@@ -285,7 +298,7 @@ def fit_waits(step: Step) -> Step:
 
 @cached_per_run
 def _by_itself(step: Step) -> float:
-    """Return the host's factor with which the simulated host takes its measured time.
+    """Return the factor on the host's work with which the simulated host takes its measured time.
 
     The simulation leaves out waits for things outside the traces, because the measured time is a lower quartile, which
     contains the least of such waits.
@@ -296,15 +309,15 @@ def _by_itself(step: Step) -> float:
 
 @cached_per_run
 def host_factor_of(step: Step) -> float:
-    """Return the factor on the host's work.
+    """Return the factor that corrects the host's traced times for the slowness that the profiler causes.
 
-    * If the host's own time was measured, the factor F is the one with which the simulated host takes that time. F
-      counts if the unchanged step then takes its untraced time, or if that time is unknown. Otherwise the factor with
-      which the unchanged step takes its untraced time counts. But F counts all the same if that factor lies outside the
-      spread of the host's times, or if kernels limit the step.
-    * If it was not measured, the factor with which the unchanged step takes its untraced time counts. If no factor
-      reaches that time, the factor nearest to 1 that comes closest counts. Return 1 if the untraced time is unknown,
-      too.
+    * If the host's own time was measured, F is the factor with which the simulated host takes that time. F is returned
+      if the unchanged step then takes its measured time, or if that time is unknown.
+    * Otherwise the factor is returned with which the unchanged step takes its measured time. But F is returned all the
+      same if that factor lies outside the spread of the host's times, or if kernels limit the step.
+    * If the host's own time was not measured, the factor with which the unchanged step takes its measured time is
+      returned. If no factor reaches that time, it is the factor nearest to 1 that comes closest.
+    * If neither time is known, 1 is returned.
     """
     if not step.measured_host_us:
         return _of_step(step)
@@ -338,11 +351,13 @@ def _of_step(step: Step) -> float:
 
 
 def _reaching(target: float, us: Callable[[float], float], low: float, high: float) -> float:
-    """Return the factor between ``low`` and ``high`` at which ``us`` reaches ``target``, or else the nearer end.
+    """Find the factor between ``low`` and ``high`` at which ``us`` reaches ``target``.
+
+    Return the nearer end if it never does.
 
     ``us`` must cache its values. The simulated time is a maximum of straight lines in the factor. So the line through
-    two points above the target leads to the factor. The mean of several units is no such maximum. So if a step does not
-    reduce the interval enough, the next step bisects it.
+    two points above the target leads to the factor. The mean of several steps is no such maximum. So if an iteration
+    does not reduce the interval enough, the next one bisects it.
     """
 
     def crossing(one: float, other: float) -> float:
@@ -368,9 +383,10 @@ def _reaching(target: float, us: Callable[[float], float], low: float, high: flo
 
 
 def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None) -> StepAnswer:
-    """Return the step with these factors, which are given by a kernel's problem, operator or name.
+    """Simulate the step with changed kernel times, and return its time and what limits it.
 
-    ``best``: the factors to the best known times.
+    ``factors`` states the change of kernels, by their problem, operator or name. ``best`` states the change to the best
+    known times.
     """
     step = fit_waits(step)
     host = host_factor_of(step)
@@ -421,16 +437,15 @@ def answer(step: Step, factors: Mapping[str, Factor], best: Mapping[str, Factor]
 
 
 def factors_of(graph: Graph, given: Mapping[str, Factor]) -> Floats:
-    """Return the factors of a graph's kernels as three rows: values, lows, highs.
+    """Return by how much each kernel of a graph changes, as three rows: values, low ends, high ends.
 
-    A factor is looked up by the kernel's problem. If the problem has none, it is looked up by the operator, then by the
-    name.
+    The change is looked up by the kernel's problem, then by its operator, then by its name.
     """
     return np.array([x[:3] for x in _each(graph, given)], dtype=np.float64).reshape(-1, 3).T
 
 
 def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
-    """Return the factor of each of the graph's identities."""
+    """Return the change of each kernel of the graph. A kernel without one gets the factor 1."""
     one = Factor(1.0, 1.0, 1.0)
     return [
         next((given[x] for x in (each.problem, each.op, each.kernel) if x and x in given), one)
@@ -439,10 +454,10 @@ def _each(graph: Graph, given: Mapping[str, Factor]) -> list[Factor]:
 
 
 def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
-    """Return the fraction of the host's work that remains (1: all of it).
+    """Return the part of the host's work that remains after a change (1: all of it).
 
-    The time of removed launches is subtracted, and the additional time of changed calls is added. ``host``: the factor
-    on the host's work.
+    The time of removed launches is subtracted, and the additional time of changed calls is added. ``host`` is the
+    factor on the host's work.
     """
     spared = whole = units = 0.0
     for graph, weight in zip(step.graphs, step.weights, strict=True):
@@ -453,9 +468,9 @@ def _left(step: Step, given: Mapping[str, Factor], host: float) -> float:
 
 
 def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]], host: float) -> dict[str, float]:
-    """Return, per kind, the fraction of the new step that waits for this kind. The fractions sum up to 1.
+    """Return the part of the new step that waits for each kind of work. The parts add up to 1.
 
-    If the clocks of ranks differ, the lags of a kind may sum up to less than 0. The kind then gets 0.
+    If the clocks of ranks differ, the waits for a kind may add up to less than 0. The kind then gets 0.
     """
     out = dict.fromkeys(KINDS, 0.0)
     for graph, weight, us, moments in zip(step.graphs, step.weights, changed, at, strict=True):
@@ -471,7 +486,10 @@ def _shares(step: Step, changed: Sequence[Floats], at: Sequence[Sequence[float]]
 def step_of(
     tables: Tables, factors: Mapping[str, Factor], best: Mapping[str, Factor] | None = None
 ) -> StepAnswer | StepUnknown:
-    """Return the run's step with the factors of its kernels, from its traces in the store."""
+    """Simulate a step of the run with changed kernel times, from its traces in the store.
+
+    Returns the reason if that is impossible.
+    """
     step = traced_step(tables)
     if isinstance(step, StepUnknown):
         return step
@@ -487,16 +505,16 @@ def step_of(
 
 
 def beside_logs(tables: Tables) -> bool:
-    """Tell whether the run's units were timed while the job wrote its libraries' logs."""
+    """Tell whether the run's steps were timed only while the job wrote its libraries' logs, which slows the host."""
     found, logged = units(tables), ~tables.calls["category"].isin(["profiler", "untuned"])
     return not (found and found.alone) and bool(logged.any())
 
 
 @cached_per_run
 def traced_step(tables: Tables) -> Step | StepUnknown:
-    """Return the run's traces as graphs, one graph per chosen window with all of its ranks.
+    """Read the run's traces and build a graph for each traced period, with all of its ranks.
 
-    If no trace can be read, return the reason.
+    If no trace can be read, the reason is returned.
     """
     left_out = frozenset[str]().union(*(x.sources for x in tables.left_out))
     rows = tables.sources[
@@ -557,9 +575,9 @@ def traced_step(tables: Tables) -> Step | StepUnknown:
 
 
 def _unchanged(source: str, path: str) -> InputFile:
-    """Return the trace file of a source whose trace an older logparse did not store.
+    """Open the trace file again, because an older logparse did not store its events.
 
-    Raises InputError if the file is gone or changed.
+    Raises InputError if the file is gone or has changed.
     """
     file = InputFile(path)
     try:
@@ -572,9 +590,9 @@ def _unchanged(source: str, path: str) -> InputFile:
 
 
 def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """Yield ids and paths of the chosen sources.
+    """Choose the traces to simulate, and yield their ids and paths.
 
-    They belong to the first windows that most ranks traced, and to windows with further kinds of units.
+    They are from the first periods that most ranks traced, and from periods with further kinds of steps.
     """
     facts = tables.facts[tables.facts["run"] == tables.run]
     of = {
@@ -593,7 +611,7 @@ def _chosen(tables: Tables, rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 
 def _stated(tables: Tables) -> float | None:
-    """Return the untraced time of a step that the traces themselves state, µs. Return None if they state none."""
+    """Return the time of a step without the profiler that is recorded in the traces themselves, µs. None if unknown."""
     facts = tables.facts[(tables.facts["run"] == tables.run) & (tables.facts["name"] == "untraced_step_us")]
     values = pd.to_numeric(facts["value"], errors="coerce").dropna()
     return float(values.mean()) if len(values) else None

@@ -55,21 +55,21 @@ from logparse.libraries.torch_profiler.timeline import BACKLOG_US, KernelIdentit
 
 _QUEUE, _QUEUE_SLACK = 1024, 64
 _LAUNCH_US, _GAP_US, _RETURN_US = 6.0, 1.0, 5.0
-"""Usual lags in µs if a trace shows none: from launch to kernel, kernel to kernel, and kernel to the waiting host."""
+"""Usual delays in µs if a trace shows none: from launch to kernel, kernel to kernel, and kernel to the waiting host."""
 _ROUND_US = 1.0
-"""Rounding of times in µs: older traces state whole µs."""
+"""Precision of times in old traces, µs: they state whole µs."""
 _LATE_US = 50.0
-"""Least time of a call that counts as a wait, µs."""
+"""A call that takes at least this long has waited for something, µs."""
 _Place = tuple[int, int]
 
 
 @dataclass
 class _Stream:
-    """The work that was given to a stream so far.
+    """The work that was given to a device stream so far.
 
-    * ``launched``: when each work was launched; −inf means before the trace.
-    * ``ended``: when each work ended.
-    * ``nodes``: the node of each work.
+    * ``launched``: when each kernel or copy was launched. −inf means before the trace.
+    * ``ended``: when each ended.
+    * ``nodes``: the node of each in the graph.
     * ``tail``: the node that the stream's next work follows.
     """
 
@@ -92,7 +92,7 @@ class _Stream:
 
 @uncollected()
 def build(traces: Sequence[RankTrace]) -> Graph:
-    """Return the graph of the traces of one window, one trace per rank."""
+    """Build the graph of a step from the traces of all ranks that were recorded in the same period."""
     keys = _matched(traces)
     offsets = _offsets(traces, keys)
     starts = (
@@ -128,9 +128,10 @@ def build(traces: Sequence[RankTrace]) -> Graph:
 
 
 def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
-    """Return, per trace, the collectives that all ranks of their group made: kernel → key.
+    """Find the collectives that all ranks of their group made, and give the same key to calls that belong together.
 
-    Collectives launched before the trace began (a rank's backlog) are left out.
+    Returns a dictionary (number of the kernel → key) for each trace. Collectives launched before the trace began are
+    left out.
     """
     made: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for number, trace in enumerate(traces):
@@ -147,7 +148,7 @@ def _matched(traces: Sequence[RankTrace]) -> list[dict[int, object]]:
 
 
 def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> list[float]:
-    """Return the time that is added to each rank's clock, µs. With it, collectives end together on all ranks."""
+    """Return the time to add to each rank's clock, µs, so that each collective ends at the same time on all ranks."""
     ends = [
         {of[work.kernel]: work.end for work in trace.works if work.kernel in of}
         for trace, of in zip(traces, keys, strict=True)
@@ -163,7 +164,7 @@ def _offsets(traces: Sequence[RankTrace], keys: Sequence[dict[int, object]]) -> 
 
 
 class _Rank:
-    """Builder of the nodes of one rank's trace, in the order of time."""
+    """Adds the nodes of one rank's trace to a graph, in the order of time."""
 
     def __init__(self, nodes: Nodes, trace: RankTrace, begin: float, kernels: Sequence[int], keys: dict[int, object]):
         self._nodes, self._trace, self._begin, self._kernels = nodes, trace, begin, kernels
@@ -226,7 +227,7 @@ class _Rank:
     def _add_backlog(self) -> None:
         """Add a node for work that ran on the device before its first work in the trace.
 
-        The node is added if that first work waited longer than a launch takes.
+        The node is added only if that first work waited longer than a launch takes.
         """
         begun = [(x.start, x) for x in self._trace.works if x.correlation in self._call_of]
         first = min(begun, key=lambda x: x[0])[1] if begun else None
@@ -244,7 +245,10 @@ class _Rank:
         return [Unit(min(x.start for x in self._trace.calls), max(ends), "")] if ends else []
 
     def bounds(self) -> list[Bounds]:
-        """Return the bounds of each unit. Bounds are moments at which both host and device are done with a unit."""
+        """Return the beginning and the end of each step.
+
+        These are moments at which both host and device are done with the step before.
+        """
         units = self._units()
         nodes: list[int] = []
         for at in [units[0].start, *(x.end for x in units)] if units else []:
@@ -258,9 +262,9 @@ class _Rank:
     # ------------------------------------------------------------------------------------------------------- the host
 
     def _point(self, thread: Thread, at: float, host: float | None = None, b: int = 0, lag_b: float = NEVER) -> int:
-        """Add the thread's next node and return it.
+        """Add the next node of a host thread and return it.
 
-        ``host``: time that the thread worked since its last node, µs. None means that it worked all of the time.
+        ``host`` is the time that the thread worked since its last node, µs. None means that it worked all of the time.
         """
         before = self._last.get(thread, 0)
         at -= self._begin
@@ -316,7 +320,7 @@ class _Rank:
             self._last_stream[call.thread] = stream
 
     def _condition(self, call: Call) -> int | None:
-        """Return the node that a call waits for. Return None if it does not wait."""
+        """Return the node that a runtime call waits for, or None if it does not wait."""
         if call.kind == "launch":
             if not self._usual.queue:
                 return None
@@ -341,10 +345,10 @@ class _Rank:
         return self._done.get(call.correlation) if call.kind == "copied" else None
 
     def _waited(self, called: float, wait: Wait | None, by: float, besides: _Place | None) -> int:
-        """Return the node of the work that a wait for an event waits for. Return 0 if there is no such work.
+        """Return the node of the work that a wait for an event waits for, or 0 if there is no such work.
 
-        If the trace names the work, return that work. Otherwise return the work that ended last, among works that were
-        launched before the call and had ended at the time ``by``.
+        If the trace names the work, it is returned. Otherwise the work that ended last is returned, among works that
+        were launched before the call and had ended at the time ``by``.
         """
         if wait is not None and wait.record in self._records:
             stated = self._streams.get(wait.on) if wait.on else None
@@ -391,8 +395,9 @@ class _Rank:
             self._in_graph(work, node)
 
     def _lags(self, start: float, tail: int, launch: tuple[int, float] | None, within: bool) -> tuple[float, float]:
-        """Return the lags after the work before and after the launch. The later of the two events gets the observed
-        lag.
+        """Return the delay of a kernel after the work before it, and its delay after its launch.
+
+        The later of the two events gets the observed delay. The other gets the usual one.
         """
         gap = start - self._nodes.at[tail]
         if launch is None:
@@ -405,9 +410,10 @@ class _Rank:
         return min(self._usual.gap, gap), lag
 
     def _within_graph(self, work: Work) -> list[int]:
-        """Return the node that a graph's kernel follows if the kernel is the first on its stream.
+        """Return the node that a kernel of a CUDA or HIP graph follows, if it is the first on its stream.
 
-        It is the kernel of another stream that was the last to end before this kernel began.
+        It is the kernel of another stream that was the last to end before this kernel began. Traces do not state the
+        graph's edges.
         """
         seen = self._graphs.setdefault(work.correlation, {})
         if work.stream in seen:
@@ -428,7 +434,7 @@ class _Rank:
 
 
 def _launches(trace: RankTrace) -> dict[int, float]:
-    """Return the time that the host spent on launching each kernel, by correlation, µs.
+    """Return the time that the host spent on launching each kernel, by correlation id, µs.
 
     The time consists of three parts: the call, the fill right before it, and the work of the same operator since its
     previous launch. If the launch waited for room in the queue, the call is left out.
@@ -449,9 +455,9 @@ def _launches(trace: RankTrace) -> dict[int, float]:
 
 
 def _full(held: Counter[int]) -> int:
-    """Return how many works are outstanding when a queue is full.
+    """Return how many kernels are waiting when the queue of a stream is full.
 
-    It is the number that most long launches had outstanding when they returned, among numbers near the usual limit.
+    It is the number that most long launches had waiting when they returned, among numbers near the usual limit (1,024).
     """
     near = {depth: count for depth, count in held.items() if abs(depth - _QUEUE) <= _QUEUE_SLACK}
     return max(near, key=lambda x: (near[x], x), default=_QUEUE)
@@ -459,14 +465,14 @@ def _full(held: Counter[int]) -> int:
 
 @dataclass(frozen=True)
 class _Usual:
-    """Usual values of a trace. Lags in µs.
+    """Usual delays and other properties that a trace shows. Delays in µs.
 
-    * ``launch``: lag from launch to work. It is the lower quartile, because work of an idle stream may also wait for
+    * ``launch``: from launch to kernel. It is the lower quartile, because work of an idle stream may also wait for
       another stream.
-    * ``gap``: lag from work to work.
-    * ``back``: lag from work to the host that waits for it.
-    * ``queue``: number of works that the stream's queue holds; 0 if the queue was never full.
-    * ``places``: each launch's place in its stream.
+    * ``gap``: from kernel to kernel.
+    * ``back``: from a kernel to the host that waits for it.
+    * ``queue``: how many kernels the queue of a stream can hold. 0 if it was never full.
+    * ``places``: each launch's position in its stream.
     * ``host_copies``: end of each copy to or from the host.
     """
 

@@ -30,16 +30,16 @@ Ints = npt.NDArray[np.int64]
 
 HOST, KERNELS, COMMUNICATION, LOADING = range(4)
 KINDS = ("host", "kernels", "communication", "data loading")
-"""Kinds of time that can pass before a node."""
+"""Kinds of work for which a step can wait."""
 NEVER = float("-inf")
 _PASSES = 64
 
 
 class Bounds(NamedTuple):
-    """The nodes at which a unit of work of a rank begins and ends, and the unit's kind.
+    """The nodes at which a step of one rank begins and ends, and the kind of step.
 
     ``first`` and ``last`` are the nodes of host and device together. ``begun`` and ``issued`` are the beginning and the
-    end on the unit's host alone.
+    end on the host alone.
     """
 
     rank: int
@@ -51,11 +51,11 @@ class Bounds(NamedTuple):
 
 
 class Nodes:
-    """The nodes of a graph while it is built, in columns. Node 0 is the beginning.
+    """The nodes of a graph while it is built, as columns. Node 0 is the beginning.
 
-    * ``at``: traced time of a node, µs. The nodes are sorted by it in the end.
+    * ``at``: traced time of a node, µs. In the end the nodes are sorted by it.
     * ``a``, ``b``: the nodes that it follows. If ``lag_b`` is NEVER, it follows only ``a``.
-    * ``kernel``: index into the graph's identities, −1 for none.
+    * ``kernel``: index of its kernel in the graph's identities, −1 for none.
     * ``launch``: time that the host spent on the kernel's launch, µs.
     * ``outside``: nodes that wait for something that no trace shows.
     """
@@ -93,7 +93,7 @@ class Nodes:
         return len(self.at) - 1
 
     def join(self, nodes: Sequence[int], kind: int) -> int:
-        """Return a node that follows all of ``nodes``."""
+        """Return a node that follows all of ``nodes``. It is the node itself if there is only one."""
         if len(nodes) == 1:
             return nodes[0]
         first, *rest = dict.fromkeys(nodes)
@@ -104,11 +104,13 @@ class Nodes:
 
 @dataclass(eq=False)
 class Graph:
-    """A graph of moments, as arrays with one value per node (the module's docstring explains them).
+    """A step as a graph of moments, as arrays with one value per node (the module's docstring explains them).
 
+    * ``bounds``: the beginning and end of each step.
+    * ``identities``: the distinct kernels, each with its operator and problem.
     * ``outside``: nodes that wait for something outside the traces: batches from a loader's workers, and collectives
       with ranks that left no trace.
-    * ``notes``: remarks for the user, as format texts of a number.
+    * ``notes``: remarks for the user, as texts with a place for a number.
     """
 
     a: Ints
@@ -126,14 +128,17 @@ class Graph:
     notes: Mapping[str, float] = field(default_factory=dict)
 
     def scaled(self, factors: Floats) -> Floats:
-        """Return ``us`` with each kernel's time multiplied by the factor of its identity."""
+        """Return the time of each node, with each kernel's time multiplied by its factor.
+
+        One factor per entry of ``identities``.
+        """
         by_kernel: Floats = np.r_[factors, 1.0]
         return self.us * by_kernel[self.kernel]
 
     def launches_us(self, of: Sequence[bool]) -> float:
-        """Return the time that the host spent on launching kernels, µs.
+        """Return the time that the host spent on launching some kernels, µs.
 
-        Only identities for which ``of`` is True are summed.
+        ``of`` is True for each entry of ``identities`` that is included.
         """
         return float(self.launch[np.r_[np.array(of, dtype=bool), False][self.kernel]].sum())
 
@@ -145,7 +150,7 @@ class Graph:
         return replace(self, us=us, lag_a=lag_a)
 
     def without(self, kind: int) -> Floats:
-        """Return ``us`` with zero time for nodes of this kind (kernels or collectives)."""
+        """Return the time of each node, with 0 for all nodes of one kind (kernels or communication)."""
         return np.where(self.kind == kind, 0.0, self.us)
 
 
@@ -155,7 +160,7 @@ def make_graph(
     identities: Sequence[KernelIdentity],
     notes: Mapping[str, float],
 ) -> Graph:
-    """Make the graph of the nodes, sorted so that each node follows earlier ones."""
+    """Make the graph from its nodes. They are sorted so that each node comes after the nodes that it follows."""
     values = {name: np.array(column) for name, column in vars(nodes).items() if name != "outside"}
     at, a, b = values.pop("at"), values["a"], values["b"]
     own = np.arange(len(at))
@@ -185,9 +190,9 @@ def make_graph(
 
 
 def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> list[float]:
-    """Return the time of each node (µs after the beginning).
+    """Compute the time of each node, in µs after the beginning.
 
-    ``us``: times of kernels and transfers, as in the trace by default.
+    ``us`` are the times of kernels and transfers. Without it, they are as in the trace.
     """
     took = graph.us if us is None else us
     columns = (graph.a, graph.b, graph.lag_a + host_factor * graph.host + took, graph.lag_b + took)
@@ -199,9 +204,9 @@ def times(graph: Graph, us: Floats | None = None, host_factor: float = 1.0) -> l
 
 
 def shares(graph: Graph, at: Sequence[float], us: Floats, host_factor: float) -> dict[str, float]:
-    """Return the time that the step waits for each kind, µs.
+    """Return how long the step waits for each kind of work: host, kernels, communication, data loading (µs).
 
-    The function walks back from the end of each rank's units, along the node that each node waited for.
+    The function walks back from the end of each rank's steps, along the node that each node waited for.
     """
     out = np.zeros(len(KINDS))
     moments: Floats = np.array(at)

@@ -1,6 +1,6 @@
-"""One process's trace as the simulation reads it: the row that ``ingest`` stored, as objects.
+"""Read the trace of one process from the store as Python objects, for the simulation of a step.
 
-``logparse/libraries/torch_profiler/timeline.py`` describes the row and the events from which it is made.
+``logparse/libraries/torch_profiler/timeline.py`` describes the stored row and the events from which it is made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Thread = tuple[str, str]
 
 @dataclass(slots=True)
 class Call:
-    """A runtime call. Times in µs."""
+    """A call of the CUDA or HIP runtime by the host. Times in µs."""
 
     kind: CallKind
     thread: Thread
@@ -32,10 +32,10 @@ class Call:
 
 @dataclass(slots=True)
 class Work:
-    """A kernel, copy or fill on a stream. Times in µs.
+    """A kernel, copy or fill on a device stream. Times in µs.
 
     * ``kernel``: its index among the trace's kernels, −1 for a copy or fill.
-    * ``ranks``: the group of a collective, "" if the trace does not state it. None for other work.
+    * ``ranks``: for a collective, its group of ranks, "" if the trace does not state it. None for other work.
     * ``host_copy``: True for a copy between device and host memory, which may block the call.
     """
 
@@ -53,9 +53,9 @@ class Work:
 
 
 class Wait(NamedTuple):
-    """The wait of ``stream`` for an event.
+    """A stream that waits for an event.
 
-    The stream waits for the work on the stream ``on`` that was launched before the call ``record``.
+    ``stream`` waits for the work on the stream ``on`` that was launched before the call ``record``.
     """
 
     stream: tuple[int, int]
@@ -64,7 +64,7 @@ class Wait(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A marked unit of work on its thread, µs."""
+    """A marked step on its thread: begin and end in µs, and its kind."""
 
     start: float
     end: float
@@ -72,7 +72,7 @@ class Unit(NamedTuple):
 
 
 class Handoff(NamedTuple):
-    """A handoff between threads: at the time ``at``, thread ``other`` goes on where thread ``one`` has arrived."""
+    """A moment ``at`` (µs) at which thread ``other`` continues where thread ``one`` has arrived."""
 
     at: float
     one: Thread
@@ -82,7 +82,7 @@ class Handoff(NamedTuple):
 class Load(NamedTuple):
     """The time in which a thread got a batch from a data loader, µs.
 
-    ``by_workers``: True if the thread waited for worker processes, False if it loaded the batch itself.
+    ``by_workers`` is True if the thread waited for worker processes, False if it loaded the batch itself.
     """
 
     start: float
@@ -93,7 +93,7 @@ class Load(NamedTuple):
 
 @dataclass
 class RankTrace:
-    """The trace of one process in one window."""
+    """The trace of one process over one recorded period."""
 
     rank: int = 0
     window: str = ""
@@ -109,7 +109,7 @@ class RankTrace:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Pause the garbage collector.
+    """Pause the garbage collector while the context is active.
 
     It would visit a trace's many objects again and again, although they form no cycles.
     """
@@ -123,7 +123,7 @@ def uncollected() -> Iterator[None]:
 
 
 def read_trace(source: Source) -> RankTrace:
-    """Return the trace in a file.
+    """Read a trace from a file.
 
     Events that are damaged, or that lack values that their kind needs, are left out. ``ingest`` counts them.
     """
@@ -136,7 +136,7 @@ def read_trace(source: Source) -> RankTrace:
 
 @uncollected()
 def trace_of(row: pa.Table) -> RankTrace:
-    """Return the trace in a row of ``timelines``."""
+    """Convert a trace from a row of the store's table ``timelines``."""
     threads: list[Thread] = [*zip(*_columns(row, "threads"), strict=True)]
     groups = _columns(row, "groups")[0]
     distinct = [KernelIdentity(*x) for x in zip(*_columns(row, "identities"), strict=True)]
@@ -176,5 +176,5 @@ def _value(row: pa.Table, column: str) -> Any:
 
 
 def _columns(row: pa.Table, column: str) -> list[list[Any]]:
-    """Return the columns of a list of rows."""
+    """Return the fields of a list column as separate lists."""
     return [x.to_pylist() for x in row[column].combine_chunks().flatten().flatten()]
