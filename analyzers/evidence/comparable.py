@@ -42,12 +42,15 @@ COLUMNS = ("device", "problem", "time_us", "source")
 table.
 """
 MOST = 4000
-"""Largest number of measured problems kept per family.
+"""Largest number of measured problems (GEMMs or convolutions) kept per family.
 
 More problems would cost time, but would hardly bring a nearer neighbour to a new problem.
 """
 ENOUGH_SHARED = 8
-"""Smallest number of problems in the store from which a factor for the shipped times is estimated."""
+"""Smallest number of problems in the store from which a factor for the shipped times is estimated.
+
+A problem is a GEMM or a convolution.
+"""
 
 
 def device_name(facts: Facts) -> str | None:
@@ -63,7 +66,7 @@ def device_name(facts: Facts) -> str | None:
 
 
 class Neighbour(NamedTuple):
-    """A measured problem that was used to estimate the time of a similar problem.
+    """A measured problem (GEMM or convolution) that was used to estimate the time of a similar problem.
 
     * ``time_us``: its own best time, µs.
     * ``scaled_us``: that time converted to the size of the estimated problem, µs.
@@ -78,7 +81,7 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """The measured problems of one device that differ only in their sizes.
+    """The measured problems (GEMMs or convolutions) of one device that differ only in their sizes.
 
     Entry i of ``problems`` and ``sources`` belongs to row i of ``measured``.
     """
@@ -92,13 +95,16 @@ class Family:
         return {text: i for i, text in enumerate(self.problems)}
 
     def rows_of(self, problems: Sequence[str]) -> Ints:
-        """Return the row number of each given problem in ``measured``, or −1 for a problem that is not measured."""
+        """Return the row number of each given problem in ``measured``, or −1 for a problem that is not measured.
+
+        A problem is a GEMM or a convolution.
+        """
         return np.array([self._row_of.get(x, -1) for x in problems], dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """The times (µs) that n problems are expected to take at their best. NaN means unknown.
+    """The times (µs) that n problems (GEMMs or convolutions) are expected to take at their best. NaN means unknown.
 
     ``expected.Estimates`` describes the columns.
     """
@@ -108,13 +114,22 @@ class Expected:
     guess_us: Floats
     base_us: Floats
     rows: Ints
-    """Row numbers (n × 8) of each problem's most similar problems in ``measured`` of its family."""
+    """Row numbers (n × 8) of each problem's most similar problems in ``measured`` of its family.
+
+    A problem is a GEMM or a convolution.
+    """
     family: Ints
-    """Index of each problem's family in ``families``, or −1 if no problem of its family was measured."""
+    """Index of each problem's family in ``families``, or −1 if no problem of its family was measured.
+
+    A problem is a GEMM or a convolution.
+    """
     families: Sequence[Family]
 
     def neighbours(self, i: int) -> list[Neighbour]:
-        """Return the measured problems from which the time of problem ``i`` is estimated, the most similar first."""
+        """Return the measured problems from which the time of problem ``i`` is estimated, the most similar first.
+
+        A problem is a GEMM or a convolution.
+        """
         if self.family[i] < 0:
             return []
         family, rows = self.families[self.family[i]], self.rows[i][self.rows[i] >= 0]
@@ -125,7 +140,10 @@ class Expected:
         ]
 
     def calibration(self, i: int) -> Calibration | None:
-        """Return how large the errors of estimates are in the family of problem ``i``, or None if that is unknown."""
+        """Return how large the errors of estimates are in the family of problem ``i``, or None if that is unknown.
+
+        A problem is a GEMM or a convolution.
+        """
         return self.families[self.family[i]].measured.calibration if self.family[i] >= 0 else None
 
 
@@ -152,7 +170,7 @@ class BestTimes:
         return self._known[kind]
 
     def expect(self, problems: Sequence[str] | pd.Series, *, others: bool = False) -> Expected:
-        """Estimate the times of problems from the best times of similar problems.
+        """Estimate the times of problems (GEMMs or convolutions) from the best times of similar problems.
 
         ``problems`` are canonical texts. With ``others``, a problem's own measurement is not used for its estimate.
         """
@@ -192,7 +210,7 @@ def _families(device: str, rows: pd.DataFrame) -> Iterator[tuple[str, Family]]:
 
 
 def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Return the best time of each problem in each file, as a table with ``COLUMNS``.
+    """Return the best time of each problem (GEMM or convolution) in each file, as a table with ``COLUMNS``.
 
     ``measurements`` are rows of the SQL view with that name. A problem is left out if only one of its solutions was
     timed, unless that solution won a tuner's search. Files from an unknown device are left out.
@@ -225,7 +243,10 @@ def best_times(tables: Tables, device: str) -> BestTimes:
 
 @cached_per_run
 def own_rows(tables: Tables) -> pd.DataFrame:
-    """Return the best time of each device and problem in the user's store, as a table with ``COLUMNS``."""
+    """Return the best time of each device and problem in the user's store, as a table with ``COLUMNS``.
+
+    A problem is a GEMM or a convolution.
+    """
     own = [best_rows(tables.measurements, facts_of(tables))]
     if tables.find_dbs is not None:
         own.append(placed(tables.find_dbs().to_pandas(), facts_of(tables)))
@@ -235,7 +256,7 @@ def own_rows(tables: Tables) -> pd.DataFrame:
 
 
 def joined(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:
-    """Combine the store's best times with the shipped times of other problems.
+    """Combine the store's best times with the shipped times of other problems (GEMMs or convolutions).
 
     The shipped times are multiplied by their ``factor``, which adapts them to this machine. The column ``source`` of
     such a row states it, for example ``shipped MIOpen 3.5.1 × 1.07``. All rows are of one device and one kind of
@@ -268,8 +289,8 @@ def factor(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> float | Non
 def lone_times(tables: Tables) -> pd.DataFrame:
     """Return the times of problems for which a file tried only one solution, so that nothing shows if it is the best.
 
-    Columns ``source_id, origin, problem, time_us``. The rows of a tuner's file are left out, because their solutions
-    won against other solutions.
+    A problem is a GEMM or a convolution. Columns ``source_id, origin, problem, time_us``. The rows of a tuner's file
+    are left out, because their solutions won against other solutions.
     """
     rows = tables.measurements
     chosen = (is_evidence(rows) | (rows["origin"] == RACE)) & ~is_winner(rows)

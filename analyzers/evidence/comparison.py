@@ -33,7 +33,7 @@ BASES = (MEASURED, BY_DEFAULT, UNMEASURED, INCOMPARABLE)
 class Comparison:
     """The library's choice (the pick) and the best known solution of a problem, both timed in one file.
 
-    None means unknown.
+    A problem is a GEMM or a convolution. None means unknown.
 
     * ``measured``: text of the problem that was timed: the same problem, or one that may mean the same call.
     * ``basis``: how the pick's time is known (``BASES``).
@@ -185,7 +185,7 @@ _OUT_OF_REACH: Mapping[str, str] = {
 
 
 def out_of_reach(solution: Solution) -> str | None:
-    """Return why even a change of the program cannot give this one problem the solution.
+    """Return why even a change of the program cannot give this one problem (GEMM or convolution) the solution.
 
     Return None if a change can do it.
     """

@@ -180,7 +180,10 @@ class Stored:
 
 
 def stored_confirmations(tables: Tables) -> dict[str, Stored]:
-    """Return the stored confirmations of problems that the run calls or measures, by the id of their file."""
+    """Return the stored confirmations of problems that the run calls or measures, by the id of their file.
+
+    A problem is a GEMM or a convolution.
+    """
     facts = tables.facts[tables.facts["name"].isin(("confirmation", "environment"))]
     values = {(x, name): str(value) for x, name, value in facts[["source_id", "name", "value"]].itertuples(index=False)}
     rows = tables.measurements

@@ -64,7 +64,10 @@ With it, all neighbours nearer than a quarter of a doubling have almost the same
 LAUNCH_US = 4.0
 """Time to launch, start and end one kernel, µs. No measured matrix product takes less."""
 FLOOR = 0.03
-"""Smallest spread of the logarithm of a time. Two measurements of the same problem already differ this much."""
+"""Smallest spread of the logarithm of a time.
+
+Two measurements of the same problem (GEMM or convolution) already differ this much.
+"""
 LEVEL = 0.95
 FOLDS = 10
 """Number of folds of the cross-validation.
@@ -78,7 +81,7 @@ The quantile of ``LEVEL`` (95 %) needs 1 / (1 − LEVEL) = 20 values.
 """
 SKILL = 0.5
 _CALIBRATED = 1500
-"""Largest number of problems of a family that the cross-validation uses.
+"""Largest number of problems (GEMMs or convolutions) of a family that the cross-validation uses.
 
 More problems would change the quantile by less than its own error.
 """
@@ -95,7 +98,7 @@ _MOST_CODE = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Estimated times of n problems, µs. NaN means unknown.
+    """Estimated times of n problems (GEMMs or convolutions), µs. NaN means unknown.
 
     * ``high_us``: 95 % of the problems take less than this bound if they run as fast as they can.
     * ``guess_us``: an estimate even if there are few similar problems. Use it only to order work.
@@ -111,6 +114,8 @@ class Estimates:
 @dataclass(frozen=True, eq=False)
 class Comparable:
     """The measured problems of one device and family, from which times of other problems are estimated.
+
+    A problem is a GEMM or a convolution.
 
     * ``at`` (n × number of sizes): logarithms to base 2 of the problems' sizes.
     * ``base_us``: the base time of each problem, µs (see the module).
@@ -132,7 +137,7 @@ class Comparable:
 
     @cached_property
     def groups(self) -> Ints:
-        """The group of each problem, as an index.
+        """The group of each problem (GEMM or convolution), as an index.
 
         Problems whose sizes round to the same powers of two are one group.
         """
@@ -140,7 +145,10 @@ class Comparable:
 
     @cached_property
     def folds(self) -> Ints:
-        """The fold of each problem in the cross-validation, as an index. All problems of a group are in one fold."""
+        """The fold of each problem (GEMM or convolution) in the cross-validation, as an index.
+
+        All problems of a group are in one fold.
+        """
         dealt = np.random.default_rng(0).permutation(int(self.groups.max(initial=-1)) + 1) % FOLDS
         out: Ints = dealt[self.groups]
         return out
@@ -170,7 +178,7 @@ class Comparable:
         )
 
     def _left_out(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
-        """Estimate each of the problems ``rows`` from the problems of all other folds.
+        """Estimate each of the problems ``rows`` (GEMMs or convolutions) from the problems of all other folds.
 
         Returns the mean and the spread of the logarithm of time / base time, and the distance of the neighbours
         (doublings).
@@ -184,7 +192,7 @@ class Comparable:
         return _weighted(self.log_ratio, found, squared)
 
     def estimates(self, at: Floats, base_us: Floats, own: Ints | None = None) -> Estimates:
-        """Estimate the times of problems with the given sizes and base times.
+        """Estimate the times of problems (GEMMs or convolutions) with the given sizes and base times.
 
         ``own`` is the row number of each problem's own measurement, which is left out of its estimate, or −1 if it has
         none.
@@ -201,7 +209,9 @@ class Comparable:
         return Estimates(expected, expected * np.exp(known.factor * spread), guess, found)
 
     def scaled_us(self, neighbours: Ints, base_us: float) -> Floats:
-        """Convert the times of the measured problems ``neighbours`` to a problem whose base time is ``base_us``. In µs.
+        """Convert the times of the measured problems ``neighbours`` to a problem whose base time is ``base_us``.
+
+        A problem is a GEMM or a convolution. In µs.
 
         For example, a neighbour that takes 1.5 times its own base time becomes 1.5 · ``base_us``.
         """
@@ -211,7 +221,8 @@ class Comparable:
     def nearest(self, at: Floats, own: Ints | None = None) -> tuple[Ints, Floats]:
         """Return the measured problems whose sizes are nearest to each point, and their squared distances.
 
-        ``own`` is the row number of each point's own measurement, which is left out.
+        A problem is a GEMM or a convolution. ``own`` is the row number of each point's own measurement, which is left
+        out.
 
         The search uses two grids to save time, because the million points of a log lie in few cells. First the nearest
         problems of each coarse cell are found, then among these the nearest of each fine cell, and among those the

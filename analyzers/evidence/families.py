@@ -47,7 +47,7 @@ _UNKNOWN = ("?", "-")
 
 
 class Kind(NamedTuple):
-    """Properties that the problems of one family have in common.
+    """Properties that the problems (GEMMs or convolutions) of one family have in common.
 
     * ``family``: the name of the family. None if it is unknown.
     * ``dtype``: the type whose peak rate limits the computation.
@@ -88,7 +88,7 @@ class Sized:
         return base_time_us(self.flops, self.bytes, peak, sheet.hbm_gbs if sheet else _ASSUMED_GBS)
 
     def by_family(self) -> Iterator[tuple[str, Ints]]:
-        """Yield the name of each family with the indices of its problems."""
+        """Yield the name of each family with the indices of its problems (GEMMs or convolutions)."""
         names = sorted({x.family for x in self.kinds if x.family is not None})
         code = np.array([names.index(x.family) if x.family is not None else -1 for x in self.kinds], dtype=np.intp)
         of_each = code[self.kind]
@@ -178,7 +178,7 @@ def _convolution(cells: Sequence[_Cells], grouping: str) -> Kind:
 
 
 def _sized(rows: Ints, kinds: Sequence[Kind], place: Ints, at: Floats, flops: Floats, bytes: Floats) -> Sized:
-    """Keep the problems whose family and sizes are all known."""
+    """Keep the problems (GEMMs or convolutions) whose family and sizes are all known."""
     known = np.array([x.family is not None for x in kinds], dtype=bool)
     with np.errstate(invalid="ignore"):
         good = known[place] & (bytes > 0) & (flops > 0) & np.isfinite(at).all(axis=1)

@@ -22,7 +22,7 @@ from logparse.model import DEFAULT
 from logparse.target import same_device
 
 LEVELS = ("exact", "layout", "shape")
-"""How closely the texts of two linked problems agree, the closest first."""
+"""How closely the texts of two linked problems (GEMMs or convolutions) agree, the closest first."""
 DEFAULT_TEXT = DEFAULT.text
 """Name of the solution that means "the library's own choice". A replay records as a fact (``PICK``) which one that is.
 """
@@ -96,7 +96,10 @@ def agreed_facts(facts: pd.DataFrame) -> dict[str, str]:
 
 @cached_per_run
 def called_problems(tables: Tables) -> frozenset[str]:
-    """Return the problems that the run calls, and the problems whose texts may mean the same calls."""
+    """Return the problems that the run calls, and the problems whose texts may mean the same calls.
+
+    A problem is a GEMM or a convolution.
+    """
     called = set(tables.workload["problem"])
     linked = tables.links.loc[tables.links["problem"].isin(called), "other"]
     return frozenset(map(str, called.union(linked)))
@@ -114,7 +117,7 @@ def timed(measurements: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
-    """Keep the rows of the given problems.
+    """Keep the rows of the given problems (GEMMs or convolutions).
 
     An empty table is returned at once, because pandas would convert the thousands of texts in ``problems`` for nothing.
     """
@@ -136,7 +139,7 @@ def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Return (time of a solution) / (time of the library's own choice), by problem and solution.
+    """Return (time of a solution) / (time of the library's own choice), by problem (GEMM or convolution) and solution.
 
     Both times are from the same file. If several files have both, the largest ratio is returned. Kernel times of traces
     are not used, because they are not times of calls.
@@ -180,7 +183,7 @@ def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) 
 
 
 def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
-    """Return how often each problem was called, summed over all processes.
+    """Return how often each problem (GEMM or convolution) was called, summed over all processes.
 
     The number is missing if the log does not count calls.
     """
@@ -188,7 +191,7 @@ def calls_by_problem(workload: pd.DataFrame) -> pd.Series:
 
 
 def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
-    """Return how often the run called each of the given problems, which a file measured.
+    """Return how often the run called each of the given problems (GEMMs or convolutions), which a file measured.
 
     If a problem in the log may mean several of them, its calls are counted for none of them.
     """
@@ -202,7 +205,10 @@ def calls_of(tables: Tables, problems: pd.Series) -> Mapping[str, int]:
 
 
 class Given(NamedTuple):
-    """The smallest and the largest workspace (bytes) that the job gives to calls of one problem."""
+    """The smallest and the largest workspace (bytes) that the job gives to calls of one problem.
+
+    A problem is a GEMM or a convolution.
+    """
 
     least: int
     most: int
@@ -210,7 +216,7 @@ class Given(NamedTuple):
 
 @cached_per_run
 def given_workspaces(tables: Tables) -> Mapping[str, Given]:
-    """Return how much workspace the job gives to its calls of each problem, if a log states it.
+    """Return how much workspace the job gives to its calls of each problem (GEMM or convolution), if a log states it.
 
     The workspace matters because hipBLASLt uses no solution that needs more than the call gives. If no log states the
     workspace of a problem, the workspace of a linked problem is used. For example, a Trace line (mask 2) states the

@@ -52,7 +52,10 @@ class Rung:
 
     @property
     def timed(self) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
-        """The three problems whose times decide whether rows are written: the two ends and the middle."""
+        """The three problems whose times decide whether rows are written: the two ends and the middle.
+
+        A problem is a GEMM or a convolution.
+        """
         return self.low, self.middle, self.high
 
     @property
@@ -80,7 +83,9 @@ class Rung:
 
 
 def called(tables: Tables) -> list[Problem]:
-    """Return the problems between whose sizes rows may be added. These are the problems that the run calls.
+    """Return the problems (GEMMs or convolutions) between whose sizes rows may be added.
+
+    These are the problems that the run calls.
 
     If it calls none, the problems that its files time are returned.
     """
@@ -111,7 +116,7 @@ def rungs(problems: Iterable[Problem], step: int) -> list[Rung]:
 
 @dataclass(frozen=True)
 class Race:
-    """The times of several solutions of one problem, which a replay timed against each other.
+    """The times of several solutions of one problem (GEMM or convolution), which a replay timed against each other.
 
     * ``times``: the time of each solution, µs.
     * ``pick``: the library's own choice.
@@ -165,7 +170,7 @@ def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
 
 @cached_per_run
 def races(tables: Tables, settings: Settings) -> dict[str, Race]:
-    """Return the times that a replay took of several solutions, for each problem.
+    """Return the times that a replay took of several solutions, for each problem (GEMM or convolution).
 
     If a problem was timed several times, the replay with the most solutions is used. All times are from one environment
     (machine and library versions).

@@ -48,7 +48,7 @@ def main() -> int:
 def best_of_files(files: list[str], source: str) -> pd.DataFrame:
     """Read the files and return the best time of each device and problem: ``device, problem, time_us, source``.
 
-    If several files have a problem, the shortest time is kept.
+    A problem is a GEMM or a convolution. If several files have a problem, the shortest time is kept.
     """
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(folder, create=True)
@@ -59,7 +59,7 @@ def best_of_files(files: list[str], source: str) -> pd.DataFrame:
 
 
 def thinned(rows: pd.DataFrame, most: int) -> pd.DataFrame:
-    """Keep at most ``most`` problems of each family (problems that differ only in sizes).
+    """Keep at most ``most`` problems (GEMMs or convolutions) of each family (problems that differ only in sizes).
 
     They are taken in turn from every group of similar sizes, so that all sizes stay covered.
     """

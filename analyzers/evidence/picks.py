@@ -55,8 +55,8 @@ _NAMING = {
 def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     """Return the fastest solution and the time of the library's own choice for each file, origin and problem.
 
-    Columns ``source_id, origin, measured, best, best_us, best_raw, algorithm, workspace_bytes, key_text, candidates,
-    tried, default, default_us, noise_us``:
+    A problem is a GEMM or a convolution. Columns ``source_id, origin, measured, best, best_us, best_raw, algorithm,
+    workspace_bytes, key_text, candidates, tried, default, default_us, noise_us``:
 
     * ``measured``: the text of the problem.
     * ``candidates``: the number of solutions with a time.
@@ -90,14 +90,14 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _solutions_of(rows: pd.DataFrame) -> pd.Series:
-    """Count the solutions of each problem in each file and origin."""
+    """Count the solutions of each problem (GEMM or convolution) in each file and origin."""
     count: pd.Series = rows.groupby(["source_id", "origin", "problem"])["solution"].nunique()
     return count.rename_axis(index={"problem": "measured"})
 
 
 @cached_per_run
 def picks_vs_best(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Put each choice of a library (pick) beside the best known solution of its problem.
+    """Put each choice of a library (pick) beside the best known solution of its problem (GEMM or convolution).
 
     Returns a table with ``COLUMNS``, one row for each problem and pick. Times are in µs. If no log names a pick, the
     library's default is used as the pick. ``calls`` is missing if no log counts calls. ``apart`` is True if the time
@@ -174,7 +174,7 @@ def _ages(tables: Tables) -> dict[str, int]:
 
 @cached_per_run
 def counted_as(tables: Tables) -> pd.Series:
-    """Map each called problem to another text of the same problem to which its calls are added.
+    """Map each called problem (GEMM or convolution) to another text of the same problem to which its calls are added.
 
     One log may count the calls of a problem, and another log may name the chosen solution under a slightly different
     text. ``counted_as_sql`` defines the map.
@@ -208,7 +208,7 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
 
 
 def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
-    """Keep the measurements that may matter for the given problems.
+    """Keep the measurements that may matter for the given problems (GEMMs or convolutions).
 
     These are measurements of the problems, of problems linked to them, and of problems whose default was timed. A
     system find-db has hundreds of thousands of other records, whose problems no log of the run names.
@@ -220,7 +220,7 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 
 
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
-    """Return the problems that were measured against their default but that no log calls.
+    """Return the problems (GEMMs or convolutions) that were measured against their default but that no log calls.
 
     Only problems are returned that the run itself measured, or to which a called problem is linked. Only the loss of a
     single call can be reported for them.

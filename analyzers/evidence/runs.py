@@ -171,7 +171,7 @@ _CALLED = full_links_sql("""
     select problem from gemm_rows where problem in (from called)
     union all select problem from conv_rows where problem in (from called)""")
 _LINKS = f"from open_links union all {_CALLED}"
-"""SQL of all pairs of problems that may mean the same call.
+"""SQL of all pairs of problems (GEMMs or convolutions) that may mean the same call.
 
 The pair of a problem with itself is left out if the run does not call it and its text is complete. There may be 200,000
 such pairs.

@@ -222,7 +222,10 @@ def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """Return how the time of each trace is divided among its problems: fractions that add up to 1."""
+    """Return how the time of each trace is divided among its problems: fractions that add up to 1.
+
+    A problem is a GEMM or a convolution.
+    """
     mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
     sums = mine.groupby(["source_id", "problem"])["total_us"].sum()
     return {str(x): each.droplevel(0) / each.sum() for x, each in sums.groupby(level=0) if each.sum() > 0}
@@ -241,7 +244,7 @@ def _of_one_job(one: Facts, other: Facts) -> bool:
 
 
 def _alike(one: pd.Series | None, other: pd.Series | None) -> bool:
-    """Tell whether two traces have enough problems in common, by time (``_IN_COMMON``).
+    """Tell whether two traces have enough problems (GEMMs or convolutions) in common, by time (``_IN_COMMON``).
 
     Returns True if one of them names no problem, because then nothing shows that they are of different programs.
     """

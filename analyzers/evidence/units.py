@@ -315,7 +315,10 @@ def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
 
 
 def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tables:
-    """Multiply the calls of the kernels and of their problems by ``factor``, which has one value per row of kernels."""
+    """Multiply the calls of the kernels and of their problems by ``factor``, which has one value per row of kernels.
+
+    A problem is a GEMM or a convolution.
+    """
     calls, workload = _counted(tables, kernels, factor)
     changed = tables.kernels.assign(calls=kernels["calls"] * factor)
     return replace(tables, kernels=changed, calls=calls, workload=workload)
@@ -334,7 +337,7 @@ def _weights(tables: Tables, facts: pd.DataFrame) -> pd.Series:
 
 
 def problem_weights(tables: Tables) -> pd.Series:
-    """Return by how much ``weighed`` multiplied the traced calls of each problem."""
+    """Return by how much ``weighed`` multiplied the traced calls of each problem (GEMM or convolution)."""
     rows = tables.kernels[tables.kernels["run"].eq(tables.run)].dropna(subset=["problem", "calls"])
     by_kind = _weights(tables, tables.facts[tables.facts["run"] == tables.run])
     calls = rows["calls"].astype("float64")

@@ -24,7 +24,7 @@ __all__ = ["backward_weights", "regret", "roofline", "solutions", "store_points"
 def roofline(points: pd.DataFrame, *, theme: str | Theme = "light") -> go.Figure:
     """Draw each problem by its arithmetic intensity (flop/byte) and its TFLOP/s, under the limits of the device.
 
-    The limits are the memory bandwidth and the peak rates of the types.
+    A problem is a GEMM or a convolution. The limits are the memory bandwidth and the peak rates of the types.
     """
     return _of_view("roofline", points, theme)
 
@@ -45,7 +45,7 @@ def backward_weights(points: pd.DataFrame, *, theme: str | Theme = "light") -> g
 def solutions(
     measurements: pd.DataFrame, problem: str | None = None, *, pick: str | None = None, theme: str | Theme = "light"
 ) -> go.Figure:
-    """Draw the time of every solution of one problem, from rows of the SQL view ``measurements``.
+    """Draw the time of every solution of one problem (GEMM or convolution), from rows of the SQL view ``measurements``.
 
     ``pick`` is the solution that the library chose, which is marked.
     """

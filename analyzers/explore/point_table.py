@@ -75,7 +75,8 @@ NEARBY: Mapping[str, pa.DataType] = {
 }
 """Columns of the table ``nearby``, which states how long similar problems take, scaled to each problem's size.
 
-``told`` is a sentence, ``low_us`` and ``high_us`` are the range, and ``times_us`` are the single times (µs).
+A problem is a GEMM or a convolution. ``told`` is a sentence, ``low_us`` and ``high_us`` are the range, and ``times_us``
+are the single times (µs).
 """
 
 
@@ -92,7 +93,7 @@ def write_nearby(con: duckdb.DuckDBPyConnection, table: str, rows: pd.DataFrame 
 
 
 def found(findings: Sequence[Finding]) -> pd.DataFrame:
-    """Convert findings about problems to a table.
+    """Convert findings about problems (GEMMs or convolutions) to a table.
 
     For each problem and file it has the finding that ``recommend`` ranks first.
 
@@ -128,7 +129,7 @@ def build(
 ) -> None:
     """Create the table ``points``, one row per problem of a run, from the store's views in ``con``.
 
-    These optional inputs fill more columns:
+    A problem is a GEMM or a convolution. These optional inputs fill more columns:
 
     * ``compared``: the libraries' choices beside the best solutions, as ``picks_vs_best`` returns them.
     * ``findings``: findings as ``found`` returns them.
@@ -146,7 +147,7 @@ def build(
 
 
 def _survey(con: duckdb.DuckDBPyConnection, run: str) -> None:
-    """Create the view ``bases`` with all that the files themselves state about each problem.
+    """Create the view ``bases`` with all that the files themselves state about each problem (GEMM or convolution).
 
     Also create ``places`` (``source_id, file, device, hbm_gbs, own``) and ``peaks`` (``device, dtype, peak_tflops``).
     """

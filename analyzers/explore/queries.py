@@ -92,7 +92,7 @@ TEXTS = frozenset(
 
 @dataclass(frozen=True)
 class Sample:
-    """A part of the selected problems to draw, the costliest first.
+    """A part of the selected problems (GEMMs or convolutions) to draw, the costliest first.
 
     ``total`` is the number of all selected problems.
     """
@@ -102,7 +102,7 @@ class Sample:
 
     @property
     def note(self) -> str:
-        """A text that tells how many problems are drawn. It is empty if all are drawn."""
+        """A text that tells how many problems (GEMMs or convolutions) are drawn. It is empty if all are drawn."""
         what = f"{len(self.rows):,} of {self.total:,} problems drawn"
         return f"{what}: the costliest half, and an even sample of the rest" if len(self.rows) < self.total else ""
 
@@ -141,7 +141,10 @@ def over(points: pd.DataFrame) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def totals(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """Return the sums over the selected problems: their number, calls, time and saving (``AMOUNTS``)."""
+    """Return the sums over the selected problems: their number, calls, time and saving (``AMOUNTS``).
+
+    A problem is a GEMM or a convolution.
+    """
     where, parameters = chosen.where()
     columns = ", ".join(f"{sql} as {name}" for name, sql in AMOUNTS.items())
     return con.execute(f"select {columns} from points where {where}", parameters).df().iloc[0]
@@ -152,9 +155,9 @@ def groups(
 ) -> pd.DataFrame:
     """Return the most common values of each filter column (facet), with the problems, calls and time of each value.
 
-    The filter on a column itself is ignored when its values are counted, so that the user sees the other choices. The
-    columns are ``facet, value, problems, calls, total_us, values``. ``values`` is the number of different values. At
-    most ``most`` values of a column are returned, the longest in time first.
+    A problem is a GEMM or a convolution. The filter on a column itself is ignored when its values are counted, so that
+    the user sees the other choices. The columns are ``facet, value, problems, calls, total_us, values``. ``values`` is
+    the number of different values. At most ``most`` values of a column are returned, the longest in time first.
     """
     where, parameters = replace(chosen, values={}).where()
     amounts = "count(*) as problems, sum(calls) as calls, sum(total_us) as total_us"
@@ -182,7 +185,7 @@ def sample(
     known: Sequence[str] = (),
     size: int = DRAWN,
 ) -> Sample:
-    """Return some columns of at most ``size`` selected problems, which a chart can draw.
+    """Return some columns of at most ``size`` selected problems (GEMMs or convolutions), which a chart can draw.
 
     Half are the costliest problems, and half are spread evenly over the rest. Rows without a value in a column of
     ``known`` are left out. Only the named columns are read, because reading texts takes most of the time.
@@ -220,8 +223,8 @@ def savings(con: duckdb.DuckDBPyConnection, chosen: Selection, most: int = 2_000
 def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
     """Return how many problems, with how much time, lose 0 to 1 %, 1 to 2 % and so on against the best known solution.
 
-    The loss (regret) is (time of the library's choice) / (best time) − 1. The columns are ``low, high, problems,
-    total_us``: the loss of a row is from ``low`` to ``high``.
+    A problem is a GEMM or a convolution. The loss (regret) is (time of the library's choice) / (best time) − 1. The
+    columns are ``low, high, problems, total_us``: the loss of a row is from ``low`` to ``high``.
     """
     where, parameters = chosen.where()
     sql = f"""
@@ -235,7 +238,7 @@ def regrets(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
 
 
 def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
-    """Return sums that compare the selected problems in this run and in another run.
+    """Return sums that compare the selected problems (GEMMs or convolutions) in this run and in another run.
 
     * ``problems``: number of problems that have comparable times in both runs. All other sums but ``repicked`` are over
       these problems.
@@ -259,7 +262,9 @@ def changes(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.Series:
 
 
 def split(con: duckdb.DuckDBPyConnection, chosen: Selection) -> pd.DataFrame:
-    """Return the time of the selected problems by kind of work: ``kind, us, saving_us``. The longest is first.
+    """Return the time of the selected problems (GEMMs or convolutions) by kind of work: ``kind, us, saving_us``.
+
+    The longest is first.
 
     A kind is an operation with its direction, and the library that runs it if the files name it. ``saving_us`` is the
     measured saving.
@@ -323,20 +328,26 @@ def works(con: duckdb.DuckDBPyConnection) -> tuple[pd.DataFrame, pd.DataFrame, s
 
 @dataclass(frozen=True)
 class Nearby:
-    """How long problems similar to one problem take, scaled to its size: a sentence, and the single times (µs)."""
+    """How long problems similar to one problem take, scaled to its size: a sentence, and the single times (µs).
+
+    A problem is a GEMM or a convolution.
+    """
 
     told: str
     times_us: Sequence[float]
 
 
 def nearby(con: duckdb.DuckDBPyConnection, row: pd.Series) -> Nearby | None:
-    """Return how long problems similar to the row's problem take, or None if too few of them are measured."""
+    """Return how long problems similar to the row's problem take, or None if too few of them are measured.
+
+    A problem is a GEMM or a convolution.
+    """
     found = con.execute("select told, times_us from nearby where problem = ?", [str(row["problem"])]).fetchall()
     return Nearby(str(found[0][0]), [float(x) for x in found[0][1]]) if found else None
 
 
 def todos(con: duckdb.DuckDBPyConnection, chosen: Selection) -> frozenset[str]:
-    """Return the names of all things to do about the selected problems."""
+    """Return the names of all things to do about the selected problems (GEMMs or convolutions)."""
     where, parameters = chosen.where()
     found = con.execute(f"select distinct unnest(todos) from points where {where}", parameters).fetchall()
     return frozenset(str(name) for (name,) in found)
@@ -414,6 +425,6 @@ def _grid_filter(name: str, rule: Mapping[str, object]) -> tuple[str, list[objec
 
 
 def one(con: duckdb.DuckDBPyConnection, problem_id: str) -> pd.Series | None:
-    """Return the row of the problem with this id, or None if there is no such id."""
+    """Return the row of the problem (GEMM or convolution) with this id, or None if there is no such id."""
     found = con.execute("select * from points where id = ?", [problem_id]).df()
     return found.iloc[0] if len(found) else None

@@ -64,7 +64,10 @@ _DOWN = ("todos", "intensity", "sibling_us", "best_us")
 
 @dataclass(frozen=True)
 class Report:
-    """A report that was made: its text, the number of problems in it, and the number of all problems."""
+    """A report that was made: its text, the number of problems in it, and the number of all problems.
+
+    A problem is a GEMM or a convolution.
+    """
 
     text: Html
     shown: int
@@ -163,7 +166,7 @@ def _views(con: duckdb.DuckDBPyConnection, known: _Run, style: ChartStyle) -> di
 def _report(
     con: duckdb.DuckDBPyConnection, url: str, known: _Run, views: Mapping[str, Mapping[str, object]], top: int
 ) -> Report:
-    """Return the report with the ``top`` most important problems.
+    """Return the report with the ``top`` most important problems (GEMMs or convolutions).
 
     These have the largest savings, then the longest times. If another run is compared, they have the largest changes.
     """
@@ -204,7 +207,10 @@ def _by_column(rows: pd.DataFrame) -> dict[str, list[object]]:
 
 
 def _cards(con: duckdb.DuckDBPyConnection, verdict: PageVerdict) -> Mapping[str, object]:
-    """Return the details of each problem in the table ``ids_``, as the page shows them when a problem is clicked."""
+    """Return the details of each problem in the table ``ids_``, as the page shows them when a problem is clicked.
+
+    A problem is a GEMM or a convolution.
+    """
     chosen = con.execute("select p.* from points p semi join ids_ using (id)").df()
     con.register("wanted_", pa.table({"problem": pa.array(sorted(set(chosen["measured"])), pa.string())}))
     columns = ", ".join(tries.COLUMNS)

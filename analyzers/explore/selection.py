@@ -104,7 +104,7 @@ class Selection:
     problem: str = ""
     """The ``id`` of the problem whose details are shown. It does not filter."""
     todo: str = ""
-    """Name of a thing to do. Only the problems that it concerns are shown."""
+    """Name of a thing to do. Only the problems (GEMMs or convolutions) that it concerns are shown."""
     table: str = ""
     """Sorting and filters of the table's columns, as ``assets/explore.js`` writes them. Charts ignore them."""
 

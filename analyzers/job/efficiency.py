@@ -29,13 +29,17 @@ from logparse.roofline import input_type, roofline_us
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 NEAR = 4.0
-"""Two problems are compared only if their roofline times differ by at most this factor."""
+"""Two problems (GEMMs or convolutions) are compared only if their roofline times differ by at most this factor."""
 ENOUGH = 4
-"""Smallest number of comparable problems for which the upper quartile of their efficiencies is used."""
+"""Smallest number of comparable problems for which the upper quartile of their efficiencies is used.
+
+A problem is a GEMM or a convolution.
+"""
 WITHIN_REACH = 0.5
 """Efficiency (fraction of the roofline) that is assumed to be possible if there are too few comparable problems.
 
-Libraries reach it on problems of a usual shape. They never reach the roofline itself.
+A problem is a GEMM or a convolution. Libraries reach it on problems of a usual shape. They never reach the roofline
+itself.
 """
 FAR = 2.0
 """A call is far from its possible time if it takes more than this many times as long."""
@@ -46,8 +50,8 @@ LEAST_US = 8.0
 def efficiencies(kernels: pd.DataFrame, calls: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
     """Return, for each problem in the run's traces, its time, its roofline time, and the time that seems possible.
 
-    A problem without a roofline time is left out. If a problem ran on several devices, the device on which it took the
-    most time is used.
+    A problem is a GEMM or a convolution. A problem without a roofline time is left out. If a problem ran on several
+    devices, the device on which it took the most time is used.
 
     * ``problem, source_id, device``
     * ``calls``, ``total_us``, ``now_us``: calls in the traces, their time, and the mean time of a call, µs.
@@ -78,7 +82,7 @@ _NONE = pd.DataFrame({"problem": [], "now_us": [], "within_us": [], "far": np.ze
 def _rows(calls: pd.DataFrame, facts: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
     """Return the traced problems that have a roofline time, each with its calls summed over the traces of one device.
 
-    Columns added: ``least_us`` (roofline time), ``group`` and ``efficiency``.
+    A problem is a GEMM or a convolution. Columns added: ``least_us`` (roofline time), ``group`` and ``efficiency``.
     """
     device = {str(source): _device(facts.get(str(source), {})) for source in calls["source_id"].unique()}
     known = calls.assign(device=calls["source_id"].map(device))
@@ -119,8 +123,9 @@ def _held_to(problem: Problem, facts: Mapping[str, str]) -> tuple[float | None, 
 def _reach(least_us: Floats, efficiency: Floats, i: int) -> tuple[int, float]:
     """Return how many problems are comparable with problem ``i``, and the efficiency that problem ``i`` could reach.
 
-    Two problems are comparable if their ideal times differ by at most the factor ``NEAR``.  The efficiency (0 to 1) is
-    the upper quartile of the comparable problems.  It is ``WITHIN_REACH`` if there are fewer than ``ENOUGH`` of them.
+    A problem is a GEMM or a convolution. Two problems are comparable if their ideal times differ by at most the factor
+    ``NEAR``.  The efficiency (0 to 1) is the upper quartile of the comparable problems.  It is ``WITHIN_REACH`` if
+    there are fewer than ``ENOUGH`` of them.
     """
     near = (least_us >= least_us[i] / NEAR) & (least_us <= least_us[i] * NEAR)
     near[i] = False

@@ -20,7 +20,7 @@ from logparse.target import Facts, arch
 
 @cached_per_run
 def times(tables: Tables, settings: Settings) -> pd.DataFrame:
-    """Return the time of one call of each problem for which only one solution was timed.
+    """Return the time of one call of each problem (GEMM or convolution) for which only one solution was timed.
 
     Columns ``device, problem, source_id, origin, now_us``. A trace's time is preferred to a file's. Among several times
     the shortest is used. Files from an unknown device are left out.
@@ -63,8 +63,9 @@ def expectations(tables: Tables, settings: Settings) -> dict[str, tuple[pd.DataF
 def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]]:
     """Return two times (µs) for each problem: the time of one call, and the time that it should take.
 
-    The second time may be guessed from problems of very different sizes. So use the result only to order work. If a
-    problem ran on several devices, the device with the larger difference of the two times is used.
+    A problem is a GEMM or a convolution. The second time may be guessed from problems of very different sizes. So use
+    the result only to order work. If a problem ran on several devices, the device with the larger difference of the two
+    times is used.
     """
     out: dict[str, tuple[float, float]] = {}
     for rows, found in expectations(tables, settings).values():
@@ -75,6 +76,6 @@ def guesses(tables: Tables, settings: Settings) -> dict[str, tuple[float, float]
 
 
 def expected_problems(tables: Tables, settings: Settings) -> frozenset[str]:
-    """Return the problems for which it is known how long they should take."""
+    """Return the problems (GEMMs or convolutions) for which it is known how long they should take."""
     found = expectations(tables, settings).values()
     return frozenset(str(text) for rows, known in found for text in rows.loc[np.isfinite(known.expected_us), "problem"])

@@ -32,7 +32,7 @@ TUNING = (
 
 @dataclass(frozen=True)
 class Search:
-    """The searches for a solver of one problem in all traces.
+    """The searches for a solver of one problem (GEMM or convolution) in all traces.
 
     ``calls`` are the calls that searched. ``us`` and ``naive_us`` are the times of all kernels and of the naive ones,
     µs.

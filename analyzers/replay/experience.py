@@ -27,15 +27,17 @@ OTHER_TYPE, OTHER_LAYOUT = 4.0, 2.0
 For comparison: a size that differs 16-fold adds 2.
 """
 KEPT = 32
-"""Number of most similar measured problems that are sent to a worker."""
+"""Number of most similar measured problems (GEMMs or convolutions) that are sent to a worker."""
 FASTEST = 200
-"""Number of solutions that are sent to a worker for each similar problem, the fastest first."""
+"""Number of solutions that are sent to a worker for each similar problem (GEMM or convolution), the fastest first."""
 _SIZE, _WINDOW = 0.5, 2.0
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """The position of a problem, by which similar problems are found. Only problems of one ``operation`` are compared.
+    """The position of a problem (GEMM or convolution), by which similar problems are found.
+
+    Only problems of one ``operation`` are compared.
 
     ``at`` holds weighted logarithms of the sizes.
     """
@@ -80,7 +82,7 @@ def aligned(size: int) -> float:
 
 
 def distance(one: Coordinates, other: Coordinates) -> float:
-    """Return how different two problems are. Infinite if they are different operations."""
+    """Return how different two problems (GEMMs or convolutions) are. Infinite if they are different operations."""
     if one.operation != other.operation:
         return math.inf
     apart = math.dist(one.at, other.at)
@@ -97,13 +99,16 @@ def _product(values: Iterable[int | None]) -> int:
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured problem with the time (µs) of each of its solutions that ran, by the solution's text."""
+    """A measured problem with the time (µs) of each of its solutions that ran, by the solution's text.
+
+    A problem is a GEMM or a convolution.
+    """
 
     problem: Problem
     times_us: Mapping[str, float]
 
     def of(self, libraries: Set[str]) -> Measured:
-        """Return the problem with only those solutions that belong to ``libraries``."""
+        """Return the problem (GEMM or convolution) with only those solutions that belong to ``libraries``."""
         times = {x: us for x, us in self.times_us.items() if solution_from_text(x).library in libraries}
         return replace(self, times_us=times)
 
@@ -115,8 +120,8 @@ class Measured:
 class Experience:
     """The problems that were measured so far, from the store and from the running replay, by environment.
 
-    An environment is a machine with its library versions. Environments are kept separate, because a name may mean
-    another solution in another build or on another device.
+    A problem is a GEMM or a convolution. An environment is a machine with its library versions. Environments are kept
+    separate, because a name may mean another solution in another build or on another device.
     """
 
     def __init__(self) -> None:
@@ -133,7 +138,10 @@ class Experience:
         held[problem.text] = at, Measured(problem, {**before, **times})
 
     def near(self, environment: str, problem: Problem) -> tuple[Measured, ...]:
-        """Return the measured problems that are most similar to ``problem``, the most similar first."""
+        """Return the measured problems that are most similar to ``problem``, the most similar first.
+
+        A problem is a GEMM or a convolution.
+        """
         at, held = coordinates(problem), self._measured.get(environment, {})
         if at is None:
             return ()

@@ -27,7 +27,10 @@ weight gradients (W), because heuristics often choose badly there.
 """
 
 _LEAST_REGRET = 0.005
-"""Expected saving (0 to 1) for a problem that is already as fast as similar problems. No problem has less."""
+"""Expected saving (0 to 1) for a problem (GEMM or convolution) that is already as fast as similar problems.
+
+No problem has less.
+"""
 _ASSUMED_FLOPS_PER_US = 2e8  # Rates for a problem without any time. Only the order of work depends on them.
 _ASSUMED_BYTES_PER_US = 2e6
 _LEAST_US = 5.0
@@ -39,7 +42,7 @@ _SETUP_S = 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """A problem that the replay will measure.
+    """A problem (GEMM or convolution) that the replay will measure.
 
     * ``time_us``: the best guess of the time of one call, µs.
     * ``regret``: the part of that time that may be saved (0 to 1).
@@ -57,7 +60,7 @@ class Item:
 
     @property
     def cost_s(self) -> float:
-        """Estimated seconds that it takes to measure all solutions of the problem."""
+        """Estimated seconds that it takes to measure all solutions of the problem (GEMM or convolution)."""
         return _SETUP_S + self.solutions * (_PREPARE_S + _SAMPLES * max(_SAMPLE_US, self.time_us) / 1e6)
 
     @property
@@ -81,7 +84,7 @@ def plan(
     ladder: int | None = None,
     solutions: int = 20,
 ) -> list[Item]:
-    """Return the problems of a run that a replay should measure, the most valuable first.
+    """Return the problems (GEMMs or convolutions) of a run that a replay should measure, the most valuable first.
 
     The time of a problem and the expected saving are from the same sources as the findings:
 
@@ -131,7 +134,7 @@ def plan(
 
 
 def _asked(tables: Tables, calls: pd.Series) -> list[str]:
-    """Return the texts of the problems to measure: the called problems.
+    """Return the texts of the problems (GEMMs or convolutions) to measure: the called problems.
 
     If the run has no calls, they are the problems with times in the run's own files.
     """
@@ -172,7 +175,7 @@ def _known(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[st
 
 
 def _expected(tables: Tables, settings: Settings, wanted: list[Problem]) -> dict[str, tuple[float, float]]:
-    """Return the measured time and the expected best time of each problem, µs.
+    """Return the measured time and the expected best time of each problem (GEMM or convolution), µs.
 
     They are of the problem itself or of the closest linked problem.
     """

@@ -29,7 +29,10 @@ from logparse.model import Solution
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Near: TypeAlias = Sequence[tuple[float, Mapping[str, float]]]
-"""Similar problems that were measured: the distance of each, and the times (µs) of its solutions by text."""
+"""Similar problems that were measured: the distance of each, and the times (µs) of its solutions by text.
+
+A problem is a GEMM or a convolution.
+"""
 
 WORTHWHILE = 1e-3
 """Smallest expected improvement (of the logarithm of the best time) for which another solution is tried."""
@@ -51,7 +54,7 @@ _OTHER_ENGINE, _OTHER_KNOB = 10.0, 1.0
 
 
 class PlanSearch:
-    """Search for the fastest solution of one problem among ``offered``, without trying all.
+    """Search for the fastest solution of one problem (GEMM or convolution) among ``offered``, without trying all.
 
     It learns from the times of similar problems (``near``, at least one). It ends when the expected improvement of the
     logarithm of the best time is below ``worthwhile``.

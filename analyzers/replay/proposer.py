@@ -27,7 +27,7 @@ A solution that did not run has the time None.
 """
 
 NEAR = 8
-"""Number of most similar measured problems whose fastest solutions are proposed.
+"""Number of most similar measured problems (GEMMs or convolutions) whose fastest solutions are proposed.
 
 If a library has fewer measured problems, all its solutions are tried.
 """
@@ -50,9 +50,9 @@ _LAYOUT = re.compile(r"layout=\w+,stored,")
 def by_turns(offered: Sequence[Solution], near: Sequence[Measured]) -> list[Solution]:
     """Order the solutions to try: the fastest of similar problems and the library's own order take turns.
 
-    The similar problems give their fastest solutions, the most similar problem first, then their second fastest, and so
-    on. The library's order adds the solutions that no similar problem had. If the library has one order per layout,
-    these orders take turns too.
+    A problem is a GEMM or a convolution. The similar problems give their fastest solutions, the most similar problem
+    first, then their second fastest, and so on. The library's order adds the solutions that no similar problem had. If
+    the library has one order per layout, these orders take turns too.
     """
     at_hand = {x.text: x for x in offered}
     ranks = [sorted((x for x in y.times_us if x in at_hand), key=y.times_us.__getitem__) for y in near[:NEAR]]
@@ -112,7 +112,7 @@ class Proposal:
     def _searched(self, offered: Sequence[Solution]) -> tuple[list[Solution], list[Measured]]:
         """Return the solutions among which a search chooses, and similar problems with times of such solutions.
 
-        The list of similar problems is empty if all solutions are to be tried.
+        A problem is a GEMM or a convolution. The list of similar problems is empty if all solutions are to be tried.
         """
         mine = [x for x in offered if x.library in SEARCHED]
         near = [x for y in self.near if (x := y.of(SEARCHED.keys())).times_us]

@@ -119,7 +119,7 @@ class ReplayReport:
 
 
 def planned(store: Store, options: Options) -> list[Item]:
-    """Return the problems that a replay would measure, in that order.
+    """Return the problems (GEMMs or convolutions) that a replay would measure, in that order.
 
     Raises StoreError if the store is empty, InputError if a backend is unknown.
     """
@@ -151,7 +151,7 @@ def timed_of(store: Store, options: Options) -> list[RaceTask]:
 
 
 def replay(store: Store, options: Options, progress: Callable[[ReplayStep], None] | None = None) -> ReplayReport:
-    """Measure the problems of a run, confirm the winners, and store the results.
+    """Measure the problems (GEMMs or convolutions) of a run, confirm the winners, and store the results.
 
     ``progress`` is called after each result.
 
@@ -232,7 +232,10 @@ def history(store: Store) -> History:
 
 
 def experience_of(history: History) -> Experience:
-    """Return the problems that earlier replays measured, as examples for the choice of solutions."""
+    """Return the problems that earlier replays measured, as examples for the choice of solutions.
+
+    A problem is a GEMM or a convolution.
+    """
     experience = Experience()
     for environment, problems in history.races.items():
         for text, rows in problems.items():
@@ -241,7 +244,7 @@ def experience_of(history: History) -> Experience:
 
 
 def _best(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Measurement]]]:
-    """Return the fastest measurement for each environment, problem and solution."""
+    """Return the fastest measurement for each environment, problem (GEMM or convolution) and solution."""
     out: dict[str, dict[str, dict[str, Measurement]]] = {}
     keys = ["environment", "problem", "solution"]
     fastest = rows.sort_values("time_us", kind="stable").drop_duplicates(keys)
@@ -267,7 +270,7 @@ def seconds(text: str, option: str = "--budget") -> float:
 
 
 def racing_s(reached: Sequence[float], left: int) -> float:
-    """Estimate the seconds that the ``left`` remaining problems take.
+    """Estimate the seconds that the ``left`` remaining problems (GEMMs or convolutions) take.
 
     ``reached`` are the times (s) at which none, one, two … problems were done. The remaining problems are assumed to
     take as long each as the last third of the finished problems, because the costliest problems come first.

@@ -55,7 +55,7 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The times of all solutions of one problem.
+    """The times of all solutions of one problem (GEMM or convolution).
 
     ``rows`` are in the order in which the library offered the solutions, its own choice first. ``hosts`` are times that
     the host took to enqueue calls (origin ``HOST``).

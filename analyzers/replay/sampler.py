@@ -50,7 +50,7 @@ def executions(time_us: float) -> int:
 
 
 class Sampler:
-    """Prepares, checks and times the solutions of one problem.
+    """Prepares, checks and times the solutions of one problem (GEMM or convolution).
 
     ``owners`` has the backend of each solution, by the solution's text. ``bound`` is the largest relative error of a
     result that rounding can explain.

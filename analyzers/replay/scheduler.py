@@ -65,7 +65,7 @@ class History:
 
 @dataclass
 class _Pair:
-    """Two solutions of a problem to confirm, with the samples that earlier workers took."""
+    """Two solutions of a problem (GEMM or convolution) to confirm, with the samples that earlier workers took."""
 
     task: ConfirmTask
     environment: str
@@ -105,7 +105,7 @@ Outcome: TypeAlias = Result | Confirmed
 Sink: TypeAlias = Callable[[Outcome, str], None]
 """A function that gets each result and the name of its device."""
 Propose: TypeAlias = Callable[[Problem, Mapping[str, str]], Proposal | None]
-"""A function that returns the proposal for a problem in an environment with these facts.
+"""A function that returns the proposal for a problem (GEMM or convolution) in an environment with these facts.
 
 The proposal chooses the solutions that are tried. Without a proposal the worker tries all.
 """
@@ -328,7 +328,7 @@ class Scheduler:
             raise MeasuringError(f"no device is left to measure on: {why}")
 
     def _skip(self, slot: _Slot, why: str, status: Status = "failed") -> None:
-        """Give up a task, and record the reason for its problem."""
+        """Give up a task, and record the reason for its problem (GEMM or convolution)."""
         task, slot.task = slot.task, None
         pair, slot.pair = slot.pair, None
         if pair is not None:
@@ -340,7 +340,10 @@ class Scheduler:
             self._sink(Result(problem=task.problem, rows=tuple(rows), ended=why, facts=facts), slot.device.place.device)
 
     def _keep_losses(self) -> None:
-        """Record the failures in unfinished problems too, so that those solutions are not tried again."""
+        """Record the failures in unfinished problems too, so that those solutions are not tried again.
+
+        A problem is a GEMM or a convolution.
+        """
         for rows in self._lost.values():
             result = Result(problem=rows[0].problem, rows=tuple(rows), ended="interrupted", facts=self._facts)
             self._sink(result, self._slots[0].device.place.device)

@@ -34,7 +34,7 @@ from logparse.target import Facts, arch
 from logparse.text import counted
 
 ONE_IN = 10
-"""One of this many problems is measured again although a record has its times."""
+"""One of this many problems (GEMMs or convolutions) is measured again although a record has its times."""
 HELD = 0.03
 """A recorded best solution is confirmed if it is slower here than the new best by at most this fraction.
 
@@ -62,15 +62,18 @@ def take(store: Store, place: str, run: str | None) -> None:
 class Borrowed:
     """Problems whose only times are in other machines' records, as pairs of environment key and problem text.
 
-    ``settled`` are not measured here.
+    A problem is a GEMM or a convolution. ``settled`` are not measured here.
     """
 
     settled: Set[tuple[str, str]] = frozenset()
     again: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """The problems that are measured again as a check, with the recorded best solution."""
+    """The problems (GEMMs or convolutions) that are measured again as a check, with the recorded best solution."""
 
     def report(self, results: Iterable[Result]) -> list[str]:
-        """Return a line: how many problems the records answered, and how many recorded winners won again."""
+        """Return a line: how many problems the records answered, and how many recorded winners won again.
+
+        A problem is a GEMM or a convolution.
+        """
         settled, lost = 0, []
         for result in results:
             pair = environment_key(result.facts), result.problem.text
@@ -94,7 +97,7 @@ class Borrowed:
 def without_checks(known: History, store: Store) -> tuple[History, Borrowed]:
     """Remove from the known measurements the tenth of the borrowed problems that is measured again as a check.
 
-    Returns the rest, and the problems that only records of other machines have.
+    A problem is a GEMM or a convolution. Returns the rest, and the problems that only records of other machines have.
     """
     rows = store.query(
         f"""select f.value as environment, m.problem from measurements m join sources s using (source_id)

@@ -38,7 +38,7 @@ If its time changes, the clock changed or another program uses the device.
 
 @dataclass(frozen=True, kw_only=True)
 class RaceTask:
-    """A task for a worker: time the solutions of a problem against each other.
+    """A task for a worker: time the solutions of a problem (GEMM or convolution) against each other.
 
     * ``known``: measurements of this environment by solution text. Their solutions are not measured again, except the
       library's choice and the best known solution, because new times must be compared with these two.
@@ -117,7 +117,8 @@ class WorkerContext:
     def conditions(self, problem: Problem, workspace_bytes: int | None = None) -> Conditions:
         """Choose how many sets of operands a problem gets: so many that their bytes exceed the last-level cache.
 
-        If even the largest allowed number of sets fits the cache, the cache is evicted before each sample.
+        A problem is a GEMM or a convolution. If even the largest allowed number of sets fits the cache, the cache is
+        evicted before each sample.
         """
         held, cache = problem.bytes, self.cache_bytes
         tf32 = self.place.tf32 if isinstance(problem, GemmProblem) else self.place.conv_tf32
@@ -150,7 +151,7 @@ class WorkerContext:
 
 
 class Trial:
-    """The measurement of one problem: a race of its solutions, or a confirmation."""
+    """The measurement of one problem (GEMM or convolution): a race of its solutions, or a confirmation."""
 
     def __init__(self, context: WorkerContext, task: Task) -> None:
         self._context, self._problem, given = context, task.problem, task.workspace_bytes
@@ -229,7 +230,7 @@ class Trial:
         return replace(self._result(picked, best, ran.ended if ran else ended), rows=tuple(rows))
 
     def _offers(self) -> tuple[list[Solution], str]:
-        """Return the solutions that the backends offer for this problem.
+        """Return the solutions that the backends offer for this problem (GEMM or convolution).
 
         Also returns, as one text, the reasons of the backends that cannot run it.
         """

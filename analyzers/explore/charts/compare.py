@@ -32,7 +32,7 @@ def compare(
     remark: str = "",
     headed: bool = True,
 ) -> Figure:
-    """Draw the time of each problem in the other run against its time in this run.
+    """Draw the time of each problem (GEMM or convolution) in the other run against its time in this run.
 
     A grey band shows differences up to ±``NOISE``. ``points`` needs ``here_us``, ``other_us`` and ``moved``. ``totals``
     comes from ``queries.changes``. ``headed`` is False if the page shows the text of ``verdict`` above the figure.

@@ -69,7 +69,8 @@ def add_points(
 def hover_data(points: pd.DataFrame) -> np.ndarray:
     """Return the data of each problem for its hover text and for clicks (plotly's ``customdata``).
 
-    The columns are id, fastest solution, seconds now, seconds with the best solution, TFLOP/s.
+    A problem is a GEMM or a convolution. The columns are id, fastest solution, seconds now, seconds with the best
+    solution, TFLOP/s.
     """
     numbers = np.column_stack([points["time_us"] / 1e6, points["then_us"] / 1e6, points["tflops"]]).astype("float64")
     return np.column_stack([points["id"].to_numpy(object), repeated(points["solver"]), rounded(numbers)])

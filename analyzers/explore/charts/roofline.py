@@ -30,9 +30,9 @@ HEIGHT = 560  # Height in px, with and without data, so that a filter moves noth
 def roofline(points: pd.DataFrame, theme: Theme, *, remark: str = "") -> Figure:
     """Draw each problem at its arithmetic intensity (flop per byte that must move) and its present TFLOP/s.
 
-    The area of a point is proportional to the problem's time. If a saving is known, the colour shows how large it is,
-    measured or estimated. Otherwise the colour shows the operation. The limits are drawn for the device with the most
-    time in ``points`` (``devices.csv``).
+    A problem is a GEMM or a convolution. The area of a point is proportional to the problem's time. If a saving is
+    known, the colour shows how large it is, measured or estimated. Otherwise the colour shows the operation. The limits
+    are drawn for the device with the most time in ``points`` (``devices.csv``).
     """
     rows = points[(points["intensity"] > 0) & (points["tflops"] > 0)]
     if not len(rows):
@@ -128,7 +128,7 @@ def _ceilings(figure: Figure, device: Device, rows: pd.DataFrame, theme: Theme) 
 
 
 def _judged(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme) -> None:
-    """Draw the problems with a known saving. The colour shows the logarithm of the saving."""
+    """Draw the problems (GEMMs or convolutions) with a known saving. The colour shows the logarithm of the saving."""
     faint, saving = {"color": theme.faint}, np.log10(rows["saving_us"].to_numpy(dtype="float64"))
     high = float(saving.max())
     low = max(float(saving.min()), high - _DECADES) if saving.min() < high else high - 1.0
@@ -168,7 +168,7 @@ _DECADES = 3.0
 
 
 def _plain(figure: Figure, rows: pd.DataFrame, diameter: np.ndarray, theme: Theme, *, only: bool) -> None:
-    """Draw the problems without a known saving.
+    """Draw the problems (GEMMs or convolutions) without a known saving.
 
     If no problem has a known saving, they are coloured by operation and direction. Otherwise they are grey. Each kind
     of problem keeps its colour and symbol under every filter.

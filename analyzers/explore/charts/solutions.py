@@ -73,7 +73,7 @@ def solutions(
 
 
 def _shade(figure: Figure, nearby_us: Sequence[float], theme: Theme) -> None:
-    """Shade the range of the times of similar problems."""
+    """Shade the range of the times of similar problems (GEMMs or convolutions)."""
     figure.add_vrect(min(nearby_us), max(nearby_us), fillcolor=theme.good, opacity=0.14, line={"width": 0})
     figure.add_scatter(
         x=[min(nearby_us)], y=[None], mode="markers", name=f"{len(nearby_us)} comparable problems at this size",

@@ -33,7 +33,7 @@ def verdict_of(
     other: GpuTime | None = None,
     changed: Mapping[str, int] = MappingProxyType({}),
 ) -> PageVerdict:
-    """Collect what the page and the report show about a run besides its table of problems.
+    """Collect what the page and the report show about a run besides its table of problems (GEMMs or convolutions).
 
     * ``store``: URL of the store, for the command lines that the user is shown.
     * ``other``: GPU time of the run with which this run is compared.

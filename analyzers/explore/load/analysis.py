@@ -87,7 +87,7 @@ def analyse(
 def _nearby(tables: Tables, settings: Settings) -> pd.DataFrame:
     """Return how long similar problems take, for each problem of which only one solution was timed.
 
-    The times are scaled to the size of the problem.
+    A problem is a GEMM or a convolution. The times are scaled to the size of the problem.
     """
     rows = []
     for device, (known, times) in expectations(tables, settings).items():
@@ -109,7 +109,8 @@ def traced(store: Store, run: str) -> GpuTime | None:
 def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
     """Add the things to do to the table of findings: for each problem the title of the first, and the names of all.
 
-    A thing to do may concern a problem without a finding. Such a problem is added as a row.
+    A problem is a GEMM or a convolution. A thing to do may concern a problem without a finding. Such a problem is added
+    as a row.
     """
     parts = {x.action.name: x.parts for x in result.actions}
     named: dict[str, dict[str, str]] = {}
@@ -126,7 +127,9 @@ def _with_actions(rows: pd.DataFrame, result: Recommendation) -> pd.DataFrame:
 
 
 def store_points(store: Store, run: str | None = None) -> pd.DataFrame:
-    """Return the table of a run's problems, with ``recommend``'s findings. The problem with the most time is first.
+    """Return the table of a run's problems (GEMMs or convolutions), with ``recommend``'s findings.
+
+    The problem with the most time is first.
 
     ``run`` is the latest by default. ``point_table`` describes the columns.
     """

@@ -77,7 +77,7 @@ class TimeSplit:
 class PageVerdict:
     """The results of the analyzers that the page and the report show, besides the table of problems.
 
-    ``actions.verdict_of`` makes it.
+    A problem is a GEMM or a convolution. ``actions.verdict_of`` makes it.
     """
 
     headline: str = ""
@@ -88,9 +88,12 @@ class PageVerdict:
     beside: tuple[tuple[str, float | None, float | None], ...] = ()
     """Times of a step in this run and in the other run: (name, time here, time there), µs. None is unknown."""
     objects: tuple[str, ...] = ()
-    """Texts of the problems that the run called through hipBLASLt's C++ object."""
+    """Texts of the problems (GEMMs or convolutions) that the run called through hipBLASLt's C++ object."""
     changed: tuple[tuple[str, int], ...] = ()
-    """How many problems became faster, slower and so on in the other run (``analyzers/compare/diff.py``)."""
+    """How many problems became faster, slower and so on in the other run (``analyzers/compare/diff.py``).
+
+    A problem is a GEMM or a convolution.
+    """
 
     @staticmethod
     def read(path: Path) -> PageVerdict:

@@ -458,7 +458,8 @@ def detail(
 ) -> html.Element:
     """Return the details of one problem: what to do, its numbers, every solution, its kernels, and the texts to copy.
 
-    ``expected`` is a sentence on the times of similar problems. ``launched`` are elements on the problem's kernels.
+    A problem is a GEMM or a convolution. ``expected`` is a sentence on the times of similar problems. ``launched`` are
+    elements on the problem's kernels.
     """
     estimated = row["saving_from"] == "estimated"
     numbers = [

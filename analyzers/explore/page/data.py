@@ -30,7 +30,10 @@ DOING = {
     VERDICT: "Writing the files to download",
 }
 _STORED = tuple(x for x in COLUMNS if x != "problem")
-"""Columns of measurements that are read for a problem. The rows are found by the hash of the problem's text."""
+"""Columns of measurements that are read for a problem (GEMM or convolution).
+
+The rows are found by the hash of the problem's text.
+"""
 
 
 class PageData:
@@ -95,7 +98,8 @@ class PageData:
     def tries(self, row: pd.Series) -> Sequence[Try]:
         """Return all measurements of a problem, but only from the row's file if that file has some.
 
-        If the problem itself was not measured, measurements of the problem that may mean the same call are returned.
+        A problem is a GEMM or a convolution. If the problem itself was not measured, measurements of the problem that
+        may mean the same call are returned.
         """
         if not self._tries.wait(30.0) or self.error:
             return ()

@@ -219,7 +219,7 @@ def problem_card(
 
 
 LAUNCHED = 8
-"""Largest number of kernels in the details of a problem."""
+"""Largest number of kernels in the details of a problem (GEMM or convolution)."""
 
 
 def after_click(_: Pages, asked: Mapping[str, Any]) -> dict[str, object]:

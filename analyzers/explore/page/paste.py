@@ -38,7 +38,10 @@ class Paste:
 
 @dataclass(frozen=True)
 class Advice:
-    """A sentence on what to do about one problem, and two texts to copy: a bench command and an override row."""
+    """A sentence on what to do about one problem, and two texts to copy: a bench command and an override row.
+
+    A problem is a GEMM or a convolution.
+    """
 
     sentence: str
     command: Paste
@@ -46,7 +49,7 @@ class Advice:
 
 
 def advice(row: Row, facts: Mapping[str, str], verdict: PageVerdict | None = None) -> Advice:
-    """Return what to do about one problem, and the texts to copy for it.
+    """Return what to do about one problem (GEMM or convolution), and the texts to copy for it.
 
     ``facts`` describe the machine that runs the command. The override is the one that ``recommend`` proposes for the
     problem. It has a second row if the run called the problem through hipBLASLt's C++ object and such calls need a row
@@ -116,7 +119,10 @@ def _override(row: Row, verdict: PageVerdict | None) -> Paste:
 
 
 def _none_proposed(row: Row) -> str:
-    """Return why ``recommend`` proposes no override for a problem, as far as its row in the table shows it."""
+    """Return why ``recommend`` proposes no override for a problem, as far as its row in the table shows it.
+
+    A problem is a GEMM or a convolution.
+    """
     if pd.isna(row["best_us"]):
         return "nothing is measured"
     if row["best"] == row["pick"]:
