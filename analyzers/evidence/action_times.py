@@ -15,14 +15,18 @@ from analyzers.evidence.units import units
 from logparse.lazy import pd
 
 Samples: TypeAlias = Mapping[tuple[str, str], tuple[str, tuple[float, ...]]]
-"""A dictionary: (problem text, solution text) → (id of the file with the times, its times in µs)."""
+"""Measured times of solutions: a dictionary from (GEMM or convolution, solution) to (file, times).
+
+The file is an id, and the times are in µs. The keys are texts.
+"""
 
 
 def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samples:
     """Return the times that replays measured for proposed changes of the job (actions).
 
-    ``origin`` is ``ACTION`` for the times of calls, or ``HOST`` for the times that the host took to enqueue calls. All
-    times are from the target's device and from one environment (see ``of_one_environment``), so they can be compared.
+    Each is the time of one GEMM or convolution with one solution. ``origin`` is ``ACTION`` for the times of calls, or
+    ``HOST`` for the times that the host took to enqueue calls. All times are from the target's device and from one
+    environment (machine and library versions), so they can be compared.
     """
     rows = tables.measurements[(tables.measurements["origin"] == origin).to_numpy(dtype=bool)]
     rows = rows[rows["samples_us"].notna()]
@@ -36,10 +40,10 @@ def samples_of(tables: Tables, settings: Settings, origin: str = ACTION) -> Samp
 
 
 def of_one_environment(rows: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Keep only the rows from one environment, the one with the most rows.
+    """Keep only the measurements from one environment: the machine and library versions of a replay.
 
-    An environment is the machine and the library versions of a replay. Environments that treat TF32 as the job does
-    (both use it for matrix products, or neither does) are preferred if there are any.
+    It is the environment with the most rows. Environments that treat TF32 as the job does (both use it for matrix
+    products, or neither does) are preferred if there are any.
     """
     if not len(rows):
         return rows

@@ -36,7 +36,7 @@ from logparse.model import TRIED
 from logparse.target import Facts, arch
 
 COLUMNS = ("device", "problem", "time_us", "source")
-"""Columns of a table of best times.
+"""Columns of a table of best times of GEMMs and convolutions.
 
 ``device`` is arch and number of CUs (``gfx942 304``). ``source`` is the file with the time, or the name of the shipped
 table.
@@ -104,7 +104,7 @@ class Family:
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """The times (µs) that n problems (GEMMs or convolutions) are expected to take at their best. NaN means unknown.
+    """The times (µs) that n GEMMs or convolutions should take if they run as fast as they can. NaN means unknown.
 
     ``expected.Estimates`` describes the columns.
     """
@@ -114,21 +114,16 @@ class Expected:
     guess_us: Floats
     base_us: Floats
     rows: Ints
-    """Row numbers (n × 8) of each problem's most similar problems in ``measured`` of its family.
-
-    A problem is a GEMM or a convolution.
-    """
+    """For each GEMM or convolution, the row numbers of the 8 most similar measured ones in its family."""
     family: Ints
-    """Index of each problem's family in ``families``, or −1 if no problem of its family was measured.
-
-    A problem is a GEMM or a convolution.
+    """For each GEMM or convolution, the index of its family in ``families``. −1 if nothing in its family was measured.
     """
     families: Sequence[Family]
 
     def neighbours(self, i: int) -> list[Neighbour]:
-        """Return the measured problems from which the time of problem ``i`` is estimated, the most similar first.
+        """Return the measured GEMMs or convolutions from which the time of number ``i`` is estimated.
 
-        A problem is a GEMM or a convolution.
+        The most similar is first.
         """
         if self.family[i] < 0:
             return []
@@ -140,9 +135,9 @@ class Expected:
         ]
 
     def calibration(self, i: int) -> Calibration | None:
-        """Return how large the errors of estimates are in the family of problem ``i``, or None if that is unknown.
+        """Return how large the errors of estimates are in the family of problem ``i``. Return None if that is unknown.
 
-        A problem is a GEMM or a convolution.
+        A problem is a GEMM or a convolution. Its family are the problems that differ from it only in sizes.
         """
         return self.families[self.family[i]].measured.calibration if self.family[i] >= 0 else None
 
@@ -162,7 +157,10 @@ class BestTimes:
         self._known: dict[str, Mapping[str, Family]] = {}
 
     def families(self, kind: str) -> Mapping[str, Family]:
-        """Return the families with problems of this kind, by name. The kind is ``gemm`` or ``conv``."""
+        """Return the measured problems of a kind (``gemm`` or ``conv``), grouped into families by name.
+
+        The problems of a family differ only in their sizes.
+        """
         if kind not in self._known:
             rows = joined(self._device, _of_kind(self._own, kind), _of_kind(self._shipped, kind))
             rows = rows.sort_values(["problem", "time_us", "source"]).drop_duplicates("problem")
@@ -172,7 +170,8 @@ class BestTimes:
     def expect(self, problems: Sequence[str] | pd.Series, *, others: bool = False) -> Expected:
         """Estimate the times of problems (GEMMs or convolutions) from the best times of similar problems.
 
-        ``problems`` are canonical texts. With ``others``, a problem's own measurement is not used for its estimate.
+        ``problems`` are texts such as ``gemm trans=N,N mnk=1024,1024,1024 …``. With ``others``, a problem's own
+        measurement is not used for its estimate.
         """
         count, texts = len(problems), pa.array(problems, pa.large_string())
         expected, high, guess, base = (np.full(count, np.nan) for _ in range(4))
@@ -225,7 +224,7 @@ def best_rows(measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.Data
 
 
 def placed(rows: pd.DataFrame, facts: Mapping[str, Facts]) -> pd.DataFrame:
-    """Add the device of each file to ``rows`` (``source_id, problem, time_us``), and return a table with ``COLUMNS``.
+    """Add the device of each file to best times (``source_id, problem, time_us``), and return a table with ``COLUMNS``.
 
     Rows of files from an unknown device are left out.
     """
@@ -256,7 +255,7 @@ def own_rows(tables: Tables) -> pd.DataFrame:
 
 
 def joined(device: str, own: pd.DataFrame, shipped: pd.DataFrame) -> pd.DataFrame:
-    """Combine the store's best times with the shipped times of other problems (GEMMs or convolutions).
+    """Combine best times from the user's store with times that are shipped for other GEMMs and convolutions.
 
     The shipped times are multiplied by their ``factor``, which adapts them to this machine. The column ``source`` of
     such a row states it, for example ``shipped MIOpen 3.5.1 × 1.07``. All rows are of one device and one kind of

@@ -141,7 +141,7 @@ _WIDEST = 20.0  # Largest half width of a log ratio, because the exponential of 
 def confirmation_text(
     problem: str, pick: str, winner: str, pairs: Pairs, confirmation: Confirmation, *, complete: bool = True
 ) -> str:
-    """Return a confirmation as JSON, the value of the fact ``confirmation`` in the store.
+    """Return a confirmation as JSON, in the form in which the store keeps it.
 
     It has the speedup with its interval, the floor, and the number of blocks of each process. ``complete`` is True if
     no process is missing, so that the pair need not be measured again.
@@ -155,9 +155,9 @@ def confirmation_text(
 
 
 def blocks_of(fact: Mapping[str, object]) -> tuple[int, ...]:
-    """Return the number of blocks that each process measured, from a decoded fact ``confirmation``.
+    """Return how many blocks each process measured, from a stored confirmation that was decoded from JSON.
 
-    Returns an empty tuple for an early record, which lacks the field because one process measured all blocks.
+    Returns an empty tuple for an early record, which lacks the number because one process measured all blocks.
     """
     blocks = fact.get("blocks", ())
     return tuple(int(x) for x in blocks) if isinstance(blocks, Sequence) else ()
@@ -170,7 +170,10 @@ def samples_in(values: object) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Stored:
-    """A confirmation as it is in the store. Each reader judges its ``pairs`` again, with a floor of its own."""
+    """A confirmation as it is in the store.
+
+    Each reader judges its times (``pairs``) again, with its own smallest gain.
+    """
 
     problem: str
     pick: str
@@ -212,10 +215,11 @@ def stored_confirmations(tables: Tables) -> dict[str, Stored]:
 
 
 def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
-    """Map the file of each confirmation to the file whose result is used for the same solutions and environment.
+    """Choose which of several confirmations of the same two solutions is used.
 
-    Several confirmations of the same pair may be stored. The one with the most processes is used, and of several such
-    the latest. The one with the largest gain is not preferred, because such a selection would bias the result.
+    Returns a dictionary from the file of each confirmation to the file whose result is used. The confirmation with the
+    most processes is used, and of several such the latest. The one with the largest gain is not preferred, because such
+    a selection would bias the result.
     """
     ingested = dict(zip(tables.sources["source_id"], tables.sources["ingested_at"], strict=True))
     best: dict[tuple[str, ...], str] = {}
@@ -231,6 +235,9 @@ def counting(stored: Mapping[str, Stored], tables: Tables) -> dict[str, str]:
 
 
 def judged(stored: Mapping[str, Stored], sources: Iterable[str], floor: float) -> dict[str, Confirmation]:
-    """Return the results of the confirmations in the named files, by file."""
+    """Return the statistical results of the confirmations in the named files, by file.
+
+    ``floor`` is the smallest gain that counts, 0.03 for 3 %.
+    """
     pairs = {source: stored[source].pairs for source in set(sources)}
     return judge_all(pairs, floor=floor, device={source: stored[source].environment for source in pairs})[0]

@@ -57,9 +57,9 @@ _Reals: TypeAlias = npt.NDArray[np.floating[Any]]
 
 NEIGHBOURS = 8
 SOFTENING = 0.05
-"""A constant in the weights of neighbours, in squared doublings.
+"""A constant in the weights of similar problems, in squared doublings of sizes.
 
-With it, all neighbours nearer than a quarter of a doubling have almost the same weight.
+With it, all problems nearer than a quarter of a doubling have almost the same weight.
 """
 LAUNCH_US = 4.0
 """Time to launch, start and end one kernel, µs. No measured matrix product takes less."""
@@ -86,9 +86,9 @@ _CALIBRATED = 1500
 More problems would change the quantile by less than its own error.
 """
 _COARSE, _FINE = (2.0, 400), (0.5, 40)
-"""Two grids of the search for neighbours: the width of a cell in doublings, and its number of candidates.
+"""Two grids that speed up the search for similar problems: the width of a cell, and its number of candidates.
 
-The candidates of a cell are the measured problems nearest to its centre.
+The width is in doublings of sizes. The candidates of a cell are the measured problems nearest to its centre.
 """
 _CHUNK = 1 << 22
 """Largest number of distances in memory at the same time."""
@@ -209,11 +209,10 @@ class Comparable:
         return Estimates(expected, expected * np.exp(known.factor * spread), guess, found)
 
     def scaled_us(self, neighbours: Ints, base_us: float) -> Floats:
-        """Convert the times of the measured problems ``neighbours`` to a problem whose base time is ``base_us``.
+        """Convert the times of measured problems to a problem whose base time is ``base_us``. Returns µs.
 
-        A problem is a GEMM or a convolution. In µs.
-
-        For example, a neighbour that takes 1.5 times its own base time becomes 1.5 · ``base_us``.
+        For example, a measured problem that takes 1.5 times its own base time becomes 1.5 · ``base_us``. A problem is a
+        GEMM or a convolution. ``base_time_us`` returns its base time.
         """
         out: Floats = base_us * np.exp(self.log_ratio[neighbours[neighbours >= 0]])
         return out
@@ -241,7 +240,9 @@ class Comparable:
     def _nearest_among(
         self, candidates: Ints, cell: Ints, at: Floats, count: int, own: Ints | None = None
     ) -> tuple[Ints, Floats]:
-        """Return for each point the ``count`` nearest of the candidates of its cell, and their squared distances.
+        """Return for each point the ``count`` nearest measured problems, and their squared distances.
+
+        Only the candidates of the point's cell are searched.
 
         * ``candidates``: row numbers of measured problems for each cell, ascending.
         * ``cell``: the cell of each point, as an index.
@@ -268,10 +269,10 @@ class Comparable:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The errors of one family's estimates, measured by cross-validation.
+    """How large the errors of estimated times are in one family of GEMMs or convolutions, from a cross-validation.
 
-    * ``factor``: the factor by which a spread is multiplied.
-    * ``reach``: the largest distance of neighbours (doublings) at which an estimate is given.
+    * ``factor``: the factor by which the spread of an estimate is multiplied.
+    * ``reach``: an estimate is given only if the similar problems are nearer than this (doublings of sizes).
     * ``problems``: the number of problems in the cross-validation.
     * ``median_error``: the median of |expected / best − 1|.
     """
@@ -292,7 +293,7 @@ def base_time_us(flops: Floats, bytes: Floats, peak_tflops: Floats | float, hbm_
 
 
 def groups_of(at: Floats) -> Ints:
-    """Return the group of each point, as an index. Points that round to the same whole numbers are one group.
+    """Return the index of each point's group. Points that round to the same whole numbers are one group.
 
     Points are logarithms to base 2 of sizes, so sizes 1000 and 1030 are in one group.
     """
@@ -309,10 +310,10 @@ def _quantile(values: Floats) -> float:
 
 
 def _weighted(log_ratio: Floats, found: Ints, squared: Floats) -> tuple[Floats, Floats, Floats]:
-    """Average the ``log_ratio`` of each row's neighbours, with larger weights for nearer neighbours.
+    """Average the values of each row's neighbours, with larger weights for nearer neighbours.
 
-    Returns the mean, the spread, and the root mean square distance of the neighbours. All three are NaN for a row
-    without neighbours.
+    A neighbour's value is its ``log_ratio``. Returns the mean, the spread, and the root mean square distance of the
+    neighbours. All three are NaN for a row without neighbours.
     """
     there = found >= 0
     weights = np.where(there, 1 / (squared + SOFTENING), 0.0)

@@ -22,14 +22,13 @@ from logparse.model import DEFAULT
 from logparse.target import same_device
 
 LEVELS = ("exact", "layout", "shape")
-"""How closely the texts of two linked problems (GEMMs or convolutions) agree, the closest first."""
+"""How closely two texts agree that may mean the same GEMM or convolution, the closest first."""
 DEFAULT_TEXT = DEFAULT.text
-"""Name of the solution that means "the library's own choice". A replay records as a fact (``PICK``) which one that is.
-"""
+"""Name of the solution that means "the library's own choice". A replay records which solution that is."""
 
 
 def facts_by_source(facts: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Return what is known about the machine of each file: a dictionary of facts by the id of the file.
+    """Return the facts that each file states about its machine, for example its arch, by the id of the file.
 
     If a file states a fact twice, the smaller text is used.
     """
@@ -89,7 +88,7 @@ def not_elsewhere(rows: pd.DataFrame, tables: Tables, settings: Settings) -> pd.
 
 
 def agreed_facts(facts: pd.DataFrame) -> dict[str, str]:
-    """Return the facts that have the same value in all files that state them."""
+    """Return the facts (such as arch and CU count) that have the same value in all files that state them."""
     values = facts.groupby("name")["value"].agg(["nunique", "first"])
     return {str(name): str(value) for name, value in values.loc[values["nunique"] == 1, "first"].items()}
 
@@ -127,7 +126,7 @@ def of_problems(rows: pd.DataFrame, problems: Collection[str]) -> pd.DataFrame:
 def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
     """Tell for each measurement whether its solution is the library's own choice.
 
-    The solution is named ``Default``, or the replay recorded it as the library's choice (the fact ``pick``).
+    The solution is named ``Default``, or the replay recorded it as the library's choice.
     """
     named = facts[facts["name"] == PICK]
     own = dict(zip(named["source_id"], named["value"], strict=True))
@@ -139,10 +138,11 @@ def is_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """Return (time of a solution) / (time of the library's own choice), by problem (GEMM or convolution) and solution.
+    """Return how much slower or faster solutions are than the library's own choice: a ratio of two times.
 
-    Both times are from the same file. If several files have both, the largest ratio is returned. Kernel times of traces
-    are not used, because they are not times of calls.
+    The keys are pairs of a problem (GEMM or convolution) and a solution. Both times are from the same file. If several
+    files have both, the largest ratio is returned. Kernel times of traces are not used, because they are not times of
+    calls.
     """
     rows = timed(measurements[(measurements["origin"] != TRACE).to_numpy(dtype=bool)])
     keys = ["source_id", "origin", "problem"]
@@ -155,10 +155,10 @@ def against_default(measurements: pd.DataFrame, facts: pd.DataFrame) -> dict[tup
 
 
 def linked_measurements(tables: Tables, problems: pd.Series, others: pd.Series) -> pd.DataFrame:
-    """Find for each of ``problems`` the ones among ``others`` that may mean the same call.
+    """Find for each of ``problems`` (GEMMs or convolutions) the ones in ``others`` that may mean the same call.
 
-    Only the closest links of a problem are returned. A problem that is itself in ``others`` is paired only with itself.
-    Columns:
+    Logs of the same call may state more or fewer values. Only the closest matches of a problem are returned. A problem
+    that is itself in ``others`` is paired only with itself. Columns:
 
     * ``problem``, ``other``: the pair.
     * ``level``: how closely the two texts agree (``LEVELS``).
@@ -218,9 +218,9 @@ class Given(NamedTuple):
 def given_workspaces(tables: Tables) -> Mapping[str, Given]:
     """Return how much workspace the job gives to its calls of each problem (GEMM or convolution), if a log states it.
 
-    The workspace matters because hipBLASLt uses no solution that needs more than the call gives. If no log states the
-    workspace of a problem, the workspace of a linked problem is used. For example, a Trace line (mask 2) states the
-    workspace, but a bench or profile line of the same call does not.
+    The workspace matters because hipBLASLt uses no solution that needs more than the call gives. If no log states it
+    for a problem, the workspace of a problem that may mean the same call is used. For example, a Trace line (mask 2)
+    states the workspace, but a bench or profile line of the same call does not.
     """
     calls, links = tables.calls, tables.links
     stated = calls[calls["workspace_bytes"].notna() & ~is_true(calls["by_tool"])][["problem", "workspace_bytes"]]

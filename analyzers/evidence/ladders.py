@@ -27,16 +27,21 @@ from logparse.text import counted
 
 LIBRARY = "hipblaslt"
 MOST = 0.03
-"""Largest loss of time (0.03 = 3 %) against the best solution at which the rows of a rung are written."""
+"""Rows for sizes between two timed sizes are written only if they lose at most this much time (0.03 = 3 %).
+
+The loss is measured against the best solution.
+"""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """The sizes n between two calls that are otherwise equal. One solution is used for all of them.
+    """The sizes n between two matrix products that are otherwise equal. One solution is used for all of them.
 
-    * ``override``: the override of one end, whose solution is used for the sizes.
+    * ``low``, ``high``: the two products.
+    * ``sizes``: the values of n between them.
+    * ``override``: the override of ``low`` or ``high``, whose solution is used for the sizes.
     * ``regrets``: (its time) / (the best time) − 1 at the low end, in the middle and at the high end. None if unknown.
-    * ``why``: why the sizes get no row. It is empty if they get rows.
+    * ``why``: why the sizes get no row in the tuning file. It is empty if they get rows.
     """
 
     low: GemmProblem
@@ -52,10 +57,7 @@ class Rung:
 
     @property
     def timed(self) -> tuple[GemmProblem, GemmProblem, GemmProblem]:
-        """The three problems whose times decide whether rows are written: the two ends and the middle.
-
-        A problem is a GEMM or a convolution.
-        """
+        """The matrix products whose times decide whether rows are written: the two ends and the middle."""
         return self.low, self.middle, self.high
 
     @property
@@ -83,9 +85,7 @@ class Rung:
 
 
 def called(tables: Tables) -> list[Problem]:
-    """Return the problems (GEMMs or convolutions) between whose sizes rows may be added.
-
-    These are the problems that the run calls.
+    """Return the problems (GEMMs or convolutions) that the run calls. Rows may be added for sizes between them.
 
     If it calls none, the problems that its files time are returned.
     """
@@ -154,7 +154,10 @@ def judged(tables: Tables, settings: Settings, step: int, overrides: Sequence[Ov
 
 
 def _served(rung: Rung, override: Override, races: Sequence[Race]) -> Rung:
-    """Return the rung with this override, how much time its solution loses, and why no rows are written, if so."""
+    """Return the range of sizes with this override, and with how much time its solution loses there.
+
+    If it loses too much, or if its time is unknown, the result also has the reason why no rows are written.
+    """
     solution, why = override.solution.text, ""
     taken = [race.times.get(solution) for race in races]
     regrets = tuple(us and us / min(race.times.values()) - 1 for us, race in zip(taken, races, strict=True))

@@ -27,7 +27,7 @@ from logparse.target import Facts, same_device
 
 
 def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, Facts]) -> list[Finding]:
-    """Add parameters and a second solver to the MIOpen overrides of findings.
+    """Add tuning parameters and a second solver to proposed overrides for MIOpen.
 
     The second solver is the next fastest in the record of the first solver. Parameters come from perf-dbs of the
     target's device. If perf-db and target both state their MIOpen version, the versions must match. Among several
@@ -40,7 +40,10 @@ def completed(findings: Sequence[Finding], tables: Tables, facts: Mapping[str, F
 
 
 def of_build(measurements: pd.DataFrame, facts: Mapping[str, Facts], target: Facts) -> pd.DataFrame:
-    """Keep the measurements that the same MIOpen build as the target's made. That build has all solvers in them."""
+    """Keep only measurements that the same MIOpen build made as on the target.
+
+    So that build has all of their solvers.
+    """
     sources = [source for source, mine in facts.items() if _is_build(mine, target)]
     return measurements[(measurements["library"] == "miopen") & measurements["source_id"].isin(sources)]
 
@@ -67,7 +70,7 @@ UNTIMED_ZEROS = (
 Seen with MIOpen 3.5.1: its times of GemmWrwUniversal and GemmWrw1x1_stride1 lack the kernel that sets dW to zero.
 """
 _FIND = frozenset({"find-db", "miopen-log"})
-"""Origins of times that MIOpen's Find measured."""
+"""Names of the kinds of files whose times MIOpen's Find measured."""
 
 
 def _of_miopen(finding: Finding) -> bool:
@@ -76,9 +79,9 @@ def _of_miopen(finding: Finding) -> bool:
 
 
 class _Known:
-    """The measurements, grouped by MIOpen build when asked for, and the tuning parameters in perf-dbs.
+    """All measurements, and tuning parameters from MIOpen's perf-dbs.
 
-    ``_tuned`` maps (perf-db key, solver) to pairs of the file and the parameters' text.
+    ``_tuned`` maps (perf-db key, solver) to pairs of a file and the parameters' text.
     """
 
     def __init__(self, measurements: pd.DataFrame, facts: Mapping[str, Facts]) -> None:
@@ -91,10 +94,10 @@ class _Known:
             self._tuned.setdefault((key, name), []).append((source, text))
 
     def completed(self, finding: Finding, override: Override) -> Finding:
-        """Add the parameters, the workspace and a second solver to the override of a finding.
+        """Add the parameters, the workspace and a second solver to a proposed override for MIOpen.
 
-        The override is replaced by advice if the target's build seems to lack its solvers: files of the build name
-        solvers, but neither one of the override's nor any other solver of the problem.
+        The override is replaced by advice if the target's MIOpen build seems to lack its solvers: files of the build
+        name solvers, but neither the override's nor any other solver of this convolution.
         """
         known = self._of_build(override.target)
         second = self._second(override, finding.evidence)

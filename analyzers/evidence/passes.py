@@ -31,16 +31,17 @@ _PASSES = f"""
     select source_id, problem, hash(problem) as problem_hash, best.us as best_us, best.solution as solution,
         contains(lower(best.solution), 'naive') as naive, f_us, b_us
     from w left join siblings using (source_id, layer)"""
-"""SQL that finds the best times of F, B and W of each layer.
+"""SQL for the best times of the three passes of each convolution layer: forward (F), input (B) and weight gradient (W).
 
-The text of a problem is ``conv``, the direction, and then the layer, which is hashed.
+The text of a convolution is ``conv``, the direction, and then the layer, which is hashed.
 """
 
 
 def read_passes(con: duckdb.DuckDBPyConnection) -> pd.DataFrame:
-    """Return one row for each file and weight gradient (W), with the best times of all three passes of its layer.
+    """Return the best times of the weight gradient (W) and of the other two passes of each convolution layer.
 
-    ``con`` has a view ``measurements``. Times are positive, finite, and may be used to compare solutions. Columns:
+    The other passes are the forward pass (F) and the gradient of the input (B). There is one row for each file and W.
+    Times are positive, finite, and may be used to compare solutions. ``con`` has a view ``measurements``. Columns:
 
     * ``source_id``: the file.
     * ``problem, problem_hash``: the W. Rows are compared by the hash, because the text is long.

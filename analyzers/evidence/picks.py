@@ -39,7 +39,7 @@ COLUMNS = (
 
 @cached_per_run
 def picks(tables: Tables) -> pd.DataFrame:
-    """Return the solutions that the library chose, as the run's logs name them. The columns are as in ``picks_sql``."""
+    """Return the solutions that the library chose, as the run's logs name them. ``picks_sql`` lists the columns."""
     calls, chosen = tables.calls, tables.measurements
     chosen = chosen[chosen["origin"].isin(LOGGED) & (chosen["run"] == tables.run)]
     with reading({"calls": calls[calls["solution"].notna()], "measurements": chosen}, _NAMING) as con:
@@ -53,12 +53,12 @@ _NAMING = {
 
 
 def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
-    """Return the fastest solution and the time of the library's own choice for each file, origin and problem.
+    """Return, for each GEMM or convolution in each file, the fastest solution and the library's own choice.
 
-    A problem is a GEMM or a convolution. Columns ``source_id, origin, measured, best, best_us, best_raw, algorithm,
-    workspace_bytes, key_text, candidates, tried, default, default_us, noise_us``:
+    Columns ``source_id, origin, measured, best, best_us, best_raw, algorithm, workspace_bytes, key_text, candidates,
+    tried, default, default_us, noise_us``:
 
-    * ``measured``: the text of the problem.
+    * ``measured``: the text of the GEMM or convolution.
     * ``candidates``: the number of solutions with a time.
     * ``tried``: the number of solutions that ran, with or without success.
     * ``default``: the solution that is the library's own choice in this file.
@@ -90,7 +90,7 @@ def records(measurements: pd.DataFrame, facts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _solutions_of(rows: pd.DataFrame) -> pd.Series:
-    """Count the solutions of each problem (GEMM or convolution) in each file and origin."""
+    """Count the solutions of each problem (GEMM or convolution) in each file."""
     count: pd.Series = rows.groupby(["source_id", "origin", "problem"])["solution"].nunique()
     return count.rename_axis(index={"problem": "measured"})
 
@@ -174,10 +174,10 @@ def _ages(tables: Tables) -> dict[str, int]:
 
 @cached_per_run
 def counted_as(tables: Tables) -> pd.Series:
-    """Map each called problem (GEMM or convolution) to another text of the same problem to which its calls are added.
+    """Map texts of the same GEMM or convolution to the text to which their calls are added.
 
-    One log may count the calls of a problem, and another log may name the chosen solution under a slightly different
-    text. ``counted_as_sql`` defines the map.
+    One log may count the calls, and another log may name the chosen solution under a slightly different text.
+    ``counted_as_sql`` defines the map.
     """
     links = tables.links[tables.links["problem"].isin(tables.workload["problem"])]
     frames = {"picks": picks(tables), "links": links[links["problem"] != links["other"]]}
@@ -210,8 +210,8 @@ def _with_workload(tables: Tables, made: pd.DataFrame) -> pd.DataFrame:
 def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
     """Keep the measurements that may matter for the given problems (GEMMs or convolutions).
 
-    These are measurements of the problems, of problems linked to them, and of problems whose default was timed. A
-    system find-db has hundreds of thousands of other records, whose problems no log of the run names.
+    These are measurements of the problems, of problems that may mean the same call, and of problems whose default was
+    timed. A system find-db has hundreds of thousands of other records, whose problems no log of the run names.
     """
     links, rows = tables.links, tables.measurements
     linked = links.loc[links["problem"].isin(problems), "other"]
@@ -220,10 +220,10 @@ def _relevant(tables: Tables, problems: pd.Series) -> pd.DataFrame:
 
 
 def _uncalled(tables: Tables, problems: pd.Series, known: pd.DataFrame) -> pd.DataFrame:
-    """Return the problems (GEMMs or convolutions) that were measured against their default but that no log calls.
+    """Return the problems (GEMMs or convolutions) that were measured against the default, but that no log calls.
 
-    Only problems are returned that the run itself measured, or to which a called problem is linked. Only the loss of a
-    single call can be reported for them.
+    The default is the library's own choice. Only problems are returned that the run itself measured, or that may mean
+    the same as a called problem. Only the loss of a single call can be reported for them.
     """
     known = known[known["default_us"].notna() & (known["tried"] > 1)]
     own = tables.sources.loc[tables.sources["run"] == tables.run, "source_id"]
@@ -308,7 +308,7 @@ class UnknownDevice:
         self._callers = rows.groupby("problem")["source_id"].agg(list).to_dict() if len(rows) else {}
 
     def __call__(self, problem: str, source: str, log: str | None = None) -> bool:
-        """Return True if the times in ``source`` may be from another device than the calls of ``problem``.
+        """Return True if the times in file ``source`` may be from another device than the calls of ``problem``.
 
         ``log``: consider only the calls in this log. None: consider the calls in all logs.
         """

@@ -103,7 +103,7 @@ def tables_to_check(store: Store, run: str | None = None) -> Tables:
 
 
 def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dict[str, Any]:
-    """Read the tables of a run from a database connection, but only those measurements that concern its calls.
+    """Read the tables of a run, but only those measurements that concern the GEMMs and convolutions that it calls.
 
     Replays of any run are kept. ``links`` is SQL for the pairs of problems that may mean the same call.
     """
@@ -122,10 +122,10 @@ def _near_the_calls(con: duckdb.DuckDBPyConnection, run: str, links: str) -> dic
 
 
 def of_one_device_each(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Split each file whose rows state several devices into one file per device, as if it had been read that way.
+    """Split each file whose rows are of several devices, so that it looks like one file per device.
 
     aiter's tables are such files. Times are compared only within a file, so times of two devices are then never
-    compared. The file's other facts are copied to each part.
+    compared. What the file states about itself is copied to each part.
     """
     import pandas as pd
 
@@ -203,8 +203,8 @@ _MEASUREMENTS = f"""
     union all {_MEASURED} origin = 'find-db' and kind = 'conv' and problem in (from close)"""
 """SQL of the measurements that the analyzers read.
 
-A convolution that only system find-dbs contain is left out, because only ``passes`` reads it. ``samples_us`` is kept
-only for the origins ``CONFIRM``, ``ACTION`` and ``HOST``.
+A convolution that only system find-dbs contain is left out, because only ``passes`` reads it. ``samples_us`` (the
+single times) is kept only for ``CONFIRM``, ``ACTION`` and ``HOST``.
 """
 
 
@@ -249,10 +249,10 @@ def read_at(word: str, store: str | None, read: Read[T]) -> T:
 
 
 def remarks_on_words(words: Sequence[str], store: str | None = None) -> list[str]:
-    """Return notes for the user about the runs that he named to compare.
+    """Return notes for the user about the runs that are compared.
 
-    * There is a note if both words are the same.
-    * There is a note if a word is a file that ``store`` already has as part of a run. The file is then read again,
+    * There is a note if both names are the same.
+    * There is a note if a name is a file that ``store`` already has as part of a run. The file is then read again,
       without the rest of that run.
     """
     if len(set(words)) < len(words):

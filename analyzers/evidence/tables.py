@@ -53,11 +53,11 @@ _NAMED = 3
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The data that the analyzers read: the tables of one run, and the measurements and facts of all runs.
+    """The data that the analyzers read: the tables of one run, and the measurements of all runs.
 
     The other runs are included because a solution may have been timed in any run. The columns are as in the SQL views
     with the same names. ``calls``, ``workload`` and ``messages`` have only rows of ``run``. ``messages`` has a row per
-    process, with a column ``pid``.
+    process, with a column ``pid``. ``facts`` has what each file states about its machine.
 
     * ``passes``: the table that ``evidence.passes`` computes, for the whole store. None if ``measurements`` is
       complete. If ``measurements`` lacks the records that only MIOpen's system find-dbs contain, ``passes`` is set.
@@ -170,7 +170,7 @@ class Settings:
     min_gain: float = 0.03
     """Smallest gain for which a change is proposed, as a fraction of the call's own time. 0.03 means 3 %."""
     ladder: int | None = None
-    """Add rows to hipBLASLt's tuning file for every multiple of this n between two measured sizes.
+    """Add rows to hipBLASLt's tuning file for sizes between two measured sizes: every multiple of this number for n.
 
     None: add no such rows.
     """

@@ -32,19 +32,22 @@ from analyzers.evidence.tables import LeftOut, Tables, cached_per_run
 from logparse.ingest.input_file import CAPTURES
 
 Facts: TypeAlias = Mapping[str, list[str]]
-"""All values that a file states for each fact, by the fact's name."""
+"""The facts that a file states, for example its device: a list of values for each name."""
 TORCH = "torch-profiler"
 TRACE_ID, CAPTURE = "trace_id", "graph_capture"
-"""Names of facts about a trace.
+"""Names of two facts that are stored about a trace.
 
 * ``TRACE_ID``: identifies the trace, also in a copy.
-* ``CAPTURE``: number and time of the kernels that the trace of a graph's capture holds besides the job's work.
+* ``CAPTURE``: number and time of the kernels that the trace of a graph's capture has in addition to the job's work.
 """
 STEPS, KINDS, RANK, PID = "profiler_steps", "unit_kinds", "rank", "pid"
 _OF_TIME = r"gpu_|profiler_steps|graph_(?!capture)|untraced_step_us|unit_kinds|epilogue_|gelu_|searches"
 """Pattern for the names of facts that state times or counts of a trace."""
 _IN_COMMON = 0.05
-"""Two traces are assumed to be of one program if at least this part of their time is in common problems (0 to 1)."""
+"""Two traces are assumed to be of one program if they have enough time in common GEMMs and convolutions.
+
+This is the smallest such part of the time of each (0 to 1).
+"""
 
 
 def of_the_job(tables: Tables) -> Tables:
@@ -74,7 +77,7 @@ def of_the_job(tables: Tables) -> Tables:
 
 
 def _by_source(facts: pd.DataFrame) -> Mapping[str, Facts]:
-    """Return all values of each fact of each file."""
+    """Return all facts of each file, by the id of the file."""
     out: dict[str, dict[str, list[str]]] = {}
     for source, name, value in facts[["source_id", "name", "value"]].dropna().itertuples(index=False):
         out.setdefault(str(source), {}).setdefault(str(name), []).append(str(value))
@@ -90,7 +93,7 @@ _UNMARKED = "a trace without marked steps; traces with marked steps are used ins
 def _reasons(
     torch: Sequence[str], paths: Mapping[str, str], of: Mapping[str, Facts], ran: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield each file that must not be added to the others, with the reason.
+    """Yield each file whose times must not be added to the others, with the reason.
 
     It repeats the work of another file, or it is the capture of a graph.
     """
@@ -121,7 +124,7 @@ def _left_out(dropped: Mapping[str, str], paths: Mapping[str, str], kernels: pd.
 
 
 def _captures(of: Mapping[str, Facts], dropped: Mapping[str, str], paths: Mapping[str, str]) -> Iterator[LeftOut]:
-    """Yield the traces of graph captures whose kernels were already left out when the files were read (``ingest``)."""
+    """Yield the traces of graph captures whose kernels were already left out when the files were read."""
     held = {x: json.loads(known[CAPTURE][0]) for x, known in of.items() if CAPTURE in known and x not in dropped}
     if held:
         names = tuple(sorted(paths[x].rpartition("/")[2] for x in held if x in paths))
@@ -201,7 +204,7 @@ def _same_device(one: Facts, other: Facts) -> bool:
     """Tell whether two traces may be of one device.
 
     ``device``, ``arch`` and ``cu_count`` are compared in this order. The first of them that both traces state decides.
-    If both state no common fact, the answer is True.
+    If there is no such value, the answer is True.
     """
     pairs = ((set(one.get(x, [])) - {""}, set(other.get(x, [])) - {""}) for x in ("device", "arch", "cu_count"))
     return next((bool(a & b) for a, b in pairs if a and b), True)
@@ -222,17 +225,14 @@ def _sentence(what: str, groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def _shares(sources: Sequence[str], kernels: pd.DataFrame) -> Mapping[str, pd.Series]:
-    """Return how the time of each trace is divided among its problems: fractions that add up to 1.
-
-    A problem is a GEMM or a convolution.
-    """
+    """Return how the time of each trace is divided among its GEMMs and convolutions: fractions that add up to 1."""
     mine = kernels[kernels["source_id"].isin(list(sources)) & kernels["problem"].notna()]
     sums = mine.groupby(["source_id", "problem"])["total_us"].sum()
     return {str(x): each.droplevel(0) / each.sum() for x, each in sums.groupby(level=0) if each.sum() > 0}
 
 
 def _of_one_job(one: Facts, other: Facts) -> bool:
-    """Tell whether the facts of two traces show that they are of one job.
+    """Tell whether two traces are known to be of one job.
 
     That is so if they are of one process, of different ranks, or both have steps that our ``capture`` counted.
     """

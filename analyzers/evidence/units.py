@@ -26,7 +26,7 @@ from logparse.libraries.torch_profiler.busy import BEFORE, COMMUNICATION
 from logparse.libraries.torch_profiler.searches import SEARCH
 
 KINDS = "unit_kinds"
-"""Name of a fact about a trace: the number of its steps of each kind, as JSON."""
+"""Name under which the number of steps of each kind in a trace is stored, as JSON."""
 
 
 WINDOW = "window"
@@ -43,7 +43,7 @@ def word_of_sort(sort: str) -> str:
 
 @dataclass(frozen=True)
 class UnitKind:
-    """The steps (units) of one kind in all processes, for example those with one batch size.
+    """The steps of one kind in all processes, for example steps with one batch size.
 
     * ``count``, ``traced``: how many ran, and how many of them were traced.
     * ``us``: their times without a profiler, µs.
@@ -73,9 +73,9 @@ class UnitKind:
 
 @dataclass(frozen=True)
 class Units:
-    """The steps (units) that a job did, as its processes counted them.
+    """How often a job did each kind of step, as its processes counted them.
 
-    * ``sort``: what a unit is (``optimizer``, ``request`` …).
+    * ``sort``: what a step is (``optimizer``, ``request`` …).
     * ``tracing``: the state of the tracing. It begins with ``not settled: `` if the times had not become steady.
     * ``alone``: True if the times are from a run without logs.
     * ``settings``: settings of PyTorch that were in force in the busiest process.
@@ -89,7 +89,7 @@ class Units:
 
     @property
     def word(self) -> str:
-        """The user's word for one of them, for example ``step``."""
+        """The user's word for a step of the job, for example ``step`` or ``request``."""
         return word_of_sort(self.sort)
 
     @property
@@ -138,7 +138,9 @@ def word_of(tables: Tables) -> str:
 
 
 def unit_word(facts: pd.DataFrame) -> str:
-    """Return what the user calls a step of the run that has these facts.
+    """Return what the user calls a step of the run: ``step``, ``request``, ``window`` or ``rank``, for example.
+
+    ``facts`` are what the run's files state.
 
     | facts | word |
     |---|---|
@@ -167,10 +169,11 @@ def unmarked_ranks(facts: pd.DataFrame) -> int:
 
 
 def units_of_facts(facts: pd.DataFrame, alone: bool = True) -> Units | None:
-    """Return how often the processes with these facts did each kind of step. Return None if nothing counted steps.
+    """Return how often the run's processes did each kind of step, from what their files state (``facts``).
 
-    The times of several processes are interleaved, so that the later half of all times contains the later half of each
-    process. With ``alone``, the times of a run without logs are used if there are any.
+    Returns None if nothing counted steps. The times of several processes are interleaved, so that the later half of all
+    times contains the later half of each process. With ``alone``, the times of a run without logs are used if there are
+    any.
     """
     found = [*units_by_source(facts).values()]
     logged = [x for x in found if not x.alone]
@@ -256,9 +259,9 @@ def units_by_source(facts: pd.DataFrame) -> Mapping[str, Units]:
 
 
 def weighed(tables: Tables) -> Tables:
-    """Scale kernel times and calls from a few traced steps to an average step of the whole run.
+    """Scale kernel times and numbers of calls from a few traced steps to an average step of the whole run.
 
-    * Kernels of a kind of step are multiplied by how frequent this kind is in the run, relative to the traces.
+    * If a kind of step is rarer or more frequent in the traces than in the run, its kernels are multiplied accordingly.
     * If kernels compute at the same time on several streams, their times are reduced, so that their sum does not exceed
       the time in which any of them runs.
     * If a log counts the calls of some problems, it counts calls of the whole run. Then the calls in the workload that
@@ -315,9 +318,9 @@ def reweighed(tables: Tables, counts: Mapping[str, float]) -> Tables:
 
 
 def _with_calls(tables: Tables, kernels: pd.DataFrame, factor: pd.Series) -> Tables:
-    """Multiply the calls of the kernels and of their problems by ``factor``, which has one value per row of kernels.
+    """Multiply the numbers of calls of kernels, and of their GEMMs and convolutions, by ``factor``.
 
-    A problem is a GEMM or a convolution.
+    ``factor`` has one value per row of kernels.
     """
     calls, workload = _counted(tables, kernels, factor)
     changed = tables.kernels.assign(calls=kernels["calls"] * factor)
@@ -346,7 +349,7 @@ def problem_weights(tables: Tables) -> pd.Series:
 
 
 def _as_if(tables: Tables, counts: Mapping[str, float], traced: Mapping[str, int]) -> pd.Series:
-    """Return a factor for each row of kernels that makes the frequencies of kinds of steps as in ``counts``.
+    """Return a factor for each row of kernels, with which the kinds of steps become as frequent as in ``counts``.
 
     It is (fraction of ``counts`` that is of the row's kind) / (the same fraction of the traced steps).
     """
@@ -366,7 +369,7 @@ def traced_kinds(facts: pd.DataFrame) -> dict[str, int]:
 
 
 def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
-    """Return a factor for each row of kernels that removes double time of kernels on several streams.
+    """Return a factor for each row of kernels, so that kernels on several streams are not counted twice.
 
     It is (time in which any kernel of the trace computed) / (sum of the kernels' times). Kernels of one operator that
     overlap already share their time, because ``records.without_overlap`` divided it.
@@ -382,9 +385,9 @@ def _overlaps(kernels: pd.DataFrame, facts: pd.DataFrame) -> pd.Series:
 
 
 _OVERLAP = 0.995
-"""Factors from this value up to 1 are treated as 1.
+"""If kernels overlap so little that the factor of ``_overlaps`` is above this value, the factor is treated as 1.
 
-With such a factor, kernels overlap only because one begins while the kernel before it ends. There is no second stream.
+Then kernels overlap only because one begins while the kernel before it ends. There is no second stream.
 """
 
 
